@@ -1,0 +1,87 @@
+# runyard: the developer's commands. `make` alone lists them.
+#
+# Each target makes its own .venv from the lock file when needed; after that nothing touches the network.
+# Only relative paths are used, so that a checkout may live in a directory with spaces in its name.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test test-all check bench fmt clean prove lock
+
+SHELL := /bin/sh
+PYTHON ?=
+BIN := .venv/bin
+PY := $(BIN)/python
+RUNYARD := $(BIN)/runyard
+LINT_IMPORTS := $(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
+STAGE := sh tools/stage.sh
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+# Somebody's shell settings must not leak into the environment that the lock file describes.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
+export PYTHONUTF8 := 1
+
+# An installed command knows its own address: after the directory was moved or copied, runyard is
+# installed into it once more (without the network). The tools are always called as modules of $(PY).
+ifneq ($(shell test ! -e .venv/where || test "$$(cat .venv/where)" = "$$(pwd)" || echo moved),)
+$(shell rm -f .venv/ready)
+endif
+
+help: ## List the targets (the default)
+	@echo "runyard: a self-healing CI runner fleet for macOS and Linux"
+	@echo
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | \
+	  while IFS='|' read -r target text; do printf '%-16s %s\n' "$$target" "$$text"; done
+	@echo
+	@echo "  Settings: PYTHON=/path/to/python3.x  WORKERS=$(WORKERS)  PYTEST_ARGS='-k name'"
+
+demo: .venv/ready ## Watch a simulated fleet live through two hours with faults
+	@$(RUNYARD) sim --seed 1 --hours 2 --demo
+
+test: .venv/ready ## Run the fast tests
+	@$(PY) -m pytest -n $(WORKERS) -m "not slow" $(PYTEST_ARGS)
+
+test-all: .venv/ready ## Run every test, the proof of the slot machine and 100 simulated hours
+	@$(STAGE) "tests" $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	@$(STAGE) "proof of the slot machine" $(RUNYARD) prove
+	@$(STAGE) "simulation, 100 seeds of one hour" $(RUNYARD) sim --seeds 100 --hours 1
+
+check: .venv/ready ## Lint, format, types for Linux and macOS, import rules, laws of the repository
+	@status=0; \
+	$(STAGE) "ruff check" $(PY) -m ruff check . || status=1; \
+	$(STAGE) "ruff format" $(PY) -m ruff format --check . || status=1; \
+	$(STAGE) "mypy for linux" $(PY) -m mypy --platform linux --cache-dir .mypy_cache/linux || status=1; \
+	$(STAGE) "mypy for darwin" $(PY) -m mypy --platform darwin --cache-dir .mypy_cache/darwin || status=1; \
+	$(STAGE) "import rules" $(LINT_IMPORTS) --no-logo || status=1; \
+	$(STAGE) "laws" $(PY) -m pytest -q -p no:randomly tests/laws || status=1; \
+	exit $$status
+
+prove: .venv/ready ## Explore every reachable state of the slot machine
+	@$(RUNYARD) prove
+
+bench: .venv/ready ## Measure; benches hold ratios against limits measured in the same run
+	@$(PY) -m pytest benches -q -s -p no:randomly $(PYTEST_ARGS)
+
+fmt: .venv/ready ## Format the code and apply the linter's safe fixes
+	@$(PY) -m ruff check --fix-only --quiet .
+	@$(PY) -m ruff format .
+
+lock: ## Resolve pyproject.toml into the lock files (needs uv and the network)
+	@sh tools/lock.sh
+
+clean: ## Remove the virtual environment, caches and build products
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf src/*.egg-info
+	find src tests tools -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# The packages: only when the lock changes. This is the one step that needs the network.
+.venv/locked: requirements-dev.lock tools/setup.sh
+	@python="$$(PYTHON='$(PYTHON)' MAKE=make sh tools/preflight.sh)" && sh tools/setup.sh "$$python"
+	@touch $@
+
+# The project itself: from this directory, with the pinned build backend, from no index.
+.venv/ready: .venv/locked pyproject.toml
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation -e .
+	@pwd > .venv/where
+	@touch $@

@@ -1,0 +1,74 @@
+"""The one source of time and of waiting.
+
+Every loop of runyard asks a `Clock` what time it is and asks it to wait. In production that is the
+machine's clock; in the simulator it is virtual, so a simulated day passes in seconds and a run can be
+replayed. Nothing else in the code base may read a clock or sleep (the linter forbids it).
+
+Invariants:
+- `now()` is UTC, in seconds since the epoch, and is only for records and for people.
+- `monotonic()` never goes back and is the only time that a timer may be computed from.
+- Deadlines of rows in Postgres are not computed here at all: see `db`, they live in SQL.
+"""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time and waits. Implementations: `RealClock` here, the simulator's virtual one."""
+
+    def now(self) -> float:
+        """Seconds since the epoch, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start; differences are meaningful, values are not."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait. A negative or zero wait still lets other tasks run once."""
+        ...
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        """A context that raises `TimeoutError` when its body lasts longer."""
+        ...
+
+
+class RealClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        """Wall-clock seconds since the epoch."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """The running loop's time, so that timers and timeouts agree."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the running loop."""
+        await asyncio.sleep(max(0.0, seconds))
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        """Bound the enclosed block on the running loop."""
+        return asyncio.timeout(seconds)
+
+
+def to_rfc3339(now: float) -> str:
+    """Write an instant the way Kubernetes and GitHub do: `2026-01-31T12:00:00Z`, whole seconds."""
+    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def to_rfc3339_micro(now: float) -> str:
+    """Write an instant with microseconds, as Kubernetes leases want it."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_rfc3339(text: str) -> float:
+    """Read an instant written by Kubernetes or GitHub; raises `ValueError` on anything else."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"not an RFC 3339 instant (no zone): {text!r}")
+    return moment.timestamp()

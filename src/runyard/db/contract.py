@@ -1,0 +1,69 @@
+"""What a room may ask of the database, and what can go wrong.
+
+A transaction is a function that receives a `Tx` and awaits nothing but SQL on it. That restriction is
+what lets the simulator run each transaction as one synchronous step on real Postgres, and what makes
+holding a lock while waiting for a network impossible.
+
+Rows come back as dictionaries. Time comes from SQL only: statements call `runyard_now()`, which is the
+server's clock in production and the simulator's in a simulation; nobody passes `now` in.
+
+    DatabaseError
+    ├── Unavailable      certainly not committed: no connection, or the transaction was rolled back
+    ├── CommitUnknown    the connection broke while committing: may or may not have happened
+    └── Constraint       a unique, foreign key or check constraint refused the write (`name` says which)
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+
+class DatabaseError(Exception):
+    """The database did not do what was asked."""
+
+
+class Unavailable(DatabaseError):
+    """Certainly not committed."""
+
+
+class CommitUnknown(DatabaseError):
+    """May or may not have been committed; read before you conclude anything."""
+
+
+class Constraint(DatabaseError):
+    """A constraint refused the write; the transaction was rolled back."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class Tx(Protocol):
+    """One open transaction. Parameters are named: `%(name)s` in the SQL."""
+
+    async def all(self, sql: str, /, **params: object) -> list[Row]:
+        """Run a statement and return all of its rows."""
+        ...
+
+    async def one(self, sql: str, /, **params: object) -> Row | None:
+        """Run a statement and return its first row, or None."""
+        ...
+
+    async def run(self, sql: str, /, **params: object) -> int:
+        """Run a statement and return how many rows it touched."""
+        ...
+
+
+class Database(Protocol):
+    """Runs transactions."""
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
+        """Run `work` in one READ COMMITTED transaction and commit it.
+
+        `name` says in logs, metrics and traces which transaction this was. A serialization failure or
+        a deadlock runs `work` again (so it must have no effect but SQL). An exception from `work`
+        rolls back and propagates.
+        """
+        ...

@@ -1,0 +1,202 @@
+"""The database of the simulator: real Postgres, one transaction is one step.
+
+`transact` never yields to the event loop. It drives `work` by hand on one synchronous connection, so no
+other task can run between BEGIN and COMMIT and a run can be replayed. `work` may await nothing but SQL;
+anything else is an error here, which keeps transactions honest in production too, where holding a lock
+while waiting for a network would be a slow disaster instead.
+
+Time is the simulator's: every transaction starts with the virtual clock's `now` in `runyard.now`, which
+`runyard_now()` reads. It is set for the transaction only, in the same round trip as BEGIN.
+
+What the simulator can do from outside: see every transaction before it starts and after it was committed,
+take the database away (`down`), and lose the answer of a commit that did happen (`lose_answer`).
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import psycopg
+from psycopg import pq
+
+from runyard.clock import Clock, to_rfc3339_micro
+from runyard.db.contract import CommitUnknown, DatabaseError, Row, Tx, Unavailable
+from runyard.db.failures import translate
+from runyard.db.prepared import PreparedStatements, Result
+
+T = TypeVar("T")
+
+_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_LOCKING = re.compile(r"\bfor\s+(no\s+key\s+)?update\b", re.IGNORECASE)
+_WRITING = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
+
+
+class NotOnlySql(RuntimeError):
+    """A transaction awaited something that is not SQL, or was started inside another one."""
+
+
+def writes(sql: str) -> bool:
+    """Whether a statement is anything but a plain read; in doubt it is."""
+    bare = _COMMENTS.sub(" ", sql).lstrip(" \t\r\n(")
+    head = bare[:6].lower()
+    if head.startswith("with"):
+        return _WRITING.search(_LOCKING.sub(" ", bare)) is not None
+    return head not in {"select", "values"}
+
+
+class InlineTx:
+    """The transaction that `work` sees; its methods complete without ever suspending."""
+
+    def __init__(self, statements: PreparedStatements, kinds: dict[str, bool]) -> None:
+        self._statements = statements
+        self._kinds = kinds
+        self.wrote = False
+        self.failure: DatabaseError | None = None
+
+    async def all(self, sql: str, /, **params: object) -> list[Row]:
+        """Run a statement and return all of its rows."""
+        return self._execute(sql, params).rows()
+
+    async def one(self, sql: str, /, **params: object) -> Row | None:
+        """Run a statement and return its first row, or None."""
+        rows = self._execute(sql, params).rows(1)
+        return rows[0] if rows else None
+
+    async def run(self, sql: str, /, **params: object) -> int:
+        """Run a statement and return how many rows it touched."""
+        return self._execute(sql, params).touched
+
+    def _execute(self, sql: str, params: dict[str, object]) -> Result:
+        kind = self._kinds.get(sql)
+        if kind is None:
+            kind = self._kinds[sql] = writes(sql)
+        self.wrote = self.wrote or kind
+        try:
+            return self._statements.execute(sql, params)
+        except psycopg.Error as error:
+            self.failure = translate(error)
+            raise self.failure from error
+
+
+class InlineDatabase:
+    """`Database` on one synchronous connection, with the simulator's hooks and faults."""
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        clock: Clock,
+        before: Callable[[str], None] | None = None,
+        after_commit: Callable[[str, bool], None] | None = None,
+        lose_answer: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.before = before
+        self.after_commit = after_commit
+        self.lose_answer = lose_answer
+        self.down = False
+        self._conninfo = conninfo
+        self._kinds: dict[str, bool] = {}
+        self._open = ""
+        self._connection: psycopg.Connection[Any] | None = None
+        self._statements: PreparedStatements | None = None
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
+        """Run `work` in one READ COMMITTED transaction and commit it, without yielding."""
+        if self._open:
+            raise NotOnlySql(f"the transaction {name!r} was started inside of {self._open!r}")
+        if self.before is not None:
+            self.before(name)
+        if self.down:
+            raise Unavailable(f"{name}: the database is down")
+        statements, link = self._begin()
+        tx = InlineTx(statements, self._kinds)
+        self._open = name
+        try:
+            result = _drive(work(tx), name)
+            if tx.failure is not None:  # swallowed by `work`; the server would roll back silently
+                raise tx.failure
+        except BaseException:
+            self._rollback(link)
+            raise
+        finally:
+            self._open = ""
+        self._commit(link, name)
+        if self.after_commit is not None:
+            self.after_commit(name, tx.wrote)
+        if self.lose_answer is not None and self.lose_answer(name):
+            raise CommitUnknown(f"{name}: the answer to the commit was lost")
+        return result
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens a new one."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._statements = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> tuple[PreparedStatements, pq.abc.PGconn]:
+        now = to_rfc3339_micro(self.clock.now())
+        begin = f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL runyard.now = '{now}'".encode()
+        statements, link = self._connected()
+        result = link.exec_(begin)
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            told = link.get_error_message()
+            self.close()
+            raise Unavailable(f"the transaction could not be started: {told}")
+        return statements, link
+
+    def _connected(self) -> tuple[PreparedStatements, pq.abc.PGconn]:
+        """The one connection. It is in autocommit because BEGIN and COMMIT are sent from here."""
+        if self._connection is None or self._statements is None:
+            try:
+                self._connection = psycopg.connect(self._conninfo, autocommit=True)
+            except psycopg.Error as error:
+                raise translate(error) from error
+            self._statements = PreparedStatements(self._connection)
+        return self._statements, self._connection.pgconn
+
+    def _commit(self, link: pq.abc.PGconn, name: str) -> None:
+        result = link.exec_(b"COMMIT")
+        if result.status == pq.ExecStatus.COMMAND_OK:
+            return
+        if link.status != pq.ConnStatus.OK:
+            told = link.get_error_message()
+            self.close()
+            raise CommitUnknown(f"{name}: {told}")
+        error = psycopg.errors.error_from_result(result)
+        raise translate(error) from error
+
+    def _rollback(self, link: pq.abc.PGconn) -> None:
+        """Leave the connection clean; a broken one is replaced at the next transaction."""
+        if link.status != pq.ConnStatus.OK:
+            self.close()
+            return
+        if link.exec_(b"ROLLBACK").status != pq.ExecStatus.COMMAND_OK:
+            self.close()
+
+
+def _drive(work: Awaitable[T], name: str) -> T:
+    """Run an awaitable to its end without an event loop; it must never suspend."""
+    steps = work.__await__()
+    try:
+        waits_for = next(steps)
+    except StopIteration as done:
+        return cast("T", done.value)
+    close = getattr(steps, "close", None)
+    if close is not None:
+        close()
+    raise NotOnlySql(
+        f"the transaction {name!r} awaits {waits_for!r}: inside a transaction only SQL may be awaited"
+    )

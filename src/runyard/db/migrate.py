@@ -1,0 +1,163 @@
+"""The one history of the schema: numbered files, each applied once, each in a transaction.
+
+A file is `NNNN_pre_what.sql` or `NNNN_post_what.sql`. `pre` files only add, so the release that is still
+running keeps working; they are applied before a new release starts. `post` files take away what only
+the old release needed; they are applied when it is gone. `all` applies both in order.
+
+Invariants: a file and its record are committed together; appliers exclude each other with a lock of the
+transaction, so any number may start at once; a file that was applied and then changed is an error,
+because nobody could say any more what the database looks like. Records of files that are not here are
+left alone: an older release may meet a newer database.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any, Literal, cast
+
+import msgspec
+import psycopg
+from psycopg import pq
+
+from runyard.db.contract import DatabaseError, Unavailable
+
+Phase = Literal["pre", "post", "all"]
+
+_NAME = re.compile(r"(\d{4})_(pre|post)_([a-z0-9_]+)\.sql")
+_LOCK = 0x72756E79617264  # "runyard" in ASCII
+_TABLE = """
+CREATE TABLE IF NOT EXISTS runyard_migrations (
+    name text PRIMARY KEY,
+    checksum text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT statement_timestamp()
+)
+"""
+
+
+class MigrationError(DatabaseError):
+    """The migrations cannot be applied; the message says which file and why."""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One file of the history."""
+
+    number: int
+    phase: str
+    name: str
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        """Over the text with plain line ends, so that a checkout on another system agrees."""
+        return hashlib.sha256(self.sql.replace("\r\n", "\n").encode()).hexdigest()
+
+
+def history(source: Traversable | None = None) -> tuple[Migration, ...]:
+    """Every migration of a folder (ours, if none is given) in the order of application."""
+    folder = resources.files("runyard.db") / "migrations" if source is None else source
+    found: dict[tuple[int, str], Migration] = {}
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".sql"):
+            continue
+        match = _NAME.fullmatch(file.name)
+        if match is None:
+            raise MigrationError(
+                f"{file.name}: a migration is called NNNN_pre_what.sql or NNNN_post_what.sql"
+            )
+        key = (int(match[1]), match[2])
+        if key in found:
+            raise MigrationError(f"{file.name} and {found[key].name} have the same place")
+        text = file.read_text(encoding="utf-8")
+        found[key] = Migration(number=key[0], phase=key[1], name=file.name, sql=text)
+    return tuple(sorted(found.values(), key=lambda each: (each.number, each.phase != "pre")))
+
+
+def pending(
+    conninfo: str, *, phase: Phase = "all", source: Traversable | None = None
+) -> tuple[str, ...]:
+    """The names of what `apply` would apply; raises `MigrationError` when a file was changed."""
+    files = history(source)
+    with _connect(conninfo) as link:
+        there = link.execute("SELECT to_regclass('runyard_migrations') IS NOT NULL").fetchone()
+        applied = _applied(link) if there and there[0] else {}
+    _verify(files, applied)
+    return tuple(file.name for file in _due(files, applied, phase))
+
+
+def apply(
+    conninfo: str, *, phase: Phase = "all", source: Traversable | None = None
+) -> tuple[str, ...]:
+    """Apply what is pending and return its names; nothing to do is fine."""
+    files = history(source)
+    with _connect(conninfo) as link:
+        with link.transaction():
+            link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+            link.execute(_TABLE)
+            applied = _applied(link)
+        _verify(files, applied)
+        due = _due(files, applied, phase)
+        if phase == "post":
+            _refuse_early_post(files, applied, due)
+        return tuple(file.name for file in due if _apply_one(link, file))
+
+
+def _apply_one(link: psycopg.Connection[Any], file: Migration) -> bool:
+    """Apply one file unless another applier did so while we waited for the lock."""
+    try:
+        with link.transaction():
+            link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+            applied = _applied(link)
+            _verify((file,), applied)
+            if file.name in applied:
+                return False
+            link.execute(cast("Any", file.sql))
+            if link.info.transaction_status != pq.TransactionStatus.INTRANS:
+                raise MigrationError(f"{file.name} ends its transaction; it must not")
+            link.execute(
+                "INSERT INTO runyard_migrations (name, checksum) VALUES (%s, %s)",
+                [file.name, file.checksum],
+            )
+    except psycopg.Error as error:
+        raise MigrationError(f"{file.name} failed and was rolled back: {error}") from error
+    return True
+
+
+def _connect(conninfo: str) -> psycopg.Connection[Any]:
+    try:
+        return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    except psycopg.OperationalError as error:
+        raise Unavailable(f"no connection: {error}") from error
+
+
+def _applied(link: psycopg.Connection[Any]) -> dict[str, str]:
+    rows = link.execute("SELECT name, checksum FROM runyard_migrations ORDER BY name").fetchall()
+    return {str(name): str(checksum) for name, checksum in rows}
+
+
+def _verify(files: Sequence[Migration], applied: dict[str, str]) -> None:
+    for file in files:
+        if applied.get(file.name, file.checksum) != file.checksum:
+            raise MigrationError(
+                f"{file.name} was changed after it had been applied: restore it and write the change "
+                "as a new migration"
+            )
+
+
+def _due(
+    files: Sequence[Migration], applied: dict[str, str], phase: Phase
+) -> tuple[Migration, ...]:
+    return tuple(
+        file for file in files if file.name not in applied and phase in {"all", file.phase}
+    )
+
+
+def _refuse_early_post(
+    files: Sequence[Migration], applied: dict[str, str], due: Sequence[Migration]
+) -> None:
+    """A `post` file may rely on every `pre` file up to its number."""
+    last = max((file.number for file in due), default=-1)
+    for file in files:
+        if file.phase == "pre" and file.number <= last and file.name not in applied:
+            raise MigrationError(f"{file.name} is still pending: apply the pre phase first")

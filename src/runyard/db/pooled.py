@@ -1,0 +1,253 @@
+"""The database in production: a pool of connections, safe behind PgBouncer in transaction mode.
+
+Nothing outlives a transaction on a connection: no prepared statements, no SET but SET LOCAL, no advisory
+locks of the session, no LISTEN, no temporary tables. So a transaction may run on any connection, and a
+pooler between us and the server may give every transaction another one.
+
+BEGIN, the isolation level and both limits travel in one round trip. For that the driver must not send a
+BEGIN of its own, so its connections are in autocommit mode; every statement still runs between our BEGIN
+and our COMMIT, because a `Tx` is the only way to reach a connection.
+
+What an error means is decided by where it happened:
+
+    before BEGIN was answered    nothing happened; a stale connection is replaced and tried again
+    in `work`                    rolled back: `Constraint`, `Unavailable`, or `work`'s own exception
+    at COMMIT, link still up     the server refused: rolled back
+    at COMMIT, link broken       `CommitUnknown`
+
+A serialization failure or a deadlock runs `work` again, a bounded number of times, after a wait with
+jitter from the injected clock and generator. The deadline of a transaction holds on both ends: the server
+cancels a statement and drops an idle transaction, and we stop waiting for a server that is silent.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar, cast
+
+import psycopg
+from psycopg import pq
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+
+from runyard.clock import Clock
+from runyard.db.contract import CommitUnknown, DatabaseError, Row, Tx, Unavailable
+from runyard.db.failures import Conflict, translate
+
+T = TypeVar("T")
+Connection = psycopg.AsyncConnection[DictRow]
+Observer = Callable[[str, str, float], None]
+
+_RETRY_BASE = 0.01
+_RETRY_CAP = 0.5
+# The server's own limit comes first, so that its answer says which statement was slow.
+_GRACE = 2.0
+
+
+class PooledTx:
+    """The transaction that `work` sees."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.failure: DatabaseError | None = None
+
+    async def all(self, sql: str, /, **params: object) -> list[Row]:
+        """Run a statement and return all of its rows."""
+        cursor = await self._execute(sql, params)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def one(self, sql: str, /, **params: object) -> Row | None:
+        """Run a statement and return its first row, or None."""
+        cursor = await self._execute(sql, params)
+        return await cursor.fetchone() if cursor.description else None
+
+    async def run(self, sql: str, /, **params: object) -> int:
+        """Run a statement and return how many rows it touched."""
+        return max(0, (await self._execute(sql, params)).rowcount)
+
+    async def _execute(self, sql: str, params: dict[str, object]) -> psycopg.AsyncCursor[DictRow]:
+        try:
+            return await self._connection.execute(cast("Any", sql), params)
+        except psycopg.Error as error:
+            self.failure = translate(error)
+            raise self.failure from error
+
+
+class PooledDatabase:
+    """`Database` on a pool. Made by `open_pool`, which also closes it."""
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Connection],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        deadline: float = 10.0,
+        attempts: int = 5,
+        observe: Observer | None = None,
+    ) -> None:
+        self._pool = pool
+        self._clock = clock
+        self._rng = rng
+        self._deadline = deadline
+        self._attempts = attempts
+        self._observe = observe
+        limit = max(1, int(deadline * 1000))
+        self._begin = (
+            "BEGIN ISOLATION LEVEL READ COMMITTED;"
+            f" SET LOCAL statement_timeout = {limit};"
+            f" SET LOCAL idle_in_transaction_session_timeout = {limit}"
+        )
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
+        """Run `work` in one READ COMMITTED transaction and commit it."""
+        for attempt in range(1, self._attempts + 1):
+            started = self._clock.monotonic()
+            try:
+                result = await self._attempt(work, name)
+            except Conflict as conflict:
+                self._report(name, "conflict", started)
+                if attempt == self._attempts:
+                    raise Unavailable(
+                        f"{name}: gave up after {attempt} conflicts: {conflict}"
+                    ) from conflict
+                ceiling = min(_RETRY_CAP, _RETRY_BASE * 2**attempt)
+                await self._clock.sleep(self._rng.uniform(0, ceiling))
+            except BaseException as error:
+                self._report(name, _outcome(error), started)
+                raise
+            else:
+                self._report(name, "committed", started)
+                return result
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _attempt(self, work: Callable[[Tx], Awaitable[T]], name: str) -> T:
+        """One transaction; says with its error whether it may have been committed."""
+        connection = await self._started(name)
+        committing = False
+        limit = self._clock.timeout(self._deadline + _GRACE)
+        try:
+            async with limit:
+                result = await self._work(work, connection)
+                committing = True
+                await self._commit(connection, name)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            kind = CommitUnknown if committing else Unavailable
+            raise kind(f"{name}: no end within {self._deadline:g} s") from error
+        finally:
+            await self._give_back(connection)
+        return result
+
+    async def _work(self, work: Callable[[Tx], Awaitable[T]], connection: Connection) -> T:
+        tx = PooledTx(connection)
+        result = await work(tx)
+        if tx.failure is not None:  # swallowed by `work`; the server would roll back silently
+            raise tx.failure
+        return result
+
+    async def _commit(self, connection: Connection, name: str) -> None:
+        try:
+            await connection.execute("COMMIT")
+        except psycopg.Error as error:
+            if connection.closed or connection.broken:
+                raise CommitUnknown(f"{name}: {error}") from error
+            raise translate(error) from error
+
+    async def _started(self, name: str) -> Connection:
+        """A connection with an open transaction; connections that died in the pool are replaced.
+
+        A server that restarted leaves only dead ones behind, so all are checked after the first.
+        """
+        failure: psycopg.Error | None = None
+        for _ in range(self._attempts):
+            try:
+                connection = await self._pool.getconn()
+            except (psycopg.Error, PoolTimeout, PoolClosed, TooManyRequests) as error:
+                raise Unavailable(f"{name}: no connection: {failure or error}") from error
+            try:
+                async with self._clock.timeout(self._deadline + _GRACE):
+                    await connection.execute(self._begin)
+            except psycopg.Error as error:
+                failure = error
+                await self._give_back(connection)
+                await self._pool.check()
+            except BaseException as error:
+                await self._give_back(connection)
+                if isinstance(error, TimeoutError):
+                    raise Unavailable(f"{name}: the server does not answer") from error
+                raise
+            else:
+                return connection
+        raise Unavailable(f"{name}: no transaction could be started: {failure}") from failure
+
+    async def _give_back(self, connection: Connection) -> None:
+        """End whatever is still open, then return the connection; a bad one the pool throws away."""
+        try:
+            if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                await self._roll_back(connection)
+        finally:
+            await self._pool.putconn(connection)
+
+    async def _roll_back(self, connection: Connection) -> None:
+        try:
+            async with self._clock.timeout(_GRACE):
+                await connection.rollback()
+        except (psycopg.Error, TimeoutError):
+            await connection.close()  # the server rolls back when the connection is gone
+        except asyncio.CancelledError:
+            await connection.close()
+            raise
+
+    def _report(self, name: str, outcome: str, started: float) -> None:
+        if self._observe is not None:
+            self._observe(name, outcome, self._clock.monotonic() - started)
+
+
+@asynccontextmanager
+async def open_pool(
+    conninfo: str,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    min_size: int = 1,
+    max_size: int = 8,
+    patience: float = 5.0,
+    deadline: float = 10.0,
+    attempts: int = 5,
+    observe: Observer | None = None,
+) -> AsyncIterator[PooledDatabase]:
+    """Open a pool for as long as the context lasts; the server need not be there yet.
+
+    `patience` is how long a transaction waits for a connection, `deadline` how long it may last.
+    """
+    pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+        conninfo,
+        connection_class=Connection,
+        kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row},
+        min_size=min_size,
+        max_size=max_size,
+        timeout=patience,
+        # Attempts back off while the server is away. Giving up early means that the next transaction
+        # starts afresh, instead of waiting out a delay that has grown to minutes.
+        reconnect_timeout=patience,
+        open=False,
+    )
+    await pool.open(wait=False)
+    try:
+        yield PooledDatabase(
+            pool, clock=clock, rng=rng, deadline=deadline, attempts=attempts, observe=observe
+        )
+    finally:
+        await pool.close()
+
+
+def _outcome(error: BaseException) -> str:
+    """The word that a metric counts this end under."""
+    if isinstance(error, CommitUnknown):
+        return "unknown"
+    if isinstance(error, Unavailable):
+        return "unavailable"
+    return "refused" if isinstance(error, DatabaseError) else "rolled_back"

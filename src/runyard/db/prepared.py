@@ -1,0 +1,115 @@
+"""Run statements on one synchronous connection with as little Python in between as possible.
+
+The simulator runs hundreds of thousands of statements. A cursor's generality (generators, waiting, row
+factories looked up each time) costs more than Postgres does, so this talks to libpq directly: a
+statement is parsed once, prepared once for each combination of parameter types, and then only executed.
+Values are adapted by psycopg's own transformer, so they have the types that a cursor would give them.
+"""
+
+import re
+from typing import Any, cast
+
+import psycopg
+from psycopg import abc, pq
+from psycopg.adapt import PyFormat, Transformer
+
+from runyard.db.contract import Row
+
+_PLACEHOLDER = re.compile(r"%(?:(%)|\((\w+)\)s)?")
+
+
+class Result:
+    """What one statement answered; rows are made when asked for."""
+
+    __slots__ = ("_names", "_raw", "_transformer")
+
+    def __init__(
+        self, raw: pq.abc.PGresult, names: tuple[str, ...], transformer: abc.Transformer
+    ) -> None:
+        self._raw = raw
+        self._names = names
+        self._transformer = transformer
+
+    @property
+    def touched(self) -> int:
+        """How many rows the statement wrote or returned."""
+        return self._raw.command_tuples or 0
+
+    def rows(self, limit: int | None = None) -> list[Row]:
+        """The rows as dictionaries, at most `limit` of them."""
+        names, count = self._names, self._raw.ntuples
+        if not count:
+            return []
+        self._transformer.set_pgresult(self._raw)
+        end = count if limit is None else min(limit, count)
+        return self._transformer.load_rows(0, end, lambda values: dict(zip(names, values)))  # noqa: B905 checking lengths costs in a hot loop
+
+
+class PreparedStatements:
+    """The statements that one connection knows."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._link = connection.pgconn
+        self._transformer: abc.Transformer = Transformer(connection)
+        self._parsed: dict[str, tuple[bytes, tuple[str, ...], list[PyFormat]]] = {}
+        self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._columns: dict[bytes, tuple[str, ...]] = {}
+
+    def execute(self, sql: str, params: dict[str, object]) -> Result:
+        """Run one statement; raises psycopg's errors."""
+        known = self._parsed.get(sql)
+        if known is None:
+            known = self._parsed[sql] = _parse(sql)
+        text, order, formats = known
+        transformer = self._transformer
+        try:
+            values = transformer.dump_sequence([params[name] for name in order], formats)
+        except KeyError as missing:
+            raise psycopg.ProgrammingError(f"query parameter missing: {missing}") from None
+        types = transformer.types or ()
+        key = (sql, types)
+        name = self._names.get(key)
+        if name is None:
+            name = self._prepare(text, types)
+            self._names[key] = name
+        raw = self._link.exec_prepared(name, cast("Any", values), transformer.formats)
+        if raw.status not in _GOOD:
+            raise self._error(raw)
+        columns = self._columns.get(name)
+        if columns is None:
+            columns = tuple((raw.fname(index) or b"").decode() for index in range(raw.nfields))
+            self._columns[name] = columns
+        return Result(raw, columns, transformer)
+
+    def _prepare(self, text: bytes, types: tuple[int, ...]) -> bytes:
+        name = b"s%d" % len(self._names)
+        raw = self._link.prepare(name, text, types)
+        if raw.status != pq.ExecStatus.COMMAND_OK:
+            raise self._error(raw)
+        return name
+
+    def _error(self, raw: pq.abc.PGresult) -> psycopg.Error:
+        """A connection that broke gives no SQLSTATE to tell the kind of error by."""
+        if self._link.status != pq.ConnStatus.OK:
+            return psycopg.OperationalError(self._link.get_error_message())
+        return psycopg.errors.error_from_result(raw)
+
+
+_GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+def _parse(sql: str) -> tuple[bytes, tuple[str, ...], list[PyFormat]]:
+    """`%(name)s` becomes `$1`, `%%` a percent sign; anything else after a percent sign is an error."""
+    order: dict[str, int] = {}
+
+    def place(match: re.Match[str]) -> str:
+        if match[1]:
+            return "%"
+        if match[2] is None:
+            raise psycopg.ProgrammingError(
+                "a percent sign that is no %(name)s placeholder must be written twice"
+            )
+        return f"${order.setdefault(match[2], len(order) + 1)}"
+
+    text = _PLACEHOLDER.sub(place, sql).encode()
+    return text, tuple(order), [PyFormat.AUTO] * len(order)

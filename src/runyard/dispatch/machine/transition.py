@@ -1,0 +1,94 @@
+"""The one transition function of dispatch.
+
+`transition(view, event, ctx)` takes the rows that the event concerns and returns the rows to write, or a refusal with
+its reason. It is pure: the store loads and locks the rows, calls it, and writes the answer back; the exhaustive proof
+and the simulator explore this very function. `answer_poll` says what a polling guest is told.
+"""
+
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from runyard.dispatch.machine import endings, facts, offering
+from runyard.dispatch.machine.changes import Context
+from runyard.dispatch.machine.events import (
+    Adopt,
+    Arm,
+    Event,
+    Fenced,
+    Inconclusive,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    JobStillQueued,
+    MintAbandoned,
+    MintFailed,
+    Offer,
+    PodGone,
+    Polled,
+    Retire,
+)
+from runyard.dispatch.machine.values import Decision, Slot, SlotState, View
+
+
+def transition(view: View, event: Event, ctx: Context) -> Decision:  # noqa: C901, PLR0911, PLR0912 - one arm per event, nothing else
+    """Decide what an event does."""
+    match event:
+        case Polled():
+            return offering.polled(view, event, ctx)
+        case Offer():
+            return offering.offer(view, event, ctx)
+        case Adopt():
+            return offering.adopt(view, event, ctx)
+        case Arm():
+            return offering.arm(view, event, ctx)
+        case MintFailed():
+            return offering.mint_failed(view, event, ctx)
+        case MintAbandoned():
+            return offering.mint_abandoned(view, event, ctx)
+        case Fenced():
+            return endings.fenced(view, event, ctx)
+        case Inconclusive():
+            return endings.inconclusive(view, event, ctx)
+        case Retire():
+            return endings.retire(view, event, ctx)
+        case PodGone():
+            return endings.pod_gone(view, event, ctx)
+        case JobQueued():
+            return facts.job_queued(view, event, ctx)
+        case JobStarted():
+            return facts.job_started(view, event, ctx)
+        case JobEnded():
+            return facts.job_ended(view, event, ctx)
+        case JobStillQueued():
+            return facts.job_still_queued(view, event, ctx)
+        case _:
+            assert_never(event)
+
+
+class Tell(StrEnum):
+    """What a polling guest is told."""
+
+    WAIT = "wait"
+    RUN = "run"
+    DRAIN = "drain"
+
+
+class PollAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a poll, with the sealed JIT if there is one to deliver."""
+
+    tell: Tell
+    jit: bytes | None = None
+    reason: str = ""
+
+
+def answer_poll(slot: Slot) -> PollAnswer:
+    """Idle and offered wait; armed gets its JIT, the same one again if it asks again; the rest must go."""
+    match slot.state:
+        case SlotState.IDLE | SlotState.OFFERED:
+            return PollAnswer(tell=Tell.WAIT)
+        case SlotState.ARMED:
+            return PollAnswer(tell=Tell.RUN, jit=slot.jit)
+        case SlotState.EXECUTING | SlotState.DRAINING | SlotState.CLOSED:
+            return PollAnswer(tell=Tell.DRAIN, reason="pod already committed")

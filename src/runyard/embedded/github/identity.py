@@ -1,0 +1,141 @@
+"""Who is asking: the App by a JWT signed with its key, or an installation by a token of the hour.
+
+Refusals carry GitHub's status and, in our words, its reasons. A JWT that was verified once is remembered until it
+ends, because its text proves the same thing every time.
+"""
+
+import random
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from runyard.clock import Clock
+from runyard.embedded.github.model import Installation
+from runyard.embedded.github.settings import PracticeSettings
+
+_MAX_LIFETIME = 600
+_SKEW = 5.0
+
+
+class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
+    """An App's key as GitHub hands it out, and the half that GitHub keeps."""
+
+    private_pem: str
+    public_pem: str
+
+    def __repr__(self) -> str:
+        return "KeyPair(…)"
+
+
+def generate_key_pair() -> KeyPair:
+    """A fresh key; slow, so make one and share it. Its bits decide nothing that a replay could see."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return KeyPair(private_pem=private.decode(), public_pem=public.decode())
+
+
+class Denied(Exception):
+    """The caller is not who it claims to be, or may not do this."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class NotThere(Denied):
+    """404: absent, or hidden from this caller."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "Not Found")
+
+
+class _Grant(msgspec.Struct, frozen=True):
+    installation: Installation
+    expires_at: float
+
+
+class Door:
+    """Checks credentials and hands out installation tokens."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        app_id: int,
+        public_key: str,
+        settings: PracticeSettings,
+    ) -> None:
+        key = serialization.load_pem_public_key(public_key.encode())
+        if not isinstance(key, rsa.RSAPublicKey):
+            raise ValueError("an App's key is an RSA key")
+        self._key = key
+        self._clock = clock
+        self._rng = rng
+        self._app_id = app_id
+        self._settings = settings
+        self._known: dict[str, float] = {}
+        self._grants: dict[str, _Grant] = {}
+
+    def check_app(self, credential: str) -> None:
+        """Pass the App, by its JWT; raises `Denied`."""
+        now = self._clock.now()
+        ends = self._known.get(credential)
+        if ends is None:
+            ends = self._verify(credential, now=now)
+            self._known = {text: end for text, end in self._known.items() if end > now}
+            self._known[credential] = ends
+        if ends <= now - _SKEW:
+            raise Denied(401, "'Expiration time' claim ('exp') is in the past")
+
+    def check_installation(self, credential: str) -> Installation:
+        """Pass an installation, by its token; raises `Denied`."""
+        grant = self._grants.get(credential)
+        if grant is None or grant.expires_at <= self._clock.now():
+            raise Denied(401, "Bad credentials")
+        if grant.installation.suspended_at is not None:
+            raise Denied(403, "This installation has been suspended")
+        return grant.installation
+
+    def grant(self, installation: Installation) -> tuple[str, float]:
+        """A new token and when it ends."""
+        now = self._clock.now()
+        self._grants = {text: held for text, held in self._grants.items() if held.expires_at > now}
+        token = "ghs_" + self._rng.randbytes(18).hex()
+        expires_at = float(int(now) + self._settings.token_seconds)
+        self._grants[token] = _Grant(installation, expires_at)
+        return token, expires_at
+
+    def revoke_all(self) -> None:
+        """Every token handed out so far stops working."""
+        self._grants.clear()
+
+    def _verify(self, credential: str, *, now: float) -> float:
+        try:
+            claims = jwt.decode(
+                credential,
+                self._key,
+                algorithms=["RS256"],
+                # Times are judged below, by the injected clock.
+                options={"verify_exp": False, "verify_iat": False, "verify_nbf": False},
+            )
+        except (jwt.PyJWTError, ValueError, UnicodeError):
+            raise Denied(401, "A JSON web token could not be decoded") from None
+        issued, ends = claims.get("iat"), claims.get("exp")
+        if str(claims.get("iss")) != str(self._app_id):
+            raise Denied(401, "'Issuer' claim ('iss') must be the App's id")
+        if type(issued) is not int or issued > now + _SKEW:
+            raise Denied(401, "'Issued at' claim ('iat') must be an integer in the past")
+        if type(ends) is not int or ends > now + _MAX_LIFETIME + _SKEW:
+            raise Denied(401, "'Expiration time' claim ('exp') is too far in the future")
+        return float(ends)

@@ -1,0 +1,124 @@
+"""Rate limits and scripted faults of the practice GitHub.
+
+Both are off until somebody asks for them. The primary limit counts requests per hour and caller; the
+secondary one counts points per minute (a read 1, a write 5). A scripted failure answers before anything
+else is looked at, so nothing has happened when it does; the one exception is a mint that is told to fail
+*after* the runner was created, which is what GitHub does on a bad day.
+"""
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.embedded.github.settings import PracticeSettings
+from runyard.http.messages import Pairs, Response, json_response
+
+
+class _Window(msgspec.Struct):
+    started: float
+    used: int = 0
+
+
+class Limits:
+    """Counts what each caller asks for."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._hours: dict[str, _Window] = {}
+        self._minutes: dict[str, _Window] = {}
+
+    def charge(
+        self, caller: str, method: str, *, settings: PracticeSettings
+    ) -> tuple[Pairs, Response | None]:
+        """Count one request; the headers to answer with, and a refusal if it is one too many."""
+        headers: Pairs = ()
+        if settings.primary_per_hour is not None:
+            headers, over = self._primary(caller, settings.primary_per_hour)
+            if over:
+                text = f"API rate limit exceeded for {caller}."
+                return headers, json_response(settings.limit_status, {"message": text}, headers)
+        if settings.secondary_points_per_minute is not None:
+            points = 1 if method in ("GET", "HEAD") else 5
+            window = self._window(self._minutes, caller, 60.0)
+            if window.used + points > settings.secondary_points_per_minute:
+                wait = ("retry-after", str(settings.secondary_retry_after))
+                text = "You have exceeded a secondary rate limit."
+                answer = {"message": text}
+                return headers, json_response(settings.limit_status, answer, (*headers, wait))
+            window.used += points
+        return headers, None
+
+    def _primary(self, caller: str, limit: int) -> tuple[Pairs, bool]:
+        window = self._window(self._hours, caller, 3600.0)
+        over = window.used >= limit
+        if not over:
+            window.used += 1
+        left = 3600.0 - (self._clock.monotonic() - window.started)
+        headers = (
+            ("x-ratelimit-limit", str(limit)),
+            ("x-ratelimit-remaining", str(limit - window.used)),
+            ("x-ratelimit-used", str(window.used)),
+            ("x-ratelimit-reset", str(int(self._clock.now() + left) + 1)),
+            ("x-ratelimit-resource", "core"),
+        )
+        return headers, over
+
+    def _window(self, windows: dict[str, _Window], caller: str, length: float) -> _Window:
+        now = self._clock.monotonic()
+        window = windows.get(caller)
+        if window is None or now - window.started >= length:
+            window = windows[caller] = _Window(started=now)
+        return window
+
+
+class _Failure(msgspec.Struct):
+    prefix: str
+    method: str
+    status: int
+    left: int
+    headers: Pairs
+
+
+class Faults:
+    """What a test or a simulation has scripted to go wrong."""
+
+    def __init__(self) -> None:
+        self.outage = False
+        self._failures: list[_Failure] = []
+        self._mints: list[_Failure] = []
+
+    def fail_next(
+        self,
+        path_prefix: str,
+        status: int,
+        times: int = 1,
+        *,
+        method: str = "",
+        headers: Pairs = (),
+    ) -> None:
+        """Answer the next `times` requests under a path with a status, and do nothing."""
+        self._failures.append(_Failure(path_prefix, method, status, times, headers))
+
+    def fail_after_mint(self, status: int = 503, times: int = 1) -> None:
+        """Create the next `times` runners, and answer as if it had failed."""
+        self._mints.append(_Failure("", "POST", status, times, ()))
+
+    def before(self, method: str, path: str) -> Response | None:
+        """The scripted answer to a request, if there is one."""
+        if self.outage:
+            return json_response(503, {"message": "Service unavailable (scripted outage)"})
+        for failure in self._failures:
+            fits = path.startswith(failure.prefix) and failure.method in ("", method)
+            if fits and failure.left > 0:
+                return self._use(self._failures, failure)
+        return None
+
+    def after_mint(self) -> Response | None:
+        """The scripted answer to a mint that has succeeded."""
+        return self._use(self._mints, self._mints[0]) if self._mints else None
+
+    def _use(self, failures: list[_Failure], failure: _Failure) -> Response:
+        failure.left -= 1
+        if failure.left <= 0:
+            failures.remove(failure)
+        message = {"message": f"scripted failure {failure.status}"}
+        return json_response(failure.status, message, failure.headers)

@@ -1,0 +1,251 @@
+"""The REST endpoints: from a request of a known caller to an answer.
+
+Everything here is one synchronous step of the world. What is not served answers 404, as GitHub does. A
+repository or organisation that the caller's installation does not own is hidden (404) or refused (403),
+also as GitHub does.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from runyard.clock import to_rfc3339
+from runyard.embedded.github import deliveries, render
+from runyard.embedded.github.bodies import number, per_page, read_mint
+from runyard.embedded.github.deliveries import DeliveryLog
+from runyard.embedded.github.identity import Denied, Door, NotThere
+from runyard.embedded.github.limits import Faults
+from runyard.embedded.github.model import Installation, Repo, Run, Runner
+from runyard.embedded.github.render import Json
+from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.github.world import World
+from runyard.http.messages import Pairs, Request, Response, json_response
+
+T = TypeVar("T")
+
+
+class Rest:
+    """GitHub's REST API over a world."""
+
+    def __init__(
+        self,
+        *,
+        world: World,
+        log: DeliveryLog,
+        door: Door,
+        faults: Faults,
+        settings: Callable[[], PracticeSettings],
+        app_id: int,
+    ) -> None:
+        self._world = world
+        self._log = log
+        self._door = door
+        self._faults = faults
+        self._settings = settings
+        self._app_id = app_id
+
+    def as_app(self, request: Request, path: Sequence[str]) -> Response:
+        """Endpoints under `/app`, for the App itself."""
+        match (request.method, *path):
+            case ("GET", "app"):
+                return json_response(200, self._app())
+            case ("GET", "app", "installations"):
+                found = self._world.installations.values()
+                return _paged(request, found, len(found), render.installation)
+            case ("POST", "app", "installations", text, "access_tokens"):
+                return self._token(number(text))
+            case ("GET", "app", "hook", "deliveries"):
+                return self._deliveries(request)
+            case ("GET", "app", "hook", "deliveries", text):
+                attempt = self._log.get(number(text))
+                if attempt is None:
+                    raise NotThere
+                return json_response(200, deliveries.detail(attempt))
+            case ("POST", "app", "hook", "deliveries", text, "attempts"):
+                return self._redeliver(number(text))
+            case _:
+                raise NotThere
+
+    def as_installation(
+        self, request: Request, path: Sequence[str], caller: Installation
+    ) -> Response:
+        """Endpoints of organisations and repositories."""
+        match path:
+            case ("orgs", org, "actions", "runners", *rest):
+                scope = self._org_scope(org, caller)
+                return self._runners(request, scope, rest)
+            case ("repos", owner, name, "actions", "runners", *rest):
+                repo = self._repo(owner, name, caller)
+                if not repo.runners_allowed and rest == ["generate-jitconfig"]:
+                    raise Denied(403, "Repository level self-hosted runners are disabled")
+                return self._runners(request, f"repos/{repo.full_name.lower()}", rest)
+            case ("repos", owner, name, "actions", *rest) if request.method == "GET":
+                return self._jobs(request, self._repo(owner, name, caller), rest)
+            case _:
+                raise NotThere
+
+    # Who may see what
+
+    def _org_scope(self, org: str, caller: Installation) -> str:
+        owner = self._world.account(org)
+        # A person's account is not an organisation, whoever asks.
+        if owner is None or owner.kind != "Organization":
+            raise NotThere
+        if owner is not caller:
+            raise Denied(403, "Resource not accessible by integration")
+        return f"orgs/{owner.account.lower()}"
+
+    def _repo(self, owner: str, name: str, caller: Installation) -> Repo:
+        repo = self._world.repo(owner, name)
+        if repo is None or caller.account != repo.owner:
+            raise NotThere
+        return repo
+
+    # The App
+
+    def _app(self) -> Json:
+        return {
+            "id": self._app_id,
+            "slug": "runyard-practice",
+            "name": "runyard practice GitHub",
+            "events": ["workflow_job"],
+            "installations_count": len(self._world.installations),
+        }
+
+    def _token(self, installation_id: int) -> Response:
+        installation = self._world.installations.get(installation_id)
+        if installation is None:
+            raise NotThere
+        if installation.suspended_at is not None:
+            raise Denied(403, "This installation has been suspended")
+        token, ends = self._door.grant(installation)
+        return json_response(201, {"token": token, "expires_at": to_rfc3339(ends)})
+
+    def _deliveries(self, request: Request) -> Response:
+        size = per_page(request.param("per_page"))
+        cursor = request.param("cursor")
+        before = number(cursor.removeprefix("v1_")) if cursor else None
+        if before == 0:
+            raise Denied(400, "Invalid cursor")
+        found, following = self._log.page(before=before, size=size)
+        headers: Pairs = ()
+        if following is not None:
+            target = f"{render.HOST}{request.path}?per_page={size}&cursor=v1_{following}"
+            headers = (("link", f'<{target}>; rel="next"'),)
+        return json_response(200, [deliveries.summary(each) for each in found], headers)
+
+    def _redeliver(self, delivery_id: int) -> Response:
+        attempt = self._log.get(delivery_id)
+        if attempt is None:
+            raise NotThere
+        self._log.redeliver(attempt)
+        return json_response(202, {})
+
+    # Runners
+
+    def _runners(self, request: Request, scope: str, rest: list[str]) -> Response:
+        match (request.method, *rest):
+            case ("POST", "generate-jitconfig"):
+                return self._mint(request, scope)
+            case ("GET",):
+                return self._list_runners(request, scope)
+            case ("GET", text):
+                return json_response(200, render.runner(self._runner(scope, text)))
+            case ("DELETE", text):
+                return self._delete(self._runner(scope, text))
+            case _:
+                raise NotThere
+
+    def _runner(self, scope: str, text: str) -> Runner:
+        runner = self._world.runners.get(number(text))
+        if runner is None or runner.scope != scope:
+            raise NotThere
+        return runner
+
+    def _list_runners(self, request: Request, scope: str) -> Response:
+        name = request.param("name")
+        if name:
+            named = self._world.runner_named(scope, name)
+            found: Iterable[Runner] = () if named is None else (named,)
+            total = 0 if named is None else 1
+        else:
+            held = self._world.runners_of(scope)
+            found, total = held.values(), len(held)
+        return _paged(request, found, total, render.runner, key="runners")
+
+    def _mint(self, request: Request, scope: str) -> Response:
+        mint = read_mint(request.body)
+        if self._world.runner_named(scope, mint.name) is not None:
+            raise Denied(409, "Already exists - A runner with that name already exists.")
+        if len(self._world.runners_of(scope)) >= self._settings().runners_per_scope:
+            raise Denied(422, "The runner group has reached its maximum of runners")
+        runner = self._world.register(
+            scope,
+            name=mint.name,
+            labels=mint.labels,
+            group_id=mint.runner_group_id,
+            work_folder=mint.work_folder,
+        )
+        answer = {"runner": render.runner(runner), "encoded_jit_config": runner.jit}
+        return self._faults.after_mint() or json_response(201, answer)
+
+    def _delete(self, runner: Runner) -> Response:
+        if runner.busy:
+            raise Denied(422, f"Runner {runner.name} is currently running a job")
+        self._world.remove(runner, why="deleted")
+        return Response(status=204)
+
+    # Jobs and runs
+
+    def _jobs(self, request: Request, repo: Repo, rest: list[str]) -> Response:
+        match rest:
+            case ["jobs", text]:
+                job = self._world.jobs.get(number(text))
+                if job is None or job.repo is not repo:
+                    raise NotThere
+                return json_response(200, render.job(job))
+            case ["runs"]:
+                runs = self._runs(repo, request.param("status"))
+                return _paged(request, runs, len(runs), render.run, key="workflow_runs")
+            case ["runs", text]:
+                return json_response(200, render.run(self._run(repo, text)))
+            case ["runs", text, "jobs"]:
+                jobs = self._run(repo, text).jobs
+                return _paged(request, jobs.values(), len(jobs), render.job, key="jobs")
+            case _:
+                raise NotThere
+
+    def _runs(self, repo: Repo, status: str) -> list[Run]:
+        is_open = status in ("queued", "in_progress", "waiting", "requested", "pending")
+        runs = self._world.runs_of(repo, open_only=is_open)
+        newest_first = reversed(list(runs.values()))
+        return [run for run in newest_first if status in ("", run.status)]
+
+    def _run(self, repo: Repo, text: str) -> Run:
+        run = self._world.runs_of(repo).get(number(text))
+        if run is None:
+            raise NotThere
+        return run
+
+
+def _paged(
+    request: Request,
+    found: Iterable[T],
+    total: int,
+    shape: Callable[[T], Json],
+    *,
+    key: str = "",
+) -> Response:
+    """One page; under `key` with a count, or as a bare list."""
+    size = per_page(request.param("per_page"))
+    page = number(request.param("page")) or 1
+    # A page number from outside may be enormous; what lies past the end is empty.
+    start = min((page - 1) * size, total)
+    items = [shape(each) for each in islice(found, start, start + size)]
+    headers: Pairs = ()
+    if start + size < total:
+        target = f"{render.HOST}{request.path}?per_page={size}&page={page + 1}"
+        headers = (("link", f'<{target}>; rel="next"'),)
+    if not key:
+        return json_response(200, items, headers)
+    return json_response(200, {"total_count": total, key: items}, headers)

@@ -1,0 +1,23 @@
+"""How the practice GitHub behaves: its clocks and its limits.
+
+Defaults are GitHub's own as far as they are known; limits on the request rate are off until asked for.
+"""
+
+import msgspec
+
+PRACTICE_HEADER = ("x-runyard-practice", "github")
+
+
+class PracticeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of the practice GitHub, in seconds where they are times."""
+
+    lost_after: float = 600.0  # a job on a runner that vanished is failed
+    unused_after: float = 86400.0  # an ephemeral registration that is offline is removed
+    token_seconds: int = 3600
+    delivery_timeout: float = 10.0
+    deliveries_kept: float = 3 * 86400.0
+    runners_per_scope: int = 10_000
+    primary_per_hour: int | None = None
+    secondary_points_per_minute: int | None = None
+    secondary_retry_after: int = 60
+    limit_status: int = 403  # GitHub uses 403 and 429 interchangeably

@@ -1,0 +1,397 @@
+"""What happens at GitHub: jobs are queued, runners connect, and the two are brought together.
+
+The world is synchronous: each call is one step after which everything is consistent. Its one freedom is the
+one that GitHub takes too: a job goes to *any* connected idle runner of the organisation or repository whose
+labels include the job's. The runner that was minted because of job A may get job B.
+
+Invariants:
+- A job is given to a runner at most once in its life; one that has been given is never queued again.
+- A registration takes one job. When that ends, by the runner's word or because the runner vanished and
+  `lost_after` passed, the registration is removed.
+- A JIT configuration opens one session, ever; a removed registration's opens none.
+- Whenever a step ends there is no queued job that a connected idle runner could take.
+"""
+
+import base64
+import heapq
+import random
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.embedded.github.model import (
+    CONCLUSIONS,
+    AccountKind,
+    HistoryEntry,
+    Installation,
+    Job,
+    Refused,
+    Repo,
+    Run,
+    Runner,
+    WorldError,
+)
+from runyard.embedded.github.session import RunnerSession
+from runyard.embedded.github.settings import PracticeSettings
+
+# Real ids have long outgrown 32 bits; so have these.
+_FIRST_JOB = 40_000_000_001
+_FIRST_RUN = 16_000_000_001
+
+
+class World:
+    """The state behind the API."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        settings: PracticeSettings,
+        emit: Callable[[Job, str], None],
+        trace: Callable[[str, dict[str, object]], None],
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._settings = settings
+        self._emit = emit
+        self._trace = trace
+        self.installations: dict[int, Installation] = {}
+        self._accounts: dict[str, Installation] = {}
+        self._runners: dict[int, Runner] = {}
+        self._names: dict[tuple[str, str], Runner] = {}
+        self._by_scope: dict[str, dict[int, Runner]] = {}
+        self._idle: dict[str, dict[int, Runner]] = {}
+        self._jits: dict[str, Runner] = {}
+        self._sessions: dict[int, RunnerSession] = {}
+        self._jobs: dict[int, Job] = {}
+        self._queued: dict[str, dict[int, Job]] = {}
+        self._runs: dict[str, dict[int, Run]] = {}
+        self._open_runs: dict[str, dict[int, Run]] = {}
+        self._timers: list[tuple[float, int]] = []  # (due, runner id)
+        self._next_id = 1000
+
+    # Installations and repositories
+
+    def install(self, account: str, *, kind: AccountKind = "Organization") -> Installation:
+        """Install the App at an account."""
+        if account.lower() in self._accounts:
+            raise WorldError(f"already installed at {account}")
+        installation = Installation(
+            id=self._id(),
+            account=account,
+            account_id=self._id(),
+            kind=kind,
+            created_at=self._clock.now(),
+        )
+        self.installations[installation.id] = installation
+        self._accounts[account.lower()] = installation
+        return installation
+
+    def add_repo(self, full_name: str) -> Repo:
+        """Give the App sight of a repository; its account must have the App installed."""
+        owner, _, name = full_name.partition("/")
+        installation = self._accounts.get(owner.lower())
+        if installation is None or not name:
+            raise WorldError(f"the App is not installed at the owner of {full_name!r}")
+        repo = Repo(id=self._id(), owner=installation.account, name=name)
+        return installation.repos.setdefault(name.lower(), repo)
+
+    def account(self, name: str) -> Installation | None:
+        """The installation at an account, by any spelling of its name."""
+        return self._accounts.get(name.lower())
+
+    def repo(self, owner: str, name: str) -> Repo | None:
+        """A repository by any spelling of its name."""
+        installation = self._accounts.get(owner.lower())
+        return None if installation is None else installation.repos.get(name.lower())
+
+    # Reading
+
+    @property
+    def jobs(self) -> Mapping[int, Job]:
+        """All jobs ever, by id."""
+        return MappingProxyType(self._jobs)
+
+    @property
+    def runners(self) -> Mapping[int, Runner]:
+        """All registrations that exist, by id."""
+        return MappingProxyType(self._runners)
+
+    def runners_of(self, scope: str) -> Mapping[int, Runner]:
+        """Registrations of one scope, oldest first."""
+        return MappingProxyType(self._by_scope.get(scope, {}))
+
+    def runner_named(self, scope: str, name: str) -> Runner | None:
+        """The registration of that name in that scope."""
+        return self._names.get((scope, name))
+
+    def runs_of(self, repo: Repo, *, open_only: bool = False) -> Mapping[int, Run]:
+        """Runs of a repository, oldest first."""
+        runs = self._open_runs if open_only else self._runs
+        return MappingProxyType(runs.get(repo.full_name, {}))
+
+    # Jobs
+
+    def queue_job(
+        self,
+        repo: Repo,
+        labels: tuple[str, ...],
+        *,
+        duration: float | None,
+        run_id: int | None,
+        waiting: bool,
+    ) -> Job:
+        """A job appears; `waiting` ones need `approve` first."""
+        installation = self._accounts[repo.owner.lower()]
+        run = self._run(repo, run_id)
+        number = _FIRST_JOB + len(self._jobs)
+        job = Job(
+            id=number,
+            run_id=run.id,
+            repo=repo,
+            installation_id=installation.id,
+            name=f"job-{len(run.jobs) + 1}",
+            labels=labels,
+            wanted=frozenset(label.lower() for label in labels),
+            created_at=self._clock.now(),
+            duration=duration,
+            status="waiting" if waiting else "queued",
+        )
+        self._jobs[number] = run.jobs[number] = job
+        self._open_runs.setdefault(repo.full_name, {})[run.id] = run
+        self._note(job, job.status)
+        if not waiting:
+            self._offer(job)
+        return job
+
+    def approve(self, job_id: int) -> bool:
+        """Let a waiting job into the queue."""
+        job = self.job(job_id)
+        if job.status != "waiting":
+            return False
+        job.status = "queued"
+        self._note(job, "queued")
+        self._offer(job)
+        return True
+
+    def cancel_job(self, job_id: int) -> bool:
+        """Cancel. A queued job ends at once; a running one when its runner (or its loss) ends it."""
+        job = self.job(job_id)
+        if job.status == "completed":
+            return False
+        if job.status == "in_progress":
+            job.cancel_requested = True
+            job.history.append(HistoryEntry(self._clock.now(), "cancel_requested", job.runner_name))
+            session = self._sessions.get(job.runner_id or 0)
+            if session is not None:
+                session.ask_to_cancel()
+            return True
+        self._queued.get(job.repo.owner.lower(), {}).pop(job.id, None)
+        self._complete(job, "cancelled")
+        return True
+
+    def job(self, job_id: int) -> Job:
+        """One job; raises `WorldError` if there is none."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise WorldError(f"no job {job_id}")
+        return job
+
+    # Runners
+
+    def register(
+        self, scope: str, *, name: str, labels: tuple[str, ...], group_id: int, work_folder: str
+    ) -> Runner:
+        """Create an offline ephemeral registration; the name must be free."""
+        if (scope, name) in self._names:
+            raise WorldError(f"a runner with the name {name} already exists")
+        now = self._clock.monotonic()
+        runner = Runner(
+            id=self._id(),
+            name=name,
+            scope=scope,
+            account=scope.split("/")[1],
+            labels=labels,
+            wanted=frozenset(label.lower() for label in labels),
+            group_id=group_id,
+            work_folder=work_folder,
+            created_at=self._clock.now(),
+            offline_since=now,
+        )
+        runner.jit = self._jit(runner)
+        self._runners[runner.id] = self._names[scope, name] = self._jits[runner.jit] = runner
+        self._by_scope.setdefault(scope, {})[runner.id] = runner
+        self._schedule(runner, self._settings.unused_after)
+        self._trace("registered", {"runner": name, "runner_id": runner.id, "scope": scope})
+        return runner
+
+    def remove(self, runner: Runner, *, why: str) -> None:
+        """Remove a registration; a session on it is over."""
+        del self._runners[runner.id], self._names[runner.scope, runner.name]
+        del self._jits[runner.jit], self._by_scope[runner.scope][runner.id]
+        self._idle.get(runner.account, {}).pop(runner.id, None)
+        runner.online = False
+        session = self._sessions.pop(runner.id, None)
+        if session is not None:
+            session.end()
+        self._trace("removed", {"runner": runner.name, "runner_id": runner.id, "why": why})
+
+    def connect(self, jit: str) -> RunnerSession | Refused:
+        """A runner comes online with its JIT configuration."""
+        runner = self._jits.get(jit)
+        if runner is None:
+            return Refused(reason="unknown")
+        if runner.jit_used:
+            return Refused(reason="used")
+        runner.jit_used = runner.online = True
+        runner.offline_since = None
+        session = RunnerSession(self, runner)
+        self._sessions[runner.id] = session
+        self._trace("connected", {"runner": runner.name, "runner_id": runner.id})
+        queued = self._queued.get(runner.account, {}).values()
+        waiting = [job for job in queued if self._fits(runner, job)]
+        if waiting:
+            self._assign(self._rng.choice(waiting), runner)
+        else:
+            self._idle.setdefault(runner.account, {})[runner.id] = runner
+        return session
+
+    def session_of(self, runner_id: int) -> RunnerSession | None:
+        """The connected session of a registration."""
+        return self._sessions.get(runner_id)
+
+    def finish(self, runner: Runner, conclusion: str) -> bool:
+        """The runner reports its job's end; `False` when GitHub no longer listens to it."""
+        if conclusion not in CONCLUSIONS:
+            raise WorldError(f"no such conclusion: {conclusion}")
+        if runner.id not in self._sessions or runner.job_id is None:
+            return False
+        job = self._jobs[runner.job_id]
+        self._end_run_of(runner, job, conclusion)
+        return True
+
+    def vanish(self, runner: Runner) -> None:
+        """The runner's machine is gone, without a word."""
+        session = self._sessions.pop(runner.id, None)
+        if session is None:
+            return
+        session.end()
+        runner.online = False
+        runner.offline_since = self._clock.monotonic()
+        self._idle.get(runner.account, {}).pop(runner.id, None)
+        busy = runner.job_id is not None
+        self._schedule(runner, self._settings.lost_after if busy else self._settings.unused_after)
+        if runner.job_id is not None:
+            job = self._jobs[runner.job_id]
+            job.history.append(HistoryEntry(self._clock.now(), "runner_lost", runner.name))
+        self._trace("vanished", {"runner": runner.name, "runner_id": runner.id, "busy": busy})
+
+    # Time
+
+    def advance(self) -> None:
+        """Do what has fallen due: fail jobs of lost runners, remove registrations nobody used."""
+        now = self._clock.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            _, runner_id = heapq.heappop(self._timers)
+            runner = self._runners.get(runner_id)
+            # Timers are never taken back; each is checked against the present when it rings.
+            if runner is None or runner.offline_since is None:
+                continue
+            if now < runner.offline_since + self._patience(runner):
+                continue
+            if runner.job_id is not None:
+                self._end_run_of(runner, self._jobs[runner.job_id], "failure")
+            else:
+                self.remove(runner, why="unused")
+
+    def next_due(self) -> float | None:
+        """When `advance` may have something to do, on the monotonic clock."""
+        return self._timers[0][0] if self._timers else None
+
+    # Inside
+
+    def _patience(self, runner: Runner) -> float:
+        return self._settings.lost_after if runner.busy else self._settings.unused_after
+
+    def _schedule(self, runner: Runner, seconds: float) -> None:
+        heapq.heappush(self._timers, (self._clock.monotonic() + seconds, runner.id))
+
+    def _run(self, repo: Repo, run_id: int | None) -> Run:
+        runs = self._runs.setdefault(repo.full_name, {})
+        if run_id is not None:
+            if run_id not in runs:
+                raise WorldError(f"no run {run_id} in {repo.full_name}")
+            return runs[run_id]
+        number = _FIRST_RUN + self._id()
+        runs[number] = Run(id=number, repo=repo, created_at=self._clock.now())
+        return runs[number]
+
+    def _fits(self, runner: Runner, job: Job) -> bool:
+        return job.wanted <= runner.wanted and (
+            runner.scope.startswith("orgs/")
+            or runner.scope == f"repos/{job.repo.full_name.lower()}"
+        )
+
+    def _offer(self, job: Job) -> None:
+        account = job.repo.owner.lower()
+        ready = [
+            runner for runner in self._idle.get(account, {}).values() if self._fits(runner, job)
+        ]
+        if ready:
+            self._assign(job, self._rng.choice(ready))
+        else:
+            self._queued.setdefault(account, {})[job.id] = job
+
+    def _assign(self, job: Job, runner: Runner) -> None:
+        self._queued.get(runner.account, {}).pop(job.id, None)
+        self._idle.get(runner.account, {}).pop(runner.id, None)
+        runner.job_id = job.id
+        job.status = "in_progress"
+        job.started_at = self._clock.now()
+        job.executions += 1
+        job.runner_id, job.runner_name = runner.id, runner.name
+        job.runner_group_id = runner.group_id
+        self._note(job, "in_progress")
+        self._sessions[runner.id].give(job)
+
+    def _end_run_of(self, runner: Runner, job: Job, conclusion: str) -> None:
+        runner.job_id = None
+        self.remove(runner, why="finished" if runner.online else "lost")
+        self._complete(job, "cancelled" if job.cancel_requested else conclusion)
+
+    def _complete(self, job: Job, conclusion: str) -> None:
+        job.status = "completed"
+        job.conclusion = conclusion
+        job.completed_at = self._clock.now()
+        run = self._runs[job.repo.full_name][job.run_id]
+        if run.status == "completed":
+            self._open_runs[job.repo.full_name].pop(run.id, None)
+        self._note(job, "completed")
+
+    def _note(self, job: Job, action: str) -> None:
+        what = action if action != "completed" else f"completed:{job.conclusion}"
+        job.history.append(HistoryEntry(self._clock.now(), what, job.runner_name))
+        self._trace("job", {"job": job.id, "what": what, "runner": job.runner_name})
+        self._emit(job, action)
+
+    def _jit(self, runner: Runner) -> str:
+        inner = {
+            "agentId": runner.id,
+            "agentName": runner.name,
+            "ephemeral": True,
+            "workFolder": runner.work_folder,
+            "practice": True,
+        }
+        files = {
+            ".runner": base64.b64encode(msgspec.json.encode(inner)),
+            ".credentials": base64.b64encode(self._rng.randbytes(24)),
+        }
+        return base64.b64encode(msgspec.json.encode(files)).decode()
+
+    def _id(self) -> int:
+        # Gaps, so that nobody comes to rely on consecutive ids.
+        self._next_id += self._rng.randint(1, 9)
+        return self._next_id

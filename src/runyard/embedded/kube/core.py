@@ -1,0 +1,179 @@
+"""The embedded Kubernetes API: `handle(request)` in, a response or a stream out.
+
+It is not a rewrite of Kubernetes. It serves what runyard's parts use, in the words and with the rules of
+a real API server, and says 501 with a reason to the rest. The same core runs behind a socket on one
+machine and behind a loopback in the simulator.
+
+Each request is one synchronous step: read, decide, commit, and then let the built-in controllers
+(garbage collection, scheduler, node lifecycle) react to what was committed, until nothing is left to
+react to. So there is no moment at which a client can see a half-done write, and a run with the same
+clock, generator and requests gives the same answers. Only what depends on time alone (silent nodes,
+evictions, old Events) needs `run_controllers`, which ticks.
+
+Invariants:
+- `handle` never raises; a defect of this server is a 500 that is counted in `failures`.
+- `on_write` sees every commit once, in order, synchronously, before the answer leaves.
+"""
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+
+from runyard.clock import Clock
+from runyard.embedded.kube import auth, discovery, verbs
+from runyard.embedded.kube.collector import Collector
+from runyard.embedded.kube.listing import Reader, gone_line
+from runyard.embedded.kube.nodes import NodeLifecycle
+from runyard.embedded.kube.registry import Registry
+from runyard.embedded.kube.resources import NAMESPACES, Object
+from runyard.embedded.kube.scheduler import Scheduler
+from runyard.embedded.kube.settings import Settings
+from runyard.embedded.kube.status import (
+    StatusError,
+    bad_request,
+    body_too_large,
+    expired,
+    internal,
+    unauthorized,
+)
+from runyard.embedded.kube.store import Event, Store
+from runyard.embedded.kube.tokens import Tokens
+from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.telemetry.log import get_logger
+
+OnWrite = Callable[[str, str, str, str], None]
+
+
+class KubeCore:
+    """One Kubernetes API with its controllers."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: random.Random,
+        on_write: OnWrite | None = None,
+        settings: Settings | None = None,
+        authenticate: auth.Authenticate = auth.everybody_is_admin,
+        authorize: auth.Authorize = auth.everything_is_allowed,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.failures: Counter[str] = Counter()
+        self._clock = clock
+        self._on_write = on_write
+        self._authenticate = authenticate
+        self._log = get_logger("embedded.kube")
+        self._fresh: deque[Event] = deque()
+        self._store = Store(history=self.settings.history, on_commit=self._committed)
+        registry = Registry(self._store, clock=clock, rng=rng)
+        self.tokens = Tokens(self._store, clock=clock, rng=rng)
+        self.scheduler = Scheduler(registry, clock=clock, enabled=self.settings.schedule)
+        self._collector = Collector(registry, event_ttl=self.settings.event_ttl)
+        self._nodes = NodeLifecycle(registry, clock=clock, settings=self.settings)
+        reader = Reader(self._store, clock=clock, rng=rng, settings=self.settings)
+        self._verbs = verbs.Verbs(
+            registry, reader, tokens=self.tokens, clock=clock, authorize=authorize
+        )
+        for name in self.settings.namespaces:
+            registry.create(NAMESPACES, {"metadata": {"name": name}}, namespace="")
+        self._settle()
+
+    # ---- requests
+
+    async def handle(self, request: Request) -> Response | Stream:
+        """Answer one request; never raises."""
+        try:
+            answer = self._answer(request)
+            self._settle()
+            return answer
+        except StatusError as refusal:
+            return refusal.response()
+        except RecursionError:
+            return bad_request("the body of the request is nested too deeply").response()
+        except Exception as defect:  # noqa: BLE001  the boundary: a defect is an answer, and counted
+            self.failures[type(defect).__name__] += 1
+            self._log.error("request failed", path=request.path, exc_info=True)
+            return internal().response()
+
+    def _answer(self, request: Request) -> Response | Stream:
+        user = self._authenticate(request)
+        if user is None:
+            raise unauthorized()
+        if len(request.body) > self.settings.body_limit:
+            raise body_too_large(self.settings.body_limit)
+        if request.method in ("GET", "HEAD"):
+            found = discovery.document(request.path) if request.path.count("/") <= 3 else None
+            if isinstance(found, str):
+                return Response(status=200, body=found.encode())
+            if found is not None:
+                return json_response(200, found)
+        return self._verbs.serve(user, request)
+
+    # ---- controllers
+
+    def _committed(self, event: Event) -> None:
+        self._fresh.append(event)
+        if self._on_write is not None:
+            verb = "delete" if event.new is None else "update" if event.old else "create"
+            record = event.record
+            key = f"{record.namespace}/{record.name}" if record.namespace else record.name
+            self._on_write(verb, event.resource.kind, key, record.uid)
+
+    def _settle(self) -> None:
+        """Let the controllers react until there is nothing left to react to."""
+        while self._fresh:
+            event = self._fresh.popleft()
+            self._collector.note(event)
+            self._nodes.note(event)
+            self.scheduler.note(event)
+
+    def tick(self) -> None:
+        """What depends on time: silent nodes, evictions, old Events, reasons of waiting Pods."""
+        self._nodes.tick()
+        self._collector.tick()
+        self._settle()
+        self.scheduler.tick()
+        self._settle()
+
+    async def run_controllers(self) -> None:
+        """Tick forever."""
+        while True:
+            await self._clock.sleep(self.settings.tick)
+            self.tick()
+
+    # ---- looking inside, for tests and the simulator
+
+    @property
+    def version(self) -> int:
+        """The number of the last commit."""
+        return self._store.version
+
+    def objects(self, plural: str) -> tuple[Object, ...]:
+        """All objects of a kind, ordered by namespace and name. Not to be changed."""
+        return tuple(record.obj for record in self._store.tables[plural].records())
+
+    def find(self, plural: str, namespace: str, name: str) -> Object | None:
+        """One object. Not to be changed."""
+        record = self._store.tables[plural].get(namespace, name)
+        return None if record is None else record.obj
+
+    def watcher_count(self, plural: str) -> int:
+        """How many watches of a kind are open."""
+        return len(self._store.tables[plural].watchers())
+
+    def compact(self) -> None:
+        """Forget all history: a watch or a page from an earlier version gets 410."""
+        self._store.compact()
+
+    def expire_watches(self) -> None:
+        """End every open watch with an ERROR event that says 410."""
+        line = gone_line(expired(self.version, self.version))
+        for table in self._store.tables.values():
+            for watcher in table.watchers():
+                watcher.fail(line)
+
+    def close_watches(self) -> None:
+        """End every open watch, as a restart of the server would."""
+        for table in self._store.tables.values():
+            for watcher in table.watchers():
+                watcher.close()

@@ -1,0 +1,277 @@
+"""Objects, versions and history: the whole state of the embedded API, in memory.
+
+A `Record` is one version of one object: the object and its JSON, made once. A write never changes a
+record; it puts another one in its place, takes the next number of the one version counter, and
+appends an `Event` to the bounded history of that kind. Watches resume from that history, and a list
+that is being paged through is rolled back by it to the version where the paging began.
+
+Invariants:
+- Versions strictly increase over all kinds; an object's version is the number of its last write.
+- Every stored object has a uid, a version and a name, and its JSON equals the object.
+- A commit is one synchronous step: record, history, watchers, then `on_commit`, in that order.
+- An event's JSON is made once for all watchers that get the same kind of event.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from runyard.embedded.kube.resources import STORED, Object, Resource
+from runyard.embedded.kube.selectors import Selector, field_value
+from runyard.embedded.kube.status import expired, version_too_large
+from runyard.embedded.kube.watch import Watcher
+
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
+
+_NODE = ("spec", "nodeName")
+_encode = msgspec.json.Encoder().encode
+
+
+class Record(msgspec.Struct, frozen=True, eq=False):
+    """One version of one object."""
+
+    obj: Object
+    version: int
+    body: bytes
+    namespace: str  # empty for cluster-wide kinds
+    name: str
+    uid: str  # the identity that no later object of the same name has
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The object's metadata."""
+        meta: dict[str, Any] = self.obj["metadata"]
+        return meta
+
+
+def _record(obj: Object, version: int) -> Record:
+    stamped = versioned(obj, version)
+    meta = stamped["metadata"]
+    body = _encode(stamped)
+    return Record(stamped, version, body, meta.get("namespace", ""), meta["name"], meta["uid"])
+
+
+class Event:
+    """One write: what was there, what is there, and the lines that watchers get."""
+
+    __slots__ = ("_lines", "last", "new", "old", "resource", "version")
+
+    def __init__(
+        self,
+        resource: Resource,
+        version: int,
+        *,
+        old: Record | None,
+        new: Record | None,
+        last: Record | None = None,
+    ) -> None:
+        self.resource = resource
+        self.version = version
+        self.old = old
+        self.new = new
+        self.last = last  # of a removal: the final state, under the version of the removal
+        self._lines: dict[Change, bytes] = {}
+
+    @property
+    def record(self) -> Record:
+        """The newest record that this event knows of."""
+        record = self.new or self.old
+        assert record is not None
+        return record
+
+    def change_for(self, selector: Selector) -> Change | None:
+        """What this write is to a watcher with that selector: leaving it is a deletion."""
+        before = self.old is not None and selector.matches(self.old.obj)
+        after = self.new is not None and selector.matches(self.new.obj)
+        if after:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
+    def line(self, change: Change) -> bytes:
+        """The line of a watch stream, encoded at most once."""
+        line = self._lines.get(change)
+        if line is None:
+            line = self._lines[change] = watch_line(change, self._body(change))
+        return line
+
+    def _body(self, change: Change) -> bytes:
+        if change != "DELETED":
+            return self.record.body
+        if self.last is not None:
+            return self.last.body
+        assert self.old is not None
+        return _encode(versioned(self.old.obj, self.version))
+
+
+def watch_line(change: str, body: bytes) -> bytes:
+    """One line of a watch stream."""
+    return b'{"type":"%s","object":%s}\n' % (change.encode(), body)
+
+
+def versioned(obj: Object, version: int) -> Object:
+    """The same object under another version, sharing everything else."""
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
+
+
+class Table:
+    """All objects of one kind, their recent history and who watches them."""
+
+    def __init__(self, resource: Resource, *, history: int) -> None:
+        self.resource = resource
+        self.spaces: dict[str, dict[str, Record]] = {}
+        self.history: deque[Event] = deque()
+        self.floor = 0  # versions below this one can no longer be resumed from
+        self._limit = history
+        self._watchers: dict[int, Watcher] = {}
+        self._pinned: dict[tuple[str, str], dict[int, Watcher]] = {}
+
+    def get(self, namespace: str, name: str) -> Record | None:
+        """The current record of that key."""
+        space = self.spaces.get(namespace)
+        return space.get(name) if space is not None else None
+
+    def put(self, record: Record) -> None:
+        """Place a record under its key."""
+        self.spaces.setdefault(record.namespace, {})[record.name] = record
+
+    def drop(self, record: Record) -> None:
+        """Take a key out."""
+        space = self.spaces[record.namespace]
+        del space[record.name]
+        if not space:
+            del self.spaces[record.namespace]
+
+    def records(self, namespace: str = "") -> list[Record]:
+        """All records, or those of one namespace, ordered by namespace and name."""
+        if namespace or not self.resource.namespaced:
+            space = self.spaces.get(namespace, {})
+            return [space[name] for name in sorted(space)]
+        return [
+            self.spaces[place][name]
+            for place in sorted(self.spaces)
+            for name in sorted(self.spaces[place])
+        ]
+
+    def records_at(self, version: int, namespace: str = "") -> list[Record]:
+        """The records as they were at that version; 410 if history does not reach back."""
+        if version < self.floor:
+            raise expired(version, self.floor)
+        state = {(item.namespace, item.name): item for item in self.records(namespace)}
+        for event in reversed(self.history):
+            if event.version <= version:
+                break
+            key = (event.record.namespace, event.record.name)
+            if namespace and key[0] != namespace:
+                continue
+            if event.old is None:
+                state.pop(key, None)
+            else:
+                state[key] = event.old
+        return [state[key] for key in sorted(state)]
+
+    def since(self, version: int) -> list[Event]:
+        """Every event after that version, in order."""
+        found: list[Event] = []
+        for event in reversed(self.history):
+            if event.version <= version:
+                break
+            found.append(event)
+        found.reverse()
+        return found
+
+    def remember(self, event: Event) -> None:
+        """Append to history and tell the watchers whom it concerns."""
+        self.history.append(event)
+        if len(self.history) > self._limit:
+            self.floor = self.history.popleft().version
+        for group in self._groups(event):
+            for watcher in tuple(group.values()):
+                watcher.offer(event)
+
+    def _groups(self, event: Event) -> list[dict[int, Watcher]]:
+        groups = [self._watchers] if self._watchers else []
+        if self._pinned:
+            pins = {("metadata.name", event.record.name): None}
+            for record in (event.old, event.new):
+                if record is not None:
+                    pins["spec.nodeName", field_value(record.obj, _NODE)] = None
+            groups += [self._pinned[pin] for pin in pins if pin in self._pinned]
+        return groups
+
+    def subscribe(self, watcher: Watcher) -> None:
+        """Let a watcher have everything from now on."""
+        pin = watcher.selector.pin
+        group = self._watchers if pin is None else self._pinned.setdefault(pin, {})
+        group[id(watcher)] = watcher
+
+    def unsubscribe(self, watcher: Watcher) -> None:
+        """Forget a watcher; twice does no harm."""
+        pin = watcher.selector.pin
+        if pin is None:
+            self._watchers.pop(id(watcher), None)
+        elif (group := self._pinned.get(pin)) is not None:
+            group.pop(id(watcher), None)
+            if not group:
+                del self._pinned[pin]
+
+    def watchers(self) -> tuple[Watcher, ...]:
+        """Everybody who watches this kind."""
+        pinned = [item for group in self._pinned.values() for item in group.values()]
+        return (*self._watchers.values(), *pinned)
+
+
+class Store:
+    """Every table, the version counter, and the commit."""
+
+    def __init__(self, *, history: int, on_commit: Callable[[Event], None]) -> None:
+        self.version = 0
+        self.tables = {item.plural: Table(item, history=history) for item in STORED}
+        self._on_commit = on_commit
+
+    def table(self, resource: Resource) -> Table:
+        """The table of a kind."""
+        return self.tables[resource.plural]
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Record | None:
+        """The current record of that key."""
+        return self.tables[resource.plural].get(namespace, name)
+
+    def put(self, resource: Resource, obj: Object) -> Record:
+        """Commit an object: create it or put it in place of the one of the same name."""
+        table = self.tables[resource.plural]
+        version = self.version + 1
+        record = _record(obj, version)
+        old = table.get(record.namespace, record.name)
+        self.version = version
+        table.put(record)
+        self._committed(table, Event(resource, version, old=old, new=record))
+        return record
+
+    def remove(self, resource: Resource, record: Record, *, last: Object | None = None) -> Record:
+        """Commit a removal; `last` is the state that the removing write produced, if any."""
+        table = self.tables[resource.plural]
+        final = _record(last or record.obj, self.version + 1)
+        self.version = final.version
+        table.drop(record)
+        self._committed(table, Event(resource, self.version, old=record, new=None, last=final))
+        return final
+
+    def _committed(self, table: Table, event: Event) -> None:
+        table.remember(event)
+        self._on_commit(event)
+
+    def check_version(self, resource: Resource, version: int) -> None:
+        """Refuse a version that history no longer has, or that does not exist yet."""
+        floor = self.tables[resource.plural].floor
+        if version < floor:
+            raise expired(version, floor)
+        if version > self.version:
+            raise version_too_large(version, self.version)
+
+    def compact(self) -> None:
+        """Forget all history: whoever has not read it yet must list again."""
+        for table in self.tables.values():
+            table.history.clear()
+            table.floor = self.version

@@ -1,0 +1,152 @@
+"""One watch: a bounded buffer of lines between the commits and one reader.
+
+The fan-out calls `offer` synchronously inside each commit; the reader iterates. A reader that falls
+behind by more than the buffer is cut: its stream ends, it resumes from the last version it saw, and
+nothing is lost. A reader that goes away calls `close`, which forgets the watcher at once. A reader
+that neither reads nor closes is forgotten when its buffer is full.
+
+Invariants:
+- Lines leave in commit order, each event at most once, none skipped before the end of the stream.
+- A bookmark is sent only when everything up to its version has been delivered.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.embedded.kube.resources import Resource
+from runyard.embedded.kube.selectors import Selector
+
+if TYPE_CHECKING:
+    from runyard.embedded.kube.store import Event
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What the reader asked for."""
+
+    namespace: str
+    selector: Selector
+    seconds: float
+    bookmark_every: float  # 0: the reader wants no bookmarks
+    buffer: int
+
+
+class Watcher:
+    """An async iterator of newline-delimited JSON."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        terms: Terms,
+        *,
+        clock: Clock,
+        version: Callable[[], int],
+        forget: Callable[["Watcher"], None],
+    ) -> None:
+        self.selector = terms.selector
+        self._resource = resource
+        self._namespace = terms.namespace
+        self._clock = clock
+        self._version = version
+        self._forget = forget
+        self._lines: deque[bytes] = deque()
+        self._limit = terms.buffer
+        self._done = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._end = clock.monotonic() + terms.seconds
+        self._every = terms.bookmark_every
+        self._mark = clock.monotonic() + (terms.bookmark_every or terms.seconds)
+
+    def preload(self, lines: Iterable[bytes]) -> None:
+        """What the reader gets first; it does not count against the buffer."""
+        self._lines.extend(lines)
+        self._limit += len(self._lines)
+
+    def offer(self, event: "Event") -> None:
+        """Take a fresh event if it concerns this reader."""
+        if self._done or (self._namespace and event.record.namespace != self._namespace):
+            return
+        change = event.change_for(self.selector)
+        if change is None:
+            return
+        if len(self._lines) >= self._limit:
+            self._lines.clear()
+            self.close()
+            return
+        self._lines.append(event.line(change))
+        self._wake()
+
+    def concerns(self, event: "Event") -> bytes | None:
+        """The line that a past event is to this reader."""
+        if self._namespace and event.record.namespace != self._namespace:
+            return None
+        change = event.change_for(self.selector)
+        return None if change is None else event.line(change)
+
+    def fail(self, line: bytes) -> None:
+        """Send one last line and end."""
+        self._lines.append(line)
+        self.close()
+
+    def close(self) -> None:
+        """End the stream after what is already buffered; twice does no harm."""
+        if not self._done:
+            self._done = True
+            self._forget(self)
+            self._wake()
+
+    def abandon(self) -> None:
+        """The reader has gone: nothing more to deliver."""
+        self._lines.clear()
+        self.close()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __aiter__(self) -> "Watcher":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._lines:
+            if self._done:
+                raise StopAsyncIteration
+            await self._pause()
+        chunk = self._lines[0] if len(self._lines) == 1 else b"".join(self._lines)
+        self._lines.clear()
+        return chunk
+
+    async def _pause(self) -> None:
+        """Wait for an event, for the next bookmark or for the end, whichever comes first."""
+        wait = min(self._mark, self._end) - self._clock.monotonic()
+        if wait <= 0:
+            self._due()
+            return
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with self._clock.timeout(wait):
+                await self._waiter
+        except TimeoutError:
+            self._due()
+        finally:
+            self._waiter = None
+
+    def _due(self) -> None:
+        if self._every and not self._lines:
+            self._lines.append(bookmark(self._resource, self._version()))
+        self._mark = self._clock.monotonic() + (self._every or self._end)
+        if self._clock.monotonic() >= self._end:
+            self.close()
+
+
+def bookmark(resource: Resource, version: int, *, initial_end: bool = False) -> bytes:
+    """The line that says: you have seen everything up to here."""
+    meta: dict[str, object] = {"resourceVersion": str(version)}
+    if initial_end:
+        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+    obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+    return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"

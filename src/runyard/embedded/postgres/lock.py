@@ -1,0 +1,77 @@
+"""The lock on a data directory, shared by everything that belongs to one running server.
+
+It is a `flock`, which belongs to an open file and not to a process: the launcher and the server inherit
+it, so it stays taken until the last of them is gone, even when their parent was killed.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from runyard.embedded.postgres.errors import AlreadyRunning, EmbeddedPostgresError
+
+_ORPHAN_PATIENCE = 45.0
+_POLL = 0.02
+
+
+class DirectoryLock:
+    """At most one server for a directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "lock"
+        self.descriptor = -1
+
+    def acquire(self) -> None:
+        """Take the lock now; wait only for a server whose owner is dead and which is about to end."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._wait(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self.descriptor = descriptor
+
+    def release(self) -> None:
+        """Free the lock, also for copies of it in processes that were forked from this one."""
+        if self.descriptor >= 0:
+            fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def _wait(self, descriptor: int) -> None:
+        end = time.monotonic() + _ORPHAN_PATIENCE
+        while not _try(descriptor):
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            if _alive(holder):
+                raise AlreadyRunning(
+                    f"{self._path.parent} is in use by the process {holder or '(just starting)'}"
+                )
+            if time.monotonic() > end:
+                raise EmbeddedPostgresError(
+                    f"{self._path.parent} is still held by a server whose owner ({holder}) is gone"
+                )
+            time.sleep(_POLL)
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _alive(holder: str) -> bool:
+    """Whether that process is there; an empty name is an owner that has just taken the lock."""
+    if not holder.isdigit():
+        return True
+    try:
+        os.kill(int(holder), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,38 @@
+"""Give a part its database: the one named in the environment, or an embedded server.
+
+`DATABASE_URL` wins, always. It is then used as it is (and as the maintenance database by tests).
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from runyard.embedded.postgres.server import EmbeddedPostgres
+
+
+@contextmanager
+def provide(
+    data_dir: Path,
+    *,
+    durable: bool = True,
+    database: str = "postgres",
+    max_connections: int = 50,
+    cache_dir: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """Yield a conninfo; an embedded server lives in `data_dir` for as long as the context does."""
+    given = (os.environ if environ is None else environ).get("DATABASE_URL", "")
+    if given:
+        yield given
+        return
+    server = EmbeddedPostgres(
+        data_dir,
+        durable=durable,
+        database=database,
+        max_connections=max_connections,
+        cache_dir=cache_dir,
+        environ=environ,
+    )
+    with server as conninfo:
+        yield conninfo

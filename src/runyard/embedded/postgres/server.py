@@ -1,0 +1,274 @@
+"""A real Postgres server for one machine, with nothing to install and nothing left behind.
+
+    with EmbeddedPostgres(Path("data"), durable=True) as conninfo: ...
+
+In the data directory: `cluster/` (the server's own), `password` (0600, random), `socket/` while it runs,
+`server.log`, and `lock`. The lock is held by this process, the launcher and every process of the server
+together, so it is free exactly when nothing of a former server is alive. That is why a left-over
+`postmaster.pid` can be removed without guessing who the process behind its number is.
+
+Invariants: the server never runs as root; it listens on a unix socket only and asks for a password
+(SCRAM); it ends when this process ends, however this process ends; a second start on the same
+directory is an `AlreadyRunning` error; every error carries the last lines of the server's log.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL, Identifier, Literal
+
+from runyard.embedded.postgres import cluster, settings
+from runyard.embedded.postgres.binaries import Binaries, find
+from runyard.embedded.postgres.databases import create_database
+from runyard.embedded.postgres.errors import EmbeddedPostgresError, tail
+from runyard.embedded.postgres.lock import DirectoryLock
+from runyard.embedded.postgres.placement import Placement, choose
+from runyard.embedded.postgres.process import Launched, command
+
+# The kernel's limit for a socket's path, without its closing zero byte.
+_SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
+_SOCKET_NAME = "/.s.PGSQL.5432"
+_LOG_LIMIT = 16 * 1024 * 1024
+_STOP_TIMEOUT = 60.0
+
+
+class EmbeddedPostgres:
+    """One server on one data directory. `start` and `stop` block; use a thread beside a loop."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        durable: bool = True,
+        database: str = "postgres",
+        max_connections: int = 50,
+        extra_settings: Mapping[str, str] | None = None,
+        cache_dir: Path | None = None,
+        start_timeout: float = 120.0,
+        binaries: Binaries | None = None,
+        namespaces: bool = True,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data_dir = Path(os.path.abspath(data_dir))  # noqa: PTH100 links stay: a person chose them
+        self.log = self.data_dir / "server.log"
+        self.notice = ""
+        self.pid = 0
+        self.conninfo = ""
+        self._durable = durable
+        self._database = database
+        self._max_connections = max_connections
+        self._extra = dict(extra_settings or {})
+        self._environ = os.environ if environ is None else environ
+        self._cache = cache_dir or cluster.default_cache(self._environ)
+        self._start_timeout = start_timeout
+        self._binaries = binaries
+        self._namespaces = namespaces
+        self._lock = DirectoryLock(self.data_dir)
+        self._launched: Launched | None = None
+        self._socket: Path | None = None
+
+    def start(self) -> str:
+        """Create the cluster if there is none, start the server, return how to connect to it."""
+        if self._launched is not None:
+            raise EmbeddedPostgresError(f"the server in {self.data_dir} is already started")
+        found = self._binaries or find(self._environ)
+        placement = choose(found, self.data_dir, namespaces=self._namespaces)
+        self._prepare(placement)
+        self._lock.acquire()
+        try:
+            self.notice = placement.notice
+            self._ensure_cluster(placement)
+            self._socket = self._make_socket_dir(placement)
+            self._launch(placement, self._socket)
+            self.conninfo = self._open_up()
+        except BaseException:
+            self.stop()
+            raise
+        return self.conninfo
+
+    def stop(self, *, immediate: bool = False) -> None:
+        """End the server (`immediate`: as a power cut would) and remove its socket. Idempotent."""
+        launched, self._launched = self._launched, None
+        try:
+            if launched is not None:
+                launched.stop(b"i" if immediate else b"f", timeout=_STOP_TIMEOUT)
+        finally:
+            if self._socket is not None:
+                shutil.rmtree(self._socket, ignore_errors=True)
+            self._socket = None
+            self.conninfo = ""
+            self.pid = 0
+            self._lock.release()
+
+    @property
+    def running(self) -> bool:
+        """Whether the server is there right now."""
+        return self._launched is not None and self._launched.running
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _prepare(self, placement: Placement) -> None:
+        """Make the directories; the server's user must be able to pass through to its cluster."""
+        mode = 0o711 if placement.identity.kind == "drop" else 0o700
+        try:
+            for folder in (self.data_dir, placement.home):
+                folder.mkdir(parents=True, exist_ok=True, mode=mode)
+        except OSError as error:
+            raise EmbeddedPostgresError(f"cannot create the data directory: {error}") from error
+        if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT:
+            self.log.replace(self.log.with_suffix(".log.1"))
+
+    def _ensure_cluster(self, placement: Placement) -> None:
+        """Use the cluster that is there, or make one; the caller holds the lock."""
+        place = placement.home / "cluster"
+        self._follow_moves(placement)
+        if not place.exists():
+            first = cluster.create(placement, cache=self._cache, durable=self._durable)
+            _write_secret(self.data_dir / "password.first", first)
+        cluster.own(place, placement.identity)
+        wanted = placement.binaries.version.partition(".")[0]
+        has = (place / "PG_VERSION").read_text(encoding="ascii").strip()
+        if has != wanted:
+            raise EmbeddedPostgresError(
+                f"{place} was written by Postgres {has}, the programs here are {wanted}: dump and "
+                "restore it, or name the old programs in RUNYARD_PG_BIN"
+            )
+        (place / "postmaster.pid").unlink(missing_ok=True)  # stale: we hold the lock
+
+    def _follow_moves(self, placement: Placement) -> None:
+        """Never start with an empty cluster because the full one lies in the other place."""
+        place, usual = placement.home / "cluster", self.data_dir / "cluster"
+        note = self.data_dir / "cluster.moved"
+        if place != usual:
+            if usual.exists():
+                raise EmbeddedPostgresError(
+                    f"{usual} holds data, but no unprivileged user can reach it and user namespaces "
+                    "are refused here: move the data directory out of the private home"
+                )
+            note.write_text(f"{place}\n", encoding="utf-8")
+        elif note.exists():
+            away = Path(note.read_text(encoding="utf-8").rstrip("\n"))
+            if away.exists() and not usual.exists():
+                shutil.move(away, usual)
+            note.unlink()
+
+    def _make_socket_dir(self, placement: Placement) -> Path:
+        """`home/socket`, or a short private directory when that name cannot be a socket's.
+
+        The kernel limits its length, and a client takes a comma for the end of a host's name.
+        """
+        folder = placement.home / "socket"
+        too_long = len(os.fsencode(str(folder) + _SOCKET_NAME)) > _SOCKET_PATH_LIMIT
+        if too_long or "," in str(folder):
+            folder = Path(tempfile.mkdtemp(prefix="runyard-pg-", dir=_short_temp()))
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(folder, *placement.identity.owner)
+        return folder
+
+    def _launch(self, placement: Placement, socket: Path) -> None:
+        place = placement.home / "cluster"
+        argv = [placement.binaries.program("postgres"), "-D", str(place)]
+        argv += settings.arguments(
+            version=placement.binaries.version,
+            durable=self._durable,
+            max_connections=self._max_connections,
+            socket=socket,
+            extra=self._extra,
+        )
+        spec: dict[str, object] = {
+            "mode": "serve",
+            "argv": argv,
+            "cwd": str(place),
+            "ready_file": str(place / "postmaster.pid"),
+            "remove": [str(socket)],
+            "stop_signal": int(signal.SIGINT if self._durable else signal.SIGQUIT),
+        }
+        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            since = os.fstat(log).st_size
+            line = command(spec, placement.identity)
+            self._launched = Launched(line, log=log, keep=self._lock.descriptor)
+        finally:
+            os.close(log)
+        pid = self._launched.wait_ready(self._start_timeout)
+        if pid is None:
+            raise EmbeddedPostgresError(
+                f"the server in {self.data_dir} ended while starting:\n{tail(self.log, since=since)}"
+            )
+        self.pid = pid
+
+    def _open_up(self) -> str:
+        """Replace the template's password, make sure of the database, return the conninfo."""
+        first = self.data_dir / "password.first"
+        if first.exists():
+            self._rotate(first)
+        password = (self.data_dir / "password").read_text(encoding="utf-8")
+        if self._database != "postgres":
+            create_database(self._address(password), self._database, exist_ok=True)
+        return self._address(password, dbname=self._database)
+
+    def _rotate(self, first: Path) -> None:
+        """Write the new password, then set it, then forget the first: a crash in between is repaired.
+
+        When the first password no longer opens the door, the new one had been set already.
+        """
+        kept = self.data_dir / "password"
+        try:
+            link = psycopg.connect(
+                self._address(first.read_text(encoding="utf-8")), autocommit=True
+            )
+        except psycopg.OperationalError:
+            if not kept.exists():
+                raise
+        else:
+            with link:
+                new = secrets.token_urlsafe(24)
+                _write_secret(kept, new)
+                link.execute("SET synchronous_commit = on")  # or a kill right now takes it back
+                order = SQL("ALTER ROLE {} PASSWORD {}")
+                link.execute(order.format(Identifier(cluster.USER), Literal(new)))
+        first.unlink()
+
+    def _address(self, password: str, *, dbname: str = "postgres") -> str:
+        return make_conninfo(
+            host=str(self._socket), user=cluster.USER, password=password, dbname=dbname, port=5432
+        )
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Replace a 0600 file as a whole."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(partial, flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _short_temp() -> str:
+    """The temporary directory, unless its own name is too long."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) < 60 else "/tmp"  # noqa: S108 mkdtemp makes it private

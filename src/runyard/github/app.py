@@ -1,0 +1,117 @@
+"""Who we are to GitHub: an App that signs JWTs and trades them for installation tokens.
+
+Signing is the slow part (a millisecond of RSA), so one JWT serves for most of its ten minutes. An
+installation token lives for an hour and is replaced well before, so that no call starts with a
+token that ends while it travels.
+
+Invariants:
+- `iat` lies a minute in the past: a host whose clock is slightly ahead is still believed.
+- One refresh per installation is in flight; whoever else needs the token waits for that one and shares
+  its result or its failure. A cancelled leader hands over to a follower.
+- Neither the key nor a token appears in a repr.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from runyard.clock import Clock
+
+_BACKDATE = 60
+_LIFETIME = 540  # after now; with the backdating this is GitHub's maximum of ten minutes
+_JWT_MARGIN = 30
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """An installation token and the wall-clock time at which it ends."""
+
+    value: str
+    expires_at: float
+
+    def __repr__(self) -> str:
+        return f"Token(expires_at={self.expires_at})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("expires_at", self.expires_at)]
+
+
+Fetch = Callable[[int], Awaitable[Token]]
+_Flight = asyncio.Future[Token | Exception | None]
+
+
+class AppAuth:
+    """The App's key, its current JWT, and the installation tokens had so far."""
+
+    def __init__(
+        self, *, app_id: int, private_key: str | bytes, clock: Clock, refresh_early: float = 300.0
+    ) -> None:
+        pem = private_key.encode() if isinstance(private_key, str) else private_key
+        key = load_pem_private_key(pem, password=None)
+        if not isinstance(key, RSAPrivateKey):
+            raise ValueError("an App's private key is an RSA key")
+        self.app_id = app_id
+        self._key = key
+        self._clock = clock
+        self._refresh_early = refresh_early
+        self._jwt = ""
+        self._jwt_ends = 0.0
+        self._tokens: dict[int, Token] = {}
+        self._flights: dict[int, _Flight] = {}
+
+    def jwt(self) -> str:
+        """The App's JWT, signed anew when the last one is about to end."""
+        now = self._clock.now()
+        # Also when the wall clock was set back: a JWT issued in GitHub's future is refused.
+        stale = now >= self._jwt_ends - _JWT_MARGIN or now < self._jwt_ends - _LIFETIME
+        if stale:
+            issued = int(now)
+            claims = {"iat": issued - _BACKDATE, "exp": issued + _LIFETIME, "iss": str(self.app_id)}
+            self._jwt = jwt.encode(claims, self._key, algorithm="RS256")
+            self._jwt_ends = float(issued + _LIFETIME)
+        return self._jwt
+
+    def forget_jwt(self) -> None:
+        """Sign a new one next time: GitHub did not accept this one."""
+        self._jwt_ends = 0.0
+
+    def forget(self, installation_id: int, token: str) -> None:
+        """Drop a token that GitHub refused, unless it has been replaced meanwhile."""
+        held = self._tokens.get(installation_id)
+        if held is not None and held.value == token:
+            del self._tokens[installation_id]
+
+    async def token(self, installation_id: int, fetch: Fetch) -> str:
+        """A token with some life left; `fetch` is called when there is none, once for all who wait."""
+        while True:
+            held = self._tokens.get(installation_id)
+            if held is not None and held.expires_at - self._clock.now() > self._refresh_early:
+                return held.value
+            flight = self._flights.get(installation_id)
+            if flight is None:
+                return (await self._lead(installation_id, fetch)).value
+            # Shielded: a follower that is cancelled must not cancel the others' future.
+            outcome = await asyncio.shield(flight)
+            if isinstance(outcome, Exception):
+                raise outcome
+            if outcome is not None:
+                return outcome.value
+
+    async def _lead(self, installation_id: int, fetch: Fetch) -> Token:
+        flight: _Flight = asyncio.get_running_loop().create_future()
+        self._flights[installation_id] = flight
+        outcome: Token | Exception | None = None
+        try:
+            outcome = self._tokens[installation_id] = await fetch(installation_id)
+            return outcome
+        except Exception as error:
+            outcome = error
+            raise
+        finally:
+            del self._flights[installation_id]
+            # `None` after a cancellation: one of the followers becomes the leader.
+            flight.set_result(outcome)

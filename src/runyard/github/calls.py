@@ -1,0 +1,189 @@
+"""One call to GitHub: budget, credentials, transport, and what the answer's status means.
+
+Everything that `api` asks for goes through here, so that no call can forget to spend, to learn from the
+rate-limit headers, or to tell "certainly not sent" from "maybe carried out".
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from runyard.clock import Clock, from_rfc3339
+from runyard.github import answers, errors
+from runyard.github.app import AppAuth, Token
+from runyard.github.budget import READ_POINTS, WRITE_POINTS, Budget
+from runyard.github.errors import Exclusion
+from runyard.github.scope import Scope
+from runyard.http.errors import NotSent, OutcomeUnknown
+from runyard.http.messages import Pairs, Request, Response, Stream, Transport
+
+APP_KEY: Final = "app"
+# What GitHub asks for when it limits without naming a time.
+_DEFAULT_LIMIT_WAIT = 60.0
+_HEADERS: Pairs = (
+    ("accept", "application/vnd.github+json"),
+    ("x-github-api-version", "2022-11-28"),
+    ("user-agent", "runyard"),
+    ("content-type", "application/json"),
+)
+
+T = TypeVar("T")
+
+
+class _Access(msgspec.Struct):
+    token: str
+    expires_at: str
+
+
+_access = msgspec.json.Decoder(_Access)
+
+
+class Calls:
+    """Sends requests as the App or as one of its installations."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        app: AppAuth,
+        clock: Clock,
+        budget: Budget,
+        base_path: str,
+        timeout: float,
+    ) -> None:
+        self.last_answer: float | None = None
+        self._transport = transport
+        self._app = app
+        self._clock = clock
+        self._budget = budget
+        self._base = base_path.rstrip("/")
+        self._timeout = timeout
+
+    async def as_installation(
+        self,
+        scope: Scope,
+        method: str,
+        path: str,
+        *,
+        purpose: str,
+        query: Pairs = (),
+        body: bytes = b"",
+    ) -> Response:
+        """Call with the installation's token; a 401 is answered once with a fresh one."""
+        key = str(scope.installation_id)
+        token = await self._token(scope.installation_id)
+        response = await self._send(
+            method, path, query=query, body=body, credential=token, key=key, purpose=purpose
+        )
+        if response.status != 401:
+            return response
+        self._app.forget(scope.installation_id, token)
+        token = await self._token(scope.installation_id)
+        return await self._send(
+            method, path, query=query, body=body, credential=token, key=key, purpose=purpose
+        )
+
+    async def as_app(
+        self, method: str, path: str, *, purpose: str, query: Pairs = (), body: bytes = b""
+    ) -> Response:
+        """Call with the App's JWT; a 401 is answered once with a fresh one."""
+        for _ in range(2):
+            response = await self._send(
+                method,
+                path,
+                query=query,
+                body=body,
+                credential=self._app.jwt(),
+                key=APP_KEY,
+                purpose=purpose,
+            )
+            if response.status != 401:
+                return response
+            self._app.forget_jwt()
+        raise errors.Unauthorized(f"{method} {path}: the App's JWT is not accepted", status=401)
+
+    def require(self, response: Response, *, what: str, scope: Scope | None = None) -> None:
+        """Raise what a failure means; `scope` is what was addressed."""
+        if 200 <= response.status < 300:
+            return
+        reach: Exclusion = "account"
+        if scope is not None and scope.kind == "repos":
+            reach = "repository"
+        wait = self._budget.told(response)
+        if wait is None and answers.is_rate_limit(response):
+            wait = _DEFAULT_LIMIT_WAIT
+        raise answers.failure(response, what=what, scope=reach, retry_after=wait)
+
+    async def _token(self, installation_id: int) -> str:
+        try:
+            return await self._app.token(installation_id, self._fetch_token)
+        except errors.BudgetExhausted:
+            raise
+        except errors.GitHubError as error:
+            # Whatever became of the token, the call that needed it was not made: definite. Only
+            # where GitHub refused this installation is the account at fault.
+            refused = isinstance(error, errors.NotFound | errors.NotAllowed)
+            raise errors.NoToken(
+                f"no token for installation {installation_id}: {error}",
+                status=error.status,
+                scope="account" if refused else "none",
+                retry_after=error.retry_after,
+            ) from error
+
+    async def _fetch_token(self, installation_id: int) -> Token:
+        path = f"/app/installations/{installation_id}/access_tokens"
+        what = f"token of installation {installation_id}"
+        response = await self.as_app("POST", path, purpose="token")
+        self.require(response, what=what)
+        access = read(_access, response, what=what)
+        try:
+            return Token(value=access.token, expires_at=from_rfc3339(access.expires_at))
+        except ValueError:
+            raise errors.Unreadable(f"{what}: an expiry that is no instant") from None
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Pairs,
+        body: bytes,
+        credential: str,
+        key: str,
+        purpose: str,
+    ) -> Response:
+        points = READ_POINTS if method == "GET" else WRITE_POINTS
+        await self._budget.spend(points, purpose=purpose, key=key)
+        request = Request(
+            method=method,
+            path=self._base + path,
+            query=query,
+            headers=(("authorization", f"Bearer {credential}"), *_HEADERS),
+            body=body,
+        )
+        try:
+            response = await self._transport.send(request, timeout=self._timeout)
+        except NotSent as error:
+            raise errors.Unreachable(f"{method} {path}: not sent: {error}") from error
+        except OutcomeUnknown as error:
+            raise errors.NoAnswer(f"{method} {path}: no answer: {error}") from error
+        if isinstance(response, Stream):
+            await response.aclose()
+            raise errors.Unreadable(f"{method} {path}: a stream where an answer was expected")
+        if response.status < 500:
+            self.last_answer = self._clock.now()
+        waits = self._budget.observe(response, key=key)
+        if waits is None and answers.is_rate_limit(response):
+            self._budget.block(key, _DEFAULT_LIMIT_WAIT)
+        return response
+
+
+def read(decoder: msgspec.json.Decoder[T], response: Response, *, what: str) -> T:
+    """The body of a success; one that cannot be read leaves the outcome unknown."""
+    try:
+        return decoder.decode(response.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # Without the decoder's own words: they may quote a credential.
+        raise errors.Unreadable(
+            f"{what}: {response.status} with an unreadable body", status=response.status
+        ) from None

@@ -1,0 +1,105 @@
+"""What can go wrong with a call to GitHub, by what the caller may do next.
+
+    GitHubError
+    ├── Definite             nothing was created or changed: take the reservation back
+    │   ├── NotAllowed       403: not for this repository or account
+    │   ├── NotFound         404: no such organisation, repository, runner, or not visible to us
+    │   ├── Rejected         400, 422 and other 4xx: this request will never succeed as it is
+    │   ├── Unauthorized     401: our key or token is not accepted
+    │   ├── RateLimited      403 or 429 with rate-limit headers: wait `retry_after`
+    │   ├── BudgetExhausted  our own budget said no; nothing was sent
+    │   ├── NoToken          no installation token could be had, so the call itself was never made
+    │   └── Unreachable      the transport proved that nothing was sent
+    └── Unknown              it may have been carried out: fence before anything is freed
+        ├── NoAnswer         timeout, or a connection cut while waiting
+        ├── ServerFailed     5xx: GitHub is known to create the runner and answer 503
+        ├── NameTaken        409 to a mint: an earlier mint whose answer was lost has succeeded
+        └── Unreadable       an answer that is not what GitHub's API promises
+
+`scope` says what to leave out of the next choices: the `job`, its `repository`, the whole `account`, or
+`none` when the fault is not of their making. `retry_after` is in seconds where the peer named a time.
+
+Invariant: no error holds a token, a JIT configuration, or a request's body or headers.
+"""
+
+from typing import Literal
+
+Exclusion = Literal["none", "job", "repository", "account"]
+
+
+class GitHubError(Exception):
+    """A call to GitHub did not bring the answer that was asked for."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        scope: Exclusion = "none",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.scope: Exclusion = scope
+        self.retry_after = retry_after
+
+
+class Definite(GitHubError):
+    """Nothing was created or changed at GitHub."""
+
+
+class NotAllowed(Definite):
+    """403 without a rate limit behind it."""
+
+
+class NotFound(Definite):
+    """404: absent, or hidden from this installation."""
+
+
+class Rejected(Definite):
+    """A 4xx that repeating will not change."""
+
+
+class Unauthorized(Definite):
+    """401, also with a fresh token."""
+
+
+class RateLimited(Definite):
+    """GitHub's primary or secondary limit."""
+
+
+class BudgetExhausted(Definite):
+    """Our own budget refuses to send; `retry_after` is always set."""
+
+    def __init__(self, purpose: str, *, retry_after: float) -> None:
+        super().__init__(
+            f"no budget left to {purpose}, next in {retry_after:.1f} s", retry_after=retry_after
+        )
+
+
+class NoToken(Definite):
+    """The installation's token could not be had, so the call itself was never made."""
+
+
+class Unreachable(Definite):
+    """The request certainly never reached GitHub."""
+
+
+class Unknown(GitHubError):
+    """The call may have been carried out."""
+
+
+class NoAnswer(Unknown):
+    """The request was sent and no answer came."""
+
+
+class ServerFailed(Unknown):
+    """GitHub answered with 5xx."""
+
+
+class NameTaken(Unknown):
+    """A runner of that name exists: most likely ours, from a mint whose answer was lost."""
+
+
+class Unreadable(Unknown):
+    """The answer is not what the API promises."""

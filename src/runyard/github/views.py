@@ -1,0 +1,193 @@
+"""What we read of GitHub's answers, and nothing else.
+
+GitHub's objects have dozens of fields and grow; these views hold the few that decisions need. A missing
+field that we do not need is never an error. Two spellings of "no runner" exist on the wire (null before
+an assignment; 0 and an empty string on a job that was cancelled while queued); both are `None` here.
+
+Invariant: a JIT configuration is a credential; it appears in no repr.
+"""
+
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from runyard.clock import from_rfc3339
+
+
+class Removal(enum.StrEnum):
+    """What came of deleting a registration."""
+
+    DELETED = "deleted"
+    BUSY = "busy"
+    ABSENT = "absent"
+
+
+class MintedRunner(msgspec.Struct, frozen=True, kw_only=True):
+    """A fresh registration and the credential that lets exactly one runner take it up."""
+
+    runner_id: int
+    encoded_jit_config: str
+
+    def __repr__(self) -> str:
+        return f"MintedRunner(runner_id={self.runner_id})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("runner_id", self.runner_id)]
+
+
+class Label(msgspec.Struct, frozen=True):
+    """A runner's label."""
+
+    name: str
+
+
+class RunnerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A registration as GitHub shows it. `busy` may lag behind; only a delete answers for sure."""
+
+    id: int
+    name: str
+    status: str = "offline"
+    busy: bool = False
+    labels: tuple[Label, ...] = ()
+
+    @property
+    def online(self) -> bool:
+        """Whether a runner is connected under this registration."""
+        return self.status == "online"
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow job, from a read or from a webhook."""
+
+    id: int
+    run_id: int
+    status: str
+    name: str = ""
+    conclusion: str | None = None
+    labels: tuple[str, ...] = ()
+    runner_id: int | None = None
+    runner_name: str | None = None
+    created_at: str | None = None
+    started_at: str | None = None
+    completed_at: str | None = None
+
+    def __post_init__(self) -> None:
+        # Allowed on a frozen struct only here, before anybody has seen the value.
+        if self.runner_id == 0:
+            msgspec.structs.force_setattr(self, "runner_id", None)
+        if self.runner_name == "":
+            msgspec.structs.force_setattr(self, "runner_name", None)
+
+
+class DeliveryView(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to deliver a webhook. Attempts of the same event share the `guid`."""
+
+    id: int
+    guid: str
+    event: str
+    delivered_at: str
+    action: str | None = None
+    status: str = ""
+    status_code: int = 0
+    redelivery: bool = False
+    installation_id: int | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the receiver acknowledged this attempt."""
+        return 200 <= self.status_code < 300
+
+    @property
+    def moment(self) -> float:
+        """When it was attempted, in seconds since the epoch."""
+        return from_rfc3339(self.delivered_at)
+
+
+class DeliveryPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some attempts, newest first, and the cursor of the next older page ("" at the end)."""
+
+    items: tuple[DeliveryView, ...]
+    next_cursor: str = ""
+
+
+class _DeliveredRequest(msgspec.Struct, frozen=True):
+    headers: dict[str, str] = {}
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class FullDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt with what was sent. `payload` is JSON, not the very bytes that were signed."""
+
+    id: int
+    guid: str
+    event: str
+    delivered_at: str
+    status_code: int = 0
+    redelivery: bool = False
+    request: _DeliveredRequest = _DeliveredRequest()
+
+    @property
+    def payload(self) -> bytes:
+        """The event's JSON."""
+        return bytes(self.request.payload)
+
+
+class Account(msgspec.Struct, frozen=True):
+    """Whose installation it is."""
+
+    login: str
+    id: int = 0
+    type: str = ""
+
+
+class InstallationView(msgspec.Struct, frozen=True, kw_only=True):
+    """The App, installed at an account."""
+
+    id: int
+    account: Account
+    suspended_at: str | None = None
+
+
+class RepositoryView(msgspec.Struct, frozen=True, kw_only=True):
+    """The repository of an event."""
+
+    id: int
+    full_name: str
+
+
+class InstallationRef(msgspec.Struct, frozen=True):
+    """The installation that an event belongs to."""
+
+    id: int
+
+
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a `workflow_job` webhook."""
+
+    action: str
+    workflow_job: JobView
+    repository: RepositoryView
+    installation: InstallationRef | None = None
+
+
+_job_events = msgspec.json.Decoder(JobEvent)
+
+
+def read_job_event(body: bytes) -> JobEvent:
+    """Read a `workflow_job` body; raises `msgspec.DecodeError` (of which validation is a kind)."""
+    return _job_events.decode(body)
+
+
+def failed_guids(attempts: Iterable[DeliveryView]) -> tuple[DeliveryView, ...]:
+    """The newest attempt of every event that no attempt has brought across, oldest event first."""
+    newest: dict[str, DeliveryView] = {}
+    done: dict[str, bool] = {}
+    for attempt in attempts:
+        held = newest.get(attempt.guid)
+        if held is None or attempt.id > held.id:
+            newest[attempt.guid] = attempt
+        done[attempt.guid] = done.get(attempt.guid, False) or attempt.succeeded
+    lost = (attempt for guid, attempt in newest.items() if not done[guid])
+    return tuple(sorted(lost, key=lambda attempt: attempt.id))

@@ -1,0 +1,21 @@
+"""A transport that calls a core directly, in this process, with nothing in between."""
+
+import asyncio
+
+from runyard.http.errors import OutcomeUnknown
+from runyard.http.messages import Handler, Request, Response, Stream
+
+
+class Loopback:
+    """Carries requests to a handler by calling it. Faultless; the simulator has the faulty one."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    async def send(self, request: Request, *, timeout: float) -> Response | Stream:
+        """Call the handler; a handler slower than `timeout` is an unknown outcome."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._handler(request)
+        except TimeoutError:
+            raise OutcomeUnknown(f"no answer to {request.method} {request.path}") from None

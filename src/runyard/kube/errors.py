@@ -1,0 +1,122 @@
+"""What the Kubernetes API can answer instead of what was asked, by what the caller should do next.
+
+    KubeError(status, reason, message)
+    ├── NotFound        404  the object is not there: success for a delete, proof for "gone"
+    ├── AlreadyExists   409  somebody created that name first: read it and compare
+    ├── Conflict        409  a precondition failed: the plan is stale, read again and plan again
+    ├── Gone            410  that resourceVersion is compacted: list again
+    ├── Invalid         400/405/415/422, or refused before sending: asking again gives the same answer
+    ├── Unauthorized    401  our identity was not accepted
+    ├── Forbidden       403  our identity may not do this
+    ├── Throttled       429  later; `retry_after` says when, if the server did
+    └── ServerFailed    5xx, or an answer that cannot be read: maybe carried out, maybe not
+
+Transport errors (`http.errors.NotSent`, `OutcomeUnknown`) are no answers at all and pass through the
+client unchanged. Messages never hold a request body: it may carry a token.
+"""
+
+import msgspec
+
+from runyard.http.messages import Response
+
+
+class KubeError(Exception):
+    """The API answered, and the answer was no."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class NotFound(KubeError):
+    """No such object (or no such resource)."""
+
+
+class AlreadyExists(KubeError):
+    """An object of that name is there already."""
+
+
+class Conflict(KubeError):
+    """A precondition (uid, resourceVersion) or a field ownership did not hold."""
+
+
+class Gone(KubeError):
+    """The resourceVersion or the continue token is too old."""
+
+
+class Invalid(KubeError):
+    """The request itself is wrong; repeating it is useless."""
+
+
+class Unauthorized(KubeError):
+    """The credentials were not accepted."""
+
+
+class Forbidden(KubeError):
+    """These credentials may not do that."""
+
+
+class Throttled(KubeError):
+    """Too many requests; `retry_after` is in seconds, zero when the server did not say."""
+
+    def __init__(self, status: int, reason: str, message: str, *, retry_after: float = 0.0) -> None:
+        super().__init__(status, reason, message)
+        self.retry_after = retry_after
+
+
+class ServerFailed(KubeError):
+    """The server failed, or its answer made no sense."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The `Status` object that the API sends with every refusal; any field may be missing."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+_BY_STATUS: dict[int, type[KubeError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: Invalid,
+    409: Conflict,
+    410: Gone,
+    415: Invalid,
+    422: Invalid,
+}
+_STATUS_DECODER = msgspec.json.Decoder(Status)
+
+
+def error_for(response: Response, *, what: str) -> KubeError:
+    """The error that an unsuccessful response means; `what` names the request for the message."""
+    try:
+        status = _STATUS_DECODER.decode(response.body)
+    except msgspec.MsgspecError:
+        status = Status()
+    wait = _seconds(response.header("retry-after"))
+    return error_of(status, code=response.status, what=what, retry_after=wait)
+
+
+def error_of(status: Status, *, code: int, what: str, retry_after: float = 0.0) -> KubeError:
+    """The error that a `Status` means, whether it came as an answer or inside of a watch."""
+    reason = status.reason or ""
+    message = f"{what}: {status.message}" if status.message else what
+    if code == 429:
+        return Throttled(code, reason or "TooManyRequests", message, retry_after=retry_after)
+    if code == 409 and reason == "AlreadyExists":
+        return AlreadyExists(code, reason, message)
+    if code == 410 or reason in {"Expired", "Gone"}:
+        return Gone(code, reason or "Gone", message)
+    if code >= 500:
+        return ServerFailed(code, reason or "InternalError", message)
+    kind = _BY_STATUS.get(code, KubeError)
+    return kind(code, reason or kind.__name__, message)
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdecimal() else 0.0

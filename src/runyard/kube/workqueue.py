@@ -1,0 +1,129 @@
+"""The queue between "something changed" and "look at it again".
+
+It holds keys, not events: a key that changes a hundred times while it waits is looked at once, and
+whoever looks reads the present state. The rules are those that controllers have settled on:
+
+- A key is in the queue at most once.
+- A key is with at most one worker. If it is added meanwhile it becomes *dirty*, and `done` puts it
+  back into the queue: the change may have come after the worker had read.
+- A failed key waits before its next turn, twice as long after each failure in a row, up to a cap;
+  half of the wait is drawn at random, so that keys which failed together do not return together.
+- A key has at most one timer, the earliest that was asked for.
+
+There is no task in here. Timers run out while somebody waits in `get`; if every worker is busy, they
+would have nobody to wake anyway.
+"""
+
+import asyncio
+import heapq
+import random
+
+from runyard.clock import Clock
+
+MAX_DOUBLINGS = 40  # beyond any sane cap; keeps the power from growing without bound
+
+
+class WorkQueue:
+    """Keys to be looked at. Not thread safe; every method but `get` returns at once."""
+
+    def __init__(
+        self, *, clock: Clock, rng: random.Random, base: float = 0.005, cap: float = 60.0
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._base = base
+        self._cap = cap
+        self._ready: dict[str, None] = {}  # a dict keeps the order of arrival and knows its members
+        self._running: dict[str, None] = {}
+        self._dirty: dict[str, None] = {}
+        self._failures: dict[str, int] = {}
+        self._due: dict[str, float] = {}
+        self._timers: list[tuple[float, int, str]] = []
+        self._ticket = 0
+        self._wake = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many keys wait for a worker now; timers do not count."""
+        return len(self._ready)
+
+    def add(self, key: str) -> None:
+        """Have this key looked at, after whatever is going on with it."""
+        if key in self._running:
+            self._dirty[key] = None
+        elif key not in self._ready:
+            self._ready[key] = None
+            self._wake.set()
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Have this key looked at in a while, unless an earlier timer of it is running already."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self._clock.monotonic() + seconds
+        if self._due.get(key, due + 1) <= due:
+            return
+        self._due[key] = due
+        self._ticket += 1
+        heapq.heappush(self._timers, (due, self._ticket, key))
+        self._wake.set()  # whoever waits must now wait for a shorter time
+
+    async def get(self) -> str:
+        """The next key. It belongs to the caller until `done`."""
+        while True:
+            wait = self._fire()
+            if self._ready:
+                key = next(iter(self._ready))
+                del self._ready[key]
+                self._running[key] = None
+                return key
+            self._wake.clear()
+            await self._sleep(wait)
+
+    def done(self, key: str) -> None:
+        """Give a key back. Call it exactly once for each `get`, whatever came of it."""
+        self._running.pop(key, None)
+        if key in self._dirty:
+            del self._dirty[key]
+            self.add(key)
+
+    def retry(self, key: str) -> float:
+        """Have a failed key looked at again after its backoff, which is returned."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        longest = min(self._cap, self._base * 2.0 ** min(failures, MAX_DOUBLINGS))
+        delay = longest * (0.5 + 0.5 * self._rng.random())
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: str) -> None:
+        """The key did well: its next failure is a first one."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: str) -> int:
+        """How often in a row this key has failed."""
+        return self._failures.get(key, 0)
+
+    def _fire(self) -> float | None:
+        """Add the keys whose time has come; return the seconds until the next one, if there is one."""
+        now = self._clock.monotonic() if self._timers else 0.0
+        while self._timers:
+            due, _, key = self._timers[0]
+            if self._due.get(key) != due:
+                heapq.heappop(self._timers)  # overtaken by an earlier timer of the same key
+            elif due <= now:
+                heapq.heappop(self._timers)
+                del self._due[key]
+                self.add(key)
+            else:
+                return due - now
+        return None
+
+    async def _sleep(self, seconds: float | None) -> None:
+        if seconds is None:
+            await self._wake.wait()
+            return
+        try:
+            async with self._clock.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,201 @@
+"""The hands of the Pod plan: one method per action, each with a deadline, each safe to repeat.
+
+An effect on a VM notes how many lists of VMs had begun by then, so that the next decision waits for a
+newer one. "Does not exist" and "not running" are success wherever something is torn down. What an effect
+learns about the Pod (the answer to a patch) is handed back, so that the next decision does not wait for
+the watch.
+"""
+
+from runyard.kube.errors import Conflict, NotFound
+from runyard.kube.events import Recorder
+from runyard.kube.kinds import PODS
+from runyard.kube.objects import Reader
+from runyard.node.deps import Deps
+from runyard.node.facts import HostPod, account_of, created_at, status_patch, vm_spec
+from runyard.node.images import ImageStore
+from runyard.node.metrics import BOOT_DURATION, PROVISION_DELAY
+from runyard.node.plans import actions as do
+from runyard.node.plans.values import Phase, Record
+from runyard.node.records import Ledger
+from runyard.node.vms import Vms
+from runyard.vm.contract import ImageMissing, NoSpace
+from runyard.wire import names
+
+_reader: Reader[HostPod] = Reader(HostPod)
+
+
+class Effects:
+    """Applies single actions."""
+
+    def __init__(
+        self, deps: Deps, *, ledger: Ledger, vms: Vms, images: ImageStore, recorder: Recorder
+    ) -> None:
+        self._deps = deps
+        self._ledger = ledger
+        self._vms = vms
+        self._images = images
+        self._recorder = recorder
+        self._touched: dict[str, int] = {}  # uid → lists begun before our last effect on its VM
+
+    def listed(self, uid: str) -> bool:
+        """Whether the newest list of VMs is newer than our last effect on this one."""
+        return self._vms.seen > self._touched.get(uid, 0)
+
+    async def look(self, uid: str) -> None:
+        """Get such a list."""
+        await self._vms.newer_than(self._touched.get(uid, 0))
+
+    async def gone(self, action: do.Prove) -> bool:
+        """Whether the API server says that this incarnation does not exist (any more)."""
+        try:
+            raw = await self._deps.kube.get(PODS, action.name, namespace=action.namespace)
+        except NotFound:
+            return True
+        return _reader.of(raw).metadata.uid != action.uid
+
+    async def fetch(self, key: str) -> HostPod | None:
+        """The Pod under this key as it is now."""
+        namespace, _, name = key.partition("/")
+        try:
+            return _reader.of(await self._deps.kube.get(PODS, name, namespace=namespace))
+        except NotFound:
+            return None
+
+    async def add_finalizer(self, pod: HostPod, action: do.AddFinalizer) -> HostPod:
+        """Put our finalizer beside the others."""
+        wanted = [*pod.metadata.finalizers, names.VM_FINALIZER]
+        return await self._patch_finalizers(pod, wanted, action.resource_version)
+
+    async def remove_finalizer(self, pod: HostPod, action: do.RemoveFinalizer) -> HostPod | None:
+        """Take our finalizer away from the others; None if the Pod is gone."""
+        wanted = [name for name in pod.metadata.finalizers if name != names.VM_FINALIZER]
+        try:
+            return await self._patch_finalizers(pod, wanted, action.resource_version)
+        except NotFound:
+            return None
+
+    async def delete_pod(self, pod: HostPod) -> None:
+        """Confirm the deletion, as a Pod's node has to; another incarnation is left alone."""
+        meta = pod.metadata
+        try:
+            await self._deps.kube.delete(
+                PODS, meta.name, namespace=meta.namespace, uid=meta.uid, grace=0
+            )
+        except (NotFound, Conflict):
+            return
+
+    async def publish(self, pod: HostPod, record: Record, report: do.Report) -> HostPod:
+        """Say it, to this incarnation only."""
+        deps, meta = self._deps, pod.metadata
+        body = status_patch(pod, record, report, deps.settings, deps.clock.now())
+        raw = await deps.kube.patch(
+            PODS, meta.name, body, namespace=meta.namespace, subresource="status", uid=meta.uid
+        )
+        return _reader.of(raw)
+
+    async def save(self, pod: HostPod | None, record: Record) -> None:
+        """Write the record; what happens for the first time is measured and announced."""
+        before = self._ledger.get(record.uid)
+        self._ledger.save(record)
+        if pod is None:
+            return
+        if before is None and record.phase is Phase.INTENDED:
+            await self._announce(pod, record)
+        elif before is not None:
+            self._measure(pod, before, record)
+
+    async def create(self, pod: HostPod, record: Record) -> None:
+        """Token, environment, clone."""
+        deps = self._deps
+        token = await self._token(pod) if pod.spec.automount_service_account_token else ""
+        spec = vm_spec(pod, record, deps.settings, token=token)
+        try:
+            async with deps.clock.timeout(deps.settings.deadlines.clone):
+                await deps.driver.create(spec)
+        except ImageMissing:
+            self._images.missing(record.image)
+            raise
+        except NoSpace:
+            await self._images.reclaim()
+            raise
+        finally:
+            self._touch(record.uid)
+
+    async def start(self, action: do.Start) -> None:
+        """Start it."""
+        try:
+            async with self._deps.clock.timeout(self._deps.settings.deadlines.start):
+                await self._deps.driver.start(action.vm)
+        finally:
+            self._touch(action.uid)
+
+    async def stop(self, action: do.Stop) -> None:
+        """Ask the guest, wait, power off."""
+        limit = action.grace + self._deps.settings.deadlines.stop_margin
+        try:
+            async with self._deps.clock.timeout(limit):
+                await self._deps.driver.stop(action.vm, grace=action.grace)
+        finally:
+            self._touch(action.uid)
+
+    async def remove(self, action: do.Remove) -> None:
+        """Delete the VM."""
+        try:
+            async with self._deps.clock.timeout(self._deps.settings.deadlines.delete):
+                await self._deps.driver.delete(action.vm)
+        finally:
+            self._touch(action.uid)
+
+    def forget(self, uid: str) -> None:
+        """Delete the record. Our last effect on its VM is remembered until the Pod is gone."""
+        self._ledger.forget(uid)
+
+    def drop(self, uid: str) -> None:
+        """The Pod is gone: nothing about this uid matters any more."""
+        self._touched.pop(uid, None)
+
+    def _touch(self, uid: str) -> None:
+        self._touched[uid] = self._vms.begun
+
+    async def _patch_finalizers(self, pod: HostPod, wanted: list[str], version: str) -> HostPod:
+        meta = pod.metadata
+        raw = await self._deps.kube.patch(
+            PODS,
+            meta.name,
+            {"metadata": {"finalizers": wanted}},
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=version,
+        )
+        return _reader.of(raw)
+
+    async def _token(self, pod: HostPod) -> str:
+        meta = pod.metadata
+        return await self._deps.kube.create_token(
+            account_of(pod),
+            namespace=meta.namespace,
+            audience=names.DISPATCH_AUDIENCE,
+            seconds=names.GUEST_TOKEN_SECONDS,
+            pod_name=meta.name,
+            pod_uid=meta.uid,
+        )
+
+    async def _announce(self, pod: HostPod, record: Record) -> None:
+        await self._recorder.event(
+            PODS,
+            pod.metadata,
+            type="Normal",
+            reason=names.EVENT_CREATING_VM,
+            message=f"creating VM {record.vm}",
+        )
+
+    def _measure(self, pod: HostPod, before: Record, after: Record) -> None:
+        meter = self._deps.meter
+        if before.started_at is None and after.started_at is not None:
+            born = created_at(pod)
+            if born is not None:
+                delay = max(0.0, after.started_at - born)
+                meter.observe(PROVISION_DELAY, delay, pool=after.pool)
+        if before.booted_at is None and after.booted_at is not None:
+            started = after.started_at if after.started_at is not None else after.booted_at
+            meter.observe(BOOT_DURATION, max(0.0, after.booted_at - started), pool=after.pool)

@@ -1,0 +1,226 @@
+"""Between the Pod on the wire and the plan's values, both ways.
+
+Reading: a struct with the fields that only a node agent looks at. Writing: the patch of a Pod's status
+that says what a report says and touches nothing that others own: their conditions are carried over
+as they came.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from runyard.clock import from_rfc3339, to_rfc3339
+from runyard.kube.objects import ContainerStatus, Meta, Resources
+from runyard.node.plans.actions import Report
+from runyard.node.plans.pod import PodFacts
+from runyard.node.plans.spec import EnvVar, cpu_milli, memory_mb, resolve_env
+from runyard.node.plans.values import Record
+from runyard.node.settings import Settings
+from runyard.vm.contract import VmSpec
+from runyard.wire import names
+
+DEFAULT_GRACE = 30
+_OUR_CONDITIONS = ("Ready", "ContainersReady")
+
+
+class _Read(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class HostContainer(_Read, frozen=True):
+    """A container with all that a guest is made from."""
+
+    name: str = ""
+    image: str = ""
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[Any, ...] = ()
+    resources: Resources = Resources()
+
+
+class HostPodSpec(_Read, frozen=True):
+    """What the Pod should be."""
+
+    node_name: str = ""
+    service_account_name: str = ""
+    automount_service_account_token: bool | None = None
+    containers: tuple[HostContainer, ...] = ()
+    init_containers: tuple[Any, ...] = ()
+    ephemeral_containers: tuple[Any, ...] = ()
+
+
+class HostPodStatus(_Read, frozen=True):
+    """How the Pod is; conditions stay as they came, because they go back."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    conditions: tuple[dict[str, Any], ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class HostPod(_Read, frozen=True):
+    """A Pod as its node sees it."""
+
+    metadata: Meta
+    spec: HostPodSpec = HostPodSpec()
+    status: HostPodStatus = HostPodStatus()
+
+
+def facts_of(pod: HostPod, settings: Settings, now: float) -> PodFacts:
+    """What the plan needs to know of a Pod."""
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    return PodFacts(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=meta.resource_version,
+        image=spec.containers[0].image if spec.containers else "",
+        pool=meta.labels.get(names.RUNNER_POOL, "unknown"),
+        fits=_fits(spec),
+        opted_in=meta.labels.get(names.RUNNER) == "true",
+        finalizer=names.VM_FINALIZER in meta.finalizers,
+        deleting=bool(meta.deletion_timestamp),
+        grace=_grace_left(meta, settings, now),
+        phase=status.phase,
+        reason=status.reason,
+        message=status.message,
+        pod_ip=status.pod_ip,
+        ready=any(
+            c.get("type") == "Ready" and c.get("status") == "True" for c in status.conditions
+        ),
+        container=_container(status),
+    )
+
+
+def vm_spec(pod: HostPod, record: Record, settings: Settings, *, token: str) -> VmSpec:
+    """What to create for a Pod; raises `UnsupportedSpec`."""
+    container = pod.spec.containers[0]
+    resources = {**container.resources.requests, **container.resources.limits}
+    return VmSpec(
+        name=record.vm,
+        image=record.image,
+        cpu_milli=cpu_milli(resources, settings.vm_cpu_milli),
+        memory_mb=memory_mb(resources, settings.vm_memory_mb),
+        env=resolve_env(container.env, container.env_from, _fields(pod)),
+        token=token,
+    )
+
+
+def status_patch(
+    pod: HostPod, record: Record, report: Report, settings: Settings, now: float
+) -> Any:
+    """The merge patch of the status subresource."""
+    status: dict[str, Any] = {
+        "phase": report.phase,
+        "reason": report.reason or None,
+        "message": report.message or None,
+        "hostIP": settings.node_ip or None,
+        "startTime": to_rfc3339(record.recorded_at),
+        "conditions": _conditions(pod, report, now),
+        "containerStatuses": [_container_status(pod, record, report)],
+    }
+    if report.pod_ip:
+        status["podIP"] = report.pod_ip
+        status["podIPs"] = [{"ip": report.pod_ip}]
+    return {"status": status}
+
+
+def created_at(pod: HostPod) -> float | None:
+    """When the Pod was created, if the API server said so."""
+    return _instant(pod.metadata.creation_timestamp)
+
+
+def _fits(spec: HostPodSpec) -> bool:
+    return len(spec.containers) == 1 and not spec.init_containers and not spec.ephemeral_containers
+
+
+def _grace_left(meta: Meta, settings: Settings, now: float) -> float:
+    """The deletion timestamp is when the grace period ends, so it also counts down across a crash."""
+    whole = meta.deletion_grace_period_seconds
+    whole = DEFAULT_GRACE if whole is None else whole
+    end = _instant(meta.deletion_timestamp)
+    left = float(whole) if end is None else end - now
+    return max(0.0, min(left, float(whole), settings.max_grace))
+
+
+def _fields(pod: HostPod) -> Mapping[str, str]:
+    return {
+        "metadata.name": pod.metadata.name,
+        "metadata.namespace": pod.metadata.namespace,
+        "metadata.uid": pod.metadata.uid,
+        "spec.nodeName": pod.spec.node_name,
+        "spec.serviceAccountName": account_of(pod),
+    }
+
+
+def account_of(pod: HostPod) -> str:
+    """The Pod's ServiceAccount."""
+    return pod.spec.service_account_name or "default"
+
+
+def _container(status: HostPodStatus) -> str:
+    if not status.container_statuses:
+        return ""
+    state = status.container_statuses[0].state
+    if state.terminated is not None:
+        return "terminated"
+    if state.running is not None:
+        return "running"
+    return "" if state.waiting is None else f"waiting:{state.waiting.reason}"
+
+
+def _conditions(pod: HostPod, report: Report, now: float) -> list[dict[str, Any]]:
+    old = {str(condition.get("type")): condition for condition in pod.status.conditions}
+    status = "True" if report.ready else "False"
+    for type_ in _OUR_CONDITIONS:
+        before = old.get(type_, {})
+        since = before.get("lastTransitionTime") if before.get("status") == status else None
+        old[type_] = {
+            "type": type_,
+            "status": status,
+            "lastTransitionTime": since or to_rfc3339(now),
+        }
+        if report.outcome is not None and report.outcome.succeeded:
+            old[type_]["reason"] = "PodCompleted"
+    return list(old.values())
+
+
+def _container_status(pod: HostPod, record: Record, report: Report) -> dict[str, Any]:
+    container = pod.spec.containers[0]
+    return {
+        "name": container.name,
+        "image": record.image,
+        "imageID": record.image,
+        "containerID": names.CONTAINER_ID_SCHEME + record.vm,
+        "restartCount": 0,
+        "ready": report.ready,
+        "started": report.ready,
+        "state": _container_state(report),
+    }
+
+
+def _container_state(report: Report) -> dict[str, Any]:
+    started = {} if report.started_at is None else {"startedAt": to_rfc3339(report.started_at)}
+    outcome = report.outcome
+    if outcome is not None:
+        ended: dict[str, Any] = {
+            "exitCode": outcome.exit_code,
+            "reason": outcome.reason,
+            "finishedAt": to_rfc3339(outcome.finished_at),
+            **started,
+        }
+        if outcome.message:
+            ended["message"] = outcome.message
+        return {"terminated": ended}
+    if report.ready:
+        return {"running": started}
+    return {"waiting": {"reason": report.waiting, "message": report.message}}
+
+
+def _instant(text: str) -> float | None:
+    try:
+        return from_rfc3339(text)
+    except ValueError:
+        return None

@@ -1,0 +1,193 @@
+"""The one image store of a host: who pulls, who clones and who collects all ask here.
+
+Pulls run in workers of their own, a few at a time and one per image. A Pod that needs an image says so
+and goes on; its key is woken when the pull has ended. So no heartbeat and no deletion ever waits for one.
+
+Invariants:
+- One image is never pulled twice at once, nor pulled and removed at once.
+- An image is removed only while no Pod, no record and no pull uses it; what is being removed counts as
+  absent from the moment at which that was decided.
+- A failed pull is remembered with the time before which it is not tried again.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from runyard.node.deps import OUTSIDE, Deps
+from runyard.node.plans.gc import HeldImage, RemoveImage, plan_gc
+from runyard.node.plans.gc import Snapshot as GcSnapshot
+from runyard.node.plans.pod import ImageFacts, ImageState
+from runyard.node.plans.values import bounded
+from runyard.telemetry.loops import run_loop
+from runyard.vm.contract import NoSpace, VmError
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    error: str
+    times: int
+    retry_at: float  # monotonic
+
+
+class ImageStore:
+    """Images on this host, with their users."""
+
+    def __init__(
+        self, deps: Deps, *, in_use: Callable[[], frozenset[str]], wake: Callable[[str], None]
+    ) -> None:
+        self._deps = deps
+        self._in_use = in_use
+        self._wake = wake
+        self._last_used: dict[str, float] | None = None  # by held image; None before the first look
+        self._waiting: dict[str, dict[str, None]] = {}  # image being pulled → keys to wake
+        self._failures: dict[str, _Failure] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+
+    @property
+    def held(self) -> tuple[str, ...] | None:
+        """References of the images that are here; None if that is not known yet."""
+        return None if self._last_used is None else tuple(self._last_used)
+
+    def facts(self, image: str) -> ImageFacts:
+        """Where an image is."""
+        if image in self._waiting:
+            return ImageFacts(state=ImageState.PULLING)
+        if self._last_used is not None and image in self._last_used:
+            return ImageFacts(state=ImageState.HELD)
+        failure = self._failures.get(image)
+        wait = 0.0 if failure is None else failure.retry_at - self._deps.clock.monotonic()
+        if failure is not None and wait > 0:
+            return ImageFacts(state=ImageState.FAILED, error=failure.error, retry_in=wait)
+        return ImageFacts(state=ImageState.ABSENT)
+
+    def want(self, image: str, key: str) -> None:
+        """Have an image pulled, and this key woken when that has ended, well or not."""
+        waiting = self._waiting.get(image)
+        if waiting is None:
+            waiting = self._waiting[image] = {}
+            self._queue.put_nowait(image)
+        waiting[key] = None
+
+    def missing(self, image: str) -> None:
+        """Somebody found that an image is not here after all."""
+        if self._last_used is not None:
+            self._last_used.pop(image, None)
+
+    async def run(self) -> None:
+        """Pull what is wanted, and look now and then at what is here."""
+        settings = self._deps.settings
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(max(1, settings.pulls)):
+                tasks.create_task(self._puller())
+            tasks.create_task(
+                run_loop(
+                    "images",
+                    self.refresh,
+                    clock=self._deps.clock,
+                    meter=self._deps.meter,
+                    log=self._deps.log,
+                    every=settings.images_every,
+                    deadline=settings.deadlines.list,
+                    expected=OUTSIDE,
+                )
+            )
+
+    async def refresh(self) -> None:
+        """Ask the driver what is here."""
+        before = self._last_used or {}
+        found = await self._deps.driver.images()
+        now = self._deps.clock.monotonic()
+        newer = {} if self._last_used is None else self._last_used
+        # An image that was pulled during the call is kept: the answer may be older than it.
+        arrived = [image for image in newer if image not in before]
+        self._last_used = {image: newer.get(image, now) for image in (*found, *arrived)}
+
+    def snapshot(self) -> tuple[HeldImage, ...]:
+        """Every image with its users, for the collector. Being used now counts as last used now."""
+        now = self._deps.clock.monotonic()
+        used = self._in_use()
+        held = {} if self._last_used is None else self._last_used
+        for image in held:
+            if image in used or image in self._waiting:
+                held[image] = now
+        return tuple(
+            HeldImage(image=image, used=image in used or image in self._waiting, idle=now - last)
+            for image, last in held.items()
+        )
+
+    async def remove(self, image: str) -> bool:
+        """Drop an image unless somebody uses it by now."""
+        async with self._lock(image):
+            if image in self._in_use() or image in self._waiting:
+                return False
+            self.missing(image)
+            async with self._deps.clock.timeout(self._deps.settings.deadlines.delete):
+                await self._deps.driver.remove_image(image)
+        return True
+
+    async def reclaim(self) -> int:
+        """Make room at once: drop every image that nobody uses; returns how many went."""
+        removed = 0
+        for action in plan_gc(
+            GcSnapshot(images=self.snapshot(), disk_full=True), self._deps.settings
+        ):
+            if isinstance(action, RemoveImage):
+                removed += await self._try_remove(action.image)
+        return removed
+
+    async def _try_remove(self, image: str) -> bool:
+        try:
+            return await self.remove(image)
+        except OUTSIDE as error:
+            self._deps.log.warning("image not removed", image=image, error=str(error))
+            return False
+
+    async def _puller(self) -> None:
+        while True:
+            image = await self._queue.get()
+            error = await self._pull(image)
+            now = self._deps.clock.monotonic()
+            if error:
+                self._failures[image] = self._failed(image, error, now)
+            else:
+                self._failures.pop(image, None)
+                held = {} if self._last_used is None else self._last_used
+                self._last_used = {**held, image: now}
+            for key in self._waiting.pop(image):
+                self._wake(key)
+
+    async def _pull(self, image: str) -> str:
+        """Pull, once more after making room if the disk is full; returns what went wrong."""
+        try:
+            try:
+                await self._pull_once(image)
+            except NoSpace:
+                if not await self.reclaim():
+                    raise
+                await self._pull_once(image)
+        except (VmError, OSError) as error:
+            text = bounded(f"{type(error).__name__}: {error}")
+            self._deps.log.warning("pull failed", image=image, error=text)
+            return text
+        return ""
+
+    async def _pull_once(self, image: str) -> None:
+        async with self._lock(image), self._deps.clock.timeout(self._deps.settings.deadlines.pull):
+            await self._deps.driver.pull(image)
+
+    def _failed(self, image: str, error: str, now: float) -> _Failure:
+        before = self._failures.get(image)
+        times = 1 if before is None else before.times + 1
+        return _Failure(error, times, now + backoff(self._deps, times))
+
+    def _lock(self, image: str) -> asyncio.Lock:
+        return self._locks.setdefault(image, asyncio.Lock())
+
+
+def backoff(deps: Deps, times: int) -> float:
+    """How long to wait after so many failures in a row, with jitter."""
+    settings = deps.settings
+    longest = min(settings.retry_cap, settings.retry_base * 2.0 ** min(times - 1, 20))
+    return longest * (0.5 + 0.5 * deps.rng.random())

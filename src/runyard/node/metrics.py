@@ -1,0 +1,29 @@
+"""The metrics of this room, under the names that its loops use."""
+
+from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL as ACTIONS
+from runyard.telemetry.catalogue import RUNYARD_LOOP_FAILURES_TOTAL as FAILURES
+from runyard.telemetry.catalogue import TART_KUBELET_GUEST_DISK_USAGE_PERCENT as GUEST_DISK
+from runyard.telemetry.catalogue import (
+    TART_KUBELET_POD_PROVISION_DELAY_SECONDS as PROVISION_DELAY,
+)
+from runyard.telemetry.catalogue import TART_KUBELET_UNOWNED_VMS as UNOWNED_VMS
+from runyard.telemetry.catalogue import TART_KUBELET_VM_BOOT_DURATION_SECONDS as BOOT_DURATION
+from runyard.telemetry.meter import Meter
+
+ROOM = "node"
+
+__all__ = [
+    "ACTIONS",
+    "BOOT_DURATION",
+    "FAILURES",
+    "GUEST_DISK",
+    "PROVISION_DELAY",
+    "ROOM",
+    "UNOWNED_VMS",
+    "count_action",
+]
+
+
+def count_action(meter: Meter, action: object, outcome: str) -> None:
+    """One action of a plan was applied, with this outcome."""
+    meter.inc(ACTIONS, room=ROOM, action=type(action).__name__, outcome=outcome)

@@ -1,0 +1,85 @@
+"""From a Pod's words to what a VM needs: its environment and its size.
+
+What cannot be honoured is an error that names it. Dropping it in silence would start a guest that
+waits for ever for a variable.
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([A-Za-z]{0,2})")
+_CPU_UNITS = {"": Decimal(1000), "m": Decimal(1), "k": Decimal(1_000_000)}
+_MEMORY_UNITS = {
+    "": Decimal(1),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+}
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
+
+
+class UnsupportedSpec(ValueError):
+    """The Pod asks for something that a VM cannot be given."""
+
+
+class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
+    """One variable, as a Pod writes it."""
+
+    name: str = ""
+    value: str = ""
+    value_from: dict[str, Any] | None = None
+
+
+def resolve_env(
+    variables: tuple[EnvVar, ...], env_from: tuple[Any, ...], fields: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """The guest's environment in the Pod's order, the last of equal names winning."""
+    if env_from:
+        raise UnsupportedSpec("envFrom is not supported: a host may not read Secrets or ConfigMaps")
+    resolved: dict[str, str] = {}
+    for variable in variables:
+        if not _ENV_NAME.fullmatch(variable.name):
+            raise UnsupportedSpec(f"environment variable name {variable.name[:64]!r}")
+        resolved[variable.name] = _value(variable, fields)
+    return tuple(resolved.items())
+
+
+def _value(variable: EnvVar, fields: Mapping[str, str]) -> str:
+    if variable.value_from is None:
+        return variable.value
+    source = variable.value_from
+    path = source["fieldRef"].get("fieldPath") if isinstance(source.get("fieldRef"), dict) else None
+    if path is None:
+        kinds = ", ".join(sorted(source)) or "nothing"
+        raise UnsupportedSpec(f"environment variable {variable.name} comes from {kinds}")
+    if not isinstance(path, str) or path not in fields:
+        raise UnsupportedSpec(f"environment variable {variable.name} comes from field {path!r}")
+    return fields[path]
+
+
+def cpu_milli(resources: Mapping[str, str], default: int) -> int:
+    """Thousandths of a processor."""
+    text = resources.get("cpu")
+    return default if text is None else max(1, int(_quantity(text, _CPU_UNITS)))
+
+
+def memory_mb(resources: Mapping[str, str], default: int) -> int:
+    """Whole mebibytes."""
+    text = resources.get("memory")
+    return default if text is None else max(1, int(_quantity(text, _MEMORY_UNITS) / 2**20))
+
+
+def _quantity(text: str, units: Mapping[str, Decimal]) -> Decimal:
+    found = _QUANTITY.fullmatch(text)
+    if found is None or found[2] not in units:
+        raise UnsupportedSpec(f"quantity {text[:64]!r}")
+    return Decimal(found[1]) * units[found[2]]

@@ -1,0 +1,74 @@
+"""How full the guests' disks are, measured in a loop of its own and kept with what could not be measured.
+
+A guest that does not answer keeps its last value while it runs; a value goes when its VM does. So a
+condition never flips because a probe was slow.
+"""
+
+from runyard.node.deps import OUTSIDE, Deps
+from runyard.node.metrics import FAILURES, GUEST_DISK
+from runyard.node.plans.node import GuestDisk
+from runyard.node.records import Ledger
+from runyard.node.vms import Vms
+from runyard.telemetry.loops import run_loop
+from runyard.vm.contract import VmState
+
+
+class ProbeLoop:
+    """Measures the root volumes of our running guests."""
+
+    def __init__(self, deps: Deps, *, ledger: Ledger, vms: Vms) -> None:
+        self._deps = deps
+        self._ledger = ledger
+        self._vms = vms
+        self._percent: dict[str, float] = {}
+        self._measured = False
+
+    @property
+    def disks(self) -> tuple[GuestDisk, ...] | None:
+        """The last good value of each running guest; None before the first pass."""
+        if not self._measured:
+            return None
+        return tuple(GuestDisk(vm=vm, percent=percent) for vm, percent in self._percent.items())
+
+    async def run(self) -> None:
+        """Measure for ever."""
+        settings = self._deps.settings
+        await run_loop(
+            "probes",
+            self.step,
+            clock=self._deps.clock,
+            meter=self._deps.meter,
+            log=self._deps.log,
+            every=settings.probe_every,
+            deadline=settings.deadlines.list + 20 * settings.deadlines.probe,
+            expected=OUTSIDE,
+        )
+
+    async def step(self) -> None:
+        """One pass over the guests; one that fails does not stop the others."""
+        await self._vms.newer_than(0)
+        ours = {record.vm: None for record in self._ledger.values()}
+        running = {
+            view.name: None
+            for view in self._vms.values()
+            if view.state is VmState.RUNNING and view.name in ours
+        }
+        for vm in [vm for vm in self._percent if vm not in running]:
+            del self._percent[vm]
+            self._deps.meter.clear(GUEST_DISK, vm=vm)
+        for vm in running:
+            await self._measure(vm)
+        self._measured = True
+
+    async def _measure(self, vm: str) -> None:
+        try:
+            async with self._deps.clock.timeout(self._deps.settings.deadlines.probe):
+                percent = await self._deps.driver.disk_usage(vm)
+        except OUTSIDE as error:
+            kind = type(error).__name__
+            self._deps.meter.inc(FAILURES, loop="probes", kind=kind)
+            self._deps.log.warning("guest not measured", vm=vm, error=str(error) or kind)
+            return
+        if percent is not None and 0.0 <= percent <= 100.0:
+            self._percent[vm] = percent
+            self._deps.meter.set(GUEST_DISK, percent, vm=vm)

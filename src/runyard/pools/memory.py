@@ -1,0 +1,149 @@
+"""What the operator did and cannot see yet.
+
+A watch lags behind the writes. A plan that only looks at the cache would create the same runners
+twice and retire one Pod too many. So every write is noted *before* it is sent, and the note is laid over
+the cache until the cache has caught up.
+
+Invariants:
+- A creation counts as made from before it is sent until the Pod becomes visible, the API refused it, or a
+  later read says that it does not exist. An unknown outcome therefore counts as made.
+- A note on an existing Pod holds for exactly the version it was written against. The write carried that
+  version as its precondition, so whatever version comes next contains it, and the note is dropped.
+- A note with an unknown outcome expires; repeating the write is harmless because of that precondition.
+- Nothing here survives a restart, and nothing needs to: a fresh list contains all earlier writes.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from runyard.pools.plans.views import RunnerView
+
+Effect = Literal["deleted", "marked"]
+
+
+class _Created(msgspec.Struct):
+    pool: str
+    at: float
+
+
+class _Touched(msgspec.Struct):
+    resource_version: str
+    effect: Effect
+    at: float
+    certain: bool = False
+
+
+class _Setback(msgspec.Struct):
+    until: float
+    pause: float
+
+
+class Memory:
+    """The operator's notes. `at` and `now` are the clock's monotonic time, `wall` is not."""
+
+    def __init__(self) -> None:
+        self._created: dict[str, _Created] = {}
+        self._touched: dict[str, _Touched] = {}
+        self._reported: dict[str, None] = {}
+        self._marked_since: dict[str, float] = {}
+        self._stuck: dict[str, None] = {}
+        self._setbacks: dict[str, _Setback] = {}
+
+    def creating(self, key: str, *, pool: str, at: float) -> None:
+        """A Pod of that key is about to be created."""
+        self._created[key] = _Created(pool, at)
+
+    def settled(self, key: str) -> None:
+        """The Pod of that key is visible, or certainly does not exist."""
+        self._created.pop(key, None)
+
+    def confirmed(self, key: str, *, at: float) -> None:
+        """The Pod exists although the cache does not show it; ask again later."""
+        if key in self._created:
+            self._created[key].at = at
+
+    def expected(self, pool: str) -> tuple[str, ...]:
+        """Keys of the Pods of a pool that were created and are not visible."""
+        return tuple(key for key, note in self._created.items() if note.pool == pool)
+
+    def overdue(self, pool: str, *, now: float, after: float) -> tuple[str, ...]:
+        """Those among them that have been invisible for long enough to be looked up."""
+        notes = self._created.items()
+        return tuple(k for k, note in notes if note.pool == pool and now - note.at >= after)
+
+    def touching(self, uid: str, *, resource_version: str, effect: Effect, at: float) -> None:
+        """A Pod is about to be deleted or marked, in this version."""
+        self._touched[uid] = _Touched(resource_version, effect, at)
+
+    def touched(self, uid: str) -> None:
+        """The API has accepted it."""
+        if uid in self._touched:
+            self._touched[uid].certain = True
+
+    def untouched(self, uid: str) -> None:
+        """The API has refused it: nothing happened."""
+        self._touched.pop(uid, None)
+
+    def reported(self, uid: str) -> None:
+        """The server knows that this runner stopped."""
+        self._reported[uid] = None
+
+    def unreported(self, uid: str) -> None:
+        """The runner lives after all; its real end has yet to be reported."""
+        self._reported.pop(uid, None)
+
+    def first_stuck(self, uid: str) -> bool:
+        """Whether this deletion is found stuck for the first time."""
+        new = uid not in self._stuck
+        self._stuck[uid] = None
+        return new
+
+    def setback(self, pool: str, *, now: float, pauses: tuple[float, float]) -> None:
+        """Creating was of no use: pause, longer each time, anew after a quiet while.
+
+        Setbacks during a pause belong to the one that began it: a batch fails together.
+        """
+        first, longest = pauses
+        known = self._setbacks.get(pool)
+        if known is not None and now < known.until:
+            return
+        repeated = known is not None and now < known.until + longest
+        pause = min(longest, known.pause * 2) if known is not None and repeated else first
+        self._setbacks[pool] = _Setback(now + pause, pause)
+
+    def held(self, pool: str, *, now: float) -> float:
+        """For how many more seconds creations pause."""
+        known = self._setbacks.get(pool)
+        return 0.0 if known is None else max(0.0, known.until - now)
+
+    def overlay(self, view: RunnerView, *, now: float, wall: float, expire: float) -> RunnerView:
+        """The runner as it is once the notes have become visible."""
+        changes: dict[str, float | bool] = {}
+        if view.uid in self._reported:
+            changes["reported"] = True
+        note = self._touched.get(view.uid)
+        if note is not None:
+            lapsed = not note.certain and now - note.at >= expire
+            if lapsed or note.resource_version != view.resource_version:
+                del self._touched[view.uid]
+            elif note.effect == "deleted" and view.deleting_at is None:
+                changes["deleting_at"] = wall
+            elif note.effect == "marked":
+                changes["marked"] = True
+        if (view.marked or "marked" in changes) and view.marked_at is None:
+            changes["marked_at"] = self._marked_since.setdefault(view.uid, wall)
+        return msgspec.structs.replace(view, **changes) if changes else view
+
+    def forget(self, uid: str) -> None:
+        """The Pod is gone."""
+        self._touched.pop(uid, None)
+        self._reported.pop(uid, None)
+        self._marked_since.pop(uid, None)
+        self._stuck.pop(uid, None)
+
+    def forget_pool(self, pool: str) -> None:
+        """The pool is gone."""
+        self._setbacks.pop(pool, None)
+        for key in self.expected(pool):
+            del self._created[key]

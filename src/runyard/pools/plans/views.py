@@ -1,0 +1,105 @@
+"""What a plan looks at: one pool, its runners, their accounts and nodes, at one moment.
+
+The views hold instants as numbers and facts as words, so that decisions need no parsing and a test can
+write a pool down in a line. `projection.py` makes them out of Kubernetes objects.
+
+Invariants:
+- A view is a claim about one version of an object: `uid` and `resource_version` travel with it into every
+  action, so an action on an outdated view is refused by the API and changes nothing.
+- `readable` is False when some field made no sense. Such a runner counts as busy: what we cannot read
+  we do not delete.
+- A node that is absent from `nodes` is *unknown*, not gone. Gone is a fact of its own, proven by a read.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from runyard.wire.runnerpool import PoolSpec, PoolStatus
+
+Phase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
+Poller = Literal["", "running", "terminated"]
+
+
+class RunnerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One runner Pod. Instants are seconds since the epoch; None is "did not happen"."""
+
+    name: str
+    uid: str
+    resource_version: str
+    image: str
+    phase: Phase = "Pending"
+    owner: str = ""
+    node: str = ""
+    readable: bool = True
+    poller: Poller = ""
+    runtime_revision: str = ""
+    marked: bool = False
+    marked_at: float | None = None
+    created_at: float | None = None
+    bound_at: float | None = None
+    progress_at: float | None = None
+    unschedulable_since: float | None = None
+    finished_at: float | None = None
+    deleting_at: float | None = None
+    grace_seconds: int = 30
+    reported: bool = False
+    """The server has already been told that this runner stopped."""
+
+
+class AccountView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One runner's ServiceAccount."""
+
+    name: str
+    uid: str
+    resource_version: str
+    created_at: float | None = None
+    deleting: bool = False
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One host: leaving (cordoned, being deleted), or proven gone."""
+
+    name: str
+    leaving: bool = False
+    gone: bool = False
+
+
+class FleetView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The hosts that sibling pools share, for the pools whose starts are rationed."""
+
+    ceiling: int
+    provisioning: int
+    """Runners on their way to warm over all siblings, including creations not yet visible."""
+    provisioning_here: int
+    healthy_nodes: int
+    hungry_siblings: int = 0
+    """Other pools with missing runners and none on its way."""
+
+
+class PoolView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The RunnerPool itself."""
+
+    name: str
+    namespace: str
+    uid: str
+    resource_version: str
+    spec: PoolSpec
+    status: PoolStatus = PoolStatus()
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    runtime_revision: str = ""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Everything that one plan may know."""
+
+    pool: PoolView
+    runners: tuple[RunnerView, ...] = ()
+    accounts: tuple[AccountView, ...] = ()
+    nodes: tuple[NodeView, ...] = ()
+    expected: tuple[str, ...] = ()
+    """Names of runners that were created, or may have been, and are not visible yet."""
+    fleet: FleetView | None = None
+    held: bool = False
+    """Creations failed lately, or what was created failed at once: let some time pass first."""

@@ -1,0 +1,40 @@
+"""The operator's knobs. What belongs to one pool is in its spec; this is what belongs to the fleet."""
+
+import msgspec
+
+from runyard.wire import names
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations are seconds."""
+
+    namespace: str = names.RUNNERS_NAMESPACE
+    dispatch_url: str = ""
+    dispatch_internal_url: str = ""
+    """For Linux Pods, which can reach the server inside of the cluster; empty means the same URL."""
+    cluster_dns_ip: str = ""
+    cluster_domain: str = "cluster.local"
+
+    darwin_start_seconds: float = 1800.0
+    """A macOS start may pull tens of gigabytes: its deadline is never shorter than this."""
+    drain_seconds: float = 300.0
+    """A marked idle runner that has not left by then does not poll any more; it is reaped."""
+    orphan_grace_seconds: float = 120.0
+    """How old a ServiceAccount without a Pod must be before it counts as left behind."""
+    stuck_seconds: float = 300.0
+    """Beyond the grace period: a deletion that lasts longer is stuck."""
+    expectation_seconds: float = 30.0
+    """After this long a creation that is still invisible is looked up."""
+
+    early_seconds: float = 60.0
+    """A runner that fails sooner than this, without a job, did not fail because of a job."""
+    setback_seconds: tuple[float, float] = (5.0, 300.0)
+    """How long creations pause after a setback: at first, and at most after many in a row."""
+
+    action_seconds: float = 30.0
+    report_seconds: float = 5.0
+    reconcile_seconds: float = 300.0
+    actions_per_reconcile: int = 200
+    steady_seconds: float = 60.0
+    gap_seconds: float = 5.0
+    error_seconds: float = 30.0

@@ -1,0 +1,344 @@
+"""Every metric that runyard exports, declared once.
+
+A metric is a frozen value; rooms pass it to a `Meter` and can neither invent a name nor a label. The
+constant is the wire name in upper case, exactly and without exception, so that a dashboard's query and
+the line of code that feeds it are found by the same search.
+
+The names and labels are the wire: dashboards and alerts of existing fleets read them. Note that the
+server's event counters end in `_count` and not in `_total`; that is how they are read, so it stays.
+
+Cardinality: `fleet` and `pool` are the only labels that fan out; an account, a Pod or a job is never
+a label. Polled gauges write an explicit 0, and a pool's series are cleared when the pool disappears.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+LONG_SECONDS = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0)
+DISPATCH_MS = (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
+WAIT_MS = (50.0, 100.0, 250.0, 500.0, 1e3, 2500.0, 5e3, 1e4, 3e4, 6e4, 3e5)
+RUN_MS = (1e3, 5e3, 3e4, 6e4, 3e5, 9e5, 18e5, 36e5, 72e5, 144e5, 216e5)
+
+
+class Kind(StrEnum):
+    """The three shapes that a metric can have."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One declared metric."""
+
+    kind: Kind
+    name: str
+    labels: tuple[str, ...]
+    help: str
+    buckets: tuple[float, ...] = ()
+
+
+_declared: list[Metric] = []
+
+
+def _declare(metric: Metric) -> Metric:
+    if any(known.name == metric.name for known in _declared):
+        raise ValueError(f"metric {metric.name} is declared twice")
+    _declared.append(metric)
+    return metric
+
+
+def gauge(name: str, *, labels: tuple[str, ...] = (), help: str) -> Metric:
+    """Declare a value that goes up and down."""
+    return _declare(Metric(Kind.GAUGE, name, labels, help))
+
+
+def counter(name: str, *, labels: tuple[str, ...] = (), help: str) -> Metric:
+    """Declare a value that only grows."""
+    return _declare(Metric(Kind.COUNTER, name, labels, help))
+
+
+def histogram(
+    name: str,
+    *,
+    labels: tuple[str, ...] = (),
+    help: str,
+    buckets: tuple[float, ...],
+) -> Metric:
+    """Declare a distribution; `buckets` are upper bounds, ascending, without infinity."""
+    if not buckets or list(buckets) != sorted(set(buckets)):
+        raise ValueError(f"buckets of {name} must ascend")
+    return _declare(Metric(Kind.HISTOGRAM, name, labels, help, buckets))
+
+
+# ── pool operator ───────────────────────────────────────────────────────────────────────────────
+
+TUIST_RUNNERS_AUTOSCALER_TARGET_REPLICAS = gauge(
+    "tuist_runners_autoscaler_target_replicas",
+    labels=("pool",),
+    help="Replicas that the autoscaler wants.",
+)
+TUIST_RUNNERS_AUTOSCALER_ALLOCATED_REPLICAS = gauge(
+    "tuist_runners_autoscaler_allocated_replicas",
+    labels=("pool",),
+    help="Replicas that the pool was granted.",
+)
+TUIST_RUNNERS_AUTOSCALER_WARM_DEFICIT_REPLICAS = gauge(
+    "tuist_runners_autoscaler_warm_deficit_replicas",
+    labels=("pool",),
+    help="Warm replicas wanted but not granted.",
+)
+TUIST_RUNNERS_AUTOSCALER_MIN_WARM_FLOOR_REPLICAS = gauge(
+    "tuist_runners_autoscaler_min_warm_floor_replicas",
+    labels=("pool",),
+    help="The pool's floor of warm replicas.",
+)
+TUIST_RUNNERS_AUTOSCALER_CLAIMED_JOBS = gauge(
+    "tuist_runners_autoscaler_claimed_jobs",
+    labels=("pool",),
+    help="Claimed jobs in the autoscaler's last signal.",
+)
+TUIST_RUNNERS_AUTOSCALER_OCCUPIED_RUNNERS = gauge(
+    "tuist_runners_autoscaler_occupied_runners",
+    labels=("pool",),
+    help="Occupied runners in the autoscaler's last signal.",
+)
+TUIST_RUNNERS_AUTOSCALER_QUEUED_JOBS = gauge(
+    "tuist_runners_autoscaler_queued_jobs",
+    labels=("pool",),
+    help="Queued jobs in the autoscaler's last signal.",
+)
+TUIST_RUNNERS_POOL_ROLLING_PODS = gauge(
+    "tuist_runners_pool_rolling_pods",
+    labels=("pool",),
+    help="Pods that hold a slot of the roll budget.",
+)
+TUIST_RUNNERS_POOL_STALE_PODS = gauge(
+    "tuist_runners_pool_stale_pods",
+    labels=("pool",),
+    help="Pods that still run a previous template.",
+)
+TUIST_RUNNERS_POOL_ROLL_CONCURRENCY_CAP = gauge(
+    "tuist_runners_pool_roll_concurrency_cap",
+    labels=("pool",),
+    help="How many Pods may roll at once.",
+)
+TUIST_RUNNERS_POOL_PHASE_REPLICAS = gauge(
+    "tuist_runners_pool_phase_replicas",
+    labels=("pool", "phase"),
+    help="Pods by phase: Pending, Running, Unknown.",
+)
+TUIST_RUNNERS_POOL_OLDEST_PENDING_POD_AGE_SECONDS = gauge(
+    "tuist_runners_pool_oldest_pending_pod_age_seconds",
+    labels=("pool",),
+    help="Age of the oldest pending Pod (darwin pools).",
+)
+TUIST_RUNNERS_POOL_IDLE_REPLICAS = gauge(
+    "tuist_runners_pool_idle_replicas",
+    labels=("pool",),
+    help="Running Pods that wait for a job.",
+)
+TUIST_RUNNERS_POOL_PENDING_PROVISIONING_PODS = gauge(
+    "tuist_runners_pool_pending_provisioning_pods",
+    labels=("pool",),
+    help="Pods that are still being provisioned.",
+)
+TUIST_RUNNERS_POOL_ADMISSION_BLOCKED_TOTAL = counter(
+    "tuist_runners_pool_admission_blocked_total",
+    labels=("pool", "reason"),
+    help="Pods not created, by what stood in the way.",
+)
+TUIST_RUNNERS_POOL_POD_START_TIMEOUTS_TOTAL = counter(
+    "tuist_runners_pool_pod_start_timeouts_total",
+    labels=("pool", "reason"),
+    help="Pods deleted because they did not start in time.",
+)
+TUIST_RUNNERS_FLEET_READY_NODES = gauge(
+    "tuist_runners_fleet_ready_nodes",
+    labels=("fleet_selector", "operating_system"),
+    help="Nodes that can take a Pod.",
+)
+TUIST_RUNNERS_FLEET_FILTERED_NODES = gauge(
+    "tuist_runners_fleet_filtered_nodes",
+    labels=("fleet_selector", "operating_system", "reason"),
+    help="Nodes that cannot take a Pod, by reason.",
+)
+
+# ── dispatch server ─────────────────────────────────────────────────────────────────────────────
+
+TUIST_RUNNERS_JOB_ENQUEUED_COUNT = counter(
+    "tuist_runners_job_enqueued_count", labels=("fleet",), help="Jobs that entered the queue."
+)
+TUIST_RUNNERS_JOB_CLAIM_COUNT = counter(
+    "tuist_runners_job_claim_count",
+    labels=("fleet", "outcome"),
+    help="Attempts to claim a job for a runner, by outcome.",
+)
+TUIST_RUNNERS_JOB_RUNNING_COUNT = counter(
+    "tuist_runners_job_running_count", labels=("fleet",), help="Jobs that started to run."
+)
+TUIST_RUNNERS_JOB_COMPLETED_COUNT = counter(
+    "tuist_runners_job_completed_count",
+    labels=("fleet", "conclusion"),
+    help="Jobs that ended, by conclusion.",
+)
+TUIST_RUNNERS_JOB_REQUEUED_COUNT = counter(
+    "tuist_runners_job_requeued_count", labels=("fleet",), help="Jobs put back into the queue."
+)
+TUIST_RUNNERS_JOB_QUEUE_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_queue_time_milliseconds",
+    labels=("fleet",),
+    help="From queued to claimed.",
+    buckets=WAIT_MS,
+)
+TUIST_RUNNERS_JOB_QUEUE_TO_RUNNING_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_queue_to_running_time_milliseconds",
+    labels=("fleet",),
+    help="From queued to running.",
+    buckets=WAIT_MS,
+)
+TUIST_RUNNERS_JOB_CLAIM_TO_RUNNING_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_claim_to_running_time_milliseconds",
+    labels=("fleet",),
+    help="From claimed to running.",
+    buckets=WAIT_MS,
+)
+TUIST_RUNNERS_JOB_RUN_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_run_time_milliseconds",
+    labels=("fleet",),
+    help="From running to completed.",
+    buckets=RUN_MS,
+)
+TUIST_RUNNERS_JOB_TOTAL_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_total_time_milliseconds",
+    labels=("fleet",),
+    help="From queued to completed.",
+    buckets=RUN_MS,
+)
+TUIST_RUNNERS_RECOVERY_STRANDED_TIME_MILLISECONDS = histogram(
+    "tuist_runners_recovery_stranded_time_milliseconds",
+    labels=("fleet",),
+    help="How long what was recovered had been stranded.",
+    buckets=RUN_MS,
+)
+TUIST_RUNNERS_DISPATCH_REQUEST_COUNT = counter(
+    "tuist_runners_dispatch_request_count",
+    labels=("fleet", "outcome"),
+    help="Polls of runners, by outcome.",
+)
+TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS = histogram(
+    "tuist_runners_dispatch_request_duration_milliseconds",
+    labels=("fleet", "outcome"),
+    help="How long a poll was held.",
+    buckets=DISPATCH_MS,
+)
+TUIST_RUNNERS_WEBHOOK_COUNT = counter(
+    "tuist_runners_webhook_count",
+    labels=("action", "outcome"),
+    help="Webhooks received, by action and what came of them.",
+)
+TUIST_RUNNERS_RECOVERY_COUNT = counter(
+    "tuist_runners_recovery_count",
+    labels=("kind",),
+    help="Leaks healed, by kind; a batch of N counts N.",
+)
+TUIST_RUNNERS_QUEUE_LENGTH = gauge(
+    "tuist_runners_queue_length", labels=("fleet",), help="Jobs that wait."
+)
+TUIST_RUNNERS_QUEUE_WITHHELD = gauge(
+    "tuist_runners_queue_withheld",
+    labels=("fleet",),
+    help="Jobs that wait although a runner is free, because of a limit.",
+)
+TUIST_RUNNERS_QUEUE_OLDEST_AGE_SECONDS = gauge(
+    "tuist_runners_queue_oldest_age_seconds",
+    labels=("fleet",),
+    help="Age of the job that waits longest.",
+)
+TUIST_RUNNERS_QUEUE_OLDEST_DISPATCHABLE_AGE_SECONDS = gauge(
+    "tuist_runners_queue_oldest_dispatchable_age_seconds",
+    labels=("fleet",),
+    help="Age of the oldest job that could be dispatched now; high while runners idle is a page.",
+)
+TUIST_RUNNERS_CLAIMS_COUNT = gauge(
+    "tuist_runners_claims_count",
+    labels=("fleet", "lifecycle_state"),
+    help="Claims by state.",
+)
+
+# ── node agent ──────────────────────────────────────────────────────────────────────────────────
+
+TART_KUBELET_POD_PROVISION_DELAY_SECONDS = histogram(
+    "tart_kubelet_pod_provision_delay_seconds",
+    labels=("pool",),
+    help="From the Pod's creation until its VM was started.",
+    buckets=LONG_SECONDS,
+)
+TART_KUBELET_VM_BOOT_DURATION_SECONDS = histogram(
+    "tart_kubelet_vm_boot_duration_seconds",
+    labels=("pool",),
+    help="From the VM's start until it had an address.",
+    buckets=LONG_SECONDS,
+)
+TART_KUBELET_GUEST_DISK_USAGE_PERCENT = gauge(
+    "tart_kubelet_guest_disk_usage_percent",
+    labels=("vm",),
+    help="Used share of a guest's root volume: (total - available) / total.",
+)
+TART_KUBELET_UNOWNED_VMS = gauge(
+    "tart_kubelet_unowned_vms",
+    help="VMs on this host that the agent has no record for; it never touches them.",
+)
+
+# ── runyard's own ───────────────────────────────────────────────────────────────────────────────
+
+RUNYARD_RECONCILE_TOTAL = counter(
+    "runyard_reconcile_total", labels=("controller", "result"), help="Reconciles, by result."
+)
+RUNYARD_RECONCILE_SECONDS = histogram(
+    "runyard_reconcile_seconds",
+    labels=("controller",),
+    help="How long a reconcile took.",
+    buckets=SECONDS,
+)
+RUNYARD_WATCH_AGE_SECONDS = gauge(
+    "runyard_watch_age_seconds",
+    labels=("kind",),
+    help="Seconds since the watch last proved to be alive.",
+)
+RUNYARD_WATCH_RESTARTS_TOTAL = counter(
+    "runyard_watch_restarts_total", labels=("kind", "cause"), help="Watches begun again, by cause."
+)
+RUNYARD_QUEUE_DEPTH = gauge(
+    "runyard_queue_depth", labels=("controller",), help="Keys that wait for a reconcile."
+)
+RUNYARD_LOOP_LAST_SUCCESS_SECONDS = gauge(
+    "runyard_loop_last_success_seconds",
+    labels=("loop",),
+    help="When the loop last succeeded, in seconds since the epoch; its start before that.",
+)
+RUNYARD_LOOP_FAILURES_TOTAL = counter(
+    "runyard_loop_failures_total", labels=("loop", "kind"), help="Failed steps of a loop, by kind."
+)
+RUNYARD_ACTIONS_TOTAL = counter(
+    "runyard_actions_total",
+    labels=("room", "action", "outcome"),
+    help="Actions of plans that were applied, by outcome.",
+)
+RUNYARD_SLOT_TRANSITIONS_TOTAL = counter(
+    "runyard_slot_transitions_total",
+    labels=("source", "target", "reason"),
+    help="Transitions of the slot machine.",
+)
+RUNYARD_FENCES_TOTAL = counter(
+    "runyard_fences_total", labels=("answer",), help="Fences at GitHub, by its answer."
+)
+RUNYARD_DB_TRANSACTIONS_TOTAL = counter(
+    "runyard_db_transactions_total",
+    labels=("name", "outcome"),
+    help="Database transactions, by outcome.",
+)
+
+ALL: tuple[Metric, ...] = tuple(_declared)

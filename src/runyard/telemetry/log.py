@@ -1,0 +1,150 @@
+"""Structured logs: one event, some fields, no secret.
+
+`configure` is called once by whoever owns the process (the command line, the simulator); before that
+everything below *critical* is silent, so tests and simulations are quiet without doing anything. Ask for
+a logger while wiring a part, after `configure`, and hand it on; not at import: a logger keeps the level
+and the output of the moment it was made, which is what makes a filtered call cost nothing.
+
+Invariants:
+- Time comes from the clock that was given to `configure`, so a simulated log carries simulated time.
+- What looks like a credential never reaches the output, by the name of the field or by the look of the
+  value, also inside an exception's text and inside nested values.
+- Identifiers such as `reconcile_id` are bound to the running task by `bound` and reach every line that
+  is written below it, also in tasks started there.
+"""
+
+import contextlib
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO, cast
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+from runyard.clock import RealClock, to_rfc3339_micro
+
+Logger = FilteringBoundLogger
+
+REDACTED = "[redacted]"
+_SECRET_WORDS = frozenset(
+    (
+        *("token", "tokens", "jit", "jwt", "bearer", "authorization", "cookie", "signature"),
+        *("secret", "secrets", "password", "passwd", "credential", "credentials"),
+        *("apikey", "privatekey"),
+    )
+)
+_SECRET_PAIRS = ("private_key", "api_key", "encoded_config", "access_key")
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_SECRET_VALUE = re.compile(
+    r"gh[a-z]_[A-Za-z0-9]{16,}"  # GitHub's tokens
+    r"|github_pat_[A-Za-z0-9_]{16,}"
+    r"|(?i:\b(?:bearer|basic|token))\s+[A-Za-z0-9._~+/=-]{12,}"  # an authorization header
+    r"|\be[yw][A-Za-z0-9_+/-]{20,}[A-Za-z0-9_.+/=-]*"  # base64 of JSON: JWTs and JIT configurations
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",  # user and password of a URL
+    re.DOTALL,
+)
+_DEPTH = 6
+
+
+class _Stderr:
+    """Whatever standard error is at the moment of the write; somebody may have redirected it."""
+
+    def write(self, text: str) -> None:
+        sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def configure(
+    *,
+    level: str = "info",
+    json: bool = True,
+    now: Callable[[], float] | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """Set up logging for this process.
+
+    `level` is debug, info, warning, error or critical; anything else is a `ValueError`.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"no such log level: {level!r}")
+    structlog.configure(
+        processors=_processors(json=json, now=now or RealClock().now),
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(stream or cast(TextIO, _Stderr())),
+        cache_logger_on_first_use=False,
+    )
+
+
+def get_logger(name: str, **fields: object) -> Logger:
+    """A logger whose lines carry `logger=name` and the given fields."""
+    return cast(Logger, structlog.get_logger().bind(logger=name, **fields))
+
+
+@contextlib.contextmanager
+def bound(**fields: object) -> Iterator[None]:
+    """Bind identifiers to whatever runs inside this block, in this task and in tasks it starts."""
+    with structlog.contextvars.bound_contextvars(**fields):
+        yield
+
+
+def redact(value: Any, depth: int = _DEPTH) -> Any:
+    """The same value without what looks like a credential."""
+    if isinstance(value, str):
+        return _SECRET_VALUE.sub(REDACTED, value)
+    if isinstance(value, bytes):
+        return redact(value.decode("utf-8", "replace"), depth)
+    if isinstance(value, dict):
+        if depth == 0:
+            return REDACTED
+        return {
+            key: REDACTED if is_secret_name(str(key)) and item else redact(item, depth - 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [redact(item, depth - 1) for item in value] if depth else REDACTED
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return redact(str(value), depth)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a field of this name holds a secret: `jit_config` does, `jitter` does not."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    joined = "_".join(words)
+    return any(word in _SECRET_WORDS for word in words) or any(p in joined for p in _SECRET_PAIRS)
+
+
+def _processors(*, json: bool, now: Callable[[], float]) -> list[Processor]:
+    def stamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["time"] = to_rfc3339_micro(now())
+        return event
+
+    def clean(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return cast(EventDict, redact(event))
+
+    render: Processor = (
+        _render_json if json else structlog.dev.ConsoleRenderer(colors=False, timestamp_key="time")
+    )
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        stamp,
+        structlog.processors.format_exc_info,
+        clean,
+        render,
+    ]
+
+
+def _render_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    head = {key: event.pop(key) for key in ("time", "level", "logger", "event") if key in event}
+    return msgspec.json.encode({**head, **event}, enc_hook=str).decode()
+
+
+configure(level="critical")

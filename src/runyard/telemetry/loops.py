@@ -1,0 +1,119 @@
+"""The one way to run something again and again.
+
+A step that hangs, fails or dies must be seen. So every periodic loop is `run_loop`: each step has a
+deadline, success leaves its time in a metric, failure is counted by its kind and followed by a backoff.
+
+Which failures are survived is a decision, not a default of "everything":
+- *Expected* failures are those of the outside world: `EXPECTED` (no answer from a peer, the operating
+  system's errors), or what the caller lists, for example its room's `DatabaseError`. So is the step's own
+  deadline. They are counted and logged, and the loop goes on. An exception group is expected if each of
+  its members is.
+- *Everything else ends the loop* and so, through its TaskGroup, the process, loudly: a `TypeError` that is
+  retried every ten seconds is a part that does nothing and looks alive. Listing `Exception` or a class of
+  programming errors as expected is refused.
+- Cancellation always propagates.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from runyard.clock import Clock
+from runyard.http.errors import TransportError
+from runyard.telemetry.catalogue import (
+    RUNYARD_LOOP_FAILURES_TOTAL,
+    RUNYARD_LOOP_LAST_SUCCESS_SECONDS,
+)
+from runyard.telemetry.log import Logger
+from runyard.telemetry.meter import Meter
+
+Expected = tuple[type[Exception], ...]
+
+EXPECTED: Expected = (TransportError, OSError)
+PROGRAMMING_ERRORS: Expected = (
+    TypeError,
+    AttributeError,
+    AssertionError,
+    NameError,
+    KeyError,
+    IndexError,
+    ArithmeticError,
+    RuntimeError,
+    ImportError,
+)
+_JITTER = 0.1
+
+
+async def run_loop(
+    name: str,
+    step: Callable[[], Awaitable[object]],
+    *,
+    clock: Clock,
+    meter: Meter,
+    log: Logger,
+    every: float,
+    deadline: float,
+    jitter_rng: random.Random | None = None,
+    expected: Expected = EXPECTED,
+    max_backoff: float = 300.0,
+) -> NoReturn:
+    """Run `step` now and then `every` seconds after it ended, for ever.
+
+    After n failures in a row the wait is `every * 2**n`, at most `max_backoff` (but never less than
+    `every`). With `jitter_rng` each wait is up to a tenth longer, so that replicas drift apart.
+    """
+    _check(expected)
+    failures = 0
+    meter.set(RUNYARD_LOOP_LAST_SUCCESS_SECONDS, clock.now(), loop=name)
+    while True:
+        kind = await _step(
+            name, step, clock=clock, meter=meter, log=log, deadline=deadline, expected=expected
+        )
+        if kind is None:
+            failures = 0
+            meter.set(RUNYARD_LOOP_LAST_SUCCESS_SECONDS, clock.now(), loop=name)
+        else:
+            failures += 1
+        wait = max(every, min(every * 2.0 ** min(failures, 30), max_backoff))
+        if jitter_rng is not None:
+            wait *= 1.0 + _JITTER * jitter_rng.random()
+        await clock.sleep(wait)
+
+
+async def _step(
+    name: str,
+    step: Callable[[], Awaitable[object]],
+    *,
+    clock: Clock,
+    meter: Meter,
+    log: Logger,
+    deadline: float,
+    expected: Expected,
+) -> str | None:
+    """One step; the kind of its failure, or None if it succeeded."""
+    limit = clock.timeout(deadline)
+    try:
+        async with limit:
+            await step()
+    except Exception as error:
+        late = isinstance(error, TimeoutError) and limit.expired()
+        kind = "deadline" if late else type(error).__name__
+        meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop=name, kind=kind)
+        if not late and not _is_expected(error, expected):
+            log.critical("loop died", loop=name, kind=kind, exc_info=error)
+            raise
+        log.warning("loop step failed", loop=name, kind=kind, error=str(error) or repr(error))
+        return kind
+    return None
+
+
+def _is_expected(error: Exception, expected: Expected) -> bool:
+    if isinstance(error, ExceptionGroup):
+        return all(_is_expected(member, expected) for member in error.exceptions)
+    return isinstance(error, expected)
+
+
+def _check(expected: Expected) -> None:
+    for kind in expected:
+        if any(issubclass(error, kind) for error in PROGRAMMING_ERRORS):
+            raise ValueError(f"{kind.__name__} would hide programming errors; list what you expect")

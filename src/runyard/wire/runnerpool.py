@@ -1,0 +1,58 @@
+"""The RunnerPool custom resource, for reading.
+
+For writing, rooms send patches of the fields they own and nothing else: a struct with defaults would
+write back fields that a chart owns, or drop an explicit zero.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Autoscaling(msgspec.Struct, frozen=True, rename="camel"):
+    """When and how far the autoscaler may change `replicas`."""
+
+    enabled: bool = False
+    min_warm_pool_floor: int = 1
+    max_replicas: int = 0
+    scale_down_cooldown_seconds: int = 300
+
+
+class Provisioning(msgspec.Struct, frozen=True, rename="camel"):
+    """How many Pods may start at once, and how long a start may take."""
+
+    max_concurrent_per_fleet_selector: int = 4
+    start_timeout_seconds: int = 300
+
+
+class Rollout(msgspec.Struct, frozen=True, rename="camel"):
+    """How much of a pool an image roll may make unavailable at a time."""
+
+    max_concurrent_percent: int = 5
+
+
+class PoolSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What the pool should be."""
+
+    image: str
+    fleet_selector: str
+    dispatch_label: str
+    runner_labels: tuple[str, ...]
+    replicas: int = 0
+    os: Literal["darwin", "linux"] = "darwin"
+    pod_cpu_milli: int = msgspec.field(default=8000, name="podCPUMilli")
+    pod_memory_mb: int = msgspec.field(default=14336, name="podMemoryMB")
+    runtime_class: str = ""
+    idle_timeout_seconds: int = 0
+    provisioning: Provisioning = Provisioning()
+    autoscaling: Autoscaling = Autoscaling()
+    rollout: Rollout = Rollout()
+
+
+class PoolStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What the operator last saw."""
+
+    observed_replicas: int = 0
+    last_reconcile: str = ""
+    observed_image: str = ""
+    image_rolled_at: str = ""

@@ -1,0 +1,81 @@
+"""What every test of the repository shares: no outside network, and honesty about what was absent.
+
+- A test that connects to anything but this machine fails at once.
+- A test that needs a component which this machine lacks calls `absent("kubectl", "how to get it")`; the
+  test is skipped, and the end of the run lists every absent component with the number of its tests.
+"""
+
+import ipaddress
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import settings
+
+ABSENT = "absent-component"
+
+# A property must hold on a slow machine too: no example is judged by the clock.
+settings.register_profile("runyard", deadline=None, print_blob=True)
+settings.load_profile("runyard")
+
+Absent = Callable[[str, str], NoReturn]
+
+
+class OutsideConnection(Exception):
+    """A test tried to leave this machine."""
+
+
+def is_local(address: object) -> bool:
+    """Whether a socket address stays on this machine: loopback, or not of the internet at all."""
+    if not isinstance(address, tuple) or not address:
+        return True  # a Unix socket's path
+    host = str(address[0])
+    if host in {"localhost", ""}:
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sockets reach this machine only."""
+
+    def guard(original: Callable[..., Any]) -> Callable[..., Any]:
+        def connect(self: socket.socket, address: object, /) -> Any:
+            if self.family in {socket.AF_INET, socket.AF_INET6} and not is_local(address):
+                raise OutsideConnection(f"a test tried to reach {address!r}")
+            return original(self, address)
+
+        return connect
+
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, guard(getattr(socket.socket, name)))
+
+
+@pytest.fixture
+def absent(request: pytest.FixtureRequest) -> Absent:
+    """Skip this test because a component is missing, and have the summary say so."""
+
+    def skip(component: str, how_to_get_it: str) -> NoReturn:
+        request.node.user_properties.append((ABSENT, f"{component}: {how_to_get_it}"))
+        pytest.skip(f"{component} is absent ({how_to_get_it})")
+
+    return skip
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the absent components; properties travel from xdist's workers, module state would not."""
+    missing = Counter(
+        str(value)
+        for report in terminalreporter.stats.get("skipped", [])
+        for key, value in getattr(report, "user_properties", ())
+        if key == ABSENT
+    )
+    if missing:
+        terminalreporter.section("absent components")
+        for component, tests in sorted(missing.items()):
+            terminalreporter.write_line(f"{tests} tests not run for want of {component}")

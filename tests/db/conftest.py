@@ -1,0 +1,7 @@
+"""Tests of this folder use a real Postgres."""
+
+from tests.fixtures_postgres import (  # noqa: F401 fixtures are found by their names here
+    database_url,
+    empty_database_url,
+    postgres,
+)

@@ -1,0 +1,269 @@
+"""Both databases keep one contract: what a room sees in the simulator is what it meets in production."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pytest
+from tests.db.dbsupport import CuttingProxy, FrozenClock, make_table, states
+
+from runyard.db.contract import (
+    CommitUnknown,
+    Constraint,
+    Database,
+    DatabaseError,
+    Tx,
+    Unavailable,
+)
+from runyard.db.inline import InlineDatabase
+from runyard.db.pooled import open_pool
+
+Opener = Callable[[str], AbstractAsyncContextManager[Database]]
+
+
+@asynccontextmanager
+async def inline(conninfo: str) -> AsyncIterator[Database]:
+    with InlineDatabase(conninfo, clock=FrozenClock()) as database:
+        yield database
+
+
+@asynccontextmanager
+async def pooled(conninfo: str) -> AsyncIterator[Database]:
+    pool = open_pool(conninfo, clock=FrozenClock(), rng=random.Random(1), max_size=2, patience=1.0)
+    async with pool as database:
+        yield database
+
+
+@pytest.fixture(params=[inline, pooled], ids=["inline", "pooled"])
+def opener(request: pytest.FixtureRequest) -> Opener:
+    chosen: Opener = request.param
+    return chosen
+
+
+@pytest.fixture
+def url(database_url: str) -> str:
+    make_table(database_url)
+    return database_url
+
+
+def transact(
+    opener: Opener, url: str, *works: Callable[[Tx], Awaitable[Any]], name: str = "test"
+) -> Any:
+    """Run each of the transactions in turn and return the last result."""
+
+    async def scenario() -> Any:
+        result = None
+        async with opener(url) as database:
+            for work in works:
+                result = await database.transact(work, name=name)
+        return result
+
+    return asyncio.run(scenario())
+
+
+async def set_running(tx: Tx) -> int:
+    return await tx.run(
+        "UPDATE jobs SET state = %(state)s WHERE id = %(id)s", state="running", id=1
+    )
+
+
+def test_what_was_committed_is_there_for_others(opener: Opener, url: str) -> None:
+    assert transact(opener, url, set_running) == 1
+    assert states(url) == {1: "running", 2: "queued"}
+
+
+def test_rows_are_dictionaries_and_missing_rows_are_none(opener: Opener, url: str) -> None:
+    async def work(tx: Tx) -> list[Any]:
+        return [
+            await tx.all("SELECT id, state FROM jobs ORDER BY id"),
+            await tx.one("SELECT id FROM jobs ORDER BY id DESC"),
+            await tx.one("SELECT id FROM jobs WHERE id = %(id)s", id=99),
+            await tx.all("SELECT id FROM jobs WHERE id = ANY(%(ids)s) ORDER BY id", ids=[2, 7]),
+            await tx.run("DELETE FROM jobs WHERE id > %(id)s", id=100),
+            await tx.all("DELETE FROM jobs WHERE id = 99"),
+        ]
+
+    assert transact(opener, url, work) == [
+        [{"id": 1, "state": "queued"}, {"id": 2, "state": "queued"}],
+        {"id": 2},
+        None,
+        [{"id": 2}],
+        0,
+        [],
+    ]
+
+
+def test_values_of_each_kind_come_back_as_they_went_in(opener: Opener, url: str) -> None:
+    values: dict[str, object] = {
+        "small": 1,
+        "large": 2**40,
+        "text": "a % of 'quoted' \\ ünïcode \N{SNOWMAN}",
+        "none": None,
+        "truth": True,
+        "real": 0.25,
+        "raw": b"\x00\xff",
+        "time": datetime(2026, 1, 2, 3, 4, 5, 678901, UTC),
+        "list": ["a", "b,c", '"'],
+    }
+    sql = (
+        "SELECT %(small)s::int AS small, %(large)s::bigint AS large, %(text)s::text AS text,"
+        " %(none)s::text AS none, %(truth)s::bool AS truth, %(real)s::float8 AS real,"
+        " %(raw)s::bytea AS raw, %(time)s::timestamptz AS time, %(list)s::text[] AS list"
+    )
+
+    async def work(tx: Tx) -> Any:
+        first = await tx.one(sql, **values)
+        assert await tx.one(sql, **values) == first, "a second run of the same statement differs"
+        return first
+
+    assert transact(opener, url, work) == values
+
+
+def test_a_doubled_percent_sign_is_one_with_and_without_parameters(
+    opener: Opener, url: str
+) -> None:
+    async def work(tx: Tx) -> list[Any]:
+        return [
+            await tx.one("SELECT 7 %% 4 AS rest"),
+            await tx.one("SELECT 7 %% %(by)s AS rest", by=4),
+        ]
+
+    assert transact(opener, url, work) == [{"rest": 3}, {"rest": 3}]
+
+
+def test_an_exception_rolls_back_and_propagates(opener: Opener, url: str) -> None:
+    async def work(tx: Tx) -> None:
+        await set_running(tx)
+        raise LookupError("changed my mind")
+
+    with pytest.raises(LookupError, match="changed my mind"):
+        transact(opener, url, work)
+    assert states(url)[1] == "queued"
+
+
+BROKEN = {
+    "unique": ("INSERT INTO jobs (id, state) VALUES (1, 'queued')", "jobs_pkey"),
+    "check": ("UPDATE jobs SET state = 'odd' WHERE id = 1", "jobs_state_known"),
+    "not null": ("INSERT INTO jobs (id) VALUES (9)", "state"),
+    "foreign key at commit": ("INSERT INTO parents VALUES (1, 99)", "parents_job_there"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_refused_write_names_its_constraint(opener: Opener, url: str, case: str) -> None:
+    sql, name = BROKEN[case]
+
+    async def work(tx: Tx) -> None:
+        await set_running(tx)
+        await tx.run(sql)
+
+    with pytest.raises(Constraint) as caught:
+        transact(opener, url, work)
+    assert caught.value.name == name
+    assert states(url) == {1: "queued", 2: "queued"}
+
+
+def test_a_swallowed_error_does_not_pass_for_a_commit(opener: Opener, url: str) -> None:
+    async def work(tx: Tx) -> str:
+        await set_running(tx)
+        try:
+            await tx.run(BROKEN["unique"][0])
+        except Constraint:
+            return "all is well"
+        return "not reached"
+
+    with pytest.raises(Constraint):
+        transact(opener, url, work)
+    assert states(url)[1] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("sql", "params"),
+    [("SELEKT 1", {}), ("SELECT * FROM nowhere", {}), ("SELECT %(x)s", {}), ("SELECT 1 % 2", {})],
+    ids=["syntax", "no table", "no parameter", "single percent"],
+)
+def test_a_wrong_statement_is_a_database_error_and_spoils_nothing(
+    opener: Opener, url: str, sql: str, params: dict[str, object]
+) -> None:
+    async def wrong(tx: Tx) -> None:
+        await set_running(tx)
+        await tx.all(sql, **params)
+
+    async def scenario() -> None:
+        async with opener(url) as database:
+            with pytest.raises(DatabaseError) as caught:
+                await database.transact(wrong, name="wrong")
+            assert not isinstance(caught.value, Unavailable | CommitUnknown | Constraint)
+            assert states(url)[1] == "queued"
+            assert await database.transact(set_running, name="right") == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_is_not_there_is_unavailable(opener: Opener) -> None:
+    with pytest.raises(Unavailable):
+        transact(opener, "host=/nonexistent dbname=none user=none", set_running)
+
+
+def test_a_connection_that_died_between_transactions_is_replaced(opener: Opener, url: str) -> None:
+    async def scenario() -> None:
+        async with opener(url) as database:
+            await database.transact(set_running, name="first")
+            with psycopg.connect(url, autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            if isinstance(database, InlineDatabase):
+                with pytest.raises(Unavailable):
+                    await database.transact(set_running, name="second")
+            assert await database.transact(set_running, name="third") == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_dies_inside_is_rolled_back(opener: Opener, url: str) -> None:
+    async def work(tx: Tx) -> None:
+        await set_running(tx)
+        row = await tx.one("SELECT pg_backend_pid() AS pid")
+        assert row is not None
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", [row["pid"]])
+        await set_running(tx)
+
+    with pytest.raises(Unavailable):
+        transact(opener, url, work)
+    assert states(url)[1] == "queued"
+
+
+@pytest.mark.parametrize(("cut", "state"), [("before", "queued"), ("after", "running")])
+def test_a_connection_cut_at_commit_leaves_the_outcome_unknown(
+    opener: Opener, url: str, cut: str, state: str
+) -> None:
+    async def scenario(proxy: CuttingProxy) -> None:
+        async with opener(proxy.conninfo) as database:
+            await database.transact(lambda tx: tx.one("SELECT 1 AS x"), name="warm")
+            proxy.cut = cut
+            with pytest.raises(CommitUnknown):
+                await database.transact(set_running, name="cut")
+            proxy.cut = ""
+            row = await database.transact(
+                lambda tx: tx.one("SELECT state FROM jobs WHERE id = 1 FOR UPDATE"), name="look"
+            )
+            assert row == {"state": state}
+
+    with CuttingProxy(url) as proxy:
+        asyncio.run(scenario(proxy))
+
+
+def test_transactions_are_read_committed_whatever_the_default(opener: Opener, url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as link:
+        name = link.info.dbname
+        link.execute(f'ALTER DATABASE "{name}" SET default_transaction_isolation = serializable')
+
+    row = transact(opener, url, lambda tx: tx.one("SHOW transaction_isolation"))
+    assert row == {"transaction_isolation": "read committed"}

@@ -1,0 +1,152 @@
+"""The history of the schema cannot be applied twice, out of order, in halves, or after a change."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runyard.db import migrate
+from runyard.db.contract import Unavailable
+from runyard.db.migrate import MigrationError
+
+
+def write(folder: Path, **files: str) -> Path:
+    for name, sql in files.items():
+        (folder / f"{name.removeprefix('m')}.sql").write_text(sql, encoding="utf-8")
+    return folder
+
+
+def relations(url: str) -> list[str]:
+    with psycopg.connect(url) as link:
+        rows = link.execute(
+            "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace"
+            " WHERE nspname = 'public' AND relkind = 'r' ORDER BY relname"
+        ).fetchall()
+    return [name for (name,) in rows]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write(
+        tmp_path,
+        m0001_pre_a="CREATE TABLE a (id int); CREATE TABLE b (id int);",
+        m0002_post_b="DROP TABLE b;",
+        m0003_pre_c="CREATE TABLE c (id int);",
+    )
+
+
+def test_our_own_history_applies_to_an_empty_database_and_then_is_done(
+    empty_database_url: str,
+) -> None:
+    names = [file.name for file in migrate.history()]
+    assert names[0] == "0001_pre_time.sql"
+    assert list(migrate.pending(empty_database_url)) == names
+    assert list(migrate.apply(empty_database_url)) == names
+    assert migrate.apply(empty_database_url) == ()
+    assert migrate.pending(empty_database_url) == ()
+
+
+def test_looking_at_what_is_pending_changes_nothing(empty_database_url: str, source: Path) -> None:
+    assert len(migrate.pending(empty_database_url, source=source)) == 3
+    assert relations(empty_database_url) == []
+
+
+def test_files_are_applied_in_order(empty_database_url: str, source: Path) -> None:
+    names = ("0001_pre_a.sql", "0002_post_b.sql", "0003_pre_c.sql")
+    assert migrate.apply(empty_database_url, source=source) == names
+    assert relations(empty_database_url) == ["a", "c", "runyard_migrations"]
+
+
+def test_a_roll_applies_what_adds_first_and_what_removes_last(
+    empty_database_url: str, source: Path
+) -> None:
+    before = migrate.apply(empty_database_url, phase="pre", source=source)
+    assert before == ("0001_pre_a.sql", "0003_pre_c.sql")
+    assert relations(empty_database_url) == ["a", "b", "c", "runyard_migrations"]
+    assert migrate.pending(empty_database_url, source=source) == ("0002_post_b.sql",)
+    assert migrate.apply(empty_database_url, phase="post", source=source) == ("0002_post_b.sql",)
+    assert relations(empty_database_url) == ["a", "c", "runyard_migrations"]
+
+
+def test_what_removes_is_refused_before_what_adds(empty_database_url: str, source: Path) -> None:
+    with pytest.raises(MigrationError, match=r"0001_pre_a\.sql is still pending"):
+        migrate.apply(empty_database_url, phase="post", source=source)
+
+
+def test_a_file_changed_after_its_application_is_an_error(
+    empty_database_url: str, source: Path
+) -> None:
+    migrate.apply(empty_database_url, source=source)
+    write(source, m0001_pre_a="CREATE TABLE a (id bigint);", m0004_pre_d="CREATE TABLE d ();")
+    for look in (migrate.pending, migrate.apply):
+        with pytest.raises(MigrationError, match=r"0001_pre_a\.sql was changed"):
+            look(empty_database_url, source=source)
+    assert "d" not in relations(empty_database_url)
+
+
+def test_other_line_ends_are_no_change(empty_database_url: str, source: Path) -> None:
+    write(source, m0001_pre_a="CREATE TABLE a (id int);\nCREATE TABLE b (id int);\n")
+    migrate.apply(empty_database_url, source=source)
+    (source / "0001_pre_a.sql").write_bytes(
+        b"CREATE TABLE a (id int);\r\nCREATE TABLE b (id int);\r\n"
+    )
+    assert migrate.pending(empty_database_url, source=source) == ()
+
+
+def test_a_failing_file_leaves_no_half_of_itself(empty_database_url: str, source: Path) -> None:
+    write(source, m0003_pre_c="CREATE TABLE c (id int); SELECT 1 / 0;")
+    with pytest.raises(MigrationError, match=r"0003_pre_c\.sql failed and was rolled back"):
+        migrate.apply(empty_database_url, source=source)
+    assert relations(empty_database_url) == ["a", "runyard_migrations"]
+    write(source, m0003_pre_c="CREATE TABLE c (id int);")
+    assert migrate.apply(empty_database_url, source=source) == ("0003_pre_c.sql",)
+
+
+def test_a_file_may_not_end_its_transaction(empty_database_url: str, tmp_path: Path) -> None:
+    write(tmp_path, m0001_pre_a="CREATE TABLE a (id int); COMMIT;")
+    with pytest.raises(MigrationError):
+        migrate.apply(empty_database_url, source=tmp_path)
+
+
+def test_many_appliers_at_once_apply_each_file_once(empty_database_url: str, source: Path) -> None:
+    workers = 4
+    together = threading.Barrier(workers)
+
+    def run(_: int) -> tuple[str, ...]:
+        together.wait(10)
+        return migrate.apply(empty_database_url, source=source)
+
+    with ThreadPoolExecutor(workers) as threads:
+        applied = [name for names in threads.map(run, range(workers)) for name in names]
+    assert sorted(applied) == ["0001_pre_a.sql", "0002_post_b.sql", "0003_pre_c.sql"]
+
+
+def test_an_older_release_meets_a_newer_database(empty_database_url: str, source: Path) -> None:
+    migrate.apply(empty_database_url, source=source)
+    (source / "0003_pre_c.sql").unlink()
+    assert migrate.apply(empty_database_url, source=source) == ()
+
+
+@pytest.mark.parametrize("name", ["1_pre_x.sql", "0001_x.sql", "0001_mid_x.sql", "0001_pre_X.sql"])
+def test_a_misnamed_file_is_not_skipped_in_silence(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("SELECT 1", encoding="utf-8")
+    with pytest.raises(MigrationError, match="NNNN_pre_what"):
+        migrate.history(tmp_path)
+
+
+def test_two_files_with_one_place_are_an_error(tmp_path: Path) -> None:
+    write(tmp_path, m0001_pre_a="SELECT 1", m0001_pre_b="SELECT 1")
+    with pytest.raises(MigrationError, match="same place"):
+        migrate.history(tmp_path)
+
+
+def test_a_number_may_have_both_phases_in_their_order(tmp_path: Path) -> None:
+    write(tmp_path, m0001_post_a="SELECT 1", m0001_pre_b="SELECT 1")
+    assert [file.phase for file in migrate.history(tmp_path)] == ["pre", "post"]
+
+
+def test_no_server_is_unavailable() -> None:
+    with pytest.raises(Unavailable):
+        migrate.apply("host=/nonexistent dbname=none user=none")

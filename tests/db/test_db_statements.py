@@ -1,0 +1,49 @@
+"""A room finds its SQL by name, and a missing file is named."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runyard.db.statements import MissingStatement, load
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    room = tmp_path / "made_up_room"
+    (room / "sql").mkdir(parents=True)
+    (room / "__init__.py").touch()
+    (room / "sql" / "claim_job.sql").write_text(
+        "-- Takes 100% of the oldest job.\nUPDATE jobs\n  SET a = '--'  \n\nWHERE id = %(id)s;\n",
+        encoding="utf-8",
+    )
+    (room / "sql" / "all_jobs.sql").write_text("-- All.\nSELECT 1", encoding="utf-8")
+    (room / "sql" / "notes.txt").write_text("no statement", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "made_up_room"
+    sys.modules.pop("made_up_room", None)
+
+
+def test_a_statement_is_found_by_item_and_by_attribute(package: str) -> None:
+    statements = load(package)
+    assert list(statements) == ["all_jobs", "claim_job"]
+    assert statements["all_jobs"] == statements.all_jobs == "SELECT 1"
+    assert "claim_job" in statements and "notes" not in statements
+
+
+def test_comments_and_the_semicolon_stay_at_home(package: str) -> None:
+    assert load(package).claim_job == "UPDATE jobs\n  SET a = '--'\nWHERE id = %(id)s"
+
+
+def test_a_missing_statement_names_the_file(package: str) -> None:
+    statements = load(package)
+    with pytest.raises(MissingStatement, match=r"made_up_room/sql/nothing\.sql does not exist"):
+        statements["nothing"]
+    with pytest.raises(AttributeError, match=r"made_up_room/sql/nothing\.sql"):
+        _ = statements.nothing
+
+
+def test_a_room_without_sql_says_so() -> None:
+    with pytest.raises(MissingStatement, match="runyard/wire/sql does not exist"):
+        load("runyard.wire")

@@ -1,0 +1,130 @@
+"""A practice GitHub, a caller that speaks REST to it, and time that a test moves by hand."""
+
+import asyncio
+import functools
+import random
+from typing import Any
+
+import jwt
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.deliveries import Delivery
+from runyard.embedded.github.identity import KeyPair, generate_key_pair
+from runyard.embedded.github.settings import PracticeSettings
+from runyard.http.messages import Request, Response
+
+APP_ID = 77
+
+
+@functools.cache
+def _loaded(pem: str) -> Any:
+    """Reading a key costs far more than signing with it."""
+    return load_pem_private_key(pem.encode(), password=None)
+
+
+class HandClock:
+    """Time stands still until somebody moves it."""
+
+    def __init__(self) -> None:
+        self.t = 1_760_000_000.0
+
+    def now(self) -> float:
+        return self.t
+
+    def monotonic(self) -> float:
+        return self.t
+
+    async def sleep(self, seconds: float) -> None:
+        self.t += seconds
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        return asyncio.timeout(None)
+
+
+class Practice:
+    """The core with one organisation (acme: app, lib) and one person (mona: dots)."""
+
+    def __init__(self, keys: KeyPair, *, seed: int = 3) -> None:
+        self.keys = keys
+        self.clock = HandClock()
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.delivered: list[Delivery] = []
+        self.core = GithubCore(
+            clock=self.clock,
+            rng=random.Random(seed),
+            app_id=APP_ID,
+            public_key=keys.public_pem,
+            webhook_secret="hush",
+            deliver=self._deliver,
+            on_event=lambda what, detail: self.events.append((what, detail)),
+            settings=PracticeSettings(runners_per_scope=50),
+        )
+        self.acme = self.core.install("acme")
+        self.mona = self.core.install("mona", kind="User")
+        for repo in ("acme/app", "acme/lib", "mona/dots"):
+            self.core.add_repo(repo)
+        self.app_jwt = self.jwt()
+        self.token = self.token_of(self.acme)
+
+    async def _deliver(self, delivery: Delivery) -> int:
+        self.delivered.append(delivery)
+        return 200
+
+    def jwt(self, **changes: Any) -> str:
+        now = int(self.clock.t)
+        claims = {"iat": now - 60, "exp": now + 540, "iss": str(APP_ID), **changes}
+        kept = {key: value for key, value in claims.items() if value is not None}
+        return jwt.encode(kept, _loaded(self.keys.private_pem), algorithm="RS256")
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        auth: str | None = None,
+        query: tuple[tuple[str, str], ...] = (),
+    ) -> Response:
+        request = Request(
+            method=method,
+            path=path,
+            query=query,
+            headers=(
+                ("authorization", f"Bearer {self.token if auth is None else auth}"),
+                ("user-agent", "test"),
+            ),
+            body=b"" if body is None else msgspec.json.encode(body),
+        )
+        return asyncio.run(self.core.handle(request))
+
+    def token_of(self, installation: int) -> str:
+        path = f"/app/installations/{installation}/access_tokens"
+        answer = self.ask("POST", path, auth=self.jwt())
+        assert answer.status == 201
+        return str(answer.json()["token"])
+
+    def mint(
+        self, name: str, *, scope: str = "orgs/acme", labels: tuple[str, ...] = ("mac",)
+    ) -> tuple[int, str]:
+        body = {"name": name, "runner_group_id": 1, "labels": labels}
+        answer = self.ask("POST", f"/{scope}/actions/runners/generate-jitconfig", body)
+        assert answer.status == 201, answer
+        return answer.json()["runner"]["id"], answer.json()["encoded_jit_config"]
+
+
+@pytest.fixture(scope="session")
+def practice_keys() -> KeyPair:
+    return generate_key_pair()
+
+
+@pytest.fixture
+def practice(practice_keys: KeyPair) -> Practice:
+    return Practice(practice_keys)
+
+
+@pytest.fixture
+def make_practice(practice_keys: KeyPair) -> Any:
+    return lambda seed=3: Practice(practice_keys, seed=seed)

@@ -1,0 +1,204 @@
+"""Whatever people, runners and time do in whatever order: each job runs at most once."""
+
+import asyncio
+import random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from runyard.clock import Clock
+from runyard.embedded.github.deliveries import DeliveryLog
+from runyard.embedded.github.model import Job, Refused, WorldError
+from runyard.embedded.github.session import RunnerSession
+from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.github.world import World
+
+LABELS = ("mac", "arm", "gpu")
+SCOPES = ("orgs/acme", "repos/acme/app", "repos/acme/lib")
+
+
+class Moving:
+    def __init__(self) -> None:
+        self.t = 0.0
+
+    def now(self) -> float:
+        return self.t
+
+    def monotonic(self) -> float:
+        return self.t
+
+    async def sleep(self, seconds: float) -> None:
+        self.t += seconds
+
+    def timeout(self, seconds: float) -> asyncio.Timeout:
+        return asyncio.timeout(None)
+
+
+class AnyLife(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock: Clock = Moving()
+        self.told: list[tuple[int, str]] = []
+        self.world = World(
+            clock=self.clock,
+            rng=random.Random(0),
+            settings=PracticeSettings(),
+            emit=self._emit,
+            trace=lambda _what, _detail: None,
+        )
+        self.world.install("acme")
+        self.repos = [self.world.add_repo("acme/app"), self.world.add_repo("acme/lib")]
+        self.jits: list[str] = []
+        self.sessions: list[RunnerSession] = []
+
+    def _emit(self, job: Job, action: str) -> None:
+        self.told.append((job.id, action))
+
+    @rule(repo=st.integers(0, 1), labels=st.sets(st.sampled_from(LABELS)), waiting=st.booleans())
+    def queue(self, repo: int, labels: set[str], *, waiting: bool) -> None:
+        self.world.queue_job(
+            self.repos[repo], tuple(sorted(labels)), duration=None, run_id=None, waiting=waiting
+        )
+
+    @rule(pick=st.integers(0, 50))
+    def cancel(self, pick: int) -> None:
+        jobs = list(self.world.jobs)
+        if jobs:
+            self.world.cancel_job(jobs[pick % len(jobs)])
+
+    @rule(pick=st.integers(0, 50))
+    def approve(self, pick: int) -> None:
+        jobs = list(self.world.jobs)
+        if jobs:
+            self.world.approve(jobs[pick % len(jobs)])
+
+    @rule(
+        scope=st.sampled_from(SCOPES),
+        name=st.sampled_from("abcd"),
+        labels=st.sets(st.sampled_from(LABELS)),
+    )
+    def mint(self, scope: str, name: str, labels: set[str]) -> None:
+        taken = self.world.runner_named(scope, name) is not None
+        try:
+            runner = self.world.register(
+                scope, name=name, labels=tuple(sorted(labels)), group_id=1, work_folder="w"
+            )
+        except WorldError:
+            assert taken
+        else:
+            assert not taken
+            self.jits.append(runner.jit)
+
+    @rule(pick=st.integers(0, 50))
+    def connect(self, pick: int) -> None:
+        if not self.jits:
+            return
+        session = self.world.connect(self.jits[pick % len(self.jits)])
+        if not isinstance(session, Refused):
+            self.sessions.append(session)
+
+    @rule(pick=st.integers(0, 50), conclusion=st.sampled_from(["success", "failure"]))
+    def finish(self, pick: int, conclusion: str) -> None:
+        if self.sessions:
+            session = self.sessions[pick % len(self.sessions)]
+            listens = not session.over and session.assignment is not None
+            assert session.finish(conclusion) is listens
+
+    @rule(pick=st.integers(0, 50))
+    def vanish(self, pick: int) -> None:
+        if self.sessions:
+            self.sessions[pick % len(self.sessions)].vanish()
+
+    @rule(pick=st.integers(0, 50))
+    def delete(self, pick: int) -> None:
+        idle = [runner for runner in self.world.runners.values() if not runner.busy]
+        if idle:
+            self.world.remove(idle[pick % len(idle)], why="deleted")
+
+    @rule(seconds=st.sampled_from([1.0, 599.0, 601.0, 90_000.0]))
+    def wait(self, seconds: float) -> None:
+        asyncio.run(self.clock.sleep(seconds))
+        self.world.advance()
+
+    @invariant()
+    def no_job_was_given_twice(self) -> None:
+        for job in self.world.jobs.values():
+            given = [entry for entry in job.history if entry.what == "in_progress"]
+            assert len(given) == job.executions <= 1
+
+    @invariant()
+    def busy_runners_and_running_jobs_are_the_same_pairs(self) -> None:
+        running = {
+            job.id: job.runner_id for job in self.world.jobs.values() if job.status == "in_progress"
+        }
+        busy = {runner.job_id: runner.id for runner in self.world.runners.values() if runner.busy}
+        assert running == busy
+
+    @invariant()
+    def nobody_waits_for_a_runner_that_waits_for_them(self) -> None:
+        for runner in self.world.runners.values():
+            if runner.online and not runner.busy:
+                for job in self.world.jobs.values():
+                    assert job.status != "queued" or not self.world._fits(runner, job)
+
+    @invariant()
+    def the_indices_agree(self) -> None:
+        runners = list(self.world.runners.values())
+        assert len(self.world._names) == len(self.world._jits) == len(runners)
+        assert sum(map(len, self.world._by_scope.values())) == len(runners)
+        idle = [each.id for each in runners if each.online and not each.busy]
+        held = [key for group in self.world._idle.values() for key in group]
+        assert sorted(idle) == sorted(held)
+        queued = [job.id for job in self.world.jobs.values() if job.status == "queued"]
+        assert sorted(queued) == sorted(
+            key for group in self.world._queued.values() for key in group
+        )
+
+    @invariant()
+    def every_change_was_told_in_order(self) -> None:
+        order = {"waiting": 0, "queued": 1, "in_progress": 2, "completed": 3}
+        heard: dict[int, list[int]] = {}
+        for job_id, action in self.told:
+            heard.setdefault(job_id, []).append(order[action])
+        for job_id, steps in heard.items():
+            assert steps == sorted(steps) and len(set(steps)) == len(steps)
+            assert steps[-1] == order[self.world.jobs[job_id].status]
+
+
+AnyLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyLife = AnyLife.TestCase
+
+
+def test_the_log_forgets_the_old_and_pages_the_rest() -> None:
+    clock = Moving()
+    log = DeliveryLog(
+        clock=clock,
+        rng=random.Random(0),
+        secret="s",
+        settings=PracticeSettings(deliveries_kept=100),
+        deliver=None,
+    )
+    world = World(
+        clock=clock,
+        rng=random.Random(0),
+        settings=PracticeSettings(),
+        emit=lambda job, action: log.add(job, action, body=b"{}"),
+        trace=lambda _what, _detail: None,
+    )
+    world.install("acme")
+    repo = world.add_repo("acme/app")
+    for _ in range(20):
+        clock.t += 10
+        world.queue_job(repo, ("mac",), duration=None, run_id=None, waiting=False)
+        for attempt in log.take_pending():
+            asyncio.run(log.attempt(attempt))
+    seen: list[float] = []
+    before: int | None = None
+    while True:
+        page, before = log.page(before=before, size=4)
+        seen.extend(attempt.created_at for attempt in page)
+        if before is None:
+            break
+    assert seen == [float(at) for at in range(200, 90, -10)]
+    assert len(log.attempts) == len(seen)

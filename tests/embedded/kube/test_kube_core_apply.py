@@ -1,0 +1,209 @@
+"""Server-side apply and the ownership of fields."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.embedded.kube.coresupport import (
+    APPLY,
+    MAPS,
+    NODES,
+    PODS,
+    POOLS,
+    World,
+    node,
+    play,
+    pod,
+    pool,
+)
+
+from runyard.embedded.kube.fields import Fields, Schema, changes, fields_of, minus, overlap, union
+
+A = f"{MAPS}/a"
+
+
+def managers(obj: dict[str, Any]) -> dict[str, Any]:
+    return {item["manager"]: item["fieldsV1"] for item in obj["metadata"].get("managedFields", [])}
+
+
+def data(**values: str) -> dict[str, Any]:
+    return {"data": values}
+
+
+def test_an_apply_creates_then_owns_what_it_said() -> None:
+    async def scenario(world: World) -> None:
+        answer = await world.call("PATCH", A, data(x="1"), kind=APPLY, fieldManager="one")
+        assert answer.status == 201
+        assert managers(answer.json()) == {"one": {"f:data": {"f:x": {}}}}
+        before = world.core.version
+        await world.apply(A, data(x="1"), "one")
+        assert world.core.version == before
+        assert await world.refused("PATCH", A, {}, kind=APPLY) == (400, "BadRequest")
+
+    play(scenario)
+
+
+def test_a_field_that_is_no_longer_applied_is_removed() -> None:
+    async def scenario(world: World) -> None:
+        await world.apply(A, data(x="1", y="2"), "one")
+        await world.apply(A, data(y="2", z="3"), "two")
+        after = await world.apply(A, data(z="3"), "one")
+        assert after["data"] == {"y": "2", "z": "3"}
+        last = await world.apply(A, {"metadata": {"labels": {"l": "v"}}}, "two")
+        assert last["data"] == {"z": "3"}
+
+    play(scenario)
+
+
+def test_another_managers_field_is_a_conflict_unless_forced() -> None:
+    async def scenario(world: World) -> None:
+        await world.apply(A, data(x="1", y="1"), "one")
+        answer = await world.call("PATCH", A, data(x="2"), kind=APPLY, fieldManager="two")
+        assert answer.status == 409
+        cause = answer.json()["details"]["causes"][0]
+        assert cause == {
+            "reason": "FieldManagerConflict",
+            "message": 'conflict with "one"',
+            "field": ".data.x",
+        }
+        taken = await world.apply(A, data(x="2"), "two", force="true")
+        assert taken["data"] == {"x": "2", "y": "1"}
+        assert managers(taken) == {"one": {"f:data": {"f:y": {}}}, "two": {"f:data": {"f:x": {}}}}
+
+    play(scenario)
+
+
+def test_whoever_patches_a_field_owns_it() -> None:
+    async def scenario(world: World) -> None:
+        await world.apply(A, data(x="1", y="1"), "one")
+        await world.merge(A, data(x="2"), agent="hand")
+        code = await world.refused("PATCH", A, data(x="1", y="1"), kind=APPLY, fieldManager="one")
+        assert code == (409, "Conflict")
+        same = await world.apply(A, data(x="2", y="1"), "one")
+        assert managers(same)["one"] == {"f:data": {"f:x": {}, "f:y": {}}}
+        gone = await world.merge(A, {"data": {"x": None}}, agent="hand")
+        assert managers(gone) == {"one": {"f:data": {"f:y": {}}}}
+
+    play(scenario)
+
+
+def test_list_items_are_owned_by_their_key() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, node())
+        status = f"{NODES}/n1/status"
+
+        def condition(kind: str, value: str) -> dict[str, Any]:
+            return {"status": {"conditions": [{"type": kind, "status": value}]}}
+
+        await world.apply(status, condition("DiskPressure", "False"), "disk")
+        after = await world.apply(status, condition("Warm", "True"), "warm")
+        kinds = [item["type"] for item in after["status"]["conditions"]]
+        assert kinds == ["Ready", "DiskPressure", "Warm"]
+        after = await world.apply(status, condition("DiskPressure", "True"), "disk")
+        assert [item["status"] for item in after["status"]["conditions"]] == ["True"] * 3
+        after = await world.apply(status, {"status": {}}, "warm")
+        kinds = [item["type"] for item in after["status"]["conditions"]]
+        assert kinds == ["Ready", "DiskPressure"]
+        assert after["spec"] == {}
+
+    play(scenario)
+
+
+def test_finalizers_are_a_set_that_managers_share() -> None:
+    async def scenario(world: World) -> None:
+        one = {"metadata": {"finalizers": ["example.com/one"]}}
+        await world.apply(A, one, "one")
+        two = {"metadata": {"finalizers": ["example.com/two"]}}
+        both = await world.apply(A, two, "two")
+        assert both["metadata"]["finalizers"] == ["example.com/one", "example.com/two"]
+        left = await world.apply(A, data(x="1"), "one")
+        assert left["metadata"]["finalizers"] == ["example.com/two"]
+
+    play(scenario)
+
+
+def test_lists_of_a_custom_resource_are_one_value() -> None:
+    async def scenario(world: World) -> None:
+        await world.apply(f"{POOLS}/mac", pool(), "chart")
+        body = {"spec": {"runnerLabels": ["other"]}}
+        path = f"{POOLS}/mac"
+        code = await world.refused("PATCH", path, body, kind=APPLY, fieldManager="hand")
+        assert code == (409, "Conflict")
+        replicas = await world.apply(path, {"spec": {"replicas": 4}}, "autoscaler")
+        assert replicas["spec"]["replicas"] == 4 and replicas["metadata"]["generation"] == 2
+        again = await world.apply(path, pool(), "chart")
+        assert again["spec"]["replicas"] == 4
+
+    play(scenario)
+
+
+def test_status_and_spec_are_applied_apart() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", PODS, pod("a"))
+        body = {"status": {"phase": "Running"}, "metadata": {"labels": {"x": "y"}}}
+        status = await world.apply(f"{PODS}/a/status", body, "agent")
+        assert status["status"]["phase"] == "Running" and "labels" not in status["metadata"]
+        plain = await world.apply(f"{PODS}/a", body | {"status": {"phase": "Failed"}}, "agent")
+        assert plain["status"]["phase"] == "Running" and plain["metadata"]["labels"] == {"x": "y"}
+        found = [item for item in plain["metadata"]["managedFields"] if item["manager"] == "agent"]
+        assert [item.get("subresource") for item in found] == ["status", None]
+        code = await world.refused("PATCH", f"{PODS}/b/status", {}, kind=APPLY, fieldManager="x")
+        assert code == (404, "NotFound")
+
+    play(scenario, schedule=False)
+
+
+def test_preconditions_hold_for_an_apply_too() -> None:
+    async def scenario(world: World) -> None:
+        made = await world.apply(A, data(x="1"), "one")
+        for key in ("uid", "resourceVersion"):
+            body = {"metadata": {key: "1"}} | data(x="2")
+            code = await world.refused("PATCH", A, body, kind=APPLY, fieldManager="one")
+            assert code == (409, "Conflict")
+        await world.ok("DELETE", A)
+        again = {"metadata": {"uid": made["metadata"]["uid"]}} | data(x="2")
+        code = await world.refused("PATCH", A, again, kind=APPLY, fieldManager="one")
+        assert code == (409, "Conflict")
+
+    play(scenario)
+
+
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from("ab"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "env", "labels", "containers", "x"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+TREE = st.recursive(
+    st.just({}),
+    lambda inner: st.dictionaries(st.sampled_from(["f:a", "f:b", "k:{}"]), inner),
+    max_leaves=8,
+)
+
+
+@given(TREE, TREE)
+def test_field_sets_obey_set_algebra(one: Fields, two: Fields) -> None:
+    assert union(one, one) is one and union(one, {}) is one
+    assert minus(one, one) == {} and minus(one, {}) is one
+    assert overlap(minus(one, two), two) == {}
+    assert minus(one, union(one, two)) == {}
+
+
+@given(VALUE, VALUE, st.booleans())
+def test_a_difference_is_empty_only_for_equal_objects(old: Any, new: Any, custom: bool) -> None:
+    schema = Schema(custom=custom)
+    before, after = {"metadata": {}, "spec": old}, {"metadata": {}, "spec": new}
+    assert changes(schema, old=before, new=before) == ({}, {})
+    if old != new and old is not None and new is not None:
+        changed, removed = changes(schema, old=before, new=after)
+        assert changed or removed or _reordered(old, new)
+    fields_of(schema, "", after)
+
+
+def _reordered(old: Any, new: Any) -> bool:
+    """Keyed lists and sets in another order are the same set of fields."""
+    return sorted(repr(old)) == sorted(repr(new)) or old in ({}, []) or new in ({}, [])

@@ -1,0 +1,210 @@
+"""Node lifecycle: silence, taints, eviction, and Pods whose node is gone."""
+
+from typing import Any
+
+from tests.embedded.kube.coresupport import NODE_LEASES, NODES, PODS, World, node, play, pod
+
+from runyard.clock import to_rfc3339_micro
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+NOT_READY = "node.kubernetes.io/not-ready"
+READY = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "AgentReady"}]}}
+
+
+def ready(world: World, name: str = "n1") -> str:
+    found = world.core.find("nodes", "", name)
+    assert found is not None
+    return next(item["status"] for item in found["status"]["conditions"] if item["type"] == "Ready")
+
+
+def taints(world: World, name: str = "n1") -> list[tuple[str, str]]:
+    found = world.core.find("nodes", "", name)
+    assert found is not None
+    return [(item["key"], item["effect"]) for item in found["spec"].get("taints", [])]
+
+
+def find(world: World, name: str) -> dict[str, Any] | None:
+    return world.core.find("pods", "default", name)
+
+
+def deleting(world: World, name: str) -> bool:
+    found = find(world, name)
+    return found is not None and "deletionTimestamp" in found["metadata"]
+
+
+async def join(world: World, name: str = "n1") -> None:
+    await world.ok("POST", NODES, node(name, pods="10"))
+    await world.ok(
+        "POST", NODE_LEASES, {"metadata": {"name": name}, "spec": {"holderIdentity": name}}
+    )
+
+
+async def renew(world: World, name: str = "n1", *, skew: float = 0.0) -> None:
+    spec = {"renewTime": to_rfc3339_micro(world.clock.now() + skew)}
+    await world.merge(f"{NODE_LEASES}/{name}", {"spec": spec})
+
+
+async def stay_alive(world: World, seconds: int, *, skew: float = 0.0) -> None:
+    for _ in range(seconds // 10):
+        await renew(world, skew=skew)
+        await world.pass_time(10)
+
+
+def test_a_silent_node_is_unknown_and_only_its_own_word_brings_it_back() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        await stay_alive(world, 120)
+        assert ready(world) == "True" and taints(world) == []
+        await world.pass_time(45)
+        assert ready(world) == "Unknown"
+        assert taints(world) == [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
+        quiet = world.core.version
+        await world.pass_time(60)
+        assert world.core.version == quiet
+        await renew(world)
+        await world.pass_time(5)
+        assert ready(world) == "Unknown"
+        await world.merge(f"{NODES}/n1/status", READY)
+        assert ready(world) == "True" and taints(world) == []
+        await stay_alive(world, 60)
+        assert ready(world) == "True"
+
+    play(scenario)
+
+
+def test_a_host_with_a_wrong_clock_is_not_taken_for_dead() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        await stay_alive(world, 120, skew=-86400)
+        assert ready(world) == "True"
+
+    play(scenario)
+
+
+def test_a_node_without_a_lease_lives_by_its_status() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, node())
+        for beat in range(10):
+            conditions = [{"type": "Ready", "status": "True", "message": str(beat)}]
+            await world.merge(f"{NODES}/n1/status", {"status": {"conditions": conditions}})
+            await world.pass_time(30)
+        assert ready(world) == "True"
+        await world.pass_time(15)
+        assert ready(world) == "Unknown"
+
+    play(scenario)
+
+
+def test_an_unfit_node_is_tainted_and_other_taints_stay() -> None:
+    async def scenario(world: World) -> None:
+        own = {"key": "example.com/own", "effect": "NoSchedule"}
+        await world.ok("POST", NODES, node(spec={"taints": [own]}))
+        bad = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        await world.merge(f"{NODES}/n1/status", bad)
+        both = [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]
+        assert taints(world) == [("example.com/own", "NoSchedule"), *both]
+        await world.merge(f"{NODES}/n1/status", READY)
+        assert taints(world) == [("example.com/own", "NoSchedule")]
+
+    play(scenario)
+
+
+def test_pods_of_a_lost_node_are_asked_to_go_and_wait_for_their_agent() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        patient = [
+            {
+                "key": UNREACHABLE,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 600,
+            }
+        ]
+        loyal = [{"operator": "Exists"}]
+        await world.ok("POST", PODS, pod("plain"))
+        await world.ok("POST", PODS, pod("patient", tolerations=patient))
+        await world.ok("POST", PODS, pod("loyal", tolerations=loyal))
+        await world.pass_time(45 + 295)
+        assert not deleting(world, "plain")
+        await world.pass_time(10)
+        assert [deleting(world, name) for name in ("plain", "patient", "loyal")] == [
+            True,
+            False,
+            False,
+        ]
+        await world.pass_time(300)
+        assert [deleting(world, name) for name in ("plain", "patient", "loyal")] == [
+            True,
+            True,
+            False,
+        ]
+        await world.pass_time(3600)
+        assert find(world, "plain") is not None
+        await world.ok("DELETE", f"{PODS}/plain", {"gracePeriodSeconds": 0})
+        assert find(world, "plain") is None
+
+    play(scenario)
+
+
+def test_a_node_that_returns_in_time_keeps_its_pods() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        await world.ok("POST", PODS, pod("a"))
+        await world.pass_time(200)
+        await renew(world)
+        await world.merge(f"{NODES}/n1/status", READY)
+        await stay_alive(world, 300)
+        assert not deleting(world, "a")
+
+    play(scenario)
+
+
+def test_pods_of_a_node_gone_for_long_are_removed_when_asked_for() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        await world.ok("POST", PODS, pod("a"))
+        await world.ok("POST", PODS, pod("held", meta={"finalizers": ["example.com/hold"]}))
+        await world.pass_time(45 + 605)
+        assert find(world, "a") is None
+        assert deleting(world, "held")
+
+    play(scenario, pod_gc_after=600.0)
+
+
+def test_pods_whose_node_object_is_gone_are_removed_after_a_quarantine() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        await world.ok("POST", PODS, pod("a"))
+        await world.ok("DELETE", f"{NODES}/n1")
+        await world.pass_time(30)
+        assert find(world, "a") is not None
+        await world.pass_time(15)
+        assert find(world, "a") is None
+
+    play(scenario)
+
+
+def test_a_node_that_registers_again_keeps_its_pods() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        await world.ok("POST", PODS, pod("a"))
+        await world.ok("DELETE", f"{NODES}/n1")
+        await world.pass_time(30)
+        await world.ok("POST", NODES, node(pods="10"))
+        await world.pass_time(30)
+        assert find(world, "a") is not None
+
+    play(scenario)
+
+
+def test_the_controllers_run_by_themselves() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        try:
+            async with world.clock.timeout(50):
+                await world.core.run_controllers()
+        except TimeoutError:
+            pass
+        assert ready(world) == "Unknown"
+
+    play(scenario)

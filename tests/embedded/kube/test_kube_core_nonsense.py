@@ -1,0 +1,301 @@
+"""Whatever is sent, the core answers, keeps its objects whole and its promises."""
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.embedded.kube.coresupport import (
+    ACCOUNTS,
+    APPLY,
+    MAPS,
+    MERGE,
+    NODE_LEASES,
+    NODES,
+    PODS,
+    POOLS,
+    REVIEWS,
+    World,
+    node,
+    play,
+    pod,
+    pool,
+)
+
+from runyard.clock import RealClock
+from runyard.embedded.kube.auth import Action, User, bearer
+from runyard.embedded.kube.core import KubeCore
+from runyard.http.messages import Request, Response, Stream
+
+KEYS = st.sampled_from(
+    [
+        "metadata",
+        "spec",
+        "status",
+        "name",
+        "namespace",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "uid",
+        "conditions",
+        "containers",
+        "nodeName",
+        "taints",
+        "tolerations",
+        "allocatable",
+        "type",
+        "key",
+        "effect",
+        "data",
+        "stringData",
+        "resources",
+        "limits",
+        "resourceVersion",
+        "managedFields",
+        "affinity",
+        "nodeAffinity",
+        "phase",
+        "unschedulable",
+        "renewTime",
+        "involvedObject",
+        "target",
+        "audiences",
+        "token",
+        "preconditions",
+        "gracePeriodSeconds",
+        "deletionTimestamp",
+        "kind",
+        "apiVersion",
+        "cpu",
+    ]
+)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+    | st.sampled_from(
+        ["a", "n1", "True", "Ready", "v1", "Pod", "example.com/x", "1", "500m", "Running"]
+    )
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=25,
+)
+OBJECTS = st.dictionaries(KEYS, JSON, max_size=5)
+COLLECTIONS = (
+    MAPS,
+    NODES,
+    PODS,
+    POOLS,
+    ACCOUNTS,
+    NODE_LEASES,
+    REVIEWS,
+    "/api/v1/namespaces",
+    "/api/v1/pods",
+)
+PATHS = st.one_of(
+    st.sampled_from(COLLECTIONS),
+    st.tuples(
+        st.sampled_from(COLLECTIONS),
+        st.sampled_from(["/a", "/n1", "/held", "/default", "/mac"]),
+        st.sampled_from(["", "", "/status", "/token", "/binding", "/log"]),
+    ).map("".join),
+    st.text(max_size=20).map(lambda text: "/" + text),
+)
+METHODS = st.sampled_from(["GET", "POST", "PUT", "PATCH", "PATCH", "DELETE", "HEAD", "OPTIONS"])
+KINDS = st.sampled_from([MERGE, MERGE, APPLY, "application/json", "", "text/x"])
+PARAMETERS = st.dictionaries(
+    st.sampled_from(
+        [
+            "watch",
+            "labelSelector",
+            "fieldSelector",
+            "limit",
+            "continue",
+            "resourceVersion",
+            "fieldManager",
+            "force",
+        ]
+    ),
+    st.sampled_from(
+        ["true", "1", "a=b", "a in (b)", "spec.nodeName=n1", "x", "", "999999", "!a", "é"]
+    ),
+    max_size=3,
+)
+REQUESTS = st.tuples(METHODS, PATHS, KINDS, PARAMETERS, OBJECTS)
+
+
+async def populate(world: World) -> None:
+    await world.ok("POST", NODES, node("n1", pods="1"))
+    await world.ok("POST", PODS, pod("a", limits={"cpu": "1"}))
+    await world.ok("POST", PODS, pod("n1"))
+    await world.ok(
+        "POST", MAPS, {"metadata": {"name": "a", "labels": {"a": "b"}}, "data": {"k": "v"}}
+    )
+    await world.ok("POST", MAPS, {"metadata": {"name": "held", "finalizers": ["example.com/x"]}})
+    await world.ok("POST", POOLS, pool())
+    await world.ok("POST", NODE_LEASES, {"metadata": {"name": "n1"}})
+
+
+def encode(value: Any) -> bytes:
+    """JSON of anything, with integers that the fast encoder would refuse."""
+    return json.dumps(value).encode()
+
+
+def check_whole(core: KubeCore) -> None:
+    """Every stored object is what its readers rely on."""
+    versions: list[int] = []
+    for plural in (
+        "namespaces",
+        "nodes",
+        "pods",
+        "serviceaccounts",
+        "configmaps",
+        "leases",
+        "runnerpools",
+    ):
+        for obj in core.objects(plural):
+            meta = obj["metadata"]
+            assert meta["name"] and len(meta["uid"]) == 36
+            assert core.find(plural, meta.get("namespace", ""), meta["name"]) is obj
+            versions.append(int(meta["resourceVersion"]))
+    assert len(versions) == len(dict.fromkeys(versions)) and max(versions) <= core.version
+
+
+@settings(max_examples=200)
+@given(st.lists(REQUESTS, max_size=12))
+def test_no_request_breaks_the_core(
+    requests: list[tuple[str, str, str, dict[str, str], Any]],
+) -> None:
+    async def scenario(world: World) -> None:
+        await populate(world)
+        for method, path, kind, query, body in requests:
+            before = world.core.version
+            answer = await world.send(method, path, encode(body), kind=kind, **query)
+            if isinstance(answer, Stream):
+                await answer.aclose()
+            else:
+                assert 200 <= answer.status < 505 and answer.status != 500
+                if answer.status >= 400:
+                    assert answer.json()["kind"] == "Status"
+                    assert world.core.version == before
+            world.core.tick()
+            check_whole(world.core)
+        assert all(world.core.watcher_count(plural) == 0 for plural in ("pods", "configmaps"))
+
+    play(scenario)
+
+
+@given(st.binary(max_size=60), PATHS, METHODS, KINDS)
+def test_no_bytes_break_the_core(body: bytes, path: str, method: str, kind: str) -> None:
+    async def scenario(world: World) -> None:
+        await populate(world)
+        answer = await world.send(method, path, body, kind=kind)
+        if isinstance(answer, Stream):
+            await answer.aclose()
+        else:
+            assert answer.status != 500
+
+    play(scenario)
+
+
+@settings(max_examples=200)
+@given(
+    patch=OBJECTS, path=st.sampled_from([f"{PODS}/a", f"{NODES}/n1", f"{MAPS}/a", f"{POOLS}/mac"])
+)
+def test_a_patch_is_idempotent(patch: dict[str, Any], path: str) -> None:
+    async def scenario(world: World) -> None:
+        await populate(world)
+        first = await world.call("PATCH", path, encode(patch), kind=MERGE)
+        settled = await world.call("GET", path)
+        if first.status == 200 and settled.status == 200:
+            version = world.core.version
+            assert (await world.call("PATCH", path, encode(patch), kind=MERGE)).status in (200, 409)
+            assert world.core.version == version
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "shape", [b'{"a":' * 5000 + b"1" + b"}" * 5000, b"[" * 100000, b'"\\ud800"']
+)
+def test_a_body_built_to_exhaust_is_a_400(shape: bytes) -> None:
+    async def scenario(world: World) -> None:
+        await populate(world)
+        for kind in (MERGE, APPLY):
+            answer = await world.call("PATCH", f"{MAPS}/a", shape, kind=kind, fieldManager="x")
+            assert answer.status == 400
+        assert (await world.call("POST", MAPS, shape)).status == 400
+
+    play(scenario)
+
+
+def test_a_body_over_the_limit_is_not_read() -> None:
+    async def scenario(world: World) -> None:
+        body = {"metadata": {"name": "big"}, "data": {"k": "x" * 200}}
+        assert await world.refused("POST", MAPS, body) == (413, "RequestEntityTooLarge")
+
+    play(scenario, body_limit=100)
+
+
+def test_a_defect_inside_is_a_counted_500() -> None:
+    def broken(request: Request) -> User | None:
+        raise KeyError("defect")
+
+    async def scenario() -> None:
+        core = KubeCore(clock=RealClock(), rng=random.Random(1), authenticate=broken)
+        answer = await core.handle(Request(method="GET", path="/api"))
+        assert isinstance(answer, Response) and answer.status == 500
+        assert core.failures == {"KeyError": 1}
+
+    asyncio.run(scenario())
+
+
+def test_strangers_and_the_unauthorized_are_turned_away() -> None:
+    def known(request: Request) -> User | None:
+        return User(name=bearer(request)) if bearer(request) else None
+
+    def readers_only(user: User, action: Action) -> str:
+        return "" if action.verb in ("get", "list", "watch") else f"{user.name} only reads"
+
+    async def scenario() -> None:
+        core = KubeCore(
+            clock=RealClock(), rng=random.Random(1), authenticate=known, authorize=readers_only
+        )
+        request = Request(method="GET", path=MAPS)
+        answer = await core.handle(request)
+        assert isinstance(answer, Response) and answer.status == 401
+        signed = (("authorization", "Bearer sesame"),)
+        for method, code in (("GET", 200), ("POST", 403)):
+            answer = await core.handle(
+                Request(method=method, path=MAPS, headers=signed, body=b"{}")
+            )
+            assert isinstance(answer, Response) and answer.status == code
+        assert answer.json()["reason"] == "Forbidden"
+
+    asyncio.run(scenario())
+
+
+def test_the_same_requests_give_the_same_world() -> None:
+    async def scenario(world: World) -> bytes:
+        await populate(world)
+        for index in range(20):
+            await world.call(
+                "POST", PODS, {"metadata": {"generateName": "g-"}} | {"spec": pod()["spec"]}
+            )
+            await world.call("DELETE", f"{PODS}/a", {"gracePeriodSeconds": index % 2})
+            await world.pass_time(10)
+        return msgspec.json.encode([world.writes, world.core.objects("pods")])
+
+    assert play(scenario) == play(scenario)

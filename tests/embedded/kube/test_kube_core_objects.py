@@ -1,0 +1,292 @@
+"""Creating, reading, patching and replacing objects."""
+
+import pytest
+from tests.embedded.kube.coresupport import (
+    ACCOUNTS,
+    MAPS,
+    MERGE,
+    NODES,
+    PODS,
+    POOLS,
+    World,
+    node,
+    play,
+    pod,
+    pool,
+)
+
+
+def test_a_created_object_has_identity_and_defaults() -> None:
+    async def scenario(world: World) -> None:
+        made = await world.ok("POST", PODS, pod("a", limits={"cpu": "2"}))
+        meta = made["metadata"]
+        assert meta["namespace"] == "default" and meta["generation"] == 1
+        assert len(meta["uid"]) == 36 and int(meta["resourceVersion"]) > 0
+        assert made["status"]["phase"] == "Pending"
+        assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
+        assert made["spec"]["serviceAccountName"] == "default"
+        read = await world.ok("GET", f"{PODS}/a")
+        assert read["metadata"]["uid"] == meta["uid"]
+        assert await world.refused("POST", PODS, pod("a")) == (409, "AlreadyExists")
+
+    play(scenario)
+
+
+def test_generated_names_are_distinct_and_replayable() -> None:
+    async def scenario(world: World) -> list[str]:
+        body = {"metadata": {"generateName": "job-"}}
+        return [(await world.ok("POST", MAPS, body))["metadata"]["name"] for _ in range(20)]
+
+    first = play(scenario)
+    assert len(dict.fromkeys(first)) == 20 and all(name.startswith("job-") for name in first)
+    assert first == play(scenario)
+
+
+INVALID = {
+    "no name": (MAPS, {"metadata": {}}, 422),
+    "upper case name": (MAPS, {"metadata": {"name": "Bad"}}, 422),
+    "name too long": (MAPS, {"metadata": {"name": "a" * 254}}, 422),
+    "bad label key": (MAPS, {"metadata": {"name": "a", "labels": {"-x": "y"}}}, 422),
+    "bad label value": (MAPS, {"metadata": {"name": "a", "labels": {"x": "y z"}}}, 422),
+    "label not text": (MAPS, {"metadata": {"name": "a", "labels": {"x": 1}}}, 422),
+    "bad finalizer": (MAPS, {"metadata": {"name": "a", "finalizers": ["a b"]}}, 422),
+    "owner without uid": (
+        MAPS,
+        {
+            "metadata": {
+                "name": "a",
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x"}],
+            }
+        },
+        422,
+    ),
+    "pod without containers": (PODS, {"metadata": {"name": "a"}, "spec": {"containers": []}}, 422),
+    "pod without spec": (PODS, {"metadata": {"name": "a"}}, 422),
+    "bad quantity": (PODS, pod("a", limits={"cpu": "much"}), 422),
+    "two containers of a name": (
+        PODS,
+        {
+            "metadata": {"name": "a"},
+            "spec": {"containers": [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]},
+        },
+        422,
+    ),
+    "bad taint": (NODES, node("a", spec={"taints": [{"key": "k", "effect": "Sometimes"}]}), 422),
+    "pool without image": (POOLS, {"metadata": {"name": "a"}, "spec": {}}, 422),
+    "pool of an unknown system": (POOLS, pool("a", os="amiga"), 422),
+    "negative replicas": (POOLS, pool("a", replicas=-1), 422),
+    "roll of more than all": (POOLS, pool("a", rollout={"maxConcurrentPercent": 101}), 422),
+    "another kind": (MAPS, {"kind": "Pod", "metadata": {"name": "a"}}, 400),
+    "another namespace": (MAPS, {"metadata": {"name": "a", "namespace": "tuist"}}, 400),
+    "a version": (MAPS, {"metadata": {"name": "a", "resourceVersion": "3"}}, 400),
+    "metadata is a list": (MAPS, {"metadata": []}, 400),
+    "not an object": (MAPS, [], 400),
+    "not JSON": (MAPS, b"{", 400),
+    "no such namespace": (
+        "/api/v1/namespaces/nowhere/configmaps",
+        {"metadata": {"name": "a"}},
+        404,
+    ),
+    "no such account": (PODS, pod("a", serviceAccountName="nobody"), 403),
+}
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_an_invalid_object_is_refused_and_leaves_no_trace(case: str) -> None:
+    path, body, code = INVALID[case]
+
+    async def scenario(world: World) -> None:
+        before = world.core.version
+        status = (await world.call("POST", path, body)).json()
+        assert status["code"] == code and status["status"] == "Failure"
+        if code == 422:
+            assert all(cause["field"] for cause in status["details"]["causes"])
+        assert world.core.version == before
+
+    play(scenario)
+
+
+def test_a_merge_patch_changes_only_what_it_names() -> None:
+    async def scenario(world: World) -> None:
+        body = {"metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}, "data": {"k": "v"}}
+        made = await world.ok("POST", MAPS, body)
+        patch = {"metadata": {"labels": {"x": None, "z": "3"}}, "data": {"n": "w"}}
+        after = await world.merge(f"{MAPS}/a", patch)
+        assert after["metadata"]["labels"] == {"y": "2", "z": "3"}
+        assert after["data"] == {"k": "v", "n": "w"}
+        assert after["metadata"]["uid"] == made["metadata"]["uid"]
+        assert int(after["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+
+    play(scenario)
+
+
+def test_a_patch_that_changes_nothing_makes_no_version() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", POOLS, pool(replicas=3))
+        before = world.core.version
+        for patch in ({}, {"spec": {"replicas": 3}}, {"status": {"observedReplicas": 1}}):
+            await world.merge(f"{POOLS}/mac", patch)
+        await world.merge(f"{POOLS}/mac/status", {"spec": {"replicas": 9}})
+        assert world.core.version == before
+
+    play(scenario)
+
+
+def test_status_and_spec_are_written_apart() -> None:
+    async def scenario(world: World) -> None:
+        made = await world.ok("POST", POOLS, pool() | {"status": {"observedReplicas": 5}})
+        assert "status" not in made
+        patch = {"spec": {"replicas": 4}, "status": {"observedReplicas": 2}}
+        plain = await world.merge(f"{POOLS}/mac", patch)
+        assert plain["spec"]["replicas"] == 4 and "status" not in plain
+        assert plain["metadata"]["generation"] == 2
+        patch = {
+            "spec": {"replicas": 9},
+            "status": {"observedReplicas": 2},
+            "metadata": {"labels": {"a": "b"}},
+        }
+        status = await world.merge(f"{POOLS}/mac/status", patch)
+        assert status["spec"]["replicas"] == 4 and status["status"] == {"observedReplicas": 2}
+        assert "labels" not in status["metadata"] and status["metadata"]["generation"] == 2
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("key", ["uid", "resourceVersion"])
+def test_a_stale_plan_is_a_conflict_and_no_damage(key: str) -> None:
+    async def scenario(world: World) -> None:
+        made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+        path = f"{MAPS}/a"
+        stale = {"metadata": {key: "1"}, "data": {"k": "w"}}
+        assert await world.refused("PATCH", path, stale, kind=MERGE) == (409, "Conflict")
+        options = {"preconditions": {key: "1"}}
+        assert await world.refused("DELETE", path, options) == (409, "Conflict")
+        assert await world.refused("PUT", path, stale) == (409, "Conflict")
+        assert (await world.ok("GET", path))["data"] == {"k": "v"}
+        fresh = {"metadata": {key: made["metadata"][key]}, "data": {"k": "w"}}
+        after = await world.merge(path, fresh)
+        assert after["data"] == {"k": "w"}
+        await world.ok("DELETE", path, {"preconditions": {key: after["metadata"][key]}})
+
+    play(scenario)
+
+
+def test_what_the_server_owns_cannot_be_written() -> None:
+    async def scenario(world: World) -> None:
+        made = await world.ok("POST", PODS, pod("a"))
+        patch = {
+            "metadata": {
+                "creationTimestamp": "x",
+                "generation": 9,
+                "deletionTimestamp": "y",
+                "labels": {"k": "v"},
+            }
+        }
+        after = await world.merge(f"{PODS}/a", patch)
+        for key in ("creationTimestamp", "generation", "uid"):
+            assert after["metadata"][key] == made["metadata"][key]
+        assert "deletionTimestamp" not in after["metadata"]
+        for body in ({"metadata": {"name": "b"}}, {"kind": "Node"}, {"metadata": None}):
+            assert (await world.refused("PATCH", f"{PODS}/a", body, kind=MERGE))[0] == 400
+
+    play(scenario)
+
+
+def test_a_running_pods_spec_is_fixed_except_its_images() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", PODS, pod("a"))
+        image = {"spec": {"containers": [{"name": "runner", "image": "vm:2"}]}}
+        after = await world.merge(f"{PODS}/a", image)
+        assert after["spec"]["containers"][0]["image"] == "vm:2"
+        for spec in (
+            {"nodeName": "n1"},
+            {"serviceAccountName": "x"},
+            {"containers": [{"name": "b", "image": "i"}]},
+        ):
+            code = await world.refused("PATCH", f"{PODS}/a", {"spec": spec}, kind=MERGE)
+            assert code == (422, "Invalid")
+
+    play(scenario)
+
+
+def test_a_replace_must_be_of_the_version_that_was_read() -> None:
+    async def scenario(world: World) -> None:
+        made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+        after = await world.ok("PUT", f"{MAPS}/a", made | {"data": {"n": "w"}})
+        assert after["data"] == {"n": "w"}
+        assert await world.refused("PUT", f"{MAPS}/a", made) == (409, "Conflict")
+
+    play(scenario)
+
+
+ELSEWHERE = {
+    "unknown path": ("GET", "/nothing", 404),
+    "unknown resource": ("GET", "/api/v1/namespaces/default/widgets", 404),
+    "unknown group": ("GET", "/apis/example.com/v1/things", 404),
+    "missing object": ("GET", f"{PODS}/nobody", 404),
+    "known and not served: services": ("GET", "/api/v1/services", 501),
+    "known and not served: deployments": ("GET", "/apis/apps/v1/deployments", 501),
+    "known and not served: logs": ("GET", f"{PODS}/a/log", 501),
+    "known and not served: collections": ("DELETE", PODS, 501),
+    "unknown method": ("BREW", PODS, 405),
+    "create on an object": ("POST", f"{PODS}/a", 405),
+    "create without a namespace": ("POST", "/api/v1/pods", 405),
+    "patch of a collection": ("PATCH", PODS, 405),
+    "reading a token": ("GET", f"{ACCOUNTS}/default/token", 405),
+    "reading reviews": ("GET", "/apis/authentication.k8s.io/v1/tokenreviews", 405),
+    "empty name": ("GET", f"{PODS}//", 404),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_every_wrong_turn_has_its_answer(case: str) -> None:
+    method, path, code = ELSEWHERE[case]
+
+    async def scenario(world: World) -> None:
+        assert (await world.refused(method, path))[0] == code
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("text/plain", 415),
+        ("application/json", 415),
+        ("application/json-patch+json", 501),
+        ("application/strategic-merge-patch+json", 501),
+    ],
+)
+def test_an_unknown_patch_type_is_not_guessed_at(kind: str, code: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        assert (await world.refused("PATCH", f"{MAPS}/a", {}, kind=kind))[0] == code
+
+    play(scenario)
+
+
+def test_every_write_is_told_once_in_order() -> None:
+    async def scenario(world: World) -> None:
+        world.writes.clear()
+        made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        await world.merge(f"{MAPS}/a", {"data": {"k": "v"}})
+        await world.merge(f"{MAPS}/a", {"data": {"k": "v"}})
+        await world.ok("DELETE", f"{MAPS}/a")
+        uid = made["metadata"]["uid"]
+        verbs = ("create", "update", "delete")
+        assert world.writes == [(verb, "ConfigMap", "default/a", uid) for verb in verbs]
+
+    play(scenario)
+
+
+def test_discovery_names_every_kind_that_is_served() -> None:
+    async def scenario(world: World) -> None:
+        core = await world.ok("GET", "/api/v1")
+        names = [row["name"] for row in core["resources"]]
+        assert "pods/status" in names and "serviceaccounts/token" in names
+        groups = [group["name"] for group in (await world.ok("GET", "/apis"))["groups"]]
+        assert groups == ["coordination.k8s.io", "tuist.dev", "authentication.k8s.io"]
+        assert (await world.call("GET", "/readyz")).body == b"ok"
+        assert (await world.ok("GET", "/version"))["major"] == "1"
+
+    play(scenario)

@@ -1,0 +1,298 @@
+"""The scheduler: where Pods go, and what a Pod is told that goes nowhere."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.embedded.kube.coresupport import NODES, PODS, World, node, play, pod
+
+from runyard.embedded.kube.quantity import milli
+
+
+def place(world: World, name: str) -> str:
+    found = world.core.find("pods", "default", name)
+    assert found is not None
+    return str(found["spec"].get("nodeName", ""))
+
+
+def condition(world: World, name: str) -> dict[str, Any]:
+    found = world.core.find("pods", "default", name)
+    assert found is not None
+    conditions = found["status"].get("conditions", [])
+    return next((item for item in conditions if item["type"] == "PodScheduled"), {})
+
+
+def affinity(key: str, weight: int = 1) -> dict[str, Any]:
+    wish = {
+        "weight": weight,
+        "preference": {"matchExpressions": [{"key": key, "operator": "Exists"}]},
+    }
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}}
+
+
+TAINTED = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
+NEEDS_BIG = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "size", "operator": "In", "values": ["big"]}]}
+            ]
+        }
+    }
+}
+FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "plain": (node(), pod(), ""),
+    "not ready": (node(ready="False"), pod(), "had untolerated taint|were not ready"),
+    "cordoned": (node(spec={"unschedulable": True}), pod(), "were unschedulable"),
+    "selector": (node(labels={"a": "b"}), pod(nodeSelector={"a": "b"}), ""),
+    "wrong selector": (
+        node(),
+        pod(nodeSelector={"a": "b"}),
+        "didn't match Pod's node affinity/selector",
+    ),
+    "taint": (node(spec=TAINTED), pod(), "had untolerated taint {k: v}"),
+    "taint tolerated by value": (
+        node(spec=TAINTED),
+        pod(tolerations=[{"key": "k", "value": "v"}]),
+        "",
+    ),
+    "taint of another value": (
+        node(spec=TAINTED),
+        pod(tolerations=[{"key": "k", "value": "w"}]),
+        "untolerated",
+    ),
+    "taint tolerated by key": (
+        node(spec=TAINTED),
+        pod(tolerations=[{"key": "k", "operator": "Exists"}]),
+        "",
+    ),
+    "everything tolerated": (node(spec=TAINTED), pod(tolerations=[{"operator": "Exists"}]), ""),
+    "another effect tolerated": (
+        node(spec=TAINTED),
+        pod(tolerations=[{"key": "k", "operator": "Exists", "effect": "NoExecute"}]),
+        "untolerated",
+    ),
+    "prefer not": (node(spec={"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}), pod(), ""),
+    "no slots": (node(pods="0"), pod(), "Too many pods"),
+    "cpu": (node(), pod(limits={"cpu": "16001m"}), "Insufficient cpu"),
+    "memory": (node(), pod(limits={"memory": "33Gi"}), "Insufficient memory"),
+    "just enough": (node(), pod(limits={"cpu": "16", "memory": "32768Mi"}), ""),
+    "unknown resource": (node(), pod(limits={"example.com/x": "1"}), "Insufficient example.com/x"),
+    "required affinity": (node(), pod(affinity=NEEDS_BIG), "didn't match"),
+    "required affinity holds": (node(labels={"size": "big"}), pod(affinity=NEEDS_BIG), ""),
+}
+
+
+@pytest.mark.parametrize("case", FITS)
+def test_a_pod_goes_where_it_fits_and_learns_why_not(case: str) -> None:
+    machine, wish, expected = FITS[case]
+
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, machine)
+        await world.ok("POST", PODS, wish)
+        if not expected:
+            assert place(world, "p") == "n1"
+            assert condition(world, "p")["status"] == "True"
+            return
+        assert place(world, "p") == ""
+        told = condition(world, "p")
+        assert (told["status"], told["reason"]) == ("False", "Unschedulable")
+        assert told["message"].startswith("0/1 nodes are available: 1 ")
+        assert any(part in told["message"] for part in expected.split("|"))
+
+    play(scenario)
+
+
+def test_pods_waiting_for_a_node_get_the_first_that_becomes_fit() -> None:
+    async def scenario(world: World) -> None:
+        for name in ("a", "b", "c"):
+            await world.ok("POST", PODS, pod(name))
+            assert "no nodes" in condition(world, name)["message"]
+        await world.ok("POST", NODES, node(ready="Unknown"))
+        assert place(world, "a") == ""
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        await world.merge(f"{NODES}/n1/status", ready)
+        assert [place(world, name) for name in "abc"] == ["n1", "n1", ""]
+        await world.merge(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}})
+        assert place(world, "c") == "n1"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", ["removed", "finished"])
+def test_room_that_becomes_free_is_used_in_order(how: str) -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, node(pods="1"))
+        for name in ("a", "z", "b"):
+            await world.ok("POST", PODS, pod(name))
+        if how == "removed":
+            await world.ok("DELETE", f"{PODS}/a")
+            assert place(world, "z") == ""  # still terminating: its room is still taken
+            await world.ok("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
+        else:
+            await world.merge(f"{PODS}/a/status", {"status": {"phase": "Failed"}})
+        assert (place(world, "z"), place(world, "b")) == ("n1", "")
+        assert world.core.scheduler.used("n1")["pods"] == 1000
+
+    play(scenario)
+
+
+def test_preference_then_load_then_name_decide() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, node("n3", labels={"warm": "yes"}, pods="2"))
+        await world.ok("POST", NODES, node("n2", pods="2"))
+        await world.ok("POST", NODES, node("n1", pods="2"))
+        for name in ("a", "b", "c"):
+            await world.ok("POST", PODS, pod(name, affinity=affinity("warm")))
+        assert [place(world, name) for name in "abc"] == ["n3", "n3", "n1"]
+        await world.ok("POST", PODS, pod("d"))
+        assert place(world, "d") == "n2"
+
+    play(scenario)
+
+
+def test_reasons_are_counted_and_follow_the_world_without_moving_the_transition() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, node("n1", spec={"unschedulable": True}))
+        await world.ok("POST", NODES, node("n2", pods="0"))
+        await world.ok("POST", PODS, pod("a"))
+        first = condition(world, "a")
+        assert (
+            first["message"]
+            == "0/2 nodes are available: 1 Too many pods, 1 node(s) were unschedulable."
+        )
+        await world.clock.sleep(30)
+        await world.ok("DELETE", f"{NODES}/n2")
+        world.core.tick()
+        second = condition(world, "a")
+        assert second["message"] == "0/1 nodes are available: 1 node(s) were unschedulable."
+        assert second["lastTransitionTime"] == first["lastTransitionTime"]
+        before = world.core.version
+        world.core.tick()
+        assert world.core.version == before
+
+    play(scenario)
+
+
+def test_a_heartbeat_that_changes_nothing_rewrites_nothing() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, node(pods="0"))
+        for index in range(50):
+            await world.ok("POST", PODS, pod(f"p{index}"))
+        before = world.core.version
+        for beat in range(10):
+            ready = [{"type": "Ready", "status": "True", "message": str(beat)}]
+            await world.merge(f"{NODES}/n1/status", {"status": {"conditions": ready}})
+        assert world.core.version == before + 10
+
+    play(scenario)
+
+
+def test_others_pods_are_left_alone() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, node())
+        await world.ok("POST", PODS, pod("a", schedulerName="mine"))
+        await world.ok("POST", PODS, pod("b", schedulingGates=[{"name": "x"}]))
+        assert place(world, "a") == "" and place(world, "b") == ""
+        await world.ok("POST", f"{PODS}/a/binding", {"target": {"kind": "Node", "name": "n1"}})
+        assert place(world, "a") == "n1"
+
+    play(scenario)
+
+
+def test_a_pod_is_bound_once_and_only_to_a_node_that_exists() -> None:
+    async def scenario(world: World) -> None:
+        made = await world.ok("POST", PODS, pod("a"))
+        path = f"{PODS}/a/binding"
+        to = {"target": {"name": "n1"}}
+        assert await world.refused("POST", path, to) == (404, "NotFound")
+        await world.ok("POST", NODES, node())
+        assert await world.refused("POST", path, {"target": {}}) == (400, "BadRequest")
+        other = {"metadata": {"uid": "x"}} | to
+        assert await world.refused("POST", path, other) == (409, "Conflict")
+        await world.ok("POST", path, {"metadata": {"uid": made["metadata"]["uid"]}} | to)
+        assert await world.refused("POST", path, to) == (409, "Conflict")
+
+    play(scenario, schedule=False)
+
+
+STEP = st.tuples(
+    st.sampled_from(["add", "finish", "kill", "cordon", "uncordon", "resize", "drop", "raise"]),
+    st.integers(0, 5),
+)
+
+
+@given(st.lists(STEP, max_size=30))
+def test_no_binding_overcommits_and_no_pod_waits_beside_room(steps: list[tuple[str, int]]) -> None:
+    async def scenario(world: World) -> None:
+        for what, index in steps:
+            name, machine = f"p{index}", f"{NODES}/n{index % 2}"
+            if what == "add":
+                await world.call("POST", PODS, pod(name, limits={"cpu": str(index + 3)}))
+            elif what == "finish":
+                body = {"status": {"phase": "Succeeded"}}
+                kind = "application/merge-patch+json"
+                await world.call("PATCH", f"{PODS}/{name}/status", body, kind=kind)
+            elif what == "kill":
+                await world.call("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+            elif what == "raise":
+                await world.call("POST", NODES, node(f"n{index % 2}", pods="2"))
+            elif what == "drop":
+                await world.call("DELETE", machine)
+            else:
+                spec = {"unschedulable": what == "cordon"}
+                body = (
+                    {"spec": spec}
+                    if what != "resize"
+                    else {"status": {"allocatable": {"pods": "3"}}}
+                )
+                path = machine if what != "resize" else f"{machine}/status"
+                await world.call("PATCH", path, body, kind="application/merge-patch+json")
+            _check_room(world)
+
+    play(scenario)
+
+
+def _check_room(world: World) -> None:
+    alive = [
+        item
+        for item in world.core.objects("pods")
+        if item["status"]["phase"] not in ("Succeeded", "Failed")
+    ]
+    waiting = [item for item in alive if not item["spec"].get("nodeName")]
+    for machine in world.core.objects("nodes"):
+        name = machine["metadata"]["name"]
+        here = [item for item in alive if item["spec"].get("nodeName") == name]
+        room = machine["status"]["allocatable"]
+        used = sum(_cpu(item) for item in here)
+        assert used <= milli(room["cpu"]) and len(here) <= int(room["pods"])
+        assert world.core.scheduler.used(name).get("cpu", 0) == used
+        if not machine["spec"].get("unschedulable") and len(here) < int(room["pods"]):
+            assert all(used + _cpu(item) > milli(room["cpu"]) for item in waiting)
+
+
+def _cpu(item: dict[str, Any]) -> int:
+    return milli(item["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1000),
+        ("500m", 500),
+        ("1.5", 1500),
+        ("1Ki", 1024000),
+        ("2G", 2 * 10**12),
+        (3, 3000),
+        ("1e3", 10**6),
+    ],
+)
+def test_quantities_are_read(text: str | int, value: int) -> None:
+    assert milli(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "x", "1Q", "m", "1e99", "--1", "inf", "nan", "1 Gi"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="quantity"):
+        milli(text)

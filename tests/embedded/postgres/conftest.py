@@ -1,0 +1,19 @@
+"""Tests of this folder use a real Postgres."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fixtures_postgres import (  # noqa: F401 fixtures are found by their names here
+    database_url,
+    empty_database_url,
+    postgres,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_clusters_left(tmp_path: Path) -> Iterator[None]:
+    """Remove this test's clusters: they are too large to be kept for a look afterwards."""
+    yield
+    shutil.rmtree(tmp_path, ignore_errors=True)

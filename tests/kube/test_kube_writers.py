@@ -1,0 +1,237 @@
+"""Leases, finalizers and events: small writers that must survive a race and a lost answer."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.kube.kubesupport import Recorded, VirtualClock, dice, refusal
+
+from runyard.http.errors import NotSent
+from runyard.http.messages import Request, Response, json_response
+from runyard.kube.client import Kube
+from runyard.kube.errors import Conflict, NotFound, ServerFailed
+from runyard.kube.events import REMEMBERED, Recorder
+from runyard.kube.finalizers import ATTEMPTS, add_finalizer, remove_finalizer
+from runyard.kube.kinds import NODES, PODS
+from runyard.kube.lease import renew_lease
+from runyard.kube.objects import Meta
+
+
+class Answers(Recorded):
+    """Answers in turn, whatever is asked."""
+
+    def __init__(self, *answers: Response | Exception) -> None:
+        self._queue = list(answers)
+        super().__init__(self._next)
+
+    def _next(self, request: Request) -> Response:
+        answer = self._queue.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @property
+    def methods(self) -> list[str]:
+        return [request.method for request in self.requests]
+
+    def body(self, number: int) -> dict[str, Any]:
+        return dict(msgspec.json.decode(self.requests[number].body))
+
+
+OK = json_response(200, {"metadata": {"name": "x"}})
+
+
+def renew(*answers: Response | Exception) -> Answers:
+    transport = Answers(*answers)
+    kube = Kube(transport)
+    asyncio.run(
+        renew_lease(
+            kube, name="host", namespace="kube-node-lease", holder="host", duration=40, now=1.5
+        )
+    )
+    return transport
+
+
+def test_a_lease_is_renewed_with_one_request() -> None:
+    sent = renew(OK)
+    assert sent.methods == ["PATCH"]
+    assert sent.requests[0].path.endswith("/namespaces/kube-node-lease/leases/host")
+    assert sent.body(0) == {
+        "spec": {
+            "holderIdentity": "host",
+            "leaseDurationSeconds": 40,
+            "renewTime": "1970-01-01T00:00:01.500000Z",
+        }
+    }
+
+
+def test_an_absent_lease_is_created_and_a_race_for_it_is_survived() -> None:
+    created = renew(refusal(404), OK)
+    assert created.methods == ["PATCH", "POST"]
+    assert created.body(1)["spec"]["acquireTime"] == "1970-01-01T00:00:01.500000Z"
+    assert created.body(1)["metadata"]["name"] == "host"
+    assert renew(refusal(404), refusal(409, "AlreadyExists"), OK).methods[-1] == "PATCH"
+
+
+def test_a_failed_renewal_is_the_callers_to_hear_of() -> None:
+    with pytest.raises(ServerFailed):
+        renew(refusal(500))
+    with pytest.raises(NotSent):
+        renew(NotSent("down"))
+
+
+def thing(version: int, *finalizers: str, uid: str = "u", deleting: bool = False) -> Response:
+    meta: dict[str, Any] = {"name": "a", "uid": uid, "resourceVersion": str(version)}
+    meta["finalizers"] = list(finalizers)
+    if deleting:
+        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return json_response(200, {"metadata": meta})
+
+
+STALE = refusal(409, "Conflict")
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "written"),
+    [
+        pytest.param([thing(1), OK], True, ["mine"], id="first one"),
+        pytest.param([thing(1, "other"), OK], True, ["other", "mine"], id="keeps others"),
+        pytest.param([thing(1, "mine")], True, None, id="has it"),
+        pytest.param([thing(1, deleting=True)], False, None, id="too late"),
+        pytest.param([thing(1, "mine", deleting=True)], True, None, id="has it, deleting"),
+        pytest.param([thing(1, uid="v")], False, None, id="another object"),
+        pytest.param([refusal(404)], False, None, id="gone"),
+        pytest.param([thing(1), STALE, thing(2, "b"), OK], True, ["b", "mine"], id="reads again"),
+        pytest.param([thing(1), STALE, refusal(404)], False, None, id="gone meanwhile"),
+    ],
+)
+def test_adding_a_finalizer(
+    answers: list[Response], outcome: bool, written: list[str] | None
+) -> None:
+    transport = Answers(*answers)
+    call = add_finalizer(Kube(transport), PODS, "a", "mine", namespace="n", uid="u")
+    assert asyncio.run(call) is outcome
+    assert len(transport.requests) == len(answers)
+    if written is not None:
+        sent = transport.body(-1)["metadata"]
+        version = "1" if len(answers) == 2 else "2"
+        assert sent == {"finalizers": written, "uid": "u", "resourceVersion": version}
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "written"),
+    [
+        pytest.param([thing(1, "mine"), OK], True, [], id="last one"),
+        pytest.param(
+            [thing(1, "a", "mine", "b", deleting=True), OK], True, ["a", "b"], id="others"
+        ),
+        pytest.param([thing(1, "other")], False, None, id="has it not"),
+        pytest.param([thing(1, "mine", uid="v")], False, None, id="another object"),
+        pytest.param([refusal(404)], False, None, id="gone"),
+        pytest.param([thing(1, "mine"), refusal(404), refusal(404)], False, None, id="vanishes"),
+        pytest.param([thing(1, "mine"), STALE, thing(2, "b", "mine"), OK], True, ["b"], id="again"),
+    ],
+)
+def test_removing_a_finalizer(
+    answers: list[Response], outcome: bool, written: list[str] | None
+) -> None:
+    transport = Answers(*answers)
+    call = remove_finalizer(Kube(transport), PODS, "a", "mine", namespace="n", uid="u")
+    assert asyncio.run(call) is outcome
+    assert len(transport.requests) == len(answers)
+    if written is not None:
+        assert transport.body(-1)["metadata"]["finalizers"] == written
+
+
+@pytest.mark.parametrize("change", [add_finalizer, remove_finalizer], ids=["add", "remove"])
+def test_an_object_that_changes_all_the_time_ends_in_a_conflict_and_not_in_a_loop(
+    change: Any,
+) -> None:
+    held = ["mine"] if change is remove_finalizer else []
+    answers = [answer for n in range(ATTEMPTS) for answer in (thing(n + 1, *held), STALE)]
+    transport = Answers(*answers)
+    with pytest.raises(Conflict):
+        asyncio.run(change(Kube(transport), NODES, "a", "mine"))
+    assert len(transport.requests) == 2 * ATTEMPTS
+
+
+META = Meta(name="a", namespace="n", uid="u", resource_version="7")
+
+
+def record(*answers: Response | Exception, says: list[str]) -> Answers:
+    transport = Answers(*answers)
+
+    async def scenario() -> None:
+        recorder = Recorder(Kube(transport), component="test", clock=VirtualClock(), rng=dice())
+        for message in says:
+            await recorder.event(PODS, META, type="Normal", reason="Said", message=message)
+
+    asyncio.run(scenario())
+    return transport
+
+
+def test_an_event_names_its_object_and_the_same_dice_name_the_event() -> None:
+    sent, again = record(OK, says=["hello"]), record(OK, says=["hello"])
+    body = sent.body(0)
+    assert sent.requests[0].path == "/api/v1/namespaces/n/events"
+    assert body["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "a",
+        "namespace": "n",
+        "uid": "u",
+        "resourceVersion": "7",
+    }
+    assert (body["reason"], body["message"], body["count"]) == ("Said", "hello", 1)
+    assert body["source"] == {"component": "test"}
+    assert body["metadata"]["name"].startswith("a.")
+    assert body["metadata"]["name"] == again.body(0)["metadata"]["name"]
+
+
+def test_the_same_thing_said_again_is_counted() -> None:
+    sent = record(OK, OK, OK, OK, says=["x", "x", "y", "x"])
+    assert sent.methods == ["POST", "PATCH", "POST", "PATCH"]
+    assert [sent.body(n).get("count") for n in range(4)] == [1, 2, 1, 3]
+    assert sent.requests[1].path.endswith(sent.body(0)["metadata"]["name"])
+
+
+def test_an_event_that_the_server_forgot_is_said_anew() -> None:
+    sent = record(OK, refusal(404), OK, OK, says=["x", "x", "x"])
+    assert sent.methods == ["POST", "PATCH", "POST", "PATCH"]
+    assert [sent.body(n)["count"] for n in range(4)] == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [refusal(403), refusal(500), refusal(422), NotSent("down"), Response(status=200, body=b"?")],
+    ids=["403", "500", "422", "down", "garbage"],
+)
+def test_an_event_that_cannot_be_written_hurts_nobody(failure: Response | Exception) -> None:
+    assert record(failure, OK, says=["x", "x"]).methods == ["POST", "POST"]
+
+
+def test_events_of_cluster_wide_objects_and_long_messages() -> None:
+    transport = Answers(OK)
+
+    async def scenario() -> None:
+        recorder = Recorder(Kube(transport), component="c", clock=VirtualClock(), rng=dice())
+        meta = Meta(name="h" * 253)
+        await recorder.event(NODES, meta, type="Warning", reason="R", message="m" * 5000)
+
+    asyncio.run(scenario())
+    body = transport.body(0)
+    assert transport.requests[0].path == "/api/v1/namespaces/default/events"
+    assert len(body["message"]) == 1024
+    assert len(body["metadata"]["name"]) == 253
+
+
+def test_the_memory_for_events_is_bounded() -> None:
+    count = REMEMBERED + 5
+    sent = record(*[OK] * (count + 2), says=[*map(str, range(count)), "0", str(count - 1)])
+    assert sent.methods[-2:] == ["POST", "PATCH"]
+
+
+def test_not_found_is_an_error_of_its_own() -> None:
+    with pytest.raises(NotFound):
+        asyncio.run(Kube(Answers(refusal(404))).delete(PODS, "a", namespace="n"))

@@ -1,0 +1,68 @@
+"""Starts on shared hosts are rationed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runyard.pools.plans.admission import Admission, admit, ceiling
+from runyard.pools.plans.views import FleetView
+
+
+def fleet(**more):
+    values = {"ceiling": 4, "provisioning": 0, "provisioning_here": 0, "healthy_nodes": 1}
+    return FleetView(**{**values, **more})
+
+
+@pytest.mark.parametrize(
+    ("gap", "view", "expected"),
+    [
+        pytest.param(3, None, Admission(3), id="not-rationed"),
+        pytest.param(-2, None, Admission(0), id="no-gap"),
+        pytest.param(0, fleet(healthy_nodes=0), Admission(0), id="nothing-asked"),
+        pytest.param(3, fleet(), Admission(3), id="fits"),
+        pytest.param(9, fleet(), Admission(4, "fleet_cap"), id="ceiling"),
+        pytest.param(3, fleet(healthy_nodes=0), Admission(0, "no_healthy_node"), id="no-host"),
+        pytest.param(3, fleet(provisioning=4), Admission(0, "fleet_cap"), id="full"),
+        pytest.param(3, fleet(provisioning=9), Admission(0, "fleet_cap"), id="over-full"),
+        pytest.param(9, fleet(hungry_siblings=1), Admission(3, "pool_share"), id="leave-one"),
+        pytest.param(9, fleet(hungry_siblings=9), Admission(1, "pool_share"), id="at-least-one"),
+        pytest.param(
+            9,
+            fleet(provisioning=3, provisioning_here=3, hungry_siblings=1),
+            Admission(0, "pool_share"),
+            id="the-last-place-is-the-siblings",
+        ),
+    ],
+)
+def test_the_ceiling_is_shared(gap, view, expected):
+    assert admit(gap, view) == expected
+
+
+def test_after_a_setback_nothing_is_created_for_a_while():
+    assert admit(3, None, held=True) == Admission(0, "backoff")
+    assert admit(0, None, held=True) == Admission(0)
+
+
+@given(
+    gap=st.integers(0, 50),
+    limit=st.integers(1, 20),
+    busy=st.integers(0, 30),
+    here=st.integers(0, 30),
+    hungry=st.integers(0, 5),
+)
+def test_the_ceiling_is_never_passed(gap, limit, busy, here, hungry):
+    view = fleet(
+        ceiling=limit, provisioning=busy + here, provisioning_here=here, hungry_siblings=hungry
+    )
+    count = admit(gap, view).count
+    assert 0 <= count <= gap
+    assert count == 0 or busy + here + count <= limit
+    if gap and not here and busy < limit:
+        assert count >= 1  # a pool with nothing on its way gets a place
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"), [((), 4), ((4, 2, 9), 2), ((0,), 4), ((-1, 6), 4), ((8,), 8)]
+)
+def test_the_strictest_sibling_decides(limits, expected):
+    assert ceiling(limits) == expected
