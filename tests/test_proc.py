@@ -67,7 +67,7 @@ def sh(script: str, witness: Witness | None = None, **kwargs: object) -> Complet
     if witness is not None:
         env["WITNESS"] = str(witness.path)
     options = {"timeout": 60.0, "env": env, "grace": 0.05, **kwargs}
-    return asyncio.run(run(("sh", "-c", script), **options))  # type: ignore[arg-type]
+    return asyncio.run(run(("sh", "-c", script), **options))  # type: ignore[arg-type]  # a table of options
 
 
 def gone(pid: int) -> bool:

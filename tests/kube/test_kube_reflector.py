@@ -48,10 +48,9 @@ class Outcome:
             Kube(self.script),
             PODS,
             Pod,
-            clock=VirtualClock(),
             rng=dice(),
             meter=self.meter,
-            **{"on_change": self._changed, **self.how},
+            **{"clock": VirtualClock(), "on_change": self._changed, **self.how},
         )
         await drive(self.reflector.run(), self.seconds)
         self.age = asyncio.get_running_loop().time() - self.reflector.last_contact
@@ -162,6 +161,37 @@ def test_a_busy_watch_does_not_put_off_the_list_forever() -> None:
     seen = Outcome([listing(10), listing(500)], [chatter], resync=60.0, seconds=80.0)
     assert seen.script.listed == 2
     assert seen.known == {}
+
+
+class Hasty(VirtualClock):
+    """Half a second passes with every look at it, as if the reader were that slow."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def monotonic(self) -> float:
+        self._looks += 1
+        return super().monotonic() + self._looks * 0.5
+
+
+def test_a_flood_that_never_lets_go_of_the_loop_is_ended_for_the_list() -> None:
+    flood: list[Action] = [event("ADDED", pod("a", 11 + n)) for n in range(1000)]
+    seen = Outcome([listing(10), listing(5000)], [flood], resync=60.0, seconds=1.0, clock=Hasty())
+    assert seen.restarts("resync") == 1
+    assert 20 < len(seen.changes) < 100
+
+
+def test_the_first_410_after_a_long_outage_is_answered_with_a_list_at_once() -> None:
+    watches: list[Answer | list[Action]] = [*[NotSent("down")] * 9, refusal(410)]
+    seen = Outcome([listing(10), listing(99)], watches, seconds=100.0)
+    listed = [
+        at
+        for at, request in zip(seen.script.times, seen.script.requests, strict=True)
+        if not request.param("watch")
+    ]
+    gone = seen.script.times[10]
+    assert seen.restarts("transport") == 9
+    assert 0.05 <= listed[1] - gone <= 0.1
 
 
 def test_duplicate_and_reordered_events_change_nothing() -> None:

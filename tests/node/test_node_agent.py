@@ -257,6 +257,11 @@ def test_disk_pressure_names_the_guest_and_survives_a_failing_probe(tmp_path: Pa
         await world.clock.sleep(90)
         pressure = condition(await world.node(), "DiskPressure")
         assert (pressure["status"], pressure["lastTransitionTime"]) == ("True", since)
+        world.agent.crash()
+        world.driver.fail("disk_usage", DriverFailed("no agent in the guest"), times=2)
+        world.start_agent()
+        await world.clock.sleep(35)
+        assert condition(await world.node(), "DiskPressure")["status"] == "True"
         world.driver.disk_percent[vm] = 40.0
         await world.clock.sleep(90)
         assert condition(await world.node(), "DiskPressure")["status"] == "False"
@@ -382,7 +387,7 @@ def test_an_unreadable_record_does_not_stop_the_agent_nor_run_a_pod_twice(tmp_pa
     play(scenario, tmp_path)
 
 
-def test_two_agents_on_a_quiet_host_ask_little(tmp_path: Path) -> None:
+def test_a_quiet_host_asks_little(tmp_path: Path) -> None:
     async def scenario(world: AgentWorld) -> None:
         world.guests["p"] = 1e6
         await world.add_pod("p")

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.node.podworld import SETTINGS, record
 
-from runyard.clock import to_rfc3339
 from runyard.kube.objects import Reader
 from runyard.node.facts import HostPod, facts_of, status_patch
 from runyard.node.plans.actions import Report
 from runyard.node.plans.values import Outcome
+from runyard.wire.instants import to_rfc3339
 
 NOW = 1_800_000_000.0
 

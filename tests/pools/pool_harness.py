@@ -12,7 +12,6 @@ from typing import Any
 
 from tests.pools.pool_builders import NEW
 
-from runyard.clock import from_rfc3339
 from runyard.embedded.kube.core import KubeCore
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream
@@ -25,6 +24,7 @@ from runyard.sim.loop import run_virtual
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.wire import names
+from runyard.wire.instants import from_rfc3339
 
 NS = names.RUNNERS_NAMESPACE
 Hook = Callable[[Request], Awaitable[Response | None]]

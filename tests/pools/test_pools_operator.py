@@ -49,7 +49,9 @@ def test_a_steady_pool_is_left_in_peace() -> None:
         async with yard.working():
             await yard.clock.sleep(120)
             yard.gate.log.clear()
+            before = yard.meter.total(catalogue.RUNYARD_RECONCILE_TOTAL)
             await yard.clock.sleep(600)
+            assert yard.meter.total(catalogue.RUNYARD_RECONCILE_TOTAL) - before <= 11
             writes = [entry for entry in yard.gate.log if entry[0] != "GET"]
             assert 8 <= len(writes) <= 11, writes  # one sign of life a minute
             assert {method for method, _ in writes} == {"PATCH"}
@@ -101,6 +103,86 @@ def test_a_stamp_between_plan_and_deletion_saves_the_pod(seed: int) -> None:
             assert yard.reports == [name, name]  # the first was a mistake, the second is the end
 
     play(scenario, seed=seed)
+
+
+def test_a_runner_that_was_saved_is_not_replaced_and_its_real_end_is_reported() -> None:
+    async def scenario(yard: Yard) -> None:
+        await yard.host("host-0")
+        await yard.host("host-1")
+        await yard.pool(1)
+        async with yard.working():
+            await yard.clock.sleep(40)
+            (pod,) = yard.pods()
+            name = pod["metadata"]["name"]
+
+            async def stamp_first(request: Request) -> None:
+                if request.method == "DELETE" and request.path.endswith(f"/pods/{name}"):
+                    yard.gate.before = None
+                    await yard.stamp(name)
+
+            yard.gate.before = stamp_first
+            yard.gate.log.clear()
+            await yard.kube.patch(NODES, pod["spec"]["nodeName"], {"spec": {"unschedulable": True}})
+            await yard.clock.sleep(60)
+            assert yard.gate.before is None
+            assert yard.names() == [name]
+            created = [
+                path for method, path in yard.gate.log if method == "POST" and "/pods" in path
+            ]
+            assert created == []
+            assert yard.reports == [name]
+            yard.hosts_work = False  # it takes a while to go
+            await yard.kube.delete(PODS, name, namespace=NS)
+            await yard.clock.sleep(5)
+            assert yard.reports == [name, name]
+            await yard.clock.sleep(120)
+            assert yard.reports == [name, name]
+
+    play(scenario)
+
+
+def test_an_account_stays_while_its_pod_exists_even_if_the_pod_is_not_seen() -> None:
+    async def scenario(yard: Yard) -> None:
+        await yard.host("host-0")
+        await yard.host("host-1")
+        await yard.pool(1)
+        async with yard.working():
+            await yard.clock.sleep(40)
+            (name,) = yard.running()
+            body = {"metadata": {"labels": {names.RUNNER: None}}}
+            await yard.kube.patch(PODS, name, body, namespace=NS)
+            await yard.clock.sleep(600)
+            assert len(yard.names()) == 2
+            assert sorted(yard.accounts()) == sorted(yard.names())
+            await yard.kube.delete(PODS, name, namespace=NS)
+            await yard.clock.sleep(120)
+            assert len(yard.names()) == 1
+            assert yard.accounts() == yard.names()
+
+    play(scenario)
+
+
+def test_a_pod_whose_newest_version_cannot_be_read_is_left_alone() -> None:
+    async def scenario(yard: Yard) -> None:
+        await yard.host("host-0")
+        await yard.pool(1)
+        async with yard.working():
+            await yard.clock.sleep(40)
+            (name,) = yard.running()
+            strange = {"status": {"startTime": 7}}
+            await yard.kube.patch(PODS, name, strange, namespace=NS, subresource="status")
+            await yard.clock.sleep(1)
+            yard.gate.log.clear()
+            await yard.set(replicas=0)
+            await yard.clock.sleep(100)
+            assert [entry for entry in yard.gate.log if entry[0] == "DELETE"] == []
+            assert yard.reports == []
+            sane = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+            await yard.kube.patch(PODS, name, sane, namespace=NS, subresource="status")
+            await yard.clock.sleep(100)
+            assert yard.names() == yard.accounts() == []
+
+    play(scenario)
 
 
 @SEEDS

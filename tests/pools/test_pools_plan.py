@@ -14,7 +14,6 @@ from tests.pools.pool_builders import (
     make_snapshot,
 )
 
-from runyard.clock import to_rfc3339
 from runyard.pools.plans import predicates
 from runyard.pools.plans.actions import (
     CreateRunner,
@@ -28,6 +27,7 @@ from runyard.pools.plans.pool import plan_pool
 from runyard.pools.plans.views import FleetView, NodeView
 from runyard.pools.settings import Settings
 from runyard.wire import names
+from runyard.wire.instants import to_rfc3339
 from runyard.wire.runnerpool import PoolStatus
 
 SETTINGS = Settings()

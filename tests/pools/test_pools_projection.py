@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runyard.clock import from_rfc3339
 from runyard.kube.objects import Node, Pod, Reader, RunnerPool, ServiceAccount
 from runyard.pools.plans import predicates
 from runyard.pools.plans.views import NodeView
@@ -19,6 +18,7 @@ from runyard.pools.projection import (
     project_runner,
 )
 from runyard.wire import names
+from runyard.wire.instants import from_rfc3339
 
 READ_POD: Reader[Pod] = Reader(Pod)
 T0, T1, T2 = "2026-01-01T00:00:00Z", "2026-01-01T00:05:00Z", "2026-01-01T00:07:00Z"

@@ -97,12 +97,16 @@ def test_a_value_that_looks_like_a_secret_is_not_written(
 
 def test_ordinary_fields_are_left_alone(out: io.StringIO) -> None:
     log.get_logger("t").info(
-        "polled", jitter=0.5, runner_name="macs-abc", count=3, image="ghcr.io/org/image@sha256:00ff"
+        "polled",
+        jitter=0.5,
+        runner_name="macs-abc",
+        count=3,
+        image="registry.example/org/image@sha256:00ff",
     )
     (line,) = lines(out)
     assert line["jitter"] == 0.5
     assert line["runner_name"] == "macs-abc"
-    assert line["image"] == "ghcr.io/org/image@sha256:00ff"
+    assert line["image"] == "registry.example/org/image@sha256:00ff"
     assert log.REDACTED not in out.getvalue()
 
 

@@ -20,10 +20,11 @@ from typing import Any, Self, TypeVar, cast
 import psycopg
 from psycopg import pq
 
-from runyard.clock import Clock, to_rfc3339_micro
+from runyard.clock import Clock
 from runyard.db.contract import CommitUnknown, DatabaseError, Row, Tx, Unavailable
 from runyard.db.failures import translate
 from runyard.db.prepared import PreparedStatements, Result
+from runyard.wire.instants import to_rfc3339_micro
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from runyard.clock import Clock, from_rfc3339
+from runyard.clock import Clock
 from runyard.github import answers, errors
 from runyard.github.app import AppAuth, Token
 from runyard.github.budget import READ_POINTS, WRITE_POINTS, Budget
@@ -16,6 +16,7 @@ from runyard.github.errors import Exclusion
 from runyard.github.scope import Scope
 from runyard.http.errors import NotSent, OutcomeUnknown
 from runyard.http.messages import Pairs, Request, Response, Stream, Transport
+from runyard.wire.instants import from_rfc3339
 
 APP_KEY: Final = "app"
 # What GitHub asks for when it limits without naming a time.

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from runyard.clock import from_rfc3339
+from runyard.wire.instants import from_rfc3339
 
 
 class Removal(enum.StrEnum):
@@ -170,6 +170,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     workflow_job: JobView
     repository: RepositoryView
     installation: InstallationRef | None = None
+    organization: Account | None = None  # absent where a person owns the repository
 
 
 _job_events = msgspec.json.Decoder(JobEvent)

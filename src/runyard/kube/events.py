@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 
-from runyard.clock import Clock, to_rfc3339
+from runyard.clock import Clock
 from runyard.http.errors import TransportError
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError, NotFound
 from runyard.kube.kinds import EVENTS, Kind
 from runyard.kube.objects import Meta
 from runyard.telemetry.log import get_logger
+from runyard.wire.instants import to_rfc3339
 
 REMEMBERED = 512  # series; the oldest is forgotten first, which costs a second event and no more
 MESSAGE_LIMIT = 1024  # the API refuses longer ones

@@ -6,10 +6,10 @@ heartbeat, and it is idempotent, so an unknown outcome is simply followed by the
 
 from typing import Any
 
-from runyard.clock import to_rfc3339_micro
 from runyard.kube.client import Kube
 from runyard.kube.errors import AlreadyExists, NotFound
 from runyard.kube.kinds import LEASES
+from runyard.wire.instants import to_rfc3339_micro
 
 
 async def renew_lease(

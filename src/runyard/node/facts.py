@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from runyard.clock import from_rfc3339, to_rfc3339
 from runyard.kube.objects import ContainerStatus, Meta, Resources
 from runyard.node.plans.actions import Report
 from runyard.node.plans.pod import PodFacts
@@ -19,6 +18,7 @@ from runyard.node.plans.values import Record
 from runyard.node.settings import Settings
 from runyard.vm.contract import VmSpec
 from runyard.wire import names
+from runyard.wire.instants import from_rfc3339, to_rfc3339
 
 DEFAULT_GRACE = 30
 _OUR_CONDITIONS = ("Ready", "ContainersReady")

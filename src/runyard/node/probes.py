@@ -25,7 +25,7 @@ class ProbeLoop:
 
     @property
     def disks(self) -> tuple[GuestDisk, ...] | None:
-        """The last good value of each running guest; None before the first pass."""
+        """The last good value of each running guest; None before anything was measured."""
         if not self._measured:
             return None
         return tuple(GuestDisk(vm=vm, percent=percent) for vm, percent in self._percent.items())
@@ -58,7 +58,8 @@ class ProbeLoop:
             self._deps.meter.clear(GUEST_DISK, vm=vm)
         for vm in running:
             await self._measure(vm)
-        self._measured = True
+        # A new agent whose first probes all fail knows nothing yet: the Node keeps what it says.
+        self._measured = self._measured or not running or bool(self._percent)
 
     async def _measure(self, vm: str) -> None:
         try:

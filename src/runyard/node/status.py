@@ -6,7 +6,6 @@ is registered again at the next beat.
 
 from typing import Any
 
-from runyard.clock import to_rfc3339
 from runyard.kube.errors import AlreadyExists, Conflict, NotFound
 from runyard.kube.kinds import NODES
 from runyard.kube.objects import Node
@@ -25,6 +24,7 @@ from runyard.node.probes import ProbeLoop
 from runyard.node.vms import Vms
 from runyard.telemetry.loops import run_loop
 from runyard.wire import names
+from runyard.wire.instants import to_rfc3339
 
 _ATTEMPTS = 4
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from runyard.clock import Clock, to_rfc3339
+from runyard.clock import Clock
 from runyard.http.errors import TransportError
 from runyard.http.messages import Pairs, Request, Stream, Transport
 from runyard.wire.bodies import PodStopped
+from runyard.wire.instants import to_rfc3339
 from runyard.wire.paths import POD_STOPPED
 
 

@@ -19,7 +19,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from runyard.clock import Clock, to_rfc3339
+from runyard.clock import Clock
 from runyard.http.errors import NotSent, TransportError
 from runyard.kube.client import Kube
 from runyard.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, ServerFailed
@@ -46,6 +46,7 @@ from runyard.pools.settings import Settings
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.wire import names
+from runyard.wire.instants import to_rfc3339
 
 HARMLESS = ("done", "gone", "conflict")
 EXPECTED = (KubeError, TransportError, TimeoutError)

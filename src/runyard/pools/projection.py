@@ -7,7 +7,6 @@ be read becomes `readable=False`, which protects it: it counts as busy.
 
 from typing import get_args
 
-from runyard.clock import from_rfc3339
 from runyard.kube.objects import Condition, ContainerStatus, Node, Pod, RunnerPool, ServiceAccount
 from runyard.pools.plans.template import POLLER
 from runyard.pools.plans.views import (
@@ -19,6 +18,7 @@ from runyard.pools.plans.views import (
     RunnerView,
 )
 from runyard.wire import names
+from runyard.wire.instants import from_rfc3339
 
 _PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
 _PHASES[""] = "Pending"

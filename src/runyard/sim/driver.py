@@ -110,6 +110,21 @@ class SimDriver(VmDriver):
         """What a VM was created from."""
         return self._vms[name].spec
 
+    def view(self, name: str) -> VmView | None:
+        """A VM as it is now, without asking the host."""
+        vm = self._vms.get(name)
+        return None if vm is None else vm.view
+
+    def views(self) -> tuple[VmView, ...]:
+        """Every VM as it is now."""
+        return tuple(vm.view for vm in self._vms.values())
+
+    def kill(self, name: str, *, reason: str = "the VM's process died") -> None:
+        """End one VM at once; its guest reports nothing."""
+        vm = self._vms.get(name)
+        if vm is not None and vm.view.state in (VmState.BOOTING, VmState.RUNNING):
+            self._end(vm, None, reason)
+
     def add_stranger(self, name: str) -> None:
         """A running VM that somebody else made."""
         vm = self._vms[name] = _Vm(VmSpec(name=name, image="", cpu_milli=0, memory_mb=0))

@@ -248,17 +248,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._purge()
         if not self._ready and not self.draining:
             self._advance()
-        self._collect_due()
+        if self._scheduled and self._scheduled[0][0] <= self._now:
+            self._collect_due()
         batch, self._ready = self._ready, []
         if not batch:
-            self._stopping = True  # draining, and nothing is left to do at this moment
-            return
-        if len(batch) > 1:
+            self._stopping = True  # draining, or failed, and nothing is left to do at this moment
+        elif len(batch) > 1:
             batch = self._shuffled(batch)
         for handle in batch:
             if not handle._cancelled:
                 handle._run()
-        self._account(len(batch))
+        self.steps += len(batch)
+        self._still += len(batch)
+        if self.steps >= self._collect_at or self._still > LIVELOCK:
+            self._take_stock()
         if self._fatal is not None and not self.draining:
             raise self._fatal
 
@@ -302,15 +305,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._scheduled = kept
         self._timer_cancelled_count = 0
 
-    def _account(self, count: int) -> None:
-        self.steps += count
-        self._still += count
-        if self._still > LIVELOCK and not self.draining:
+    def _take_stock(self) -> None:
+        if self._still > LIVELOCK:
             raise Livelock(f"time stands still at {self._now}\n{self.waiting()}")
-        if self.steps >= self._collect_at:
-            rounds = self._collect_at // _COLLECT_EVERY
-            self._collect_at += _COLLECT_EVERY
-            gc.collect(2 if rounds % 100 == 0 else 1 if rounds % 10 == 0 else 0)
+        rounds = self._collect_at // _COLLECT_EVERY
+        self._collect_at += _COLLECT_EVERY
+        gc.collect(2 if rounds % 100 == 0 else 1 if rounds % 10 == 0 else 0)
 
     # ── failing and ending ──────────────────────────────────────────────────────────────────────
 
@@ -346,6 +346,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def drain(self) -> None:
         """Cancel what is left, again and again, until nothing is; time does not move meanwhile."""
         self.draining = True
+        self._still = 0
         for _ in range(_DRAIN_ROUNDS):
             pending = [task for task in self._tasks.values() if not task.done()]
             if not pending and not self._ready:

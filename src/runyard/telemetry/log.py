@@ -24,7 +24,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-from runyard.clock import RealClock, to_rfc3339_micro
+from runyard.clock import RealClock
+from runyard.wire.instants import to_rfc3339_micro
 
 Logger = FilteringBoundLogger
 

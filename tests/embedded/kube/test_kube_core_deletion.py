@@ -18,7 +18,7 @@ from tests.embedded.kube.coresupport import (
     told,
 )
 
-from runyard.clock import from_rfc3339
+from runyard.wire.instants import from_rfc3339
 
 HOLD = {"finalizers": ["example.com/hold"]}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.embedded.kube.coresupport import NODE_LEASES, NODES, PODS, World, node, play, pod
 
-from runyard.clock import to_rfc3339_micro
+from runyard.wire.instants import to_rfc3339_micro
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -68,6 +68,17 @@ def test_a_silent_node_is_unknown_and_only_its_own_word_brings_it_back() -> None
         assert ready(world) == "True" and taints(world) == []
         await stay_alive(world, 60)
         assert ready(world) == "True"
+
+    play(scenario)
+
+
+def test_somebody_elses_write_to_a_lease_is_no_sign_of_life() -> None:
+    async def scenario(world: World) -> None:
+        await join(world)
+        for index in range(6):
+            await world.merge(f"{NODE_LEASES}/n1", {"metadata": {"labels": {"x": str(index)}}})
+            await world.pass_time(10)
+        assert ready(world) == "Unknown"
 
     play(scenario)
 

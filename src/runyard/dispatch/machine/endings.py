@@ -1,12 +1,13 @@
 """How a slot ends: fenced, gone, retired, or asked once more.
 
-Nobody infers from a missing row that something is dead. A runner is freed only after GitHub deleted it, in the same
-transaction that gives its job back; a slot is closed only on proof that its Pod is gone; and a Pod that is gone while its
-runner may live (a lost node) leaves the fence due until GitHub has answered.
+Nobody infers from a missing row that something is dead. A runner is freed only after GitHub deleted
+it, in the same transaction that gives its job back; a slot is closed only on proof that its Pod is
+gone; and a Pod that is gone while its runner may live (a lost node) leaves the fence due until
+GitHub has answered.
 """
 
 from runyard.dispatch.machine.changes import Context, linger, move, requeue
-from runyard.dispatch.machine.events import Fenced, FenceAnswer, Inconclusive, PodGone, Retire
+from runyard.dispatch.machine.events import FenceAnswer, Fenced, Inconclusive, PodGone, Retire
 from runyard.dispatch.machine.offering import stale
 from runyard.dispatch.machine.table import again
 from runyard.dispatch.machine.values import (

@@ -1,9 +1,9 @@
 """What can happen to a slot or a job.
 
-Two kinds. *Answers* come back from a question or an effect that we started and carry the generation of the slot
-they were asked for: a late answer finds another generation and changes nothing. *Facts* come from outside (GitHub's
-word about a job, the proof that a Pod is gone) and are true whenever they arrive, in any order and any number of
-times.
+Two kinds. *Answers* come back from a question or an effect that we started and carry the generation
+of the slot they were asked for: a late answer finds another generation and changes nothing. *Facts*
+come from outside (GitHub's word about a job, the proof that a Pod is gone) and are true whenever
+they arrive, in any order and any number of times.
 """
 
 from enum import StrEnum

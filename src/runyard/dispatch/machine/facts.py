@@ -1,11 +1,12 @@
 """GitHub's word about jobs: queued, started, ended, still queued.
 
-Webhooks, reads and audits all end here. Each fact is true whenever it arrives: in any order and any number of times
-they lead to the same rows. A job that is done never comes back; a job that has started is never given to
-anybody else by us, for GitHub itself fails it if its runner dies.
+Webhooks, reads and audits all end here. Each fact is true whenever it arrives: in any order and any
+number of times they lead to the same rows. A job that is done never comes back; a job that has
+started is never given to anybody else by us, for GitHub itself fails it if its runner dies.
 
-GitHub binds a job to a set of labels, not to our runner: the runner that was minted for A may get B. Then A is given
-back, and another slot that was meant for B becomes vacant. The budget stays with the slot that executes.
+GitHub binds a job to a set of labels, not to our runner: the runner that was minted for A may get
+B. Then A is given back, and another slot that was meant for B becomes vacant. The budget stays with
+the slot that executes.
 """
 
 import msgspec

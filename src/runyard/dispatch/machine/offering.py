@@ -1,8 +1,9 @@
 """From a waiting Pod to an armed runner: poll, offer, mint, arm.
 
-The order is the whole point. The offer reserves job and budget in one transaction. The mint and the stamp run beside
-each other. Only when both are acknowledged does the slot become armed, and only an armed slot's JIT is ever delivered:
-otherwise the pool operator, which deletes unstamped Pods, might delete one that is about to run a job.
+The order is the whole point. The offer reserves job and budget in one transaction. The mint and the
+stamp run beside each other. Only when both are acknowledged does the slot become armed, and only an
+armed slot's JIT is ever delivered: otherwise the pool operator, which deletes unstamped Pods, might
+delete one that is about to run a job.
 """
 
 import msgspec

@@ -1,12 +1,12 @@
 """The transition table: each state's deadline and its one timeout edge, and the rules that guard them.
 
-A slot that stays too long in a state does not simply lapse: the sweeper asks a *question* of whoever knows
-(the Kubernetes API about the Pod, GitHub about the runner or the job) and the answer is the event that moves
-it. No state is without a deadline, so no slot can be forgotten.
+A slot that stays too long in a state does not simply lapse: the sweeper asks a *question* of
+whoever knows (the Kubernetes API about the Pod, GitHub about the runner or the job) and the answer
+is the event that moves it. No state is without a deadline, so no slot can be forgotten.
 
-`Rules` names the guards of the machine one by one. Production always runs with all of them; the proof switches
-each off in turn and must then find a violation, which shows that the guard is needed and that the proof would
-notice its loss.
+`Rules` names the guards of the machine one by one. Production always runs with all of them; the
+proof switches each off in turn and must then find a violation, which shows that the guard is needed
+and that the proof would notice its loss.
 """
 
 from enum import StrEnum
@@ -92,6 +92,21 @@ def stay(slot: Slot, deadlines: Deadlines) -> float:
             return deadlines.draining
         case SlotState.CLOSED:
             return 0.0
+
+
+def after_outage(state: SlotState, deadlines: Deadlines) -> float:
+    """How long after the service came back a slot in this state is left alone."""
+    match state:
+        case SlotState.IDLE:
+            return deadlines.idle
+        case SlotState.OFFERED:
+            return deadlines.offered
+        case SlotState.ARMED:
+            return deadlines.armed
+        case SlotState.EXECUTING:
+            return deadlines.executing_unknown
+        case SlotState.DRAINING | SlotState.CLOSED:
+            return deadlines.ask_again
 
 
 def again(slot: Slot, deadlines: Deadlines) -> float:

@@ -1,8 +1,9 @@
 """The one transition function of dispatch.
 
-`transition(view, event, ctx)` takes the rows that the event concerns and returns the rows to write, or a refusal with
-its reason. It is pure: the store loads and locks the rows, calls it, and writes the answer back; the exhaustive proof
-and the simulator explore this very function. `answer_poll` says what a polling guest is told.
+`transition(view, event, ctx)` takes the rows that the event concerns and returns the rows to write,
+or a refusal with its reason. It is pure: the store loads and locks the rows, calls it, and writes
+the answer back; the exhaustive proof and the simulator explore this very function. `answer_poll`
+says what a polling guest is told.
 """
 
 from enum import StrEnum
@@ -32,7 +33,7 @@ from runyard.dispatch.machine.events import (
 from runyard.dispatch.machine.values import Decision, Slot, SlotState, View
 
 
-def transition(view: View, event: Event, ctx: Context) -> Decision:  # noqa: C901, PLR0911, PLR0912 - one arm per event, nothing else
+def transition(view: View, event: Event, ctx: Context) -> Decision:
     """Decide what an event does."""
     match event:
         case Polled():

@@ -1,8 +1,8 @@
 """The nouns of dispatch: slots, jobs, and what a transition may read and write.
 
-A *slot* is the one authoritative row for one incarnation of a Pod (its uid). Everything that used to be a
-separate fact somewhere (a claim, a session, a budget reservation, a label) is derived from it, so no two
-facts can disagree. A *job* is GitHub's workflow job as we know it.
+A *slot* is the one authoritative row for one incarnation of a Pod (its uid). Everything that used
+to be a separate fact somewhere (a claim, a session, a budget reservation, a label) is derived from
+it, so no two facts can disagree. A *job* is GitHub's workflow job as we know it.
 
 Invariants:
 - A slot in a claim state (`CLAIMS`) names a tenant and holds that tenant's budget; no other reservation exists.

@@ -17,11 +17,12 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from runyard.clock import Clock, to_rfc3339
+from runyard.clock import Clock
 from runyard.embedded.github.model import Job
 from runyard.embedded.github.render import Json
 from runyard.embedded.github.settings import PracticeSettings
 from runyard.http.messages import Pairs, Request
+from runyard.wire.instants import to_rfc3339
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):

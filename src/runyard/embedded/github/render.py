@@ -6,8 +6,8 @@ nobody follows one by accident.
 
 from typing import Any
 
-from runyard.clock import to_rfc3339
 from runyard.embedded.github.model import Installation, Job, Repo, Run, Runner
+from runyard.wire.instants import to_rfc3339
 
 HOST = "https://practice.invalid"
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from runyard.clock import to_rfc3339
 from runyard.embedded.github import deliveries, render
 from runyard.embedded.github.bodies import number, per_page, read_mint
 from runyard.embedded.github.deliveries import DeliveryLog
@@ -20,6 +19,7 @@ from runyard.embedded.github.render import Json
 from runyard.embedded.github.settings import PracticeSettings
 from runyard.embedded.github.world import World
 from runyard.http.messages import Pairs, Request, Response, json_response
+from runyard.wire.instants import to_rfc3339
 
 T = TypeVar("T")
 

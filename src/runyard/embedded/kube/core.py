@@ -12,7 +12,9 @@ evictions, old Events) needs `run_controllers`, which ticks.
 
 Invariants:
 - `handle` never raises; a defect of this server is a 500 that is counted in `failures`.
-- `on_write` sees every commit once, in order, synchronously, before the answer leaves.
+- `on_write` sees every commit once, in order, synchronously, before the answer leaves. It should record
+  and not raise: what it raises is counted as a failure of the request.
+- A write that was committed is answered as such, whatever a controller makes of it afterwards.
 """
 
 import random
@@ -70,6 +72,7 @@ class KubeCore:
         self.scheduler = Scheduler(registry, clock=clock, enabled=self.settings.schedule)
         self._collector = Collector(registry, event_ttl=self.settings.event_ttl)
         self._nodes = NodeLifecycle(registry, clock=clock, settings=self.settings)
+        self._reactions = (self._collector.note, self._nodes.note, self.scheduler.note)
         reader = Reader(self._store, clock=clock, rng=rng, settings=self.settings)
         self._verbs = verbs.Verbs(
             registry, reader, tokens=self.tokens, clock=clock, authorize=authorize
@@ -84,16 +87,19 @@ class KubeCore:
         """Answer one request; never raises."""
         try:
             answer = self._answer(request)
-            self._settle()
-            return answer
         except StatusError as refusal:
-            return refusal.response()
+            answer = refusal.response()
         except RecursionError:
-            return bad_request("the body of the request is nested too deeply").response()
+            answer = bad_request("the body of the request is nested too deeply").response()
         except Exception as defect:  # noqa: BLE001  the boundary: a defect is an answer, and counted
-            self.failures[type(defect).__name__] += 1
-            self._log.error("request failed", path=request.path, exc_info=True)
-            return internal().response()
+            self._failed(defect, path=request.path)
+            answer = internal().response()
+        self._settle()
+        return answer
+
+    def _failed(self, defect: Exception, *, path: str) -> None:
+        self.failures[type(defect).__name__] += 1
+        self._log.error("embedded API failed", path=path, exc_info=defect)
 
     def _answer(self, request: Request) -> Response | Stream:
         user = self._authenticate(request)
@@ -123,9 +129,11 @@ class KubeCore:
         """Let the controllers react until there is nothing left to react to."""
         while self._fresh:
             event = self._fresh.popleft()
-            self._collector.note(event)
-            self._nodes.note(event)
-            self.scheduler.note(event)
+            for note in self._reactions:
+                try:
+                    note(event)
+                except Exception as defect:  # noqa: BLE001  the boundary of a reaction: the write stands
+                    self._failed(defect, path=f"reaction to {event.resource.plural}")
 
     def tick(self) -> None:
         """What depends on time: silent nodes, evictions, old Events, reasons of waiting Pods."""

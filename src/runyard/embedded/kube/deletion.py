@@ -8,8 +8,8 @@
 The functions are pure: the registry commits what they return.
 """
 
-from runyard.clock import from_rfc3339, to_rfc3339
 from runyard.embedded.kube.resources import PODS, Object, Resource
+from runyard.wire.instants import from_rfc3339, to_rfc3339
 
 _FINISHED = ("Succeeded", "Failed")
 

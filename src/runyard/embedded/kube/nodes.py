@@ -13,12 +13,13 @@ hold in every case: force means grace 0, not violence.
 
 import msgspec
 
-from runyard.clock import Clock, to_rfc3339
+from runyard.clock import Clock
 from runyard.embedded.kube import fit, shapes
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import LEASES, NODES, PODS, Object
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.kube.store import Event, Record
+from runyard.wire.instants import to_rfc3339
 
 LEASE_NAMESPACE = "kube-node-lease"
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -98,11 +99,10 @@ class NodeLifecycle:
             return
         self._gone_since.pop(name, None)
         ready = _ready(event.new.obj)
-        if event.old is None or (
-            event.old.obj.get("status") is not event.new.obj.get("status")
-            and ready.get("reason") != _SILENT
-        ):
-            self._heard[name] = now
+        if event.old is None or event.old.obj.get("status") is not event.new.obj.get("status"):
+            self._heard[name] = (
+                now  # our own verdict lands here too: it waits for a word, not for time
+            )
         if ready.get("status") == "True":
             self._unfit_since.pop(name, None)
         else:

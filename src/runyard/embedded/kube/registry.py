@@ -15,7 +15,7 @@ import random
 import uuid
 from typing import Any
 
-from runyard.clock import Clock, to_rfc3339
+from runyard.clock import Clock
 from runyard.embedded.kube import defaults, deletion, validation
 from runyard.embedded.kube.apply import Writer, apply, owned_by_create, owned_by_update
 from runyard.embedded.kube.resources import (
@@ -35,6 +35,7 @@ from runyard.embedded.kube.status import (
     not_found,
 )
 from runyard.embedded.kube.store import Record, Store
+from runyard.wire.instants import to_rfc3339
 
 _SERVER_META = (
     "name",

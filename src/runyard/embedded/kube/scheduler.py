@@ -1,9 +1,9 @@
 """The scheduler: which node a Pod goes to, decided at the commit that makes it possible.
 
 Pods that want the same things (selector, tolerations, affinity, resources) form one class. For each
-class with waiting Pods the verdict on every node is remembered, and a commit about one node re-judges
-that node only. A thousand waiting Pods therefore cost no more than one, and a heartbeat that changes
-nothing costs nothing.
+class the verdict on every node is remembered, and a commit about one node re-judges that node only. A
+thousand waiting Pods therefore cost no more than one, and a heartbeat that changes nothing costs
+nothing. A few classes are remembered after their last Pod found a node, for the next one of its kind.
 
 Choice among nodes that fit: the most preferred by node affinity, then the least loaded, then by name.
 A Pod that fits nowhere gets the condition PodScheduled=False at once; when only the *reason* changes
@@ -17,14 +17,16 @@ Invariants:
 
 import msgspec
 
-from runyard.clock import Clock, to_rfc3339
+from runyard.clock import Clock
 from runyard.embedded.kube import fit, shapes
 from runyard.embedded.kube.fit import NodeView, PodView
 from runyard.embedded.kube.registry import Registry, with_condition
 from runyard.embedded.kube.resources import NODES, PODS, Object
 from runyard.embedded.kube.store import Event, Record
+from runyard.wire.instants import to_rfc3339
 
 SCHEDULER = "default-scheduler"
+_REMEMBERED = 32  # classes without waiting Pods
 _FINISHED = ("Succeeded", "Failed")
 Key = tuple[str, str]
 
@@ -61,6 +63,7 @@ class Scheduler:
         self._classes: dict[bytes, Waiting] = {}
         self._class_of: dict[Key, bytes] = {}
         self._used: dict[str, fit.Amounts] = {}
+        self._load: dict[str, float] = {}
         self._charged: dict[str, tuple[str, fit.Amounts]] = {}  # pod uid: node and requests
 
     def note(self, event: Event) -> None:
@@ -73,7 +76,7 @@ class Scheduler:
     def tick(self) -> None:
         """Bring the reasons on waiting Pods up to date."""
         for waiting in tuple(self._classes.values()):
-            message = waiting.message()
+            message = waiting.message() if waiting.pods else waiting.told
             if message != waiting.told:
                 waiting.told = message
                 for key in tuple(waiting.pods):
@@ -88,17 +91,17 @@ class Scheduler:
     def _pod(self, event: Event) -> None:
         record = event.new
         key = (event.record.namespace, event.record.name)
-        freed = self._charge(event)
+        touched = self._charge(event)
         waits = record is not None and _waits(record.obj)
         if key in self._class_of and (not waits or event.old is None):
             self._forget(key)
+        if touched:
+            self._judge_node(touched)
         if record is not None and waits and key not in self._class_of and self._enabled:
             self._enqueue(key, record)
-        if freed:
-            self._judge_node(freed)
 
     def _charge(self, event: Event) -> str:
-        """Keep the books of a node; the node that got room, if any."""
+        """Keep the books of a node; the node whose books changed, if any."""
         old, new = event.old, event.new
         if old is not None and (new is None or _ended(new.obj)):
             node, amounts = self._charged.pop(old.uid, ("", {}))
@@ -111,31 +114,34 @@ class Scheduler:
                 amounts = fit.pod_view(msgspec.convert(new.obj["spec"], shapes.PodSpec)).requests
                 self._charged[new.uid] = (node, amounts)
                 fit.add(self._used.setdefault(node, {}), amounts)
+                return str(node)
         return ""
 
     def _enqueue(self, key: Key, record: Record) -> None:
         spec = msgspec.convert(record.obj["spec"], shapes.PodSpec)
         name = fit.class_of(spec)
-        waiting = self._classes.get(name)
-        fresh = waiting is None
-        if waiting is None:
-            waiting = self._classes[name] = Waiting(fit.pod_view(spec))
-            for node in self._nodes:
-                waiting.verdicts[node] = self._judge(waiting.view, node)
+        waiting = self._classes.get(name) or self._begin(name, spec)
+        first = not waiting.pods
         waiting.pods[key] = None
         self._class_of[key] = name
-        if fresh:
-            waiting.told = waiting.message()
         self._place(waiting)
+        if first:
+            waiting.told = waiting.message() if waiting.pods else ""
         if key in self._class_of:
             self._tell(key, waiting.message())
 
+    def _begin(self, name: bytes, spec: shapes.PodSpec) -> Waiting:
+        """A new class; the longest unused one makes room for it."""
+        unused = [other for other, item in self._classes.items() if not item.pods]
+        for other in unused[: max(0, len(unused) - _REMEMBERED)]:
+            del self._classes[other]
+        waiting = self._classes[name] = Waiting(fit.pod_view(spec))
+        for node in self._nodes:
+            waiting.verdicts[node] = self._judge(waiting.view, node)
+        return waiting
+
     def _forget(self, key: Key) -> None:
-        name = self._class_of.pop(key)
-        waiting = self._classes[name]
-        del waiting.pods[key]
-        if not waiting.pods:
-            del self._classes[name]
+        del self._classes[self._class_of.pop(key)].pods[key]
 
     # ---- Nodes
 
@@ -143,6 +149,7 @@ class Scheduler:
         name = event.record.name
         if event.new is None:
             self._nodes.pop(name, None)
+            self._load.pop(name, None)
             for waiting in self._classes.values():
                 waiting.verdicts.pop(name, None)
             return
@@ -158,9 +165,11 @@ class Scheduler:
         """A node changed or got room: maybe somebody fits now."""
         if name not in self._nodes:
             return
+        self._load[name] = fit.load(self._nodes[name], self._used.get(name, {}))
         for waiting in tuple(self._classes.values()):
             waiting.verdicts[name] = self._judge(waiting.view, name)
-            self._place(waiting)
+            if waiting.pods and not waiting.verdicts[name]:
+                self._place(waiting)
 
     def _place(self, waiting: Waiting) -> None:
         """Bind as many of the class as fit, in the order in which they came."""
@@ -175,14 +184,15 @@ class Scheduler:
             self._bind(waiting, key, record=record, node=node)
 
     def _rank(self, pod: PodView, node: str) -> tuple[int, float, str]:
-        view = self._nodes[node]
-        return (-fit.liking(pod, view), fit.load(view, self._used.get(node, {})), node)
+        liking = fit.liking(pod, self._nodes[node]) if pod.affinity.preferred else 0
+        return (-liking, self._load[node], node)
 
     def _bind(self, waiting: Waiting, key: Key, *, record: Record, node: str) -> None:
         self._forget(key)
         self._charged[record.uid] = (node, waiting.view.requests)
         fit.add(self._used.setdefault(node, {}), waiting.view.requests)
-        for other in (waiting, *self._classes.values()):
+        self._load[node] = fit.load(self._nodes[node], self._used[node])
+        for other in self._classes.values():
             other.verdicts[node] = self._judge(other.view, node)
         self._registry.bind(record, node, transition=to_rfc3339(self._clock.now()))
 

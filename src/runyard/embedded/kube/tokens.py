@@ -12,7 +12,7 @@ import jwt
 import msgspec
 from jwt.types import Options
 
-from runyard.clock import Clock, from_rfc3339, to_rfc3339
+from runyard.clock import Clock
 from runyard.embedded.kube.auth import User
 from runyard.embedded.kube.resources import PODS, SERVICE_ACCOUNTS, TOKEN_REVIEWS, Object, Resource
 from runyard.embedded.kube.status import (
@@ -24,6 +24,7 @@ from runyard.embedded.kube.status import (
     not_served,
 )
 from runyard.embedded.kube.store import Record, Store
+from runyard.wire.instants import from_rfc3339, to_rfc3339
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from runyard.clock import Clock, to_rfc3339
+from runyard.clock import Clock
 from runyard.embedded.kube import routes
 from runyard.embedded.kube.apply import Writer
 from runyard.embedded.kube.auth import Action, Authorize, User
@@ -28,6 +28,7 @@ from runyard.embedded.kube.status import (
 from runyard.embedded.kube.store import Record
 from runyard.embedded.kube.tokens import Tokens
 from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.wire.instants import to_rfc3339
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"

@@ -12,7 +12,6 @@ Invariants:
 - The plan is a function of its arguments: same snapshot, same plan.
 """
 
-from runyard.clock import from_rfc3339, to_rfc3339
 from runyard.pools.plans import predicates, rollout
 from runyard.pools.plans.actions import (
     Action,
@@ -32,6 +31,7 @@ from runyard.pools.plans.admission import Admission, admit
 from runyard.pools.plans.views import NodeView, Phase, PoolView, RunnerView, Snapshot
 from runyard.pools.settings import Settings
 from runyard.wire import names
+from runyard.wire.instants import from_rfc3339, to_rfc3339
 
 
 def plan_pool(snapshot: Snapshot, settings: Settings, now: float) -> PoolPlan:

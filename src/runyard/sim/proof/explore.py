@@ -1,7 +1,8 @@
 """Breadth-first over every reachable world, then backwards from rest.
 
-Forward: each new world is expanded once; a `Violation` ends the exploration with the shortest path to it. Backward: from
-the worlds at rest along steps that are not faults; a world that cannot come back to rest by itself is a leak.
+Forward: each new world is expanded once; a `Violation` ends the exploration with the shortest path
+to it. Backward: from the worlds at rest along steps that are not faults; a world that cannot come
+back to rest by itself is a leak.
 """
 
 from array import array

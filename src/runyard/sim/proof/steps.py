@@ -1,9 +1,10 @@
 """What can happen next in a world: every step of the system, of its surroundings, and every fault.
 
-A step is `(label, world, is_fault)`. The steps of the replicas go through `rows.Database`, that is through the shipped
-transition function; what surrounds them (GitHub, Pods, operator, network) is modelled here as freely as the real thing
-could behave: GitHub gives any queued job to any online runner, webhooks arrive in any order, replicas crash between any two
-effects, the database may lose its last commit.
+A step is `(label, world, is_fault)`. The steps of the replicas go through `rows.Database`, that is
+through the shipped transition function; what surrounds them (GitHub, Pods, operator, network) is
+modelled here as freely as the real thing could behave: GitHub gives any queued job to any online
+runner, webhooks arrive in any order, replicas crash between any two effects, the database may lose
+its last commit.
 
 A step that must never happen raises `Violation`.
 """
@@ -16,8 +17,8 @@ from runyard.dispatch.machine.events import (
     Adopt,
     Arm,
     Event,
-    Fenced,
     FenceAnswer,
+    Fenced,
     JobEnded,
     JobQueued,
     JobStarted,

@@ -1,0 +1,90 @@
+"""Who is calling: service account tokens, reviewed by the Kubernetes API and remembered for a short while.
+
+A guest's token is bound to its Pod, so the review itself names the Pod's uid: nothing that the
+guest says about itself is believed.
+"""
+
+import hashlib
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.kube.client import Kube
+from runyard.kube.errors import NotFound
+from runyard.kube.kinds import SERVICE_ACCOUNTS
+from runyard.kube.objects import ServiceAccount
+from runyard.wire.names import DISPATCH_AUDIENCE, RUNNER_POOL
+
+_PREFIX = "system:serviceaccount:"
+_REMEMBERED = 10_000
+
+
+class NotAccepted(Exception):
+    """The caller is not who may call; the message is what it is told."""
+
+
+class Guest(msgspec.Struct, frozen=True, kw_only=True):
+    """A runner Pod that proved who it is."""
+
+    pod_uid: str
+    pod_name: str
+    pool: str
+
+
+class Callers:
+    """Recognises guests and the pool operator."""
+
+    def __init__(self, kube: Kube, *, namespace: str, clock: Clock, remember: float) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._clock = clock
+        self._remember = remember
+        self._guests: dict[bytes, tuple[float, Guest]] = {}
+
+    async def guest(self, authorization: str) -> Guest:
+        """The Pod behind a poll; raises `NotAccepted`."""
+        token = _bearer(authorization)
+        name = hashlib.sha256(token.encode()).digest()
+        known = self._guests.get(name)
+        if known is not None and known[0] > self._clock.monotonic():
+            return known[1]
+        guest = await self._review(token)
+        if len(self._guests) >= _REMEMBERED:
+            self._guests.clear()
+        self._guests[name] = (self._clock.monotonic() + self._remember, guest)
+        return guest
+
+    async def controller(self, authorization: str, *, expected: tuple[str, str]) -> None:
+        """Accept only the pool operator's own account; raises `NotAccepted`."""
+        review = await self._kube.review_token(_bearer(authorization), audiences=())
+        if not review.authenticated:
+            raise NotAccepted("invalid token")
+        if review.username != _PREFIX + ":".join(expected):
+            raise NotAccepted("unauthorized principal")
+
+    async def _review(self, token: str) -> Guest:
+        review = await self._kube.review_token(token, audiences=(DISPATCH_AUDIENCE,))
+        if not review.authenticated or DISPATCH_AUDIENCE not in review.audiences:
+            raise NotAccepted("invalid token")
+        namespace, _, account = review.username.removeprefix(_PREFIX).partition(":")
+        if not review.username.startswith(_PREFIX) or namespace != self._namespace:
+            raise NotAccepted("not a service account")
+        if not review.pod_uid or review.pod_name != account:
+            raise NotAccepted("token is not bound to its Pod")
+        try:
+            found = await self._kube.get_as(
+                SERVICE_ACCOUNTS, account, ServiceAccount, namespace=self._namespace
+            )
+        except NotFound:
+            raise NotAccepted("service account gone") from None
+        pool = found.metadata.labels.get(RUNNER_POOL, "")
+        if not pool:
+            raise NotAccepted("no pool label on service account")
+        return Guest(pod_uid=review.pod_uid, pod_name=review.pod_name, pool=pool)
+
+
+def _bearer(authorization: str) -> str:
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise NotAccepted("missing bearer token")
+    return token.strip()

@@ -1,0 +1,89 @@
+"""Applying one `workflow_job` event: one short transaction, no Kubernetes, no GitHub.
+
+Idempotent twice over: by the delivery's guid, which is written in the same transaction, and by
+state, for the machine takes the same fact any number of times and in any order. Whether it came by
+webhook or by audit makes no difference.
+"""
+
+import msgspec
+
+from runyard.db.contract import Tx
+from runyard.dispatch.machine.events import JobQueued
+from runyard.dispatch.recovery.reading import to_fact
+from runyard.dispatch.settings import Settings
+from runyard.dispatch.store import SQL, JobFact, JobInfo, Store
+from runyard.dispatch.waiting import Waiters
+from runyard.github.views import JobEvent, read_job_event
+from runyard.telemetry.catalogue import (
+    TUIST_RUNNERS_JOB_ENQUEUED_COUNT,
+    TUIST_RUNNERS_WEBHOOK_COUNT,
+)
+from runyard.telemetry.meter import Meter
+
+ACTIONS = ("queued", "waiting", "in_progress", "completed")
+
+
+class Intake:
+    """Turns GitHub's events into facts about jobs."""
+
+    def __init__(self, *, store: Store, waiters: Waiters, meter: Meter, settings: Settings) -> None:
+        self._store = store
+        self._waiters = waiters
+        self._meter = meter
+        self._settings = settings
+
+    async def apply(self, *, guid: str, body: bytes) -> str:
+        """Apply a `workflow_job` body; returns what came of it. Raises only `DatabaseError`."""
+        try:
+            event = read_job_event(body)
+        except msgspec.DecodeError:
+            return self._count("unknown", "unreadable")
+        if event.action not in ACTIONS or event.installation is None:
+            return self._count("other", "ignored")
+        outcome = await self._store.transact(
+            lambda tx: self._apply(tx, guid, event), name="webhook"
+        )
+        if outcome == "applied":
+            self._waiters.bell.set()
+            if event.action == "queued":
+                self._meter.inc(TUIST_RUNNERS_JOB_ENQUEUED_COUNT, fleet="")
+        return self._count(event.action, outcome)
+
+    async def _apply(self, tx: Tx, guid: str, event: JobEvent) -> str:
+        tenant = event.repository.full_name.partition("/")[0]
+        await self._know_tenant(tx, tenant, event)
+        info = JobInfo(repository=event.repository.full_name, labels=event.workflow_job.labels)
+        decision = await self._store.job_fact(tx, _fact(event, tenant), tenant, info)
+        outcome = "known" if decision.refused else "applied"
+        first = await tx.one(SQL.delivery_insert, guid=guid, action=event.action, outcome=outcome)
+        return outcome if first is not None else "duplicate"
+
+    async def _know_tenant(self, tx: Tx, tenant: str, event: JobEvent) -> None:
+        kind = "User" if event.organization is None else "Organization"
+        installation = 0 if event.installation is None else event.installation.id
+        added = await tx.run(
+            SQL.tenant_insert, tenant=tenant, installation_id=installation, kind=kind
+        )
+        if not added:
+            return
+        for limit in self._settings.default_limits:
+            await tx.run(
+                SQL.tenant_limit_insert,
+                tenant=tenant,
+                platform=limit.platform,
+                vcpus=limit.vcpus,
+                memory_gb=limit.memory_gb,
+            )
+
+    def _count(self, action: str, outcome: str) -> str:
+        self._meter.inc(TUIST_RUNNERS_WEBHOOK_COUNT, action=action, outcome=outcome)
+        return outcome
+
+
+def _fact(event: JobEvent, tenant: str) -> JobFact:
+    job = event.workflow_job
+    if event.action in ("queued", "waiting"):
+        return JobQueued(job_id=job.id, tenant=tenant)
+    status = "completed" if event.action == "completed" else "in_progress"
+    view = msgspec.structs.replace(job, status=status)
+    return to_fact(view, job_id=job.id, tenant=tenant)

@@ -1,0 +1,152 @@
+"""The mint: make a runner for an offered slot and stamp its Pod, side by side, then arm the slot.
+
+Runs in a task of the server, never in a request: a client that hangs up does not stop it, and a
+client that asks again waits for the same result. It ends within the offered state's deadline;
+whatever it leaves half done, the deadline's fence tidies up.
+"""
+
+import asyncio
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.db.contract import DatabaseError
+from runyard.dispatch.machine.events import Arm, MintAbandoned, MintFailed
+from runyard.dispatch.machine.values import Slot
+from runyard.dispatch.minting.stamp import Stamper
+from runyard.dispatch.plans.mint import Conclusion, MintAnswer, StampAnswer, conclude
+from runyard.dispatch.seal import Seal
+from runyard.dispatch.settings import Settings
+from runyard.dispatch.store import Store
+from runyard.dispatch.waiting import Waiters
+from runyard.github.api import GitHub
+from runyard.github.errors import Definite, GitHubError
+from runyard.github.scope import Scope, parse
+from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
+from runyard.telemetry.log import Logger
+from runyard.telemetry.meter import Meter
+
+_WORK_FOLDERS = {"macos": "/Users/runner/work", "linux": "/home/runner/work"}
+_HOLD = {"none": 5.0, "job": 60.0, "repository": 300.0, "account": 300.0}
+
+
+class _Minted(msgspec.Struct, frozen=True, kw_only=True):
+    answer: MintAnswer
+    runner_id: int | None = None
+    jit: str = ""
+    detail: str = ""
+    hold: float = 5.0
+
+
+class Minter:
+    """Completes offers."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        github: GitHub,
+        stamper: Stamper,
+        seal: Seal,
+        waiters: Waiters,
+        clock: Clock,
+        meter: Meter,
+        log: Logger,
+        settings: Settings,
+    ) -> None:
+        self._store = store
+        self._github = github
+        self._stamper = stamper
+        self._seal = seal
+        self._waiters = waiters
+        self._clock = clock
+        self._meter = meter
+        self._log = log
+        self._settings = settings
+
+    async def complete(self, slot: Slot, labels: tuple[str, ...]) -> None:
+        """Bring an offered slot to armed, or back, or leave it to the fence. Never raises for the world's faults."""
+        try:
+            minted, stamp = await self._both(slot, labels)
+            await self._conclude(slot, minted, stamp)
+        except DatabaseError as error:
+            self._count("database")
+            self._log.warning("offer left to its deadline", pod=slot.pod_name, error=str(error))
+        finally:
+            self._waiters.wake(slot.pod_uid)
+
+    async def _both(self, slot: Slot, labels: tuple[str, ...]) -> tuple[_Minted, StampAnswer]:
+        async with asyncio.TaskGroup() as group:
+            minting = group.create_task(self._mint(slot, labels))
+            stamping = group.create_task(
+                self._stamper.stamp(slot, within=self._settings.mint_within)
+            )
+        return minting.result(), stamping.result()
+
+    async def _mint(self, slot: Slot, labels: tuple[str, ...]) -> _Minted:
+        try:
+            async with self._clock.timeout(self._settings.mint_within):
+                made = await self._github.generate_jit(
+                    scope_of(slot),
+                    name=slot.runner_name,
+                    labels=labels,
+                    group_id=self._settings.runner_group,
+                    work_folder=_WORK_FOLDERS.get(slot.platform, "_work"),
+                )
+        except TimeoutError:
+            return _Minted(answer=MintAnswer.UNCLEAR, detail="no answer in time")
+        except Definite as refusal:
+            hold = max(_HOLD[refusal.scope], refusal.retry_after or 0.0)
+            return _Minted(answer=MintAnswer.REFUSED, detail=_named(refusal), hold=hold)
+        except GitHubError as unclear:
+            return _Minted(answer=MintAnswer.UNCLEAR, detail=_named(unclear))
+        return _Minted(
+            answer=MintAnswer.MINTED, runner_id=made.runner_id, jit=made.encoded_jit_config
+        )
+
+    async def _conclude(self, slot: Slot, minted: _Minted, stamp: StampAnswer) -> None:
+        reasoned = conclude(minted.answer, stamp, detail=minted.detail)
+        conclusion = reasoned.conclusion
+        if conclusion is Conclusion.CLEAR_AND_FAIL and not await self._stamper.clear(slot):
+            conclusion = Conclusion.ABANDON  # a stamp may remain: the Pod must not look idle
+        self._count(conclusion.value)
+        if conclusion is Conclusion.ARM and minted.runner_id is not None:
+            await self._arm(slot, minted.runner_id, minted.jit)
+        elif conclusion in (Conclusion.FAIL, Conclusion.CLEAR_AND_FAIL):
+            failed = MintFailed(
+                generation=slot.generation, why=reasoned.reason, hold_job=minted.hold
+            )
+            await self._store.about_slot(slot.pod_uid, failed, name="mint failed")
+        else:
+            abandoned = MintAbandoned(
+                generation=slot.generation, why=reasoned.reason, runner_id=minted.runner_id
+            )
+            await self._store.about_slot(slot.pod_uid, abandoned, name="mint abandoned")
+
+    async def _arm(self, slot: Slot, runner_id: int, jit: str) -> None:
+        sealed = self._seal.close(jit, pod_uid=slot.pod_uid)
+        event = Arm(generation=slot.generation, runner_id=runner_id, jit=sealed, stamped=True)
+        decision = await self._store.about_slot(slot.pod_uid, event, name="arm")
+        if not decision.refused:
+            self._waiters.wake(slot.pod_uid)
+            await self._stamper.mark_committed(slot)
+            return
+        # The offer was over before its runner existed. Nobody will ever take it up: delete it. If that
+        # fails, the sweep for registrations that nobody speaks for finds it.
+        self._log.info("late mint", pod=slot.pod_name, why=decision.refused)
+        try:
+            await self._github.delete_runner(scope_of(slot), runner_id)
+        except GitHubError as error:
+            self._log.warning("late mint not deleted", pod=slot.pod_name, error=_named(error))
+
+    def _count(self, outcome: str) -> None:
+        self._meter.inc(RUNYARD_ACTIONS_TOTAL, room="dispatch", action="mint", outcome=outcome)
+
+
+def scope_of(slot: Slot) -> Scope:
+    """Where the slot's runner is registered."""
+    return parse(slot.scope, installation_id=slot.installation_id)
+
+
+def _named(error: GitHubError) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

@@ -1,0 +1,66 @@
+"""The stamp: a label that tells the pool operator "busy", written before a JIT is delivered.
+
+A stamp counts only if the Pod is the incarnation that we mean and is not on its way out: a Pod that
+is terminating must not be armed. Clearing a stamp is as destructive as deleting the Pod, for the
+operator deletes what carries none: it happens only while the slot is still offered and certainly
+has no runner.
+"""
+
+from typing import Any
+
+from runyard.clock import Clock
+from runyard.dispatch.machine.values import Slot
+from runyard.dispatch.plans.mint import StampAnswer
+from runyard.http.errors import NotSent, TransportError
+from runyard.kube.client import Kube
+from runyard.kube.errors import Conflict, Forbidden, Invalid, KubeError, NotFound
+from runyard.kube.kinds import PODS
+from runyard.telemetry.log import Logger
+from runyard.wire.names import POOL_OWNER, RUNNER_ACCOUNT
+
+
+class Stamper:
+    """Writes and clears owners' stamps."""
+
+    def __init__(self, kube: Kube, *, namespace: str, clock: Clock, log: Logger) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._clock = clock
+        self._log = log
+
+    async def stamp(self, slot: Slot, *, within: float) -> StampAnswer:
+        """Stamp the Pod as the tenant's. Never raises for the world's faults."""
+        try:
+            async with self._clock.timeout(within):
+                pod = await self._label(slot, POOL_OWNER, slot.tenant)
+        except (NotFound, Conflict, Forbidden, Invalid, NotSent):
+            return StampAnswer.REFUSED
+        except (KubeError, TransportError, TimeoutError):
+            return StampAnswer.UNCLEAR
+        if pod["metadata"].get("deletionTimestamp"):
+            return StampAnswer.UNCLEAR  # stamped, but it is going: never arm it
+        return StampAnswer.STAMPED
+
+    async def clear(self, slot: Slot) -> bool:
+        """Take the stamp off again; True only if it is certainly off."""
+        try:
+            await self._label(slot, POOL_OWNER, None)
+        except (NotFound, Conflict):
+            return True  # that Pod is gone, and its stamp with it
+        except (KubeError, TransportError) as error:
+            self._log.warning("stamp not cleared", pod=slot.pod_name, error=str(error))
+            return False
+        return True
+
+    async def mark_committed(self, slot: Slot) -> None:
+        """Say on the Pod that its dispatch is committed. Best effort: nothing of ours reads it."""
+        try:
+            await self._label(slot, RUNNER_ACCOUNT, slot.tenant)
+        except (KubeError, TransportError) as error:
+            self._log.info("commit label not written", pod=slot.pod_name, error=str(error))
+
+    async def _label(self, slot: Slot, label: str, value: str | None) -> dict[str, Any]:
+        body = {"metadata": {"labels": {label: value}}}
+        return await self._kube.patch(
+            PODS, slot.pod_name, body, namespace=self._namespace, uid=slot.pod_uid
+        )

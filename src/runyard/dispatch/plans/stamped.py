@@ -1,0 +1,80 @@
+"""Pods that carry an owner's stamp while no claim speaks for them: leaks, and nothing else.
+
+A stamp is only ever written for a slot that holds a claim. So a stamped Pod whose uid has no claim
+was left behind: a server died between stamp and delivery, a commit was lost. The pool operator
+takes it for busy and will never remove it, and it polls for ever. Such Pods once filled two nodes'
+memory and stopped a fleet. Now they are retired.
+
+Safe by order: Pods are listed before slots are read, so a Pod stamped after the list is not judged
+at all; young Pods are left alone; an empty list judges nobody; and retiring itself is a transition
+that refuses a slot with a claim.
+"""
+
+import msgspec
+
+from runyard.dispatch.machine.events import Retire
+from runyard.dispatch.machine.values import CLAIMS, Fence, SlotState
+
+
+class PodView(msgspec.Struct, frozen=True, kw_only=True):
+    """A runner Pod, as listed."""
+
+    uid: str
+    name: str
+    pool: str
+    owner: str
+    created_at: float
+    ending: bool  # deleted already, or over by the agent's record
+
+
+class SlotView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the database knows of a Pod's uid."""
+
+    pod_uid: str
+    state: SlotState
+    generation: int
+    fence: Fence
+
+
+class Leak(msgspec.Struct, frozen=True, kw_only=True):
+    """Retire this Pod."""
+
+    uid: str
+    age: float
+    event: Retire
+
+
+def find_leaks(
+    pods: tuple[PodView, ...],
+    slots: tuple[SlotView, ...],
+    *,
+    now: float,
+    grace: float,
+    limit: int,
+) -> tuple[Leak, ...]:
+    """Stamped, without a claim, older than the grace; the oldest first, at most `limit`."""
+    known = {slot.pod_uid: slot for slot in slots}
+    leaks = [
+        _leak(pod, known.get(pod.uid), now - pod.created_at)
+        for pod in sorted(pods, key=lambda each: (each.created_at, each.uid))
+        if pod.owner
+        and not pod.ending
+        and now - pod.created_at >= grace
+        and not _spoken_for(known.get(pod.uid))
+    ]
+    return tuple(leaks[:limit])
+
+
+def _spoken_for(slot: SlotView | None) -> bool:
+    return slot is not None and (slot.state in CLAIMS or slot.fence is Fence.DUE)
+
+
+def _leak(pod: PodView, slot: SlotView | None, age: float) -> Leak:
+    event = Retire(
+        pod_uid=pod.uid,
+        pod_name=pod.name,
+        pool=pod.pool,
+        generation=None if slot is None else slot.generation,
+        why="stamped without a claim",
+    )
+    return Leak(uid=pod.uid, age=age, event=event)

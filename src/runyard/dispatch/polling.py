@@ -1,0 +1,135 @@
+"""The poll: a Pod asks for work and is held until there is some, or for a while.
+
+The order of checks: who is it; does a person want it gone; is it stale and its turn to be replaced
+(a failed look means no: draining is opportunistic); then its slot. A poll never claims anything
+itself: the matcher does, and wakes the poll.
+"""
+
+from runyard.clock import Clock
+from runyard.dispatch.callers import Callers, Guest, NotAccepted
+from runyard.dispatch.machine.events import Polled
+from runyard.dispatch.machine.transition import Tell, answer_poll
+from runyard.dispatch.machine.values import Slot, SlotState
+from runyard.dispatch.pools import Pools
+from runyard.dispatch.seal import Seal
+from runyard.dispatch.settings import Settings
+from runyard.dispatch.store import Store
+from runyard.dispatch.waiting import Waiters
+from runyard.http.errors import TransportError
+from runyard.http.messages import Request, Response, json_response
+from runyard.kube.client import Kube
+from runyard.kube.errors import KubeError
+from runyard.kube.kinds import PODS
+from runyard.kube.objects import Pod
+from runyard.telemetry.catalogue import TUIST_RUNNERS_DISPATCH_REQUEST_COUNT
+from runyard.telemetry.meter import Meter
+from runyard.wire.bodies import Dispatched, Drain, Problem
+from runyard.wire.names import DRAIN_ELIGIBLE, OPERATOR_DRAIN
+
+_LOOK_AGAIN = 1.0  # while the mint runs, perhaps at another replica
+
+
+class Polls:
+    """Answers polls."""
+
+    def __init__(
+        self,
+        *,
+        kube: Kube,
+        callers: Callers,
+        store: Store,
+        pools: Pools,
+        waiters: Waiters,
+        seal: Seal,
+        clock: Clock,
+        meter: Meter,
+        settings: Settings,
+    ) -> None:
+        self._kube = kube
+        self._callers = callers
+        self._store = store
+        self._pools = pools
+        self._waiters = waiters
+        self._seal = seal
+        self._clock = clock
+        self._meter = meter
+        self._settings = settings
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one poll."""
+        try:
+            guest = await self._callers.guest(request.header("authorization"))
+        except NotAccepted as refusal:
+            return json_response(401, Problem(error=str(refusal)))
+        except (KubeError, TransportError):
+            return json_response(503, Problem(error="kubernetes unavailable"))
+        outcome, response = await self._serve(guest, self._patience(request))
+        self._meter.inc(TUIST_RUNNERS_DISPATCH_REQUEST_COUNT, fleet=guest.pool, outcome=outcome)
+        return response
+
+    async def _serve(self, guest: Guest, patience: float) -> tuple[str, Response]:
+        reason = await self._drain_reason(guest)
+        if reason:
+            return "drain", json_response(410, Drain(reason=reason))
+        slot = await self._wait(guest, patience)
+        told = answer_poll(slot)
+        if told.tell is Tell.DRAIN:
+            return "pod_committed", json_response(410, Drain(reason=told.reason))
+        if told.tell is Tell.RUN and told.jit is not None:
+            body = Dispatched(
+                encoded_jit_config=self._seal.open(told.jit, pod_uid=slot.pod_uid),
+                owner=slot.tenant,
+                workflow_job_id=slot.intended_job or 0,
+            )
+            return "served", json_response(200, body)
+        return "empty", Response(status=204)
+
+    async def _wait(self, guest: Guest, patience: float) -> Slot:
+        """Hold the poll while its slot has nothing to tell."""
+        until = self._clock.monotonic() + patience
+        event = Polled(pod_uid=guest.pod_uid, pod_name=guest.pod_name, pool=guest.pool)
+        with self._waiters.registered(guest.pod_uid) as bell:
+            while True:
+                bell.clear()
+                slot = await self._store.poll(event)
+                left = until - self._clock.monotonic()
+                if answer_poll(slot).tell is not Tell.WAIT or left <= 0:
+                    return slot
+                if slot.state is SlotState.IDLE:
+                    self._waiters.bell.set()
+                else:
+                    left = min(left, _LOOK_AGAIN)
+                try:
+                    async with self._clock.timeout(left):
+                        await bell.wait()
+                except TimeoutError:
+                    continue
+
+    async def _drain_reason(self, guest: Guest) -> str:
+        try:
+            pod = await self._kube.get_as(
+                PODS, guest.pod_name, Pod, namespace=self._settings.namespace
+            )
+        except (KubeError, TransportError):
+            return ""
+        labels = pod.metadata.labels
+        if labels.get(OPERATOR_DRAIN) == "true":
+            return "operator drain"
+        pool = self._pools.by_name(guest.pool)
+        stale = (
+            pool is not None
+            and bool(pod.spec.containers)
+            and pod.spec.containers[0].image != pool.image
+        )
+        return "image stale" if stale and labels.get(DRAIN_ELIGIBLE) == "true" else ""
+
+    def _patience(self, request: Request) -> float:
+        """How long the client says that it will wait; a classic poller says nothing."""
+        wish = request.header("prefer").strip().lower()
+        if not wish.startswith("wait="):
+            return self._settings.poll_wait_default
+        try:
+            seconds = float(wish.removeprefix("wait="))
+        except ValueError:
+            return self._settings.poll_wait_default
+        return min(max(0.0, seconds), self._settings.poll_wait_max)

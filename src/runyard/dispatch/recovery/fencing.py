@@ -1,0 +1,55 @@
+"""The fence: delete the runner at GitHub, and hear from GitHub whether it is busy.
+
+"Absent" is only an answer if something in the same scope could be read just now; a scope that we
+have lost access to answers 404 for everything. Without a runner id (the mint's answer was lost) the
+runner is looked up by its name, which was written down before the mint. No answer at all is `None`:
+ask again later.
+"""
+
+from runyard.dispatch.machine.events import FenceAnswer, Fenced
+from runyard.dispatch.machine.values import Slot
+from runyard.dispatch.minting.mint import scope_of
+from runyard.github.api import GitHub
+from runyard.github.errors import GitHubError
+from runyard.github.views import Removal
+from runyard.telemetry.catalogue import RUNYARD_FENCES_TOTAL
+from runyard.telemetry.log import Logger
+from runyard.telemetry.meter import Meter
+
+_ANSWERS = {
+    Removal.DELETED: FenceAnswer.DELETED,
+    Removal.BUSY: FenceAnswer.BUSY,
+    Removal.ABSENT: FenceAnswer.ABSENT,
+}
+
+
+class Fencer:
+    """Asks GitHub to forget a slot's runner."""
+
+    def __init__(self, github: GitHub, *, meter: Meter, log: Logger) -> None:
+        self._github = github
+        self._meter = meter
+        self._log = log
+
+    async def fence(self, slot: Slot) -> Fenced | None:
+        """GitHub's answer, or None if it could not be had."""
+        try:
+            answer = await self._ask(slot)
+        except GitHubError as error:
+            self._meter.inc(RUNYARD_FENCES_TOTAL, answer="none")
+            self._log.info("fence unanswered", pod=slot.pod_name, error=str(error))
+            return None
+        self._meter.inc(RUNYARD_FENCES_TOTAL, answer=answer.value)
+        return Fenced(generation=slot.generation, answer=answer, scope_read=True)
+
+    async def _ask(self, slot: Slot) -> FenceAnswer:
+        scope = scope_of(slot)
+        if slot.runner_id is not None:
+            removal = await self._github.delete_runner(scope, slot.runner_id)
+            if removal is not Removal.ABSENT:
+                return _ANSWERS[removal]
+        # A successful look-up by name is the read that makes "absent" mean something.
+        found = await self._github.find_runner(scope, slot.runner_name)
+        if found is None:
+            return FenceAnswer.ABSENT
+        return _ANSWERS[await self._github.delete_runner(scope, found.id)]

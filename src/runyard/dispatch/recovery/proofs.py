@@ -1,0 +1,33 @@
+"""Is this Pod incarnation gone? Only three things prove it.
+
+GET answers 404; GET answers with another uid under that name; or the node agent has recorded the
+end. Everything else, a watch event, a stop report, a list without the Pod, is a hint that makes
+somebody ask here. An error proves nothing and propagates.
+"""
+
+from runyard.kube.client import Kube
+from runyard.kube.errors import NotFound
+from runyard.kube.kinds import PODS
+from runyard.kube.objects import Pod
+
+ENDED = ("Succeeded", "Failed")
+
+
+class Prover:
+    """Asks the Kubernetes API for the proof."""
+
+    def __init__(self, kube: Kube, *, namespace: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+
+    async def gone(self, *, pod_name: str, pod_uid: str) -> str:
+        """Why the incarnation is proven gone, or an empty text if it is not."""
+        try:
+            pod = await self._kube.get_as(PODS, pod_name, Pod, namespace=self._namespace)
+        except NotFound:
+            return "Pod is gone (404)"
+        if pod.metadata.uid != pod_uid:
+            return "another uid under that name"
+        if pod.status.phase in ENDED:
+            return f"the agent recorded the end: {pod.status.phase}"
+        return ""

@@ -1,0 +1,57 @@
+"""How the dispatch server is set up. The defaults are production's."""
+
+import msgspec
+
+from runyard.dispatch.machine.table import Deadlines
+from runyard.wire.names import CONTROLLER_ACCOUNT, CONTROLLER_NAMESPACE, RUNNERS_NAMESPACE
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """A tenant's budget on one platform."""
+
+    platform: str
+    vcpus: int
+    memory_gb: int
+
+
+DEFAULT_LIMITS = (
+    Limit(platform="linux", vcpus=32, memory_gb=64),
+    Limit(platform="macos", vcpus=12, memory_gb=28),
+)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a replica may be told. Times are in seconds."""
+
+    webhook_secrets: tuple[str, ...]  # several, for rotation
+    seal_key: bytes  # 32 bytes; JITs at rest are sealed with it
+    namespace: str = RUNNERS_NAMESPACE
+    controller: tuple[str, str] = (CONTROLLER_NAMESPACE, CONTROLLER_ACCOUNT)
+    deadlines: Deadlines = Deadlines()
+    default_limits: tuple[Limit, ...] = DEFAULT_LIMITS
+
+    poll_wait_default: float = 5.0  # a classic poller hangs up after 10 s
+    poll_wait_max: float = 25.0
+    token_cache: float = 60.0
+    mint_within: float = 6.0  # mint and stamp together; under the offered deadline
+    runner_group: int = 1
+
+    match_every: float = 0.1
+    match_per_tenant: int = 20
+    pools_every: float = 30.0
+    sweep_every: float = 5.0
+    sweep_limit: int = 50
+    sweep_parallel: int = 8
+    outage_after: float = 30.0  # nobody swept for so long: the service was away
+    read_every: float = 5.0
+    read_limit: int = 50
+    recover_every: float = 60.0
+    recover_limit: int = 50
+    stamped_grace: float = 300.0
+    ghosts_every: float = 120.0
+    ghost_age: float = 120.0
+    audit_every: float = 60.0
+    audit_settle: float = 30.0  # younger deliveries may still be on their way
+    audit_overlap: float = 600.0
+
+    body_limit: int = 1 << 20

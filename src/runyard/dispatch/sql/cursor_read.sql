@@ -1,0 +1,2 @@
+-- How far an audit has come.
+SELECT value FROM cursors WHERE name = %(name)s;

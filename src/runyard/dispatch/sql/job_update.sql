@@ -1,0 +1,8 @@
+-- Write a job back. Its times are set once, when the state is reached.
+UPDATE jobs SET
+    state = %(state)s, verified = %(verified)s, runner_name = %(runner_name)s, conclusion = %(conclusion)s,
+    started_at = CASE WHEN %(state)s = 'running' THEN coalesce(started_at, runyard_now()) ELSE started_at END,
+    completed_at = CASE WHEN %(state)s = 'done' THEN coalesce(completed_at, runyard_now()) END,
+    look_at = CASE WHEN %(look_in)s::double precision IS NULL THEN look_at
+        ELSE runyard_now() + make_interval(secs => %(look_in)s::double precision) END
+WHERE job_id = %(job_id)s;

@@ -1,0 +1,9 @@
+-- Open a slot. The generation starts at the clock, so that it never repeats, even after a lost commit.
+INSERT INTO slots (
+    pod_uid, pod_name, pool, generation, state, deadline, last_beat, opened_at
+) VALUES (
+    %(pod_uid)s, %(pod_name)s, %(pool)s, (extract(epoch FROM runyard_now()) * 1000000)::bigint, %(state)s,
+    runyard_now() + make_interval(secs => %(wait)s), runyard_now(), runyard_now()
+)
+ON CONFLICT DO NOTHING
+RETURNING generation;

@@ -1,0 +1,2 @@
+-- One slot, locked.
+SELECT * FROM slots WHERE pod_uid = %(pod_uid)s FOR UPDATE;

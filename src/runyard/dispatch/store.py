@@ -1,0 +1,264 @@
+"""The only writer of slots and jobs: load and lock the rows, ask the machine, write the answer by generation.
+
+Nothing is decided here. Locks are taken in one order everywhere (tenant, jobs ascending, slots by
+uid), so two transitions can wait for each other but never in a circle. Which rows an event concerns
+is learned by an unlocked look first; if a lock then shows other rows than the look did, the
+transaction is rolled back and run again.
+
+Every change of state appends to the log in the same transaction: who, when, from, to, why.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from runyard.db.contract import Constraint, Database, Row, Tx
+from runyard.db.statements import load
+from runyard.dispatch.machine.changes import Context
+from runyard.dispatch.machine.events import (
+    Event,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    JobStillQueued,
+    Offer,
+    PodGone,
+    Polled,
+)
+from runyard.dispatch.machine.transition import transition
+from runyard.dispatch.machine.values import (
+    Decision,
+    Job,
+    JobChange,
+    Room,
+    Slot,
+    SlotChange,
+    View,
+    refuse,
+)
+
+T = TypeVar("T")
+SQL = load("runyard.dispatch")
+JobFact = JobQueued | JobStarted | JobEnded | JobStillQueued
+_RETRIES = 5
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job's first mention tells of it, for the row's other columns."""
+
+    repository: str
+    labels: tuple[str, ...]
+
+
+class _Moved(Exception):
+    """The rows are not the ones that were looked at: run the transaction again."""
+
+
+class Store:
+    """Applies events to the database."""
+
+    def __init__(self, database: Database, *, ctx: Context, actor: str) -> None:
+        self._database = database
+        self._ctx = ctx
+        self._actor = actor
+
+    async def about_slot(self, pod_uid: str, event: Event, *, name: str) -> Decision:
+        """Apply an event about one slot, in a transaction of its own."""
+        return await self.transact(lambda tx: self.slot_event(tx, pod_uid, event), name=name)
+
+    async def about_job(self, event: JobFact, tenant: str, *, name: str) -> Decision:
+        """Apply GitHub's word about a job that we know, in a transaction of its own."""
+        return await self.transact(lambda tx: self.job_fact(tx, event, tenant, None), name=name)
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
+        """Run a transaction, again if the rows moved between look and lock."""
+        for _ in range(_RETRIES):
+            try:
+                return await self._database.transact(work, name=name)
+            except _Moved:
+                continue
+            except Constraint as conflict:
+                # Somebody else opened the same slot or took the same job in between.
+                if not conflict.name.startswith(("slots_", "jobs_")):
+                    raise
+        return await self._database.transact(work, name=name)
+
+    async def poll(self, event: Polled) -> Slot:
+        """A Pod asked for work: open its slot or count the beat, and return the slot as it is now."""
+
+        async def work(tx: Tx) -> Slot:
+            await self._close_predecessor(tx, event)
+            decision = await self.slot_event(tx, event.pod_uid, event)
+            if decision.slot is not None:
+                return decision.slot
+            row = await tx.one(SQL.slot_lock, pod_uid=event.pod_uid)
+            if row is None:
+                raise _Moved
+            return to_slot(row)
+
+        return await self.transact(work, name="poll")
+
+    async def slot_event(self, tx: Tx, pod_uid: str, event: Event) -> Decision:
+        """Apply an event about one slot within a transaction."""
+        seen = await tx.one(SQL.slot_peek, pod_uid=pod_uid)
+        tenant = event.tenant if isinstance(event, Offer) else _tenant(seen)
+        room = None
+        if tenant:
+            await tx.one(SQL.tenant_lock, tenant=tenant)
+        jobs = await self._lock_jobs(tx, getattr(event, "job_id", None), seen)
+        slot = await self._lock_slot(tx, seen)
+        if isinstance(event, Offer):
+            room = await self._room(tx, tenant, event.platform)
+        view = View(slot=slot, jobs=jobs, room=room)
+        return await self._apply(tx, view, event, None)
+
+    async def job_fact(self, tx: Tx, event: JobFact, tenant: str, info: JobInfo | None) -> Decision:
+        """Apply GitHub's word about a job within a transaction. `info` is needed for an unknown job."""
+        await tx.one(SQL.tenant_lock, tenant=tenant)
+        runner = getattr(event, "runner_name", "")
+        seen = None
+        if runner:
+            seen = await tx.one(SQL.slot_by_runner, tenant=tenant, runner_name=runner)
+        rival = await tx.one(SQL.slot_by_intent, job_id=event.job_id)
+        if rival is not None and seen is not None and rival["pod_uid"] == seen["pod_uid"]:
+            rival = None
+        jobs = await self._lock_jobs(tx, event.job_id, seen)
+        view = View(
+            slot=await self._lock_slot(tx, seen),
+            rival=await self._lock_slot(tx, rival),
+            jobs=jobs,
+        )
+        if view.job(event.job_id) is None and info is None:
+            return refuse("unknown job")
+        return await self._apply(tx, view, event, info)
+
+    async def _close_predecessor(self, tx: Tx, event: Polled) -> None:
+        """Another uid under the same Pod name proves that the earlier incarnation is gone."""
+        other = await tx.one(SQL.slot_by_pod_name, pod_name=event.pod_name)
+        if other is not None and other["pod_uid"] != event.pod_uid:
+            gone = PodGone(why="another uid under that name")
+            await self.slot_event(tx, other["pod_uid"], gone)
+
+    async def _lock_jobs(self, tx: Tx, job_id: int | None, seen: Row | None) -> tuple[Job, ...]:
+        named = (job_id, *((seen["intended_job"], seen["executing_job"]) if seen else ()))
+        wanted = sorted({job for job in named if job is not None})
+        if not wanted:
+            return ()
+        rows = await tx.all(SQL.job_lock, job_ids=wanted)
+        return tuple(msgspec.convert(row, Job) for row in rows)
+
+    async def _lock_slot(self, tx: Tx, seen: Row | None) -> Slot | None:
+        if seen is None:
+            return None
+        row = await tx.one(SQL.slot_lock, pod_uid=seen["pod_uid"])
+        if row is None or any(row[name] != value for name, value in seen.items()):
+            raise _Moved
+        return to_slot(row)
+
+    async def _room(self, tx: Tx, tenant: str, platform: str) -> Room:
+        row = await tx.one(SQL.tenant_room, tenant=tenant, platform=platform)
+        return Room(vcpus=0, memory_gb=0) if row is None else msgspec.convert(row, Room)
+
+    async def _apply(self, tx: Tx, view: View, event: Event, info: JobInfo | None) -> Decision:
+        decision = transition(view, event, self._ctx)
+        for change in decision.jobs:
+            await self._write_job(tx, change, info)
+        written = [await self._write_slot(tx, change) for change in decision.slots]
+        return msgspec.structs.replace(decision, slots=tuple(written))
+
+    async def _write_slot(self, tx: Tx, change: SlotChange) -> SlotChange:
+        slot = change.slot
+        if change.before is None:
+            row = await tx.one(
+                SQL.slot_insert,
+                pod_uid=slot.pod_uid,
+                pod_name=slot.pod_name,
+                pool=slot.pool,
+                state=slot.state.value,
+                wait=change.wait,
+            )
+        elif change.why == "beat":
+            await tx.run(
+                SQL.slot_beat, pod_uid=slot.pod_uid, before=change.before, wait=change.wait
+            )
+            return change
+        else:
+            row = await tx.one(SQL.slot_update, **_slot_params(change))
+        if row is None:
+            raise _Moved
+        after = msgspec.structs.replace(slot, generation=row["generation"])
+        if slot.generation != change.before:
+            await self._log(
+                tx,
+                subject="slot",
+                pod_uid=slot.pod_uid,
+                job_id=slot.executing_job or slot.intended_job,
+                source="" if change.source is None else change.source.value,
+                target=slot.state.value,
+                why=change.why,
+            )
+        return msgspec.structs.replace(change, slot=after)
+
+    async def _write_job(self, tx: Tx, change: JobChange, info: JobInfo | None) -> None:
+        job = change.job
+        params: dict[str, object] = {
+            "job_id": job.job_id,
+            "state": job.state.value,
+            "verified": job.verified,
+            "runner_name": job.runner_name,
+            "conclusion": job.conclusion,
+            "look_in": change.look_in,
+        }
+        if change.source is None and info is not None:
+            row = {"tenant": job.tenant, "repository": info.repository, "labels": list(info.labels)}
+            if not await tx.run(SQL.job_insert, **params, **row):
+                raise _Moved
+        else:
+            await tx.run(SQL.job_update, **params)
+        await self._log(
+            tx,
+            subject="job",
+            pod_uid=None,
+            job_id=job.job_id,
+            source="" if change.source is None else change.source.value,
+            target=job.state.value,
+            why=change.why,
+        )
+
+    async def _log(self, tx: Tx, **entry: object) -> None:
+        await tx.run(SQL.log_append, actor=self._actor, **entry)
+
+
+def to_slot(row: Row) -> Slot:
+    """A row as the machine's value."""
+    return msgspec.convert(row, Slot, builtin_types=(bytes,))
+
+
+def _tenant(seen: Row | None) -> str:
+    return "" if seen is None else str(seen["tenant"])
+
+
+def _slot_params(change: SlotChange) -> dict[str, object]:
+    slot = change.slot
+    return {
+        "pod_uid": slot.pod_uid,
+        "before": change.before,
+        "bump": slot.generation != change.before,
+        "state": slot.state.value,
+        "tenant": slot.tenant,
+        "scope": slot.scope,
+        "installation_id": slot.installation_id,
+        "vcpus": slot.vcpus,
+        "memory_gb": slot.memory_gb,
+        "platform": slot.platform,
+        "intended_job": slot.intended_job,
+        "executing_job": slot.executing_job,
+        "runner_name": slot.runner_name,
+        "runner_id": slot.runner_id,
+        "stamped": slot.stamped,
+        "jit": slot.jit,
+        "fence": slot.fence.value,
+        "close_reason": slot.close_reason,
+        "wait": change.wait,
+    }

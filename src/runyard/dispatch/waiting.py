@@ -1,0 +1,39 @@
+"""Pods that wait at this replica for an answer.
+
+A poll registers here and is woken when something about its slot has changed. The matcher claims
+only for Pods that are registered, so a job is never offered to a client that has hung up.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Waiters:
+    """Who waits, and a bell for the matcher."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Event] = {}
+        self.bell = asyncio.Event()  # rung when matching may have become possible
+
+    @contextmanager
+    def registered(self, pod_uid: str) -> Iterator[asyncio.Event]:
+        """Wait here for the length of the block. A second poll of the same Pod takes the place over."""
+        event = asyncio.Event()
+        self._waiting[pod_uid] = event
+        self.bell.set()
+        try:
+            yield event
+        finally:
+            if self._waiting.get(pod_uid) is event:
+                del self._waiting[pod_uid]
+
+    def wake(self, pod_uid: str) -> None:
+        """Something changed for this Pod."""
+        event = self._waiting.get(pod_uid)
+        if event is not None:
+            event.set()
+
+    def uids(self) -> tuple[str, ...]:
+        """Everybody who waits, longest first."""
+        return tuple(self._waiting)

@@ -1,0 +1,220 @@
+"""The dispatch server, wired together: intake, polls, matcher, mints, sweeper, recovery.
+
+`run(deps)` is the whole part; where its clock, transports and database come from is not its
+business. All of its loops live in one task group: one that dies takes the server down, loudly, and
+whoever supervises it starts it anew. Any number of replicas may run on one database.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.db.contract import Database, DatabaseError
+from runyard.dispatch.api import Api
+from runyard.dispatch.callers import Callers
+from runyard.dispatch.intake.apply import Intake
+from runyard.dispatch.intake.audit import Audit
+from runyard.dispatch.machine.changes import Context
+from runyard.dispatch.matcher import Matcher
+from runyard.dispatch.minting.mint import Minter
+from runyard.dispatch.minting.stamp import Stamper
+from runyard.dispatch.polling import Polls
+from runyard.dispatch.pools import Pools
+from runyard.dispatch.recovery.fencing import Fencer
+from runyard.dispatch.recovery.pods import PodReconciler
+from runyard.dispatch.recovery.proofs import Prover
+from runyard.dispatch.recovery.reading import Reader
+from runyard.dispatch.recovery.reaping import Reaper
+from runyard.dispatch.recovery.registrations import GhostSweeper
+from runyard.dispatch.recovery.sweeping import Sweeper
+from runyard.dispatch.seal import Seal
+from runyard.dispatch.settings import Settings
+from runyard.dispatch.store import Store
+from runyard.dispatch.waiting import Waiters
+from runyard.github.api import GitHub
+from runyard.github.app import AppAuth
+from runyard.github.budget import Budget
+from runyard.github.errors import GitHubError
+from runyard.http.messages import Handler, Transport
+from runyard.kube.client import Kube
+from runyard.kube.errors import KubeError
+from runyard.telemetry.log import Logger
+from runyard.telemetry.loops import EXPECTED, run_loop
+from runyard.telemetry.meter import Meter
+
+
+class ServerDeps(msgspec.Struct, kw_only=True):
+    """Everything that a replica is given."""
+
+    name: str
+    clock: Clock
+    rng: random.Random
+    kube: Transport
+    token: Callable[[], str]
+    github: Transport
+    app_id: int
+    app_key: str  # PEM
+    database: Database
+    meter: Meter
+    log: Logger
+    settings: Settings
+    listen: Callable[[Handler], None]  # called once, with the handler, when requests may come
+
+
+class _Wired(msgspec.Struct, kw_only=True):
+    """The pieces that `run` starts."""
+
+    api: Api
+    pools: Pools
+    matcher: Matcher
+    sweeper: Sweeper
+    reader: Reader
+    pods: PodReconciler
+    ghosts: GhostSweeper
+    audit: Audit
+
+
+async def run(deps: ServerDeps) -> None:
+    """Serve until cancelled."""
+    wired = _wire(deps)
+    async with asyncio.TaskGroup() as group:
+
+        def spawn(work: Coroutine[object, object, None]) -> object:
+            return group.create_task(work)
+
+        for loop in _loops(deps, wired):
+            group.create_task(loop)
+        group.create_task(wired.matcher.run(spawn))
+        deps.listen(wired.api.handle)
+
+
+def _loops(deps: ServerDeps, wired: _Wired) -> tuple[Coroutine[object, object, object], ...]:
+    settings = deps.settings
+    expected = (*EXPECTED, DatabaseError, KubeError, GitHubError)
+    steps = (
+        ("pools", wired.pools.refresh, settings.pools_every, 30.0),
+        ("sweep", wired.sweeper.step, settings.sweep_every, 120.0),
+        ("read", wired.reader.step, settings.read_every, 120.0),
+        ("recover", wired.pods.step, settings.recover_every, 120.0),
+        ("ghosts", wired.ghosts.step, settings.ghosts_every, 120.0),
+        ("audit", wired.audit.step, settings.audit_every, 300.0),
+    )
+    return tuple(
+        run_loop(
+            name,
+            step,
+            clock=deps.clock,
+            meter=deps.meter,
+            log=deps.log,
+            every=every,
+            deadline=deadline,
+            jitter_rng=deps.rng,
+            expected=expected,
+            max_backoff=max(30.0, every),
+        )
+        for name, step, every, deadline in steps
+    )
+
+
+def _wire(deps: ServerDeps) -> _Wired:
+    settings, clock, meter, log = deps.settings, deps.clock, deps.meter, deps.log
+    namespace, database = settings.namespace, deps.database
+    kube = Kube(deps.kube, token=deps.token)
+    github = GitHub(
+        deps.github,
+        app=AppAuth(app_id=deps.app_id, private_key=deps.app_key, clock=clock),
+        clock=clock,
+        budget=Budget(clock),
+    )
+    store = Store(database, ctx=Context(deadlines=settings.deadlines), actor=deps.name)
+    waiters, seal = Waiters(), Seal(settings.seal_key, rng=deps.rng)
+    pools, prover = Pools(kube, namespace=namespace), Prover(kube, namespace=namespace)
+    reader = Reader(
+        database=database, store=store, github=github, waiters=waiters, log=log, settings=settings
+    )
+    sweeper = Sweeper(
+        database=database,
+        store=store,
+        prover=prover,
+        fencer=Fencer(github, meter=meter, log=log),
+        reader=reader,
+        reaper=Reaper(kube, prover, namespace=namespace),
+        clock=clock,
+        meter=meter,
+        log=log,
+        settings=settings,
+    )
+    minter = Minter(
+        store=store,
+        github=github,
+        stamper=Stamper(kube, namespace=namespace, clock=clock, log=log),
+        seal=seal,
+        waiters=waiters,
+        clock=clock,
+        meter=meter,
+        log=log,
+        settings=settings,
+    )
+    intake = Intake(store=store, waiters=waiters, meter=meter, settings=settings)
+    callers = Callers(kube, namespace=namespace, clock=clock, remember=settings.token_cache)
+    polls = Polls(
+        kube=kube,
+        callers=callers,
+        store=store,
+        pools=pools,
+        waiters=waiters,
+        seal=seal,
+        clock=clock,
+        meter=meter,
+        settings=settings,
+    )
+    return _Wired(
+        api=Api(
+            polls=polls,
+            intake=intake,
+            callers=callers,
+            sweeper=sweeper,
+            database=database,
+            log=log,
+            settings=settings,
+        ),
+        pools=pools,
+        matcher=Matcher(
+            database=database,
+            store=store,
+            pools=pools,
+            waiters=waiters,
+            minter=minter,
+            clock=clock,
+            meter=meter,
+            log=log,
+            settings=settings,
+        ),
+        sweeper=sweeper,
+        reader=reader,
+        pods=PodReconciler(
+            kube=kube,
+            database=database,
+            store=store,
+            sweeper=sweeper,
+            clock=clock,
+            meter=meter,
+            log=log,
+            settings=settings,
+        ),
+        ghosts=GhostSweeper(
+            github=github, database=database, meter=meter, log=log, settings=settings
+        ),
+        audit=Audit(
+            github=github,
+            database=database,
+            intake=intake,
+            clock=clock,
+            meter=meter,
+            log=log,
+            settings=settings,
+        ),
+    )

@@ -1,0 +1,167 @@
+"""The server's rows as an onlooker sees them: a copy kept up to date from the log, commit by commit.
+
+Reading the whole table after every commit would cost more than the run itself. The log of transitions is
+append-only and written in the same transaction as the change, so reading what is new in it is enough; now
+and then the copy is compared with the table, and a difference is a change that was not logged.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from runyard.db.contract import Row, Tx
+from runyard.db.inline import InlineDatabase
+from runyard.db.statements import load
+
+T = TypeVar("T")
+CLAIMS = ("offered", "armed", "executing", "draining")
+SQL = load("runyard.sim")
+
+
+class SlotView(msgspec.Struct, frozen=True, kw_only=True):
+    """One slot."""
+
+    pod_uid: str
+    pod_name: str
+    pool: str
+    state: str
+    tenant: str
+    scope: str
+    platform: str
+    vcpus: int
+    memory_gb: int
+    intended_job: int | None
+    executing_job: int | None
+    runner_name: str
+    fence: str
+
+    @property
+    def claims(self) -> bool:
+        """Whether it holds a tenant's budget."""
+        return self.state in CLAIMS
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the log."""
+
+    id: int
+    subject: str
+    key: str
+    source: str
+    target: str
+    why: str
+    actor: str
+
+
+class Books:
+    """Open slots by uid, and those that are closed with a fence due."""
+
+    def __init__(self, database: InlineDatabase) -> None:
+        self._database = database
+        self._last = 0
+        self.slots: dict[str, SlotView] = {}
+        self.by_runner: dict[str, str] = {}  # runner name → uid of the newest slot that had it
+        self.limits: dict[tuple[str, str], tuple[int, int]] = {}
+        self.counts: dict[str, int] = {}  # "source→target" → how often
+
+    def read_changes(self) -> tuple[tuple[Change, ...], tuple[SlotView, ...]]:
+        """What was logged since the last call, and the slots that it touched as they are now."""
+        rows = self._read("changes", lambda tx: tx.all(SQL.changes_since, last=self._last))
+        changes, touched = [], {}
+        for row in rows:
+            self._last = row["id"]
+            changes.append(_change(row))
+            if row["subject"] == "slot" and row["state"] is not None:
+                touched[row["pod_uid"]] = _slot(row)
+        for slot in touched.values():
+            self._keep(slot)
+        for change in changes:
+            edge = f"{change.source or 'new'}→{change.target}"
+            self.counts[edge] = self.counts.get(edge, 0) + 1
+        return tuple(changes), tuple(touched.values())
+
+    def unlogged(self) -> str:
+        """A difference between this copy and the table; empty if there is none."""
+        rows = self._read("slots", lambda tx: tx.all(SQL.slots_all))
+        table = {row["pod_uid"]: _slot(row) for row in rows}
+        for uid in sorted({**table, **self.slots}):
+            if table.get(uid) != self.slots.get(uid):
+                return f"the log says {self.slots.get(uid)}, the table {table.get(uid)}"
+        return ""
+
+    def limit(self, tenant: str, platform: str) -> tuple[int, int]:
+        """A tenant's budget: virtual processors and memory."""
+        if (tenant, platform) not in self.limits:
+            rows = self._read("limits", lambda tx: tx.all(SQL.limits))
+            self.limits = {
+                (row["tenant"], row["platform"]): (row["vcpus"], row["memory_gb"]) for row in rows
+            }
+        return self.limits.get((tenant, platform), (0, 0))
+
+    def used(self, tenant: str, platform: str) -> tuple[int, int]:
+        """What a tenant's claims hold."""
+        held = [
+            slot
+            for slot in self.slots.values()
+            if slot.claims and slot.tenant == tenant and slot.platform == platform
+        ]
+        return sum(slot.vcpus for slot in held), sum(slot.memory_gb for slot in held)
+
+    def jobs(self) -> dict[int, Row]:
+        """Every job that the server knows."""
+        rows = self._read("jobs", lambda tx: tx.all(SQL.jobs_all))
+        return {row["job_id"]: row for row in rows}
+
+    def waiting(self) -> dict[str, int]:
+        """How many jobs wait, by tenant."""
+        rows = self._read("waiting", lambda tx: tx.all(SQL.jobs_waiting))
+        return {row["tenant"]: row["waiting"] for row in rows}
+
+    def add_tenant(
+        self, tenant: str, *, installation_id: int, platform: str, vcpus: int, memory_gb: int
+    ) -> None:
+        """Somebody signed a contract."""
+
+        async def work(tx: Tx) -> None:
+            await tx.run(SQL.tenant_put, tenant=tenant, installation_id=installation_id)
+            await tx.run(
+                SQL.limit_put, tenant=tenant, platform=platform, vcpus=vcpus, memory_gb=memory_gb
+            )
+
+        self._read("tenant", work)
+
+    def _keep(self, slot: SlotView) -> None:
+        if slot.runner_name:
+            self.by_runner[slot.runner_name] = slot.pod_uid
+        if slot.state == "closed" and slot.fence != "due":
+            self.slots.pop(slot.pod_uid, None)
+        else:
+            self.slots[slot.pod_uid] = slot
+
+    def _read(self, name: str, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run a transaction here and now; on this database one never waits."""
+        step = self._database.transact(work, name=f"onlooker {name}")
+        try:
+            step.send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        raise RuntimeError("the onlooker's transaction waited")
+
+
+def _slot(row: Row) -> SlotView:
+    return SlotView(**{name: row[name] for name in SlotView.__struct_fields__})
+
+
+def _change(row: Row) -> Change:
+    slot = row["subject"] == "slot"
+    return Change(
+        id=row["id"],
+        subject=row["subject"],
+        key=str(row["pod_uid"] if slot else row["job_id"]),
+        source=row["source"],
+        target=row["target"],
+        why=row["why"],
+        actor=row["actor"],
+    )

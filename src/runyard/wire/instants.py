@@ -1,0 +1,24 @@
+"""Instants as text: how Kubernetes and GitHub write a moment.
+
+Pure functions of their arguments; telling the time is the clock's business (`runyard.clock`).
+"""
+
+from datetime import UTC, datetime
+
+
+def to_rfc3339(now: float) -> str:
+    """Write an instant the way Kubernetes and GitHub do: `2026-01-31T12:00:00Z`, whole seconds."""
+    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def to_rfc3339_micro(now: float) -> str:
+    """Write an instant with microseconds, as Kubernetes leases want it."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_rfc3339(text: str) -> float:
+    """Read an instant written by Kubernetes or GitHub; raises `ValueError` on anything else."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"not an RFC 3339 instant (no zone): {text!r}")
+    return moment.timestamp()
