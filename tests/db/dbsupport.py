@@ -21,17 +21,17 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from runyard.clock import RealClock
 
 TABLE = """
-CREATE TABLE jobs (
+CREATE TABLE chores (
     id bigint PRIMARY KEY,
     state text NOT NULL,
     due timestamptz,
-    CONSTRAINT jobs_state_known CHECK (state IN ('queued', 'running'))
+    CONSTRAINT chores_state_known CHECK (state IN ('queued', 'running'))
 );
 CREATE TABLE parents (
     id bigint PRIMARY KEY,
-    job bigint CONSTRAINT parents_job_there REFERENCES jobs (id) DEFERRABLE INITIALLY DEFERRED
+    job bigint CONSTRAINT parents_job_there REFERENCES chores (id) DEFERRABLE INITIALLY DEFERRED
 );
-INSERT INTO jobs (id, state) VALUES (1, 'queued'), (2, 'queued');
+INSERT INTO chores (id, state) VALUES (1, 'queued'), (2, 'queued');
 """
 
 
@@ -57,7 +57,7 @@ def make_table(conninfo: str) -> None:
 
 def states(conninfo: str) -> dict[int, str]:
     with psycopg.connect(conninfo) as link:
-        return dict(link.execute("SELECT id, state FROM jobs ORDER BY id").fetchall())
+        return dict(link.execute("SELECT id, state FROM chores ORDER BY id").fetchall())
 
 
 class CuttingProxy:

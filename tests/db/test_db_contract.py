@@ -67,7 +67,7 @@ def transact(
 
 async def set_running(tx: Tx) -> int:
     return await tx.run(
-        "UPDATE jobs SET state = %(state)s WHERE id = %(id)s", state="running", id=1
+        "UPDATE chores SET state = %(state)s WHERE id = %(id)s", state="running", id=1
     )
 
 
@@ -79,12 +79,12 @@ def test_what_was_committed_is_there_for_others(opener: Opener, url: str) -> Non
 def test_rows_are_dictionaries_and_missing_rows_are_none(opener: Opener, url: str) -> None:
     async def work(tx: Tx) -> list[Any]:
         return [
-            await tx.all("SELECT id, state FROM jobs ORDER BY id"),
-            await tx.one("SELECT id FROM jobs ORDER BY id DESC"),
-            await tx.one("SELECT id FROM jobs WHERE id = %(id)s", id=99),
-            await tx.all("SELECT id FROM jobs WHERE id = ANY(%(ids)s) ORDER BY id", ids=[2, 7]),
-            await tx.run("DELETE FROM jobs WHERE id > %(id)s", id=100),
-            await tx.all("DELETE FROM jobs WHERE id = 99"),
+            await tx.all("SELECT id, state FROM chores ORDER BY id"),
+            await tx.one("SELECT id FROM chores ORDER BY id DESC"),
+            await tx.one("SELECT id FROM chores WHERE id = %(id)s", id=99),
+            await tx.all("SELECT id FROM chores WHERE id = ANY(%(ids)s) ORDER BY id", ids=[2, 7]),
+            await tx.run("DELETE FROM chores WHERE id > %(id)s", id=100),
+            await tx.all("DELETE FROM chores WHERE id = 99"),
         ]
 
     assert transact(opener, url, work) == [
@@ -146,9 +146,9 @@ def test_an_exception_rolls_back_and_propagates(opener: Opener, url: str) -> Non
 
 
 BROKEN = {
-    "unique": ("INSERT INTO jobs (id, state) VALUES (1, 'queued')", "jobs_pkey"),
-    "check": ("UPDATE jobs SET state = 'odd' WHERE id = 1", "jobs_state_known"),
-    "not null": ("INSERT INTO jobs (id) VALUES (9)", "state"),
+    "unique": ("INSERT INTO chores (id, state) VALUES (1, 'queued')", "chores_pkey"),
+    "check": ("UPDATE chores SET state = 'odd' WHERE id = 1", "chores_state_known"),
+    "not null": ("INSERT INTO chores (id) VALUES (9)", "state"),
     "foreign key at commit": ("INSERT INTO parents VALUES (1, 99)", "parents_job_there"),
 }
 
@@ -252,7 +252,7 @@ def test_a_connection_cut_at_commit_leaves_the_outcome_unknown(
                 await database.transact(set_running, name="cut")
             proxy.cut = ""
             row = await database.transact(
-                lambda tx: tx.one("SELECT state FROM jobs WHERE id = 1 FOR UPDATE"), name="look"
+                lambda tx: tx.one("SELECT state FROM chores WHERE id = 1 FOR UPDATE"), name="look"
             )
             assert row == {"state": state}
 

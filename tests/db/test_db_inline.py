@@ -24,7 +24,7 @@ def database(url: str) -> Iterator[InlineDatabase]:
 
 
 async def set_running(tx: Tx) -> int:
-    return await tx.run("UPDATE jobs SET state = 'running' WHERE id = 1")
+    return await tx.run("UPDATE chores SET state = 'running' WHERE id = 1")
 
 
 def test_no_other_task_runs_between_begin_and_commit(database: InlineDatabase) -> None:
@@ -33,7 +33,7 @@ def test_no_other_task_runs_between_begin_and_commit(database: InlineDatabase) -
     async def work(tx: Tx) -> None:
         steps.append("begin")
         await set_running(tx)
-        await tx.all("SELECT * FROM jobs ORDER BY id")
+        await tx.all("SELECT * FROM chores ORDER BY id")
         steps.append("end")
 
     async def other() -> None:
@@ -158,14 +158,14 @@ def test_the_simulators_time_ends_with_the_transaction(database: InlineDatabase)
         ("  -- why\n/* and how */ select 1", False),
         ("(SELECT 1) UNION (SELECT 2)", False),
         ("VALUES (1)", False),
-        ("SELECT id FROM jobs FOR UPDATE SKIP LOCKED", False),
-        ("WITH x AS (SELECT 1 FROM jobs FOR NO KEY UPDATE) SELECT * FROM x", False),
-        ("WITH x AS (UPDATE jobs SET state = 'running' RETURNING id) SELECT id FROM x", True),
-        ("with x as (select 1) insert into jobs select 1", True),
-        ("UPDATE jobs SET state = 'running'", True),
-        ("INSERT INTO jobs VALUES (1)", True),
-        ("DELETE FROM jobs", True),
-        ("TRUNCATE jobs", True),
+        ("SELECT id FROM chores FOR UPDATE SKIP LOCKED", False),
+        ("WITH x AS (SELECT 1 FROM chores FOR NO KEY UPDATE) SELECT * FROM x", False),
+        ("WITH x AS (UPDATE chores SET state = 'running' RETURNING id) SELECT id FROM x", True),
+        ("with x as (select 1) insert into chores select 1", True),
+        ("UPDATE chores SET state = 'running'", True),
+        ("INSERT INTO chores VALUES (1)", True),
+        ("DELETE FROM chores", True),
+        ("TRUNCATE chores", True),
     ],
 )
 def test_a_read_is_told_from_a_write(sql: str, *, expected: bool) -> None:
@@ -176,7 +176,7 @@ def test_a_statement_keeps_working_when_its_parameter_types_change(
     database: InlineDatabase,
 ) -> None:
     async def work(tx: Tx) -> list[object]:
-        sql = "SELECT id FROM jobs WHERE id = %(id)s"
+        sql = "SELECT id FROM chores WHERE id = %(id)s"
         return [await tx.one(sql, id=value) for value in (1, 2**40, 2, None, 1)]
 
     assert asyncio.run(database.transact(work, name="x")) == [

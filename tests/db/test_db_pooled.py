@@ -18,7 +18,7 @@ def url(database_url: str) -> str:
 
 
 async def set_running(tx: Tx) -> int:
-    return await tx.run("UPDATE jobs SET state = 'running' WHERE id = 1")
+    return await tx.run("UPDATE chores SET state = 'running' WHERE id = 1")
 
 
 def conflicting(url: str, runs: list[str], *, conflicts: int) -> object:
@@ -26,11 +26,11 @@ def conflicting(url: str, runs: list[str], *, conflicts: int) -> object:
 
     async def work(tx: Tx) -> int:
         await tx.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        await tx.one("SELECT state FROM jobs WHERE id = 1")
+        await tx.one("SELECT state FROM chores WHERE id = 1")
         runs.append("run")
         if len(runs) <= conflicts:
             with psycopg.connect(url, autocommit=True) as other:
-                other.execute("UPDATE jobs SET due = statement_timestamp() WHERE id = 1")
+                other.execute("UPDATE chores SET due = statement_timestamp() WHERE id = 1")
         return await set_running(tx)
 
     return work
@@ -78,10 +78,10 @@ def test_two_transactions_that_lock_in_opposite_order_both_end(url: str) -> None
         async def lock(database: PooledDatabase, first: int, second: int) -> None:
             async def work(tx: Tx) -> None:
                 for row in (first, second):
-                    await tx.one("SELECT id FROM jobs WHERE id = %(id)s FOR UPDATE", id=row)
+                    await tx.one("SELECT id FROM chores WHERE id = %(id)s FOR UPDATE", id=row)
                     gates[first].set()
                     await gates[second].wait()  # both hold their first row, so they must collide
-                await tx.run("UPDATE jobs SET state = 'running' WHERE id = %(id)s", id=first)
+                await tx.run("UPDATE chores SET state = 'running' WHERE id = %(id)s", id=first)
 
             await database.transact(work, name=f"lock {first}")
 
@@ -164,7 +164,7 @@ def test_nothing_of_a_transaction_stays_on_its_connection(url: str) -> None:
             await tx.one("SELECT %(n)s::int AS n, runyard_now() AS now", n=number)
 
     async def failing(tx: Tx) -> None:
-        await tx.run("INSERT INTO jobs (id, state) VALUES (1, 'queued')")
+        await tx.run("INSERT INTO chores (id, state) VALUES (1, 'queued')")
 
     async def scenario() -> None:
         pool = open_pool(url, clock=FrozenClock(), rng=random.Random(1), max_size=1)

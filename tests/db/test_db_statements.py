@@ -15,7 +15,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (room / "sql").mkdir(parents=True)
     (room / "__init__.py").touch()
     (room / "sql" / "claim_job.sql").write_text(
-        "-- Takes 100% of the oldest job.\nUPDATE jobs\n  SET a = '--'  \n\nWHERE id = %(id)s;\n",
+        "-- Takes 100% of the oldest job.\nUPDATE chores\n  SET a = '--'  \n\nWHERE id = %(id)s;\n",
         encoding="utf-8",
     )
     (room / "sql" / "all_jobs.sql").write_text("-- All.\nSELECT 1", encoding="utf-8")
@@ -33,7 +33,7 @@ def test_a_statement_is_found_by_item_and_by_attribute(package: str) -> None:
 
 
 def test_comments_and_the_semicolon_stay_at_home(package: str) -> None:
-    assert load(package).claim_job == "UPDATE jobs\n  SET a = '--'\nWHERE id = %(id)s"
+    assert load(package).claim_job == "UPDATE chores\n  SET a = '--'\nWHERE id = %(id)s"
 
 
 def test_a_missing_statement_names_the_file(package: str) -> None:

@@ -47,10 +47,10 @@ def test_a_setting_without_a_value_means_real_time(database_url: str, value: str
 def test_a_comparison_with_it_uses_an_index(database_url: str) -> None:
     make_table(database_url)
     with psycopg.connect(database_url) as link:
-        link.execute("CREATE INDEX jobs_due ON jobs (due)")
+        link.execute("CREATE INDEX chores_due ON chores (due)")
         link.execute("SET LOCAL enable_seqscan = off")
         link.execute("SET LOCAL enable_bitmapscan = off")
-        plan = link.execute("EXPLAIN SELECT id FROM jobs WHERE due <= runyard_now()").fetchall()
+        plan = link.execute("EXPLAIN SELECT id FROM chores WHERE due <= runyard_now()").fetchall()
     text = "\n".join(line for (line,) in plan)
     assert "Index Cond" in text
     assert "runyard_now" not in text, "the function is called instead of being inlined"

@@ -38,6 +38,7 @@ from runyard.parts import operator, server
 from runyard.pools.settings import Settings as PoolSettings
 from runyard.sim.books import Books
 from runyard.sim.clock import VirtualClock
+from runyard.sim.faults import Weather
 from runyard.sim.guest import Fate, Guest, GuestView
 from runyard.sim.hosts import HostDriver, HostRecords, SimHost
 from runyard.sim.invariants import Invariants
@@ -60,6 +61,7 @@ LATENCY = Faults(latency=(0.001, 0.01))
 OUTSIDE = Faults(latency=(0.02, 0.08))  # to and from GitHub
 RESTART = {"agent": (2.0, 10.0), "operator": (1.0, 8.0), "server": (2.0, 12.0), "kube": (5.0, 5.0)}
 TEN_YEARS = 10 * 365 * 86400
+MATCH_EVERY = 1.0  # looks into an empty queue are most of a quiet run otherwise
 
 
 class Fleet:
@@ -85,6 +87,9 @@ class Fleet:
         self.disturbed: Counter[str] = Counter()  # faults that are going on now
         self.calm_since = 0.0
         self.restarts = True
+        self.rest_seconds = 0.0
+        self.weather = Weather()
+        self._background: list[asyncio.Task[object]] = []
         self._fates: dict[Fate, int] = {}
         self._directory = directory
         self._key = key
@@ -170,7 +175,20 @@ class Fleet:
     def background(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
         """Run something of the world, beside the parts."""
         assert self._tasks is not None
-        return self._tasks.create_task(work, name=name, context=Context())
+        task = self._tasks.create_task(work, name=name, context=Context())
+        self._background.append(task)
+        return task
+
+    def stop(self) -> None:
+        """The run is over: end the parts, then the world."""
+        self.restarts = False
+        for host in self.hosts.values():
+            host.process.crash()
+        for process in (self.operator, *(replica.process for replica in self.replicas)):
+            process.crash()
+        self.kube_process.crash()
+        for task in self._background:
+            task.cancel()
 
     def close(self) -> None:
         """Let go of the database."""
@@ -217,10 +235,15 @@ class Fleet:
         host.process.start(host.agent)
         return host
 
-    async def remove_host(self, name: str) -> None:
-        """The machine will not come back: its Node object is removed by whoever owns the fleet."""
-        self.hosts.pop(name).gone = True
+    async def replace_host(self, name: str) -> None:
+        """The machine will not come back: whoever owns the fleet removes its Node and adds another."""
+        host = self.hosts.pop(name)
+        host.power_off()
+        host.gone = True
+        self.tell(f"{name} is gone for good and replaced")
+        self.calm_since = self.clock.monotonic()
         await self.admin.delete(NODES, name)
+        self.add_host(f"{name}x")
 
     def _replica(self, number: int) -> Replica:
         name = f"server-{number}"
@@ -260,6 +283,7 @@ class Fleet:
             webhook_secrets=(SECRET,),
             seal_key=b"0123456789abcdef0123456789abcdef",
             stamped_grace=self.shape.stamped_grace,
+            match_every=MATCH_EVERY,
             default_limits=(Limit(platform=PLATFORM, vcpus=8, memory_gb=14),),
         )
 

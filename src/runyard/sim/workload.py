@@ -42,7 +42,7 @@ class Workload:
         while True:
             pace = rate * _tide(self._fleet.clock.monotonic())
             await self._fleet.clock.sleep(self._rng.expovariate(pace))
-            await self._one_push()
+            self._one_push()
 
     async def roll(self) -> None:
         """Give a pool another image now and then."""
@@ -65,14 +65,18 @@ class Workload:
             RUNNER_POOLS, pool, {"spec": {"image": image}}, namespace=names.RUNNERS_NAMESPACE
         )
 
-    async def _one_push(self) -> None:
+    def _one_push(self) -> None:
         tenants = self._fleet.shape.tenants
         tenant = self._rng.choices(tenants, [each.share for each in tenants])[0]
         jobs = [self._queue(tenant) for _ in range(self._rng.choice(BURST))]
         if self._rng.random() < CANCELLED:
-            await self._fleet.clock.sleep(self._rng.uniform(0.0, CANCEL_WITHIN))
-            for job in jobs:
-                self.cancelled += self._fleet.github.cancel_job(job)
+            wait = self._rng.uniform(0.0, CANCEL_WITHIN)
+            self._fleet.background(self._cancel(jobs, wait), "somebody cancels")
+
+    async def _cancel(self, jobs: list[int], wait: float) -> None:
+        await self._fleet.clock.sleep(wait)
+        for job in jobs:
+            self.cancelled += self._fleet.github.cancel_job(job)
 
     def _queue(self, tenant: TenantShape) -> int:
         repository = self._rng.choice(tenant.repositories)

@@ -97,7 +97,7 @@ CREATE TABLE ghost_sightings (
 );
 
 CREATE TABLE service (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     served_since timestamptz NOT NULL,
     last_tick timestamptz NOT NULL
 );

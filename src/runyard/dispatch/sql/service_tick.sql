@@ -1,6 +1,6 @@
 -- The sweep is alive. If nobody swept for a while, the service was away, and is served since now.
 INSERT INTO service (served_since, last_tick) VALUES (runyard_now(), runyard_now())
-ON CONFLICT (only) DO UPDATE SET
+ON CONFLICT (singleton) DO UPDATE SET
     served_since = CASE
         WHEN service.last_tick < runyard_now() - make_interval(secs => %(outage)s) THEN runyard_now()
         ELSE service.served_since END,

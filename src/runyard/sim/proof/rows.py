@@ -104,7 +104,7 @@ class Database:
             (new_jobs[0], new_jobs[1]),
             (bumped[0], bumped[1]),
         )
-        if after[:2] == (cells, jobs):
+        if after[:2] == (cells, jobs) and not any(bumped):
             return None
         judge_rows(after[0], after[1], before=jobs)
         if what == "offer" and self._used(after[0]) > self.limit:
@@ -236,7 +236,7 @@ def _lane(lane: Lane, cell: Cell | None, *, bumped: bool, undo: bool) -> Lane:
         cell = None  # at rest for ever: as good as no row
     if undo:
         return Lane(cell, lane.cell, not bumped, lane.pod, lane.unheard)
-    if cell is lane.cell and lane.old is None and not lane.same:
+    if cell == lane.cell and lane.old is None and not lane.same:
         return lane
     return Lane(cell, None, False, lane.pod, lane.unheard)
 
@@ -244,7 +244,7 @@ def _lane(lane: Lane, cell: Cell | None, *, bumped: bool, undo: bool) -> Lane:
 def _job(job: JobLane, row: JobRow | None, *, fresh: bool, undo: bool) -> JobLane:
     old = job.row if undo else None
     late = job.late
-    if row is not job.row and row is not None and row.state is JobState.QUEUED:
+    if row != job.row and row is not None and row.state is JobState.QUEUED:
         given_back = job.row is not None and job.row.state is JobState.BOUND
         late = False if fresh else (job.status != "queued" if given_back else late)
     return JobLane(row, old, job.status, job.runner, late)

@@ -1,0 +1,310 @@
+"""What goes wrong, when, and for how long: one stream of faults a kind, each with chance of its own.
+
+A kind's name is what `--faults` takes. Each fault begins, lasts and heals by itself; `heal` ends all of them
+at once, for the quiet time after which the fleet must be at rest. A crash has no length: the supervisor
+starts the part again.
+
+A host that is lost for good is replaced by another machine, and its Node object is removed, by whoever
+owns the fleet; nothing else is ever tidied up from outside.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from runyard.sim.network import Faults, Link
+from runyard.sim.process import Process
+
+if TYPE_CHECKING:
+    from runyard.sim.fleet import Fleet
+
+Inject = Callable[["Injector"], Coroutine[Any, Any, None]]
+MINUTE = 60.0
+HOUR = 3600.0
+SOON = 60  # a crash hits one of so many effects that follow
+
+
+class Injector:
+    """Breaks one fleet with one kind of fault."""
+
+    def __init__(self, fleet: "Fleet", kind: str) -> None:
+        self.fleet = fleet
+        self.kind = kind
+        self.rng = fleet.chance(f"faults {kind}")
+
+    async def run(self, every: float, inject: Inject) -> None:
+        """Inject again and again, on average once in so many seconds; cancelled, it heals first."""
+        while True:
+            await self.fleet.clock.sleep(self.rng.expovariate(1.0 / every))
+            await inject(self)
+
+    @contextmanager
+    def trouble(self, what: str) -> Iterator[None]:
+        """A fault with a length."""
+        self.fleet.disturb(self.kind)
+        self.fleet.tell(what)
+        try:
+            yield
+        finally:
+            self.fleet.calm(self.kind)
+
+    async def wait(self, low: float, high: float) -> None:
+        """Let it last."""
+        await self.fleet.clock.sleep(self.rng.uniform(low, high))
+
+    def crash_soon(self, process: Process) -> None:
+        """Kill a process at one of its next effects, before or after it happened."""
+        when: Literal["before", "after"] = self.rng.choice(("before", "after"))
+        process.crash_at(process.effects + self.rng.randint(1, SOON), when=when)
+        self.fleet.counts["faults"] += 1
+        self.fleet.calm_since = self.fleet.clock.monotonic()
+        self.fleet.tell(f"{process.name} is about to be killed")
+
+    @contextmanager
+    def faulty(self, links: list[Link], **faults: Any) -> Iterator[None]:
+        """Give lines other faults for a while."""
+        layer = self.fleet.weather.begin(links, faults)
+        try:
+            yield
+        finally:
+            self.fleet.weather.end(layer)
+
+
+class Weather:
+    """The faults of lines, in layers: faults overlap, and each ends without undoing the others."""
+
+    def __init__(self) -> None:
+        self._usual: dict[str, Faults] = {}
+        self._layers: dict[int, tuple[list[Link], dict[str, Any]]] = {}
+        self._number = 0
+
+    def begin(self, links: list[Link], faults: dict[str, Any]) -> int:
+        """Put a layer on these lines; returns its number."""
+        self._number += 1
+        self._layers[self._number] = (links, faults)
+        self._apply(links)
+        return self._number
+
+    def end(self, number: int) -> None:
+        """Take a layer away."""
+        links, _ = self._layers.pop(number)
+        self._apply(links)
+
+    def _apply(self, links: list[Link]) -> None:
+        for link in links:
+            faults = self._usual.setdefault(link.name, link.faults)
+            for covered, changes in self._layers.values():
+                if link in covered:
+                    faults = msgspec.structs.replace(faults, **changes)
+            link.faults = faults
+
+
+async def crash_server(it: Injector) -> None:
+    """One replica is killed."""
+    it.crash_soon(it.rng.choice(it.fleet.replicas).process)
+
+
+async def crash_operator(it: Injector) -> None:
+    """The operator is killed."""
+    it.crash_soon(it.fleet.operator)
+
+
+async def crash_agent(it: Injector) -> None:
+    """An agent is killed; its VMs go on."""
+    hosts = [host for host in it.fleet.hosts.values() if host.may_run]
+    it.crash_soon(it.rng.choice(hosts).process)
+
+
+async def webhooks(it: Injector) -> None:
+    """Webhooks are lost, come twice, come late and in another order."""
+    with (
+        it.trouble("webhooks are lost, doubled and delayed"),
+        it.faulty(
+            it.fleet.webhook_links,
+            drop_request=0.3,
+            drop_response=0.1,
+            duplicate=0.2,
+            delay=0.3,
+            delay_up_to=60.0,
+        ),
+    ):
+        await it.wait(3 * MINUTE, 15 * MINUTE)
+
+
+async def kube_outage(it: Injector) -> None:
+    """The Kubernetes API is away: refusing, or gone in the middle of what it did."""
+    kube = [link for link in it.fleet.links if link.name.endswith(">kube")]
+    with it.trouble("the Kubernetes API is away"):
+        if it.rng.random() < 0.5:
+            it.fleet.kube_process.crash()
+        for link in kube:
+            link.down = True
+        try:
+            await it.wait(10.0, 3 * MINUTE)
+        finally:
+            for link in kube:
+                link.down = False
+
+
+async def github_outage(it: Injector) -> None:
+    """GitHub answers 503, or creates runners and answers as if it had not."""
+    github = it.fleet.github
+    if it.rng.random() < 0.4:
+        it.fleet.tell("GitHub creates runners and answers 503")
+        github.faults.fail_after_mint(503, times=it.rng.randint(1, 3))
+        it.fleet.calm_since = it.fleet.clock.monotonic()
+        return
+    with it.trouble("GitHub is away"):
+        github.faults.outage = True
+        try:
+            await it.wait(30.0, 5 * MINUTE)
+        finally:
+            github.faults.outage = False
+
+
+async def database_outage(it: Injector) -> None:
+    """The database is away, or the answers to some commits are lost."""
+    databases = it.fleet.databases
+    with it.trouble("the database is in trouble"):
+        lost = it.rng.random() < 0.5
+        for database in databases:
+            database.down = not lost
+            database.lose_answer = (lambda name: it.rng.random() < 0.2) if lost else None
+        try:
+            await it.wait(5.0, 2 * MINUTE)
+        finally:
+            for database in databases:
+                database.down = False
+                database.lose_answer = None
+
+
+async def hung_vm(it: Injector) -> None:
+    """A guest hangs before or after its JIT, dies in its job, or ends with a wrong code."""
+    fate = it.rng.choice(("hang-before-jit", "hang-with-jit", "die", "exit-code"))
+    it.fleet.counts["faults"] += 1
+    it.fleet.calm_since = it.fleet.clock.monotonic()
+    it.fleet.break_next(fate)
+
+
+async def lost_node(it: Injector) -> None:
+    """A host loses its power or its network, for a while or for good."""
+    hosts = [host for host in it.fleet.hosts.values() if host.may_run and not host.cut]
+    host = it.rng.choice(hosts)
+    powered = it.rng.random() < 0.5
+    for_good = it.rng.random() < 0.3
+    it.fleet.hit_host(host.name, "lost-node")
+    with it.trouble(f"{host.name} lost its {'network' if powered else 'power'}"):
+        (host.cut_network if powered else host.power_off)()
+        try:
+            await it.wait(30.0, 15 * MINUTE)
+        finally:
+            it.fleet.hit_host(host.name, "lost-node")
+            if not for_good and powered:
+                host.mend_network()
+            elif not for_good:
+                host.power_on()
+            else:
+                it.fleet.background(it.fleet.replace_host(host.name), "somebody replaces a host")
+
+
+async def slow_network(it: Injector) -> None:
+    """Every line, or those of one part, are slow and lose something now and then."""
+    links = it.fleet.links
+    if it.rng.random() < 0.6:
+        victim = it.rng.choice(links).name.partition(">")[0]
+        links = [link for link in links if link.name.startswith(f"{victim}>")]
+    with (
+        it.trouble("the network is slow"),
+        it.faulty(
+            list(links),
+            latency=(0.05, 1.5),
+            drop_request=0.03,
+            drop_response=0.03,
+            delay=0.1,
+            delay_up_to=20.0,
+            cut_stream=0.02,
+        ),
+    ):
+        await it.wait(1 * MINUTE, 10 * MINUTE)
+
+
+async def watch_loss(it: Injector) -> None:
+    """Watches lie: too old, silent for ever, or with events missing."""
+    way = it.rng.choice(("gone", "mute", "holes"))
+    kube = [link for link in it.fleet.links if link.name.endswith(">kube")]
+    it.fleet.tell(f"watches: {way}")
+    it.fleet.counts["faults"] += 1
+    if way == "gone":
+        it.fleet.kube.compact()
+        it.fleet.kube.expire_watches()
+        return
+    with it.trouble(f"watches of the API: {way}"):
+        if way == "mute":
+            for link in kube:
+                link.mute()
+            await it.wait(1.0, 2 * MINUTE)
+        else:
+            with it.faulty(kube, drop_chunk=0.2, duplicate_chunk=0.1):
+                await it.wait(30.0, 5 * MINUTE)
+            await it.fleet.clock.sleep(330.0)  # until the next full list nobody can know
+
+
+async def server_deploy(it: Injector) -> None:
+    """Both replicas are killed within seconds."""
+    with it.trouble("a deploy kills every server"):
+        for replica in it.fleet.replicas:
+            replica.process.crash()
+            await it.wait(0.0, 3.0)
+
+
+# Name → how often on average, and what.
+KINDS: dict[str, tuple[float, Inject]] = {
+    "crash-server": (20 * MINUTE, crash_server),
+    "crash-operator": (30 * MINUTE, crash_operator),
+    "crash-agent": (15 * MINUTE, crash_agent),
+    "webhooks": (50 * MINUTE, webhooks),
+    "kube-outage": (70 * MINUTE, kube_outage),
+    "github-outage": (60 * MINUTE, github_outage),
+    "database-outage": (60 * MINUTE, database_outage),
+    "hung-vm": (20 * MINUTE, hung_vm),
+    "lost-node": (100 * MINUTE, lost_node),
+    "slow-network": (80 * MINUTE, slow_network),
+    "watch-loss": (60 * MINUTE, watch_loss),
+    "server-deploy": (80 * MINUTE, server_deploy),
+}
+
+
+def parse(text: str) -> tuple[str, ...]:
+    """`all`, `none` or a comma list of kinds; raises `ValueError` that names what it does not know."""
+    if text == "all":
+        return tuple(KINDS)
+    wanted = [word.strip() for word in text.split(",") if word.strip() not in ("", "none")]
+    unknown = [word for word in wanted if word not in KINDS]
+    if unknown:
+        raise ValueError(f"no such fault: {', '.join(unknown)} (known: {', '.join(KINDS)})")
+    return tuple(kind for kind in KINDS if kind in wanted)
+
+
+class Schedule:
+    """All faults of a run, side by side."""
+
+    def __init__(self, fleet: "Fleet") -> None:
+        self._fleet = fleet
+        self._tasks: list[asyncio.Task[object]] = []
+
+    def start(self) -> None:
+        """Begin."""
+        for kind in self._fleet.shape.faults:
+            every, inject = KINDS[kind]
+            work = Injector(self._fleet, kind).run(every, inject)
+            self._tasks.append(self._fleet.background(work, f"faults {kind}"))
+
+    def heal(self) -> None:
+        """No more faults; what is broken is mended by the faults' own ends."""
+        for task in self._tasks:
+            task.cancel()
+        self._fleet.mend_guests()
+

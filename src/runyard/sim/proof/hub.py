@@ -1,0 +1,105 @@
+"""GitHub, as freely as it may behave: any queued job to any online runner, webhooks in any order."""
+
+from collections.abc import Iterator
+
+from runyard.dispatch.machine.values import Fence
+from runyard.sim.proof.rows import tidy
+from runyard.sim.proof.scene import Scene, Step
+from runyard.sim.proof.world import (
+    JOBS,
+    Guest,
+    Hook,
+    Lane,
+    Pod,
+    Runner,
+    World,
+    with_hook,
+    with_job,
+    with_pod,
+    without_hook,
+)
+
+
+def hub_steps(scene: Scene, world: World) -> Iterator[Step]:
+    """Assignments, ends, the ghosts' end, and the arrival of webhooks."""
+    for index, lane in enumerate(world.lanes):
+        pod = lane.pod
+        if pod.runner is Runner.NONE:
+            continue
+        if pod.runner is Runner.ONLINE and pod.guest in (Guest.CONNECTED, Guest.LOST):
+            for job in JOBS:
+                if world.jobs[job].status == "queued":
+                    given = _assign(world, index, job)
+                    yield f"GitHub gives job {job} to the runner of Pod {index}", given
+        if pod.runner is Runner.BUSY and pod.job is not None:
+            living = pod.guest in (Guest.CONNECTED, Guest.LOST)
+            label = "the runner finishes" if living else "GitHub fails, its runner being dead,"
+            yield f"{label} job {pod.job} of Pod {index}", _finish(world, index, pod.job)
+        elif _is_ghost(lane):
+            after = with_pod(world, index, _without_runner(pod))
+            yield f"the ghost registration of Pod {index} is deleted", after
+    for hook in dict.fromkeys(world.hooks):
+        arrived = deliver(scene, without_hook(world, hook), hook)
+        yield f"webhook: job {hook.job} {hook.kind}", arrived
+    for job in JOBS:
+        if world.jobs[job].row is None:
+            yield f"webhook or audit: job {job} queued", scene.fact(world, "queued", job=job)
+
+
+def deliver(scene: Scene, world: World, hook: Hook) -> World:
+    """A webhook arrives."""
+    return scene.fact(world, hook.kind, job=hook.job, runner=hook.runner)
+
+
+def cancel(world: World, job: int) -> World:
+    """Somebody cancels a job that is still queued."""
+    world = with_job(world, job, status="done", runner=None)
+    return with_hook(world, Hook("ended", job, -1))
+
+
+def fence(world: World, index: int) -> tuple[World, str]:
+    """Ask GitHub to delete a runner: the world after it, and its answer."""
+    pod = world.lanes[index].pod
+    if pod.runner is Runner.BUSY:
+        return world, "busy"
+    if pod.runner is Runner.NONE:
+        return world, "absent"
+    return with_pod(world, index, _without_runner(pod)), "deleted"
+
+
+def register(world: World, index: int) -> tuple[World, bool]:
+    """Ask GitHub to mint a runner: the world after it, and whether the name was still free."""
+    pod = world.lanes[index].pod
+    if pod.runner is not Runner.NONE:
+        return world, False
+    new = Pod(pod.guest, pod.stamped, pod.terminating, pod.jit, Runner.REGISTERED)
+    return with_pod(world, index, new), True
+
+
+def _assign(world: World, index: int, job: int) -> World:
+    pod = world.lanes[index].pod
+    busy = Pod(pod.guest, pod.stamped, pod.terminating, pod.jit, Runner.BUSY, job)
+    world = with_job(with_pod(world, index, busy), job, status="running", runner=index)
+    return with_hook(world, Hook("started", job, index))
+
+
+def _finish(world: World, index: int, job: int) -> World:
+    """The job is over, and with it the runner; a guest that lived has done its work and ends."""
+    pod = world.lanes[index].pod
+    spent = Pod()
+    if pod.guest is Guest.HUNG:
+        spent = Pod(pod.guest, pod.stamped, pod.terminating, pod.jit)
+    world = with_job(with_pod(world, index, spent), job, status="done", runner=index)
+    return tidy(with_hook(world, Hook("ended", job, index)))
+
+
+def _is_ghost(lane: Lane) -> bool:
+    """A registration for which no slot speaks any more, or whose slot counts as fenced."""
+    cell = lane.cell
+    if cell is None or cell.fence is Fence.DONE:
+        return True
+    return not cell.claims and cell.fence is not Fence.DUE
+
+
+def _without_runner(pod: Pod) -> Pod:
+    return Pod(pod.guest, pod.stamped, pod.terminating, pod.jit)
