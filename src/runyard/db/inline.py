@@ -130,6 +130,16 @@ class InlineDatabase:
             raise CommitUnknown(f"{name}: the answer to the commit was lost")
         return result
 
+    def peek(self, sql: str, /, **params: object) -> list[Row]:
+        """Run one statement outside of any transaction, here and now: for an onlooker between steps."""
+        if self._open:
+            raise NotOnlySql(f"a look was taken inside of {self._open!r}")
+        statements, _ = self._connected()
+        try:
+            return statements.execute(sql, params).rows()
+        except psycopg.Error as error:
+            raise translate(error) from error
+
     def close(self) -> None:
         """Close the connection; the next transaction opens a new one."""
         if self._connection is not None:

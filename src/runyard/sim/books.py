@@ -5,16 +5,12 @@ append-only and written in the same transaction as the change, so reading what i
 and then the copy is compared with the table, and a difference is a change that was not logged.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
 import msgspec
 
-from runyard.db.contract import Row, Tx
+from runyard.db.contract import Row
 from runyard.db.inline import InlineDatabase
 from runyard.db.statements import load
 
-T = TypeVar("T")
 CLAIMS = ("offered", "armed", "executing", "draining")
 SQL = load("runyard.sim")
 
@@ -67,7 +63,7 @@ class Books:
 
     def read_changes(self) -> tuple[tuple[Change, ...], tuple[SlotView, ...]]:
         """What was logged since the last call, and the slots that it touched as they are now."""
-        rows = self._read("changes", lambda tx: tx.all(SQL.changes_since, last=self._last))
+        rows = self._database.peek(SQL.changes_since, last=self._last)
         changes, touched = [], {}
         for row in rows:
             self._last = row["id"]
@@ -83,7 +79,7 @@ class Books:
 
     def unlogged(self) -> str:
         """A difference between this copy and the table; empty if there is none."""
-        rows = self._read("slots", lambda tx: tx.all(SQL.slots_all))
+        rows = self._database.peek(SQL.slots_all)
         table = {row["pod_uid"]: _slot(row) for row in rows}
         for uid in sorted({**table, **self.slots}):
             if table.get(uid) != self.slots.get(uid):
@@ -93,7 +89,7 @@ class Books:
     def limit(self, tenant: str, platform: str) -> tuple[int, int]:
         """A tenant's budget: virtual processors and memory."""
         if (tenant, platform) not in self.limits:
-            rows = self._read("limits", lambda tx: tx.all(SQL.limits))
+            rows = self._database.peek(SQL.limits)
             self.limits = {
                 (row["tenant"], row["platform"]): (row["vcpus"], row["memory_gb"]) for row in rows
             }
@@ -110,26 +106,22 @@ class Books:
 
     def jobs(self) -> dict[int, Row]:
         """Every job that the server knows."""
-        rows = self._read("jobs", lambda tx: tx.all(SQL.jobs_all))
+        rows = self._database.peek(SQL.jobs_all)
         return {row["job_id"]: row for row in rows}
 
     def waiting(self) -> dict[str, int]:
         """How many jobs wait, by tenant."""
-        rows = self._read("waiting", lambda tx: tx.all(SQL.jobs_waiting))
+        rows = self._database.peek(SQL.jobs_waiting)
         return {row["tenant"]: row["waiting"] for row in rows}
 
     def add_tenant(
         self, tenant: str, *, installation_id: int, platform: str, vcpus: int, memory_gb: int
     ) -> None:
         """Somebody signed a contract."""
-
-        async def work(tx: Tx) -> None:
-            await tx.run(SQL.tenant_put, tenant=tenant, installation_id=installation_id)
-            await tx.run(
-                SQL.limit_put, tenant=tenant, platform=platform, vcpus=vcpus, memory_gb=memory_gb
-            )
-
-        self._read("tenant", work)
+        self._database.peek(SQL.tenant_put, tenant=tenant, installation_id=installation_id)
+        self._database.peek(
+            SQL.limit_put, tenant=tenant, platform=platform, vcpus=vcpus, memory_gb=memory_gb
+        )
 
     def _keep(self, slot: SlotView) -> None:
         if slot.runner_name:
@@ -138,16 +130,6 @@ class Books:
             self.slots.pop(slot.pod_uid, None)
         else:
             self.slots[slot.pod_uid] = slot
-
-    def _read(self, name: str, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run a transaction here and now; on this database one never waits."""
-        step = self._database.transact(work, name=f"onlooker {name}")
-        try:
-            step.send(None)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        raise RuntimeError("the onlooker's transaction waited")
 
 
 def _slot(row: Row) -> SlotView:

@@ -61,7 +61,7 @@ LATENCY = Faults(latency=(0.001, 0.01))
 OUTSIDE = Faults(latency=(0.02, 0.08))  # to and from GitHub
 RESTART = {"agent": (2.0, 10.0), "operator": (1.0, 8.0), "server": (2.0, 12.0), "kube": (5.0, 5.0)}
 TEN_YEARS = 10 * 365 * 86400
-MATCH_EVERY = 1.0  # looks into an empty queue are most of a quiet run otherwise
+MATCH_EVERY = 5.0  # looks into an empty queue are most of a quiet run otherwise
 
 
 class Fleet:

@@ -1,0 +1,77 @@
+"""How close the cores come to the cost of their own encoding, and the loop to a bare one."""
+
+import asyncio
+import random
+
+import msgspec
+from benches.conftest import Ratios, best_rate
+
+from runyard.clock import RealClock
+from runyard.embedded.kube.core import KubeCore
+from runyard.http.messages import Request
+from runyard.sim.loop import run_virtual
+
+_CALLS = 5_000
+_POD = {
+    "metadata": {"name": "p", "labels": {"a": "b"}},
+    "spec": {"containers": [{"name": "runner", "image": "x"}]},
+}
+
+
+async def _core() -> KubeCore:
+    core = KubeCore(clock=RealClock(), rng=random.Random(1))
+    accounts = "/api/v1/namespaces/tuist-runners/serviceaccounts"
+    body = msgspec.json.encode({"metadata": {"name": "default"}})
+    await core.handle(Request(method="POST", path=accounts, body=body))
+    path = "/api/v1/namespaces/tuist-runners/pods"
+    made = await core.handle(Request(method="POST", path=path, body=msgspec.json.encode(_POD)))
+    assert made.status == 201, made
+    return core
+
+
+def bench_patches_cost_a_small_multiple_of_their_json(ratios: Ratios) -> None:
+    """A merge patch through the embedded API against decoding and encoding the same object."""
+    path = "/api/v1/namespaces/tuist-runners/pods/p"
+
+    async def patches() -> int:
+        core = await _core()
+        for number in range(_CALLS):
+            body = msgspec.json.encode({"metadata": {"labels": {"n": str(number)}}})
+            answer = await core.handle(
+                Request(
+                    method="PATCH",
+                    path=path,
+                    headers=(("content-type", "application/merge-patch+json"),),
+                    body=body,
+                )
+            )
+            assert answer.status == 200
+        return _CALLS
+
+    async def stored() -> bytes:
+        core = await _core()
+        return (await core.handle(Request(method="GET", path=path))).body
+
+    text = asyncio.run(stored())
+
+    def json_only() -> int:
+        for _ in range(_CALLS):
+            msgspec.json.encode(msgspec.json.decode(text))
+        return _CALLS
+
+    ours = best_rate(lambda: asyncio.run(patches()))
+    ratios.hold("embedded API: merge patches", ours, best_rate(json_only), floor=0.02)
+
+
+def bench_virtual_sleeps_cost_a_small_multiple_of_real_ones(ratios: Ratios) -> None:
+    """The simulator's loop, which shuffles and counts, against asyncio's own with zero waits."""
+
+    async def sleeps() -> int:
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+        return 20_000
+
+    ours = best_rate(lambda: run_virtual(sleeps(), seed=1))
+    ratios.hold(
+        "simulator: steps of the loop", ours, best_rate(lambda: asyncio.run(sleeps())), floor=0.1
+    )
