@@ -6,7 +6,8 @@ anything else is an error here, which keeps transactions honest in production to
 while waiting for a network would be a slow disaster instead.
 
 Time is the simulator's: every transaction starts with the virtual clock's `now` in `runyard.now`, which
-`runyard_now()` reads. It is set for the transaction only, in the same round trip as BEGIN.
+`runyard_now()` reads. It is set for the transaction only, and travels with BEGIN and the first statement:
+a transaction without a statement is none.
 
 What the simulator can do from outside: see every transaction before it starts and after it was committed,
 take the database away (`down`), and lose the answer of a commit that did happen (`lose_answer`).
@@ -28,6 +29,7 @@ from runyard.wire.instants import to_rfc3339_micro
 
 T = TypeVar("T")
 
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _LOCKING = re.compile(r"\bfor\s+(no\s+key\s+)?update\b", re.IGNORECASE)
 _WRITING = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
@@ -49,10 +51,14 @@ def writes(sql: str) -> bool:
 class InlineTx:
     """The transaction that `work` sees; its methods complete without ever suspending."""
 
-    def __init__(self, statements: PreparedStatements, kinds: dict[str, bool]) -> None:
+    def __init__(
+        self, statements: PreparedStatements, kinds: dict[str, bool], *, begin: tuple[bytes, ...]
+    ) -> None:
         self._statements = statements
         self._kinds = kinds
+        self._begin = begin
         self.wrote = False
+        self.begun = False
         self.failure: DatabaseError | None = None
 
     async def all(self, sql: str, /, **params: object) -> list[Row]:
@@ -73,8 +79,10 @@ class InlineTx:
         if kind is None:
             kind = self._kinds[sql] = writes(sql)
         self.wrote = self.wrote or kind
+        begin, self._begin = self._begin, ()
+        self.begun = True
         try:
-            return self._statements.execute(sql, params)
+            return self._statements.execute(sql, params, first=begin)
         except psycopg.Error as error:
             self.failure = translate(error)
             raise self.failure from error
@@ -111,8 +119,8 @@ class InlineDatabase:
             self.before(name)
         if self.down:
             raise Unavailable(f"{name}: the database is down")
-        statements, link = self._begin()
-        tx = InlineTx(statements, self._kinds)
+        statements, link = self._connected()
+        tx = InlineTx(statements, self._kinds, begin=self._begin())
         self._open = name
         try:
             result = _drive(work(tx), name)
@@ -123,7 +131,8 @@ class InlineDatabase:
             raise
         finally:
             self._open = ""
-        self._commit(link, name)
+        if tx.begun:
+            self._commit(link, name)
         if self.after_commit is not None:
             self.after_commit(name, tx.wrote)
         if self.lose_answer is not None and self.lose_answer(name):
@@ -157,16 +166,9 @@ class InlineDatabase:
     ) -> None:
         self.close()
 
-    def _begin(self) -> tuple[PreparedStatements, pq.abc.PGconn]:
+    def _begin(self) -> tuple[bytes, ...]:
         now = to_rfc3339_micro(self.clock.now())
-        begin = f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL runyard.now = '{now}'".encode()
-        statements, link = self._connected()
-        result = link.exec_(begin)
-        if result.status != pq.ExecStatus.COMMAND_OK:
-            told = link.get_error_message()
-            self.close()
-            raise Unavailable(f"the transaction could not be started: {told}")
-        return statements, link
+        return _BEGIN, f"SET LOCAL runyard.now = '{now}'".encode()
 
     def _connected(self) -> tuple[PreparedStatements, pq.abc.PGconn]:
         """The one connection. It is in autocommit because BEGIN and COMMIT are sent from here."""

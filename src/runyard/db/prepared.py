@@ -7,6 +7,7 @@ Values are adapted by psycopg's own transformer, so they have the types that a c
 """
 
 import re
+import select
 from typing import Any, cast
 
 import psycopg
@@ -55,8 +56,10 @@ class PreparedStatements:
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._columns: dict[bytes, tuple[str, ...]] = {}
 
-    def execute(self, sql: str, params: dict[str, object]) -> Result:
-        """Run one statement; raises psycopg's errors."""
+    def execute(
+        self, sql: str, params: dict[str, object], *, first: tuple[bytes, ...] = ()
+    ) -> Result:
+        """Run one statement, after the commands in `first`, in one round trip; raises psycopg's errors."""
         known = self._parsed.get(sql)
         if known is None:
             known = self._parsed[sql] = _parse(sql)
@@ -72,7 +75,10 @@ class PreparedStatements:
         if name is None:
             name = self._prepare(text, types)
             self._names[key] = name
-        raw = self._link.exec_prepared(name, cast("Any", values), transformer.formats)
+        if first:
+            raw = self._together(first, name, values, transformer.formats)
+        else:
+            raw = self._link.exec_prepared(name, cast("Any", values), transformer.formats)
         if raw.status not in _GOOD:
             raise self._error(raw)
         columns = self._columns.get(name)
@@ -80,6 +86,31 @@ class PreparedStatements:
             columns = tuple((raw.fname(index) or b"").decode() for index in range(raw.nfields))
             self._columns[name] = columns
         return Result(raw, columns, transformer)
+
+    def _together(
+        self, first: tuple[bytes, ...], name: bytes, values: Any, formats: Any
+    ) -> pq.abc.PGresult:
+        """Send everything, then wait once. The first bad answer is the one that counts."""
+        link = self._link
+        link.enter_pipeline_mode()
+        for command in first:
+            link.send_query_params(command, None)
+        link.send_query_prepared(name, values, formats)
+        link.pipeline_sync()
+        answers = [answer for answer in (self._answer() for _ in range(_answers(first))) if answer]
+        if link.status != pq.ConnStatus.OK:
+            raise psycopg.OperationalError(link.get_error_message())
+        link.exit_pipeline_mode()
+        bad = [answer for answer in answers[:-1] if answer.status not in _GOOD]
+        return bad[0] if bad else answers[-2]
+
+    def _answer(self) -> pq.abc.PGresult | None:
+        """The next answer. The wait lets other threads run; libpq's own would not."""
+        link = self._link
+        while link.is_busy():
+            select.select([link.socket], [], [])
+            link.consume_input()
+        return link.get_result()
 
     def _prepare(self, text: bytes, types: tuple[int, ...]) -> bytes:
         name = b"s%d" % len(self._names)
@@ -93,6 +124,11 @@ class PreparedStatements:
         if self._link.status != pq.ConnStatus.OK:
             return psycopg.OperationalError(self._link.get_error_message())
         return psycopg.errors.error_from_result(raw)
+
+
+def _answers(first: tuple[bytes, ...]) -> int:
+    """Each statement is answered and closed by an empty answer; the sync at the end by one answer."""
+    return 2 * (len(first) + 1) + 1
 
 
 _GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)

@@ -87,4 +87,6 @@ def _bearer(authorization: str) -> str:
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise NotAccepted("missing bearer token")
+    if not token.isascii():
+        raise NotAccepted("invalid token")
     return token.strip()

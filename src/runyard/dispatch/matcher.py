@@ -16,11 +16,13 @@ from runyard.dispatch.machine.events import Offer
 from runyard.dispatch.machine.values import Decision, Room
 from runyard.dispatch.matching.match import (
     Candidate,
+    PoolView,
     Proposal,
     Snapshot,
     TenantQueue,
     Vacancy,
     Waiting,
+    fits,
     match,
 )
 from runyard.dispatch.minting.mint import Minter
@@ -36,6 +38,7 @@ from runyard.telemetry.catalogue import (
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
+SEPARATOR = "\x1f"  # between labels, in a list of sets of labels; no label contains it
 Spawn = Callable[[Coroutine[object, object, None]], object]
 
 
@@ -69,9 +72,10 @@ class Matcher:
         """Match for ever. `spawn` starts a mint in the server's own task group."""
         while True:
             self._waiters.bell.clear()
+            claimed = 0
             try:
                 if self._waiters.uids():
-                    await self.step(spawn)
+                    claimed = await self.step(spawn)
                 self._meter.set(
                     RUNYARD_LOOP_LAST_SUCCESS_SECONDS, self._clock.now(), loop="matcher"
                 )
@@ -80,49 +84,83 @@ class Matcher:
                 self._meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop="matcher", kind=kind)
                 self._log.warning("matcher could not read or claim", error=str(error))
                 await self._clock.sleep(1.0)
+            if claimed:
+                await self._clock.sleep(0)  # there may be more than one snapshot shows
+                continue
             try:
                 async with self._clock.timeout(self._settings.match_every):
                     await self._waiters.bell.wait()
             except TimeoutError:
                 pass
 
-    async def step(self, spawn: Spawn) -> None:
-        """One snapshot, its proposals, their claims."""
+    async def step(self, spawn: Spawn) -> int:
+        """One snapshot, its proposals, their claims; returns how many succeeded."""
+        claimed = 0
         snapshot = await self._database.transact(self._snapshot, name="match")
         for proposal in match(snapshot):
-            if proposal.pod_uid not in self._waiters.uids() and isinstance(proposal.event, Offer):
+            if isinstance(proposal.event, Offer) and not self._waiters.waits(proposal.pod_uid):
                 continue  # the client hung up meanwhile
             decision = await self._store.transact(
-                partial(self._claim, proposal=proposal), name="claim"
+                partial(self._claim, proposal=proposal, floor=snapshot.floor), name="claim"
             )
             self._count(snapshot, proposal, decision)
-            if decision.slot is None or not isinstance(proposal.event, Offer):
+            if decision.slot is None:
+                continue
+            claimed += 1
+            if not isinstance(proposal.event, Offer):
                 continue
             pool = self._pools.by_name(decision.slot.pool)
             if pool is not None:
                 spawn(self._minter.complete(decision.slot, pool.mint_labels))
+        return claimed
 
-    async def _claim(self, tx: Tx, *, proposal: Proposal) -> Decision:
+    async def _claim(self, tx: Tx, *, proposal: Proposal, floor: float) -> Decision:
         decision = await self._store.slot_event(tx, proposal.pod_uid, proposal.event)
-        if not decision.refused:
-            await tx.run(SQL.tenant_charge, tenant=proposal.tenant, vtime=proposal.vtime)
+        if not decision.refused and proposal.cost:
+            await tx.run(SQL.tenant_charge, tenant=proposal.tenant, floor=floor, cost=proposal.cost)
         return decision
 
     async def _snapshot(self, tx: Tx) -> Snapshot:
-        jobs = await tx.all(SQL.match_jobs, per_tenant=self._settings.match_per_tenant)
-        if not jobs:
-            return Snapshot(pools=(), waiting=(), vacancies=(), tenants=())
+        nothing = Snapshot(pools=(), waiting=(), vacancies=(), tenants=())
+        kinds = await tx.all(SQL.match_kinds, limit=self._settings.match_kinds)
+        if not kinds:
+            return nothing
+        pools = self._pools.known
         waiting = await tx.all(SQL.match_slots, pod_uids=list(self._waiters.uids()))
         vacant = await tx.all(SQL.match_vacant)
-        names = list(dict.fromkeys(row["tenant"] for row in jobs))
-        rooms = await tx.all(SQL.match_rooms, tenants=names)
+        supplied = dict.fromkeys(row["pool"] for row in (*waiting, *vacant))
+        jobs = await self._jobs(tx, kinds, tuple(pool for pool in pools if pool.name in supplied))
+        if not jobs:
+            return nothing
+        by_tenant: dict[str, list[Row]] = {}
+        for row in jobs:
+            by_tenant.setdefault(row["tenant"], []).append(row)
+        rooms = await tx.all(SQL.match_rooms, tenants=list(by_tenant))
         floor = await tx.one(SQL.match_floor)
         return Snapshot(
-            pools=self._pools.known,
+            pools=pools,
             waiting=tuple(msgspec.convert(row, Waiting) for row in waiting),
             vacancies=tuple(msgspec.convert(row, Vacancy) for row in vacant),
-            tenants=tuple(_queue(name, jobs, rooms) for name in names),
+            tenants=tuple(_queue(name, own, rooms) for name, own in by_tenant.items()),
             floor=0.0 if floor is None else float(floor["floor"]),
+        )
+
+    async def _jobs(self, tx: Tx, kinds: list[Row], supplied: tuple[PoolView, ...]) -> list[Row]:
+        """The oldest jobs that somebody who waits could take.
+
+        Of the different sets of labels that are queued, only those that fit are read: however many jobs wait
+        for something that is not here, they stand in nobody's way.
+        """
+        wanted = [
+            row for row in kinds if any(fits(pool, tuple(row["labels"])) for pool in supplied)
+        ]
+        if not wanted:
+            return []
+        return await tx.all(
+            SQL.match_jobs,
+            tenants=[row["tenant"] for row in wanted],
+            kinds=[SEPARATOR.join(row["labels"]) for row in wanted],
+            per_kind=self._settings.match_per_kind,
         )
 
     def _count(self, snapshot: Snapshot, proposal: Proposal, decision: Decision) -> None:
@@ -131,8 +169,7 @@ class Matcher:
         self._meter.inc(TUIST_RUNNERS_JOB_CLAIM_COUNT, fleet=pool, outcome=outcome)
 
 
-def _queue(tenant: str, jobs: list[Row], rooms: list[Row]) -> TenantQueue:
-    own = [row for row in jobs if row["tenant"] == tenant]
+def _queue(tenant: str, own: list[Row], rooms: list[Row]) -> TenantQueue:
     return TenantQueue(
         tenant=tenant,
         installation_id=own[0]["installation_id"],

@@ -112,6 +112,8 @@ class Polls:
             )
         except (KubeError, TransportError):
             return ""
+        if pod.metadata.uid != guest.pod_uid:
+            return ""  # these are the labels of another incarnation
         labels = pod.metadata.labels
         if labels.get(OPERATOR_DRAIN) == "true":
             return "operator drain"

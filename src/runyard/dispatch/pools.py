@@ -5,6 +5,8 @@ later, or could not be read for a while, never costs a job: "no pool matches" is
 verdict.
 """
 
+import msgspec
+
 from runyard.dispatch.matching.match import PoolView
 from runyard.kube.client import Kube
 from runyard.kube.kinds import RUNNER_POOLS
@@ -31,8 +33,18 @@ class Pools:
         return next((pool for pool in self._known if pool.name == name), None)
 
     async def refresh(self) -> None:
-        """Read them again; an error leaves the last reading in place and propagates."""
-        pools = await self._kube.list_as(RUNNER_POOLS, RunnerPool, namespace=self._namespace)
+        """Read them again; an error leaves the last reading in place and propagates.
+
+        A pool that makes no sense is left out and does not hide the others.
+        """
+        listed = await self._kube.list_raw(RUNNER_POOLS, namespace=self._namespace)
+        read = self._kube.reader(RunnerPool).read
+        pools: list[RunnerPool] = []
+        for raw in listed.items:
+            try:
+                pools.append(read(raw))
+            except msgspec.MsgspecError:
+                continue
         self._known = tuple(_view(pool) for pool in sorted(pools, key=lambda p: p.metadata.name))
 
 
@@ -45,7 +57,7 @@ def _view(pool: RunnerPool) -> PoolView:
         labels=tuple(label.lower() for label in labels),
         dispatch_label=spec.dispatch_label.lower(),
         mint_labels=labels,
-        vcpus=max(1, spec.pod_cpu_milli // 1000),
-        memory_gb=max(1, spec.pod_memory_mb // 1024),
+        vcpus=max(1, -(-spec.pod_cpu_milli // 1000)),
+        memory_gb=max(1, -(-spec.pod_memory_mb // 1024)),
         image=spec.image,
     )

@@ -34,10 +34,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     poll_wait_max: float = 25.0
     token_cache: float = 60.0
     mint_within: float = 6.0  # mint and stamp together; under the offered deadline
+    clear_within: float = 1.5  # taking a stamp off again, after the mint; still under it
     runner_group: int = 1
 
     match_every: float = 0.1
-    match_per_tenant: int = 20
+    match_per_kind: int = 20  # oldest jobs of a tenant with the same labels
+    match_kinds: int = 200  # different sets of labels that a tenant may have queued
     pools_every: float = 30.0
     sweep_every: float = 5.0
     sweep_limit: int = 50
@@ -48,6 +50,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     recover_every: float = 60.0
     recover_limit: int = 50
     stamped_grace: float = 300.0
+    silent_grace: float = (
+        300.0  # a runner that does not ask for work, beyond the beat that it missed
+    )
+    silent_limit: int = 5
     ghosts_every: float = 120.0
     ghost_age: float = 120.0
     audit_every: float = 60.0

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from runyard.db.contract import Constraint, Database, Row, Tx
+from runyard.db.contract import Constraint, Database, Row, Tx, Unavailable
 from runyard.db.statements import load
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.machine.events import (
@@ -82,7 +82,10 @@ class Store:
                 # Somebody else opened the same slot or took the same job in between.
                 if not conflict.name.startswith(("slots_", "jobs_")):
                     raise
-        return await self._database.transact(work, name=name)
+        try:
+            return await self._database.transact(work, name=name)
+        except _Moved:
+            raise Unavailable(f"{name}: the rows moved at every attempt") from None
 
     async def poll(self, event: Polled) -> Slot:
         """A Pod asked for work: open its slot or count the beat, and return the slot as it is now."""
@@ -134,9 +137,15 @@ class Store:
         return await self._apply(tx, view, event, info)
 
     async def _close_predecessor(self, tx: Tx, event: Polled) -> None:
-        """Another uid under the same Pod name proves that the earlier incarnation is gone."""
+        """Another uid under the same Pod name proves that the earlier incarnation is gone.
+
+        Only a uid that we have not seen yet is later than the one that we know: an old incarnation that asks
+        once more says nothing about its successor.
+        """
+        if await tx.one(SQL.slot_peek, pod_uid=event.pod_uid) is not None:
+            return
         other = await tx.one(SQL.slot_by_pod_name, pod_name=event.pod_name)
-        if other is not None and other["pod_uid"] != event.pod_uid:
+        if other is not None:
             gone = PodGone(why="another uid under that name")
             await self.slot_event(tx, other["pod_uid"], gone)
 

@@ -13,26 +13,31 @@ class Waiters:
     """Who waits, and a bell for the matcher."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, asyncio.Event] = {}
+        self._waiting: dict[str, list[asyncio.Event]] = {}
         self.bell = asyncio.Event()  # rung when matching may have become possible
 
     @contextmanager
     def registered(self, pod_uid: str) -> Iterator[asyncio.Event]:
-        """Wait here for the length of the block. A second poll of the same Pod takes the place over."""
+        """Wait here for the length of the block. A Pod that asks again beside its first poll waits twice."""
         event = asyncio.Event()
-        self._waiting[pod_uid] = event
+        events = self._waiting.setdefault(pod_uid, [])
+        events.append(event)
         self.bell.set()
         try:
             yield event
         finally:
-            if self._waiting.get(pod_uid) is event:
+            events.remove(event)
+            if not events:
                 del self._waiting[pod_uid]
 
     def wake(self, pod_uid: str) -> None:
         """Something changed for this Pod."""
-        event = self._waiting.get(pod_uid)
-        if event is not None:
+        for event in self._waiting.get(pod_uid, ()):
             event.set()
+
+    def waits(self, pod_uid: str) -> bool:
+        """Does this Pod wait here?"""
+        return pod_uid in self._waiting
 
     def uids(self) -> tuple[str, ...]:
         """Everybody who waits, longest first."""

@@ -64,7 +64,7 @@ class ServerDeps(msgspec.Struct, kw_only=True):
     listen: Callable[[Handler], None]  # called once, with the handler, when requests may come
 
 
-class _Wired(msgspec.Struct, kw_only=True):
+class Wired(msgspec.Struct, kw_only=True):
     """The pieces that `run` starts."""
 
     api: Api
@@ -79,7 +79,7 @@ class _Wired(msgspec.Struct, kw_only=True):
 
 async def run(deps: ServerDeps) -> None:
     """Serve until cancelled."""
-    wired = _wire(deps)
+    wired = wire(deps)
     async with asyncio.TaskGroup() as group:
 
         def spawn(work: Coroutine[object, object, None]) -> object:
@@ -91,7 +91,7 @@ async def run(deps: ServerDeps) -> None:
         deps.listen(wired.api.handle)
 
 
-def _loops(deps: ServerDeps, wired: _Wired) -> tuple[Coroutine[object, object, object], ...]:
+def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
     settings = deps.settings
     expected = (*EXPECTED, DatabaseError, KubeError, GitHubError)
     steps = (
@@ -119,94 +119,58 @@ def _loops(deps: ServerDeps, wired: _Wired) -> tuple[Coroutine[object, object, o
     )
 
 
-def _wire(deps: ServerDeps) -> _Wired:
+class _Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pieces stand on; each exists once in a replica."""
+
+    deps: ServerDeps
+    kube: Kube
+    github: GitHub
+    store: Store
+    waiters: Waiters
+    pools: Pools
+    seal: Seal
+
+
+def wire(deps: ServerDeps) -> Wired:
+    """The pieces of a replica, put together and not yet started."""
+    ground = _ground(deps)
     settings, clock, meter, log = deps.settings, deps.clock, deps.meter, deps.log
-    namespace, database = settings.namespace, deps.database
-    kube = Kube(deps.kube, token=deps.token)
-    github = GitHub(
-        deps.github,
-        app=AppAuth(app_id=deps.app_id, private_key=deps.app_key, clock=clock),
-        clock=clock,
-        budget=Budget(clock),
-    )
-    store = Store(database, ctx=Context(deadlines=settings.deadlines), actor=deps.name)
-    waiters, seal = Waiters(), Seal(settings.seal_key, rng=deps.rng)
-    pools, prover = Pools(kube, namespace=namespace), Prover(kube, namespace=namespace)
+    database, github, store = deps.database, ground.github, ground.store
     reader = Reader(
-        database=database, store=store, github=github, waiters=waiters, log=log, settings=settings
-    )
-    sweeper = Sweeper(
         database=database,
         store=store,
-        prover=prover,
-        fencer=Fencer(github, meter=meter, log=log),
-        reader=reader,
-        reaper=Reaper(kube, prover, namespace=namespace),
-        clock=clock,
-        meter=meter,
-        log=log,
-        settings=settings,
-    )
-    minter = Minter(
-        store=store,
         github=github,
-        stamper=Stamper(kube, namespace=namespace, clock=clock, log=log),
-        seal=seal,
-        waiters=waiters,
-        clock=clock,
-        meter=meter,
+        waiters=ground.waiters,
         log=log,
         settings=settings,
     )
-    intake = Intake(store=store, waiters=waiters, meter=meter, settings=settings)
-    callers = Callers(kube, namespace=namespace, clock=clock, remember=settings.token_cache)
-    polls = Polls(
-        kube=kube,
-        callers=callers,
-        store=store,
-        pools=pools,
-        waiters=waiters,
-        seal=seal,
-        clock=clock,
-        meter=meter,
-        settings=settings,
-    )
-    return _Wired(
-        api=Api(
-            polls=polls,
-            intake=intake,
-            callers=callers,
-            sweeper=sweeper,
-            database=database,
-            log=log,
-            settings=settings,
-        ),
-        pools=pools,
-        matcher=Matcher(
-            database=database,
-            store=store,
-            pools=pools,
-            waiters=waiters,
-            minter=minter,
-            clock=clock,
-            meter=meter,
-            log=log,
-            settings=settings,
-        ),
+    fencer = Fencer(github, meter=meter, log=log)
+    sweeper = _sweeper(ground, reader, fencer)
+    intake = Intake(store=store, waiters=ground.waiters, meter=meter, settings=settings)
+    return Wired(
+        api=_api(ground, intake, sweeper),
+        pools=ground.pools,
+        matcher=_matcher(ground),
         sweeper=sweeper,
         reader=reader,
         pods=PodReconciler(
-            kube=kube,
+            kube=ground.kube,
             database=database,
             store=store,
             sweeper=sweeper,
+            fencer=fencer,
             clock=clock,
             meter=meter,
             log=log,
             settings=settings,
         ),
         ghosts=GhostSweeper(
-            github=github, database=database, meter=meter, log=log, settings=settings
+            github=github,
+            database=database,
+            pools=ground.pools,
+            meter=meter,
+            log=log,
+            settings=settings,
         ),
         audit=Audit(
             github=github,
@@ -217,4 +181,97 @@ def _wire(deps: ServerDeps) -> _Wired:
             log=log,
             settings=settings,
         ),
+    )
+
+
+def _ground(deps: ServerDeps) -> _Ground:
+    settings, clock = deps.settings, deps.clock
+    kube = Kube(deps.kube, token=deps.token)
+    return _Ground(
+        deps=deps,
+        kube=kube,
+        github=GitHub(
+            deps.github,
+            app=AppAuth(app_id=deps.app_id, private_key=deps.app_key, clock=clock),
+            clock=clock,
+            budget=Budget(clock),
+        ),
+        store=Store(deps.database, ctx=Context(deadlines=settings.deadlines), actor=deps.name),
+        waiters=Waiters(),
+        pools=Pools(kube, namespace=settings.namespace),
+        seal=Seal(settings.seal_key, rng=deps.rng),
+    )
+
+
+def _sweeper(ground: _Ground, reader: Reader, fencer: Fencer) -> Sweeper:
+    deps, namespace = ground.deps, ground.deps.settings.namespace
+    prover = Prover(ground.kube, namespace=namespace)
+    return Sweeper(
+        database=deps.database,
+        store=ground.store,
+        prover=prover,
+        fencer=fencer,
+        reader=reader,
+        reaper=Reaper(ground.kube, prover, namespace=namespace),
+        clock=deps.clock,
+        meter=deps.meter,
+        log=deps.log,
+        settings=deps.settings,
+    )
+
+
+def _matcher(ground: _Ground) -> Matcher:
+    deps, namespace = ground.deps, ground.deps.settings.namespace
+    minter = Minter(
+        store=ground.store,
+        github=ground.github,
+        stamper=Stamper(ground.kube, namespace=namespace, clock=deps.clock, log=deps.log),
+        seal=ground.seal,
+        waiters=ground.waiters,
+        clock=deps.clock,
+        meter=deps.meter,
+        log=deps.log,
+        settings=deps.settings,
+    )
+    return Matcher(
+        database=deps.database,
+        store=ground.store,
+        pools=ground.pools,
+        waiters=ground.waiters,
+        minter=minter,
+        clock=deps.clock,
+        meter=deps.meter,
+        log=deps.log,
+        settings=deps.settings,
+    )
+
+
+def _api(ground: _Ground, intake: Intake, sweeper: Sweeper) -> Api:
+    deps, settings = ground.deps, ground.deps.settings
+    callers = Callers(
+        ground.kube,
+        namespace=settings.namespace,
+        clock=deps.clock,
+        remember=settings.token_cache,
+    )
+    polls = Polls(
+        kube=ground.kube,
+        callers=callers,
+        store=ground.store,
+        pools=ground.pools,
+        waiters=ground.waiters,
+        seal=ground.seal,
+        clock=deps.clock,
+        meter=deps.meter,
+        settings=settings,
+    )
+    return Api(
+        polls=polls,
+        intake=intake,
+        callers=callers,
+        sweeper=sweeper,
+        database=deps.database,
+        meter=deps.meter,
+        log=deps.log,
+        settings=settings,
     )

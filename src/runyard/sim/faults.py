@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from runyard.sim.guest import Fate
 from runyard.sim.network import Faults, Link
 from runyard.sim.process import Process
 
@@ -183,7 +184,8 @@ async def database_outage(it: Injector) -> None:
 
 async def hung_vm(it: Injector) -> None:
     """A guest hangs before or after its JIT, dies in its job, or ends with a wrong code."""
-    fate = it.rng.choice(("hang-before-jit", "hang-with-jit", "die", "exit-code"))
+    fates: tuple[Fate, ...] = ("hang-before-jit", "hang-with-jit", "die", "exit-code")
+    fate = it.rng.choice(fates)
     it.fleet.counts["faults"] += 1
     it.fleet.calm_since = it.fleet.clock.monotonic()
     it.fleet.break_next(fate)
@@ -307,4 +309,3 @@ class Schedule:
         for task in self._tasks:
             task.cancel()
         self._fleet.mend_guests()
-

@@ -83,6 +83,7 @@ class Fleet:
         self.meters: dict[str, list[Meter]] = {"server": [], "operator": [], "agent": []}
         self.guests: dict[str, GuestView] = {}
         self.pollers: dict[str, GuestView] = {}  # by token
+        self.runners: dict[str, str] = {}  # runner name → uid of its Pod
         self.hit: dict[str, str] = {}  # Pod uid → the fault that may have broken its runner
         self.disturbed: Counter[str] = Counter()  # faults that are going on now
         self.calm_since = 0.0
@@ -156,9 +157,7 @@ class Fleet:
         for number in range(1, self.shape.hosts + 1):
             self.add_host(f"mini-{number}")
         for pool in self.shape.pools:
-            await self.admin.create(
-                RUNNER_POOLS, self._pool_body(pool.name), namespace=SPACE
-            )
+            await self.admin.create(RUNNER_POOLS, self._pool_body(pool.name), namespace=SPACE)
         for replica in self.replicas:
             self._start_replica(replica)
         self._start(self.operator, self._run_operator, "operator")
@@ -206,9 +205,7 @@ class Fleet:
             self.clock,
             host=self.shape.machine,
             guest=guest.live,
-            on_create=lambda vm: self.invariants.vm_created(
-                name, vm, vm in records.vms.values()
-            ),
+            on_create=lambda vm: self.invariants.vm_created(name, vm, vm in records.vms.values()),
             on_start=lambda vm, times: self.invariants.vm_started(name, vm, times),
         )
         settings = NodeSettings(
@@ -384,7 +381,7 @@ class Fleet:
         rng = self.chance(f"supervisor of {process.name}")
 
         def died() -> None:
-            self.counts[f"crashes of {kind}"] += 1
+            self.counts[f"crashes of {kind}"] += self.restarts  # the end of the run is no crash
             self.loop.call_later(rng.uniform(*RESTART[kind]), again, context=Context())
 
         def again() -> None:
@@ -426,6 +423,15 @@ class Fleet:
     def _on_github_event(self, what: str, detail: dict[str, Any]) -> None:
         self.counts[f"github {what}"] += 1
         self.invariants.happened(what, detail)
+        if what == "job" and detail["what"] == "completed:failure":
+            self._failed(detail["job"], str(detail["runner"]))
+
+    def _failed(self, job: int, runner: str) -> None:
+        """A job failed: then a fault must have hit its runner, for jobs themselves never fail here."""
+        why = self.hit.get(self.runners.get(runner, ""), "")
+        self.tell(f"job {job} failed on {runner}: {why or 'without a reason'}")
+        if not why:
+            self.invariants.violated(f"job {job} failed on {runner}, which no fault had hit")
 
     async def _deliver(self, delivery: Delivery) -> int:
         """Carry a webhook to some server."""
@@ -478,6 +484,7 @@ class Fleet:
 
     def delivered(self, guest: GuestView, jit: str) -> None:
         """A JIT configuration arrived."""
+        self.runners[names.runner_name(guest.pod)] = guest.uid
         self.invariants.delivered(guest, jit)
 
     def die(self, guest: GuestView) -> None:

@@ -62,11 +62,15 @@ class GuestView(msgspec.Struct, kw_only=True, eq=False):
 class GuestWorld(Protocol):
     """What surrounds the guests."""
 
-    clock: Clock
     rng: random.Random
     github: GithubCore
     guests: dict[str, GuestView]
     pollers: dict[str, GuestView]  # by token
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        ...
 
     def fate(self, kind: Fate, guest: GuestView) -> bool:
         """Whether this guest is the one that breaks in that way now."""
@@ -206,9 +210,9 @@ class Guest:
 
     def _asked_to_end(self, view: GuestView) -> int:
         session = view.session
-        if session is not None and self._over(view.vm):
-            session.vanish()
-        elif session is not None and not session.finish("failure"):
+        if session is None:
+            return ASKED_TO_END
+        if self._over(view.vm) or not session.finish("failure"):
             session.vanish()
         return ASKED_TO_END
 

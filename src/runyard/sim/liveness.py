@@ -105,9 +105,7 @@ def unrest(fleet: "Fleet") -> tuple[str, ...]:
 
 def _pods(fleet: "Fleet", pods: dict[str, dict[str, Any]]) -> list[str]:
     found = []
-    wanted = sum(
-        pool["spec"].get("replicas", 0) for pool in fleet.kube.objects("runnerpools")
-    )
+    wanted = sum(pool["spec"].get("replicas", 0) for pool in fleet.kube.objects("runnerpools"))
     if len(pods) != wanted:
         found.append(f"{len(pods)} Pods, wanted {wanted}")
     for uid, pod in pods.items():

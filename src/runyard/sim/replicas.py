@@ -42,9 +42,7 @@ class Replica:
     def link(self, client: str, *, rng: random.Random, trace: Trace, faults: Faults) -> Link:
         """A new line from a client to here."""
         name = f"{client}>{self.name}"
-        link = Link(
-            name, self._handler, rng=rng, trace=trace, server=self.process, faults=faults
-        )
+        link = Link(name, self._handler, rng=rng, trace=trace, server=self.process, faults=faults)
         self.links.append(link)
         return link
 

@@ -13,9 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
-
-import msgspec
+from typing import Self, TextIO
 
 from runyard.db import migrate
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
@@ -33,6 +31,7 @@ from runyard.sim.workload import Workload
 
 KEPT_LINES = 200
 REST_EVERY = 20.0
+REST_LOOKS = 3  # one look after the other, so that it is no moment between two things
 Play = Callable[[Fleet], Awaitable[None]]
 Progress = Callable[[Fleet], None]
 
@@ -51,7 +50,7 @@ class Stage:
         self._directory = Path()
         self._template = f"runyard_sim_template_{os.getpid()}"
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> Self:
         with ExitStack() as stack:
             folder = tempfile.TemporaryDirectory(prefix="runyard-sim-", ignore_cleanup_errors=True)
             self._directory = Path(stack.enter_context(folder))
@@ -171,8 +170,11 @@ async def rest(fleet: Fleet) -> None:
     """Wait until the fleet is at rest; too long is a violation."""
     fleet.tell("no more work, no more faults")
     began = fleet.clock.monotonic()
-    while left := unrest(fleet):
-        if fleet.clock.monotonic() - began > fleet.shape.quiet_limit:
+    quiet = 0
+    while quiet < REST_LOOKS:
+        left = unrest(fleet)
+        quiet = 0 if left else quiet + 1
+        if left and fleet.clock.monotonic() - began > fleet.shape.quiet_limit:
             text = "\n  ".join(left[:20])
             raise Violation(f"not at rest {fleet.shape.quiet_limit:.0f} s later:\n  {text}")
         await fleet.clock.sleep(REST_EVERY)
@@ -188,7 +190,13 @@ def _first_line(errors: BaseExceptionGroup[SimulationError]) -> str:
     return f"{type(first).__name__}: {first}{cause}"
 
 
-def replay(shape: Shape) -> msgspec.Raw | str:
+def replay(shape: Shape) -> str:
     """The command that shows the same run again."""
-    faults = ",".join(shape.faults) or "none"
-    return f"runyard sim --seed {shape.seed} --hours {shape.hours:g} --faults {faults}"
+    usual_shape = Shape()
+    words = [f"runyard sim --seed {shape.seed} --hours {shape.hours:g}"]
+    words.append(f"--faults {','.join(shape.faults) or 'none'}")
+    if shape.hosts != usual_shape.hosts:
+        words.append(f"--hosts {shape.hosts}")
+    if shape.jobs_per_day != usual_shape.jobs_per_day:
+        words.append(f"--jobs-per-day {shape.jobs_per_day:g}")
+    return " ".join(words)

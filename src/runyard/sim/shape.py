@@ -62,7 +62,9 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[PoolShape, ...] = POOLS
     tenants: tuple[TenantShape, ...] = TENANTS
     machine: Host = MACHINE
-    quiet_limit: float = 2 * 3600.0  # after the last job and fault: at rest within this, or it failed
+    quiet_limit: float = (
+        2 * 3600.0
+    )  # after the last job and fault: at rest within this, or it failed
     stamped_grace: float = 300.0
 
     def seats_of(self, pool: PoolShape) -> int:

@@ -5,7 +5,8 @@ CREATE TABLE tenants (
     installation_id bigint NOT NULL,
     kind text NOT NULL DEFAULT 'Organization',
     weight double precision NOT NULL DEFAULT 1 CHECK (weight > 0),
-    vtime double precision NOT NULL DEFAULT 0
+    vtime double precision NOT NULL DEFAULT 0, -- grows by cost/weight with every runner
+    vstart double precision NOT NULL DEFAULT 0 -- what vtime was before the last one
 );
 
 CREATE TABLE tenant_limits (
@@ -30,7 +31,7 @@ CREATE TABLE jobs (
     completed_at timestamptz,
     look_at timestamptz NOT NULL
 );
-CREATE INDEX jobs_offerable ON jobs (tenant, enqueued_at, job_id) WHERE state = 'queued' AND verified;
+CREATE INDEX jobs_offerable ON jobs (tenant, labels, enqueued_at, job_id) WHERE state = 'queued' AND verified;
 CREATE INDEX jobs_look ON jobs (look_at, job_id) WHERE state IN ('queued', 'running');
 
 CREATE TABLE slots (
@@ -62,6 +63,7 @@ CREATE UNIQUE INDEX slots_one_per_pod_name ON slots (pod_name) WHERE state <> 'c
 CREATE UNIQUE INDEX slots_one_per_job ON slots (intended_job) WHERE intended_job IS NOT NULL;
 CREATE INDEX slots_runner ON slots (tenant, runner_name, opened_at) WHERE runner_name <> '';
 CREATE INDEX slots_sweep ON slots (deadline, pod_uid) WHERE state <> 'closed' OR fence = 'due';
+CREATE INDEX slots_scopes ON slots (scope, installation_id) WHERE scope <> '';
 CREATE INDEX slots_claims ON slots (tenant, platform)
     WHERE state IN ('offered', 'armed', 'executing', 'draining');
 

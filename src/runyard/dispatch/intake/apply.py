@@ -13,6 +13,7 @@ from runyard.dispatch.recovery.reading import to_fact
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL, JobFact, JobInfo, Store
 from runyard.dispatch.waiting import Waiters
+from runyard.github.scope import repository
 from runyard.github.views import JobEvent, read_job_event
 from runyard.telemetry.catalogue import (
     TUIST_RUNNERS_JOB_ENQUEUED_COUNT,
@@ -20,7 +21,11 @@ from runyard.telemetry.catalogue import (
 )
 from runyard.telemetry.meter import Meter
 
-ACTIONS = ("queued", "waiting", "in_progress", "completed")
+# "waiting" is not among them: such a job awaits somebody's approval, and "queued" follows when it has it.
+ACTIONS = ("queued", "in_progress", "completed")
+_ID_LIMIT = 1 << 63
+_TEXT_LIMIT = 200
+_LABELS_LIMIT = 2000  # characters altogether; they are part of an index
 
 
 class Intake:
@@ -36,10 +41,12 @@ class Intake:
         """Apply a `workflow_job` body; returns what came of it. Raises only `DatabaseError`."""
         try:
             event = read_job_event(body)
-        except msgspec.DecodeError:
-            return self._count("unknown", "unreadable")
-        if event.action not in ACTIONS or event.installation is None:
-            return self._count("other", "ignored")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return await self._pass_over(guid, "unknown", "unreadable")
+        if not sensible(event):
+            return await self._pass_over(guid, "unknown", "nonsense")
+        if event.action not in ACTIONS:
+            return await self._pass_over(guid, "other", "ignored")
         outcome = await self._store.transact(
             lambda tx: self._apply(tx, guid, event), name="webhook"
         )
@@ -48,6 +55,15 @@ class Intake:
             if event.action == "queued":
                 self._meter.inc(TUIST_RUNNERS_JOB_ENQUEUED_COUNT, fleet="")
         return self._count(event.action, outcome)
+
+    async def _pass_over(self, guid: str, action: str, outcome: str) -> str:
+        """Remember an event that changes nothing, so that the audit does not fetch it again and again."""
+
+        async def remember(tx: Tx) -> None:
+            await tx.one(SQL.delivery_insert, guid=guid, action=action, outcome=outcome)
+
+        await self._store.transact(remember, name="webhook passed over")
+        return self._count(action, outcome)
 
     async def _apply(self, tx: Tx, guid: str, event: JobEvent) -> str:
         tenant = event.repository.full_name.partition("/")[0]
@@ -80,9 +96,26 @@ class Intake:
         return outcome
 
 
+def sensible(event: JobEvent) -> bool:
+    """Could GitHub have said this? What could not be stored, or not be asked about later, is nonsense."""
+    job, installation = event.workflow_job, event.installation
+    if installation is None or not 0 < installation.id < _ID_LIMIT or not 0 < job.id < _ID_LIMIT:
+        return False
+    try:
+        repository(event.repository.full_name, installation_id=installation.id)
+    except ValueError:
+        return False
+    texts = (*job.labels, job.runner_name or "", job.conclusion or "")
+    return (
+        all(len(text) <= _TEXT_LIMIT and text.isprintable() for text in texts)
+        and sum(map(len, job.labels)) <= _LABELS_LIMIT
+        and len(job.labels) <= _TEXT_LIMIT
+    )
+
+
 def _fact(event: JobEvent, tenant: str) -> JobFact:
     job = event.workflow_job
-    if event.action in ("queued", "waiting"):
+    if event.action == "queued":
         return JobQueued(job_id=job.id, tenant=tenant)
     status = "completed" if event.action == "completed" else "in_progress"
     view = msgspec.structs.replace(job, status=status)

@@ -7,7 +7,7 @@ it looks back a little each time, because attempts appear in the log when they e
 """
 
 from runyard.clock import Clock
-from runyard.db.contract import Database, Row, Tx
+from runyard.db.contract import CommitUnknown, Database, DatabaseError, Row, Tx, Unavailable
 from runyard.dispatch.intake.apply import Intake
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL
@@ -51,7 +51,13 @@ class Audit:
         settled = [each for each in attempts if each.moment <= began - self._settings.audit_settle]
         newest = {each.guid: each for each in settled if each.event == "workflow_job"}
         for attempt in await self._missing(newest):
-            await self._make_up(attempt)
+            try:
+                await self._make_up(attempt)
+            except (Unavailable, CommitUnknown):
+                raise
+            except DatabaseError as error:
+                # One event that the database refuses must not keep the others from being made up for.
+                self._log.error("delivery refused", guid=attempt.guid, error=str(error))
         reached = str(began - self._settings.audit_overlap)
 
         async def remember(tx: Tx) -> int:

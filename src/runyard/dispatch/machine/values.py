@@ -6,6 +6,7 @@ it, so no two facts can disagree. A *job* is GitHub's workflow job as we know it
 
 Invariants:
 - A slot in a claim state (`CLAIMS`) names a tenant and holds that tenant's budget; no other reservation exists.
+  Only one that was retired before it was ever offered names none, and holds nothing.
 - `intended_job` is the job a slot was minted for; such a job is BOUND. At most one slot intends a job.
 - `executing_job` is only ever set from GitHub's own word.
 - `generation` grows with every transition; an actor that asks with an old one changes nothing.

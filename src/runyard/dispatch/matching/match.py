@@ -1,10 +1,10 @@
 """Which waiting runner gets which job: one number per tenant.
 
 Each tenant has a virtual time that grows by cost/weight with every runner it is given; the tenant
-that is furthest behind is served first. A tenant that comes back from idleness starts where the
-busy ones are: it neither starves nor gets a credit for having slept. Within a tenant the oldest job
-goes first; a job that fits nowhere steps aside for the next one, so nothing at the head of a queue
-can block it.
+that is furthest behind is served first. A tenant that comes back from idleness, or is new, starts
+where the last one that was served began: it neither starves nor gets a credit for having slept.
+Within a tenant the oldest job goes first; a job that fits nowhere steps aside for the next one, so
+nothing at the head of a queue can block it.
 
 Runners that are armed and lost their job are supply first: GitHub will give them any job with their
 labels anyway.
@@ -12,6 +12,10 @@ labels anyway.
 Pure: a snapshot in, proposals out. Each proposal carries the generation of the slot that it was
 made for; the store checks budget and rows again under their locks.
 """
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -79,16 +83,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[Waiting, ...]
     vacancies: tuple[Vacancy, ...]
     tenants: tuple[TenantQueue, ...]
-    floor: float = 0.0  # where the busy tenants are in virtual time
+    floor: float = 0.0  # where in virtual time the last served tenant began
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """Do this, because of that. `vtime` is the tenant's virtual time afterwards."""
+    """Do this, because of that. `cost` is what the tenant's virtual time is charged, before its weight."""
 
     pod_uid: str
     event: Offer | Adopt
     tenant: str
-    vtime: float
+    cost: float
     reason: str
 
 
@@ -98,8 +102,13 @@ class _Turn:
     def __init__(self, queue: TenantQueue, floor: float) -> None:
         self.queue = queue
         self.vtime = max(queue.vtime, floor)
-        self.jobs = list(queue.jobs)
+        self.jobs = deque(queue.jobs)
         self.rooms = dict(queue.rooms)
+
+    @property
+    def place(self) -> tuple[float, str]:
+        """Who is furthest behind; among equals, by name."""
+        return self.vtime, self.queue.tenant
 
     def spend(self, pool: PoolView) -> None:
         left = self.rooms[pool.platform]
@@ -109,21 +118,66 @@ class _Turn:
         self.vtime += pool.vcpus / self.queue.weight
 
 
+class _Supply:
+    """Who waits, by pool, and which pools a set of labels fits; so that a job looks at pools, not at Pods."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.pools = {pool.name: pool for pool in snapshot.pools}
+        self._waiting: dict[str, deque[tuple[int, Waiting]]] = {}
+        self._vacant: dict[tuple[str, str, str], deque[Vacancy]] = {}
+        self._fitting: dict[tuple[str, ...], tuple[PoolView, ...]] = {}
+        self.left = 0
+        for place, slot in enumerate(snapshot.waiting):
+            if slot.pool in self.pools:
+                self._waiting.setdefault(slot.pool, deque()).append((place, slot))
+                self.left += 1
+        for vacancy in snapshot.vacancies:
+            if vacancy.pool in self.pools:
+                key = (vacancy.pool, vacancy.tenant, vacancy.scope)
+                self._vacant.setdefault(key, deque()).append(vacancy)
+                self.left += 1
+
+    def fitting(self, labels: tuple[str, ...]) -> tuple[PoolView, ...]:
+        """The pools that may serve these labels."""
+        found = self._fitting.get(labels)
+        if found is None:
+            found = tuple(pool for pool in self.pools.values() if fits(pool, labels))
+            self._fitting[labels] = found
+        return found
+
+    def take_vacancy(self, pool: PoolView, tenant: str, scope: str) -> Vacancy | None:
+        """An armed runner of that tenant that lost its job."""
+        vacant = self._vacant.get((pool.name, tenant, scope))
+        if not vacant:
+            return None
+        self.left -= 1
+        return vacant.popleft()
+
+    def take_waiting(self, pools: Iterable[PoolView]) -> Waiting | None:
+        """The Pod of these pools that is known longest."""
+        queues = [queue for pool in pools if (queue := self._waiting.get(pool.name))]
+        if not queues:
+            return None
+        self.left -= 1
+        return min(queues, key=lambda queue: queue[0][0]).popleft()[1]
+
+
 def match(snapshot: Snapshot) -> tuple[Proposal, ...]:
     """Propose who gets what, fairest first."""
-    pools = {pool.name: pool for pool in snapshot.pools}
-    waiting = [slot for slot in snapshot.waiting if slot.pool in pools]
-    vacancies = [vacancy for vacancy in snapshot.vacancies if vacancy.pool in pools]
+    supply = _Supply(snapshot)
     turns = [_Turn(queue, snapshot.floor) for queue in snapshot.tenants if queue.jobs]
+    heap = [(turn.place, at) for at, turn in enumerate(turns)]
+    heapify(heap)
     proposals: list[Proposal] = []
-    while turns and (waiting or vacancies):
-        turn = min(turns, key=lambda each: (each.vtime, each.queue.tenant))
-        job = turn.jobs.pop(0)
-        if not turn.jobs:
-            turns.remove(turn)
-        proposal = _adopt(turn, job, vacancies, pools) or _offer(turn, job, waiting, pools)
+    while heap and supply.left:
+        _, at = heappop(heap)
+        turn = turns[at]
+        job = turn.jobs.popleft()
+        proposal = _adopt(turn, job, supply) or _offer(turn, job, supply)
         if proposal is not None:
             proposals.append(proposal)
+        if turn.jobs:
+            heappush(heap, (turn.place, at))
     return tuple(proposals)
 
 
@@ -138,55 +192,48 @@ def fits(pool: PoolView, labels: tuple[str, ...]) -> bool:
     return pool.dispatch_label in wanted and all(label in pool.labels for label in wanted)
 
 
-def _adopt(
-    turn: _Turn, job: Candidate, vacancies: list[Vacancy], pools: dict[str, PoolView]
-) -> Proposal | None:
+def _adopt(turn: _Turn, job: Candidate, supply: _Supply) -> Proposal | None:
     scope = scope_of(turn.queue, job.repository)
-    for at, vacancy in enumerate(vacancies):
-        if (
-            vacancy.tenant == turn.queue.tenant
-            and vacancy.scope == scope
-            and fits(pools[vacancy.pool], job.labels)
-        ):
-            del vacancies[at]
+    for pool in supply.fitting(job.labels):
+        vacancy = supply.take_vacancy(pool, turn.queue.tenant, scope)
+        if vacancy is not None:
             return Proposal(
                 pod_uid=vacancy.pod_uid,
                 event=Adopt(generation=vacancy.generation, job_id=job.job_id),
                 tenant=turn.queue.tenant,
-                vtime=turn.vtime,
+                cost=0.0,
                 reason="a runner that lost its job is supply first",
             )
     return None
 
 
-def _offer(
-    turn: _Turn, job: Candidate, waiting: list[Waiting], pools: dict[str, PoolView]
-) -> Proposal | None:
-    for at, slot in enumerate(waiting):
-        pool = pools[slot.pool]
-        room = turn.rooms.get(pool.platform)
-        if not fits(pool, job.labels) or room is None:
-            continue
-        if not room.fits(vcpus=pool.vcpus, memory_gb=pool.memory_gb):
-            continue
-        del waiting[at]
-        turn.spend(pool)
-        event = Offer(
-            generation=slot.generation,
-            job_id=job.job_id,
-            tenant=turn.queue.tenant,
-            scope=scope_of(turn.queue, job.repository),
-            installation_id=turn.queue.installation_id,
-            vcpus=pool.vcpus,
-            memory_gb=pool.memory_gb,
-            platform=pool.platform,
-            runner_name=runner_name(slot.pod_name),
-        )
-        return Proposal(
-            pod_uid=slot.pod_uid,
-            event=event,
-            tenant=turn.queue.tenant,
-            vtime=turn.vtime,
-            reason=f"{turn.queue.tenant} is next at virtual time {turn.vtime:g}",
-        )
-    return None
+def _offer(turn: _Turn, job: Candidate, supply: _Supply) -> Proposal | None:
+    affordable = [pool for pool in supply.fitting(job.labels) if _affords(turn, pool)]
+    slot = supply.take_waiting(affordable)
+    if slot is None:
+        return None
+    pool, began = supply.pools[slot.pool], turn.vtime
+    turn.spend(pool)
+    event = Offer(
+        generation=slot.generation,
+        job_id=job.job_id,
+        tenant=turn.queue.tenant,
+        scope=scope_of(turn.queue, job.repository),
+        installation_id=turn.queue.installation_id,
+        vcpus=pool.vcpus,
+        memory_gb=pool.memory_gb,
+        platform=pool.platform,
+        runner_name=runner_name(slot.pod_name),
+    )
+    return Proposal(
+        pod_uid=slot.pod_uid,
+        event=event,
+        tenant=turn.queue.tenant,
+        cost=float(pool.vcpus),
+        reason=f"{turn.queue.tenant} is next at virtual time {began:g}",
+    )
+
+
+def _affords(turn: _Turn, pool: PoolView) -> bool:
+    room = turn.rooms.get(pool.platform)
+    return room is not None and room.fits(vcpus=pool.vcpus, memory_gb=pool.memory_gb)

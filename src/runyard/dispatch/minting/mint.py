@@ -107,8 +107,10 @@ class Minter:
     async def _conclude(self, slot: Slot, minted: _Minted, stamp: StampAnswer) -> None:
         reasoned = conclude(minted.answer, stamp, detail=minted.detail)
         conclusion = reasoned.conclusion
-        if conclusion is Conclusion.CLEAR_AND_FAIL and not await self._stamper.clear(slot):
-            conclusion = Conclusion.ABANDON  # a stamp may remain: the Pod must not look idle
+        if conclusion is Conclusion.CLEAR_AND_FAIL:
+            within = self._settings.clear_within
+            if not await self._stamper.clear(slot, within=within):
+                conclusion = Conclusion.ABANDON  # a stamp may remain: the Pod must not look idle
         self._count(conclusion.value)
         if conclusion is Conclusion.ARM and minted.runner_id is not None:
             await self._arm(slot, minted.runner_id, minted.jit)

@@ -37,17 +37,21 @@ class Stamper:
             return StampAnswer.REFUSED
         except (KubeError, TransportError, TimeoutError):
             return StampAnswer.UNCLEAR
-        if pod["metadata"].get("deletionTimestamp"):
+        meta = pod.get("metadata")
+        if not isinstance(meta, dict) or meta.get("uid") != slot.pod_uid:
+            return StampAnswer.UNCLEAR  # an answer that does not name what was stamped
+        if meta.get("deletionTimestamp"):
             return StampAnswer.UNCLEAR  # stamped, but it is going: never arm it
         return StampAnswer.STAMPED
 
-    async def clear(self, slot: Slot) -> bool:
+    async def clear(self, slot: Slot, *, within: float) -> bool:
         """Take the stamp off again; True only if it is certainly off."""
         try:
-            await self._label(slot, POOL_OWNER, None)
+            async with self._clock.timeout(within):
+                await self._label(slot, POOL_OWNER, None)
         except (NotFound, Conflict):
             return True  # that Pod is gone, and its stamp with it
-        except (KubeError, TransportError) as error:
+        except (KubeError, TransportError, TimeoutError) as error:
             self._log.warning("stamp not cleared", pod=slot.pod_name, error=str(error))
             return False
         return True

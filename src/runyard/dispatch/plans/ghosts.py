@@ -10,7 +10,10 @@ import re
 
 import msgspec
 
-_OURS = re.compile(r".*-runner-[0-9a-f]{8}(-[0-9a-f]{8})?|.{55}-[0-9a-f]{8}")
+from runyard.wire.names import RUNNER_NAME_LIMIT
+
+_SUFFIX = re.compile(r"-runner-[0-9a-f]{8}")
+_SHORTENED = re.compile(r"-[0-9a-f]{8}")
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,11 +25,25 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unspoken(
-    registrations: tuple[Registration, ...], spoken_for: frozenset[str]
+    registrations: tuple[Registration, ...], spoken_for: frozenset[str], *, pools: tuple[str, ...]
 ) -> tuple[Registration, ...]:
     """Those of ours that no claim and no due fence speaks for."""
     return tuple(
         each
         for each in registrations
-        if not each.busy and each.name not in spoken_for and _OURS.fullmatch(each.name)
+        if not each.busy
+        and each.name not in spoken_for
+        and any(_is_of(each.name, pool) for pool in pools)
+    )
+
+
+def _is_of(name: str, pool: str) -> bool:
+    """Is this the name of a runner of that pool? Other people's machines may be called "linux-runner-1"."""
+    if name.startswith(pool) and _SUFFIX.fullmatch(name, len(pool)):
+        return True
+    kept = RUNNER_NAME_LIMIT - 9  # a long name is cut there and ends in a hash
+    return (
+        len(name) == RUNNER_NAME_LIMIT
+        and name[:kept].startswith(f"{pool}-runner-"[:kept])
+        and _SHORTENED.fullmatch(name, kept) is not None
     )

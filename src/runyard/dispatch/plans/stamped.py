@@ -25,6 +25,8 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     created_at: float
     ending: bool  # deleted already, or over by the agent's record
+    over: bool = False  # over by the agent's record
+    running: bool = False
 
 
 class SlotView(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,7 @@ class SlotView(msgspec.Struct, frozen=True, kw_only=True):
     state: SlotState
     generation: int
     fence: Fence
+    silent: bool = False  # has not asked for work for long
 
 
 class Leak(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +45,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     age: float
     event: Retire
+    owner: str = ""  # whose stamp it carries: a runner of theirs may be at work in it
 
 
 def find_leaks(
@@ -77,4 +81,4 @@ def _leak(pod: PodView, slot: SlotView | None, age: float) -> Leak:
         generation=None if slot is None else slot.generation,
         why="stamped without a claim",
     )
-    return Leak(uid=pod.uid, age=age, event=event)
+    return Leak(uid=pod.uid, age=age, event=event, owner=pod.owner)

@@ -11,6 +11,7 @@ from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.minting.mint import scope_of
 from runyard.github.api import GitHub
 from runyard.github.errors import GitHubError
+from runyard.github.scope import Scope
 from runyard.github.views import Removal
 from runyard.telemetry.catalogue import RUNYARD_FENCES_TOTAL
 from runyard.telemetry.log import Logger
@@ -42,6 +43,14 @@ class Fencer:
         self._meter.inc(RUNYARD_FENCES_TOTAL, answer=answer.value)
         return Fenced(generation=slot.generation, answer=answer, scope_read=True)
 
+    async def fence_name(self, scope: Scope, name: str) -> FenceAnswer | None:
+        """The same for a runner that no slot speaks for, by its name."""
+        try:
+            return await self._by_name(scope, name)
+        except GitHubError as error:
+            self._log.info("fence unanswered", runner=name, error=str(error))
+            return None
+
     async def _ask(self, slot: Slot) -> FenceAnswer:
         scope = scope_of(slot)
         if slot.runner_id is not None:
@@ -49,7 +58,10 @@ class Fencer:
             if removal is not Removal.ABSENT:
                 return _ANSWERS[removal]
         # A successful look-up by name is the read that makes "absent" mean something.
-        found = await self._github.find_runner(scope, slot.runner_name)
+        return await self._by_name(scope, slot.runner_name)
+
+    async def _by_name(self, scope: Scope, name: str) -> FenceAnswer:
+        found = await self._github.find_runner(scope, name)
         if found is None:
             return FenceAnswer.ABSENT
         return _ANSWERS[await self._github.delete_runner(scope, found.id)]

@@ -16,6 +16,7 @@ from runyard.github.views import JobView
 from runyard.telemetry.log import Logger
 
 _LATER = 30.0
+_KNOWN = ("queued", "in_progress", "completed")
 
 
 class Reader:
@@ -61,10 +62,18 @@ class Reader:
         scope = repository(row["repository"], installation_id=row["installation_id"])
         try:
             view = await self._github.get_job(scope, row["job_id"])
+            if view is None:
+                # "Not found" is also what a lost permission looks like. It counts only if something else in
+                # that repository can be read now.
+                await self._github.list_queued_jobs(scope)
         except GitHubError as error:
             self._log.info("job not read", job=row["job_id"], error=str(error))
             return False
-        fact = to_fact(view, job_id=row["job_id"], tenant=row["tenant"])
+        if view is not None and view.status not in _KNOWN:
+            return False  # not in the queue yet: somebody has to approve it first
+        fact = to_fact(
+            view, job_id=row["job_id"], tenant=row["tenant"], last_runner=row["runner_name"]
+        )
         await self._store.about_job(fact, row["tenant"], name="job read")
         if isinstance(fact, JobStillQueued):
             self._waiters.bell.set()
@@ -77,14 +86,16 @@ class Reader:
         await self._database.transact(work, name="look later")
 
 
-def to_fact(view: JobView | None, *, job_id: int, tenant: str) -> JobFact:
-    """What GitHub's answer means. A job that GitHub does not know (any more) is over."""
+def to_fact(view: JobView | None, *, job_id: int, tenant: str, last_runner: str = "") -> JobFact:
+    """What GitHub's answer means. A job that GitHub does not know (any more) is over, wherever it ran."""
     if view is None:
-        return JobEnded(job_id=job_id, tenant=tenant, runner_name="", conclusion="gone")
+        return JobEnded(job_id=job_id, tenant=tenant, runner_name=last_runner, conclusion="gone")
     runner = view.runner_name or ""
     if view.status == "completed":
         conclusion = view.conclusion or "unknown"
-        return JobEnded(job_id=job_id, tenant=tenant, runner_name=runner, conclusion=conclusion)
+        return JobEnded(
+            job_id=job_id, tenant=tenant, runner_name=runner or last_runner, conclusion=conclusion
+        )
     if view.status == "in_progress":
-        return JobStarted(job_id=job_id, tenant=tenant, runner_name=runner)
+        return JobStarted(job_id=job_id, tenant=tenant, runner_name=runner or last_runner)
     return JobStillQueued(job_id=job_id)

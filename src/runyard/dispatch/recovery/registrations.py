@@ -2,6 +2,7 @@
 
 from runyard.db.contract import Database, Row, Tx
 from runyard.dispatch.plans.ghosts import Registration, unspoken
+from runyard.dispatch.pools import Pools
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL
 from runyard.github.api import GitHub
@@ -21,12 +22,14 @@ class GhostSweeper:
         *,
         github: GitHub,
         database: Database,
+        pools: Pools,
         meter: Meter,
         log: Logger,
         settings: Settings,
     ) -> None:
         self._github = github
         self._database = database
+        self._pools = pools
         self._meter = meter
         self._log = log
         self._settings = settings
@@ -45,16 +48,19 @@ class GhostSweeper:
                 self._log.info("scope not read", scope=str(scope), error=str(error))
 
     async def _look(self, scope: Scope) -> None:
-        listed = await self._github.list_runners(
-            scope
-        )  # before the slots are read: see plans.ghosts
+        # Before the slots are read: see plans.ghosts.
+        listed = await self._github.list_runners(scope)
         runners = tuple(
             Registration(runner_id=each.id, name=each.name, busy=each.busy) for each in listed
         )
 
         async def judge(tx: Tx) -> list[Registration]:
             rows = await tx.all(SQL.runners_spoken_for)
-            ghosts = unspoken(runners, frozenset(row["runner_name"] for row in rows))
+            ghosts = unspoken(
+                runners,
+                frozenset(row["runner_name"] for row in rows),
+                pools=tuple(pool.name for pool in self._pools.known),
+            )
             ids = [ghost.runner_id for ghost in ghosts]
             await tx.run(SQL.ghost_forget, scope=str(scope), runner_ids=ids)
             old = []

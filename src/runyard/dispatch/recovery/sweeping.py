@@ -106,10 +106,19 @@ class Sweeper:
                 self._log.warning(
                     "slot not asked", pod=slot.pod_name, question=asked.value, error=str(error)
                 )
+                await self._later(slot)
                 return
         self._count(asked, type(event).__name__)
         if not isinstance(event, Inconclusive):
             self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind=_KINDS[slot.state])
+
+    async def _later(self, slot: Slot) -> None:
+        """A slot that cannot be asked now goes to the back: it must not take the turn of others for ever."""
+        try:
+            later = Inconclusive(generation=slot.generation)
+            await self._store.about_slot(slot.pod_uid, later, name="ask again")
+        except DatabaseError as error:
+            self._log.warning("slot not put off", pod=slot.pod_name, error=str(error))
 
     async def _answer(self, slot: Slot, asked: Question) -> Event:
         inconclusive = Inconclusive(generation=slot.generation)

@@ -1,5 +1,5 @@
--- Get to know a tenant by its first webhook.
-INSERT INTO tenants (tenant, installation_id, kind, vtime)
-SELECT %(tenant)s, %(installation_id)s, %(kind)s, coalesce((SELECT max(vtime) FROM tenants), 0)
-ON CONFLICT (tenant) DO UPDATE SET installation_id = excluded.installation_id
-WHERE tenants.installation_id <> excluded.installation_id;
+-- Get to know a tenant by its first webhook. It starts at the floor, as everybody who was idle.
+INSERT INTO tenants (tenant, installation_id, kind)
+VALUES (%(tenant)s, %(installation_id)s, %(kind)s)
+ON CONFLICT (tenant) DO UPDATE SET installation_id = excluded.installation_id, kind = excluded.kind
+WHERE (tenants.installation_id, tenants.kind) <> (excluded.installation_id, excluded.kind);

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from runyard.dispatch.machine.table import Question, question
+from runyard.sim.proof.failover import keep_commits, lose_commit
 from runyard.sim.proof.guests import operator_deletes
 from runyard.sim.proof.hub import cancel, deliver, register
-from runyard.sim.proof.replicas import ask, premature
-from runyard.sim.proof.rows import keep_commits, lose_commit, to_slot
+from runyard.sim.proof.replicas import ask, premature, retire
+from runyard.sim.proof.rows import to_slot
 from runyard.sim.proof.scene import Scene, Step
 from runyard.sim.proof.world import (
     ALIVE,
@@ -16,7 +17,6 @@ from runyard.sim.proof.world import (
     Guest,
     Lane,
     Pod,
-    Runner,
     Task,
     World,
     dead,
@@ -32,7 +32,7 @@ def disturbances(scene: Scene, world: World) -> Iterator[Step]:
         return
     cheaper = World(world.lanes, world.jobs, world.tasks, world.hooks, world.undo, world.left - 1)
     if world.undo:
-        yield "the database loses its last commit", lose_commit(cheaper)
+        yield "the database loses its last commit", lose_commit(scene, cheaper)
     if world.left == 1:
         cheaper = keep_commits(cheaper)
     for task in dict.fromkeys(cheaper.tasks):
@@ -44,6 +44,9 @@ def disturbances(scene: Scene, world: World) -> Iterator[Step]:
         yield from _pod_trouble(cheaper, index)
         if premature(cheaper, index):
             for label, after in ask(scene, cheaper, index):
+                yield f"slowness: {label}", after
+        if cheaper.lanes[index].pod.guest is Guest.POLLING and not scene.busy(cheaper):
+            for label, after in retire(cheaper, index):
                 yield f"slowness: {label}", after
         yield from _blind_fence(scene, cheaper, index)
     yield from _hub_trouble(scene, cheaper)
@@ -60,7 +63,9 @@ def _crash(world: World, task: Task) -> Iterator[Step]:
 
 
 def _amid(task: Task) -> str:
-    return f"{task.kind!r} for job {task.job}" if task.pod < 0 else f"{task.kind!r} for Pod {task.pod}"
+    return (
+        f"{task.kind!r} for job {task.job}" if task.pod < 0 else f"{task.kind!r} for Pod {task.pod}"
+    )
 
 
 def _mint_trouble(world: World, task: Task) -> Iterator[Step]:
@@ -75,23 +80,22 @@ def _mint_trouble(world: World, task: Task) -> Iterator[Step]:
         lost = with_task(arrived, task, on(mint="unknown"))
         yield f"the answer to the mint for Pod {index} is lost", lost
         yield f"the mint for Pod {index} is delayed", with_task(world, task, on(mint="late"))
-    if task.stamp == "todo" and task.mint != "failed" and pod.guest in ALIVE:
-        if not pod.terminating:
-            marked = Pod(pod.guest, True, False, pod.jit, pod.runner, pod.job)
-            lost = with_task(with_pod(world, index, marked), task, on(stamp="unknown"))
-            yield f"the answer to the stamp of Pod {index} is lost", lost
+    patchable = pod.guest in ALIVE and not pod.terminating
+    if task.stamp == "todo" and task.mint != "failed" and patchable:
+        marked = Pod(pod.guest, True, False, pod.jit, pod.runner, pod.job, pod.void)
+        lost = with_task(with_pod(world, index, marked), task, on(stamp="unknown"))
+        yield f"the answer to the stamp of Pod {index} is lost", lost
 
 
 def _pod_trouble(world: World, index: int) -> Iterator[Step]:
     pod = world.lanes[index].pod
     if pod.guest not in (Guest.POLLING, Guest.ARMED, Guest.CONNECTED):
         return
-    offline = Runner.REGISTERED if pod.runner is Runner.ONLINE else pod.runner
-    hung = Pod(Guest.HUNG, pod.stamped, pod.terminating, pod.jit, offline, pod.job)
+    hung = Pod(Guest.HUNG, pod.stamped, pod.terminating, pod.jit, pod.runner, pod.job, pod.void)
     yield f"Pod {index} hangs", with_pod(world, index, hung)
     yield f"Pod {index} dies", with_pod(world, index, dead(pod))
     if pod.jit:
-        lost = Pod(Guest.LOST, jit=True, runner=pod.runner, job=pod.job)
+        lost = Pod(Guest.LOST, jit=True, runner=pod.runner, job=pod.job, void=pod.void)
         yield f"the node of Pod {index} is lost, its machine lives on", with_pod(world, index, lost)
 
 
@@ -130,9 +134,7 @@ def _outage(world: World) -> World:
             if task.kind == "late" or _in_flight(task)
         )
     )
-    return World(
-        (lanes[0], lanes[1]), world.jobs, tasks, world.hooks, world.undo, world.left
-    )
+    return World((lanes[0], lanes[1]), world.jobs, tasks, world.hooks, world.undo, world.left)
 
 
 def _in_flight(task: Task) -> bool:

@@ -1,9 +1,11 @@
 """Breadth-first over every reachable world, then backwards from rest.
 
-Forward: each new world is expanded once; a `Violation` ends the exploration with the shortest path to it. Backward: from
-the worlds at rest along steps that are not disturbances; a world that cannot come back to rest by itself is a leak.
+Forward: each new world is expanded once; a `Violation` ends the exploration with the shortest path
+to it. Backward: from the worlds at rest along steps that are not disturbances; a world that cannot
+come back to rest by itself is a leak.
 
-Only names are stored. A path is told by walking it once more from the start with the Pods and jobs keeping their numbers.
+Only names are stored. A path is told by walking it once more from the start with the Pods and jobs
+keeping their numbers.
 """
 
 from array import array
@@ -155,12 +157,13 @@ class Explorer:
 
     def _last(self, world: World) -> tuple[str, ...]:
         """The step that breaks a promise, if one does (a world without a way back has none)."""
-        label = ""
+        tried = ""
         try:
             for label, after in every(self._scene, world):
+                tried = label
                 self._namer.name(after)
-        except Violation:
-            return (label and f"next to: {label}",) if label else ()
+        except Violation as broken:
+            return (broken.step or tried,)
         return ()
 
 

@@ -1,9 +1,9 @@
-"""Pods and what runs in them: created, polling, armed, connected, ended; and the operator, which owns them."""
+"""Pods and what runs in them: created, polling, armed, connected, ended; and the operator, which owns
+them."""
 
 from collections.abc import Iterator
 
 from runyard.dispatch.machine.transition import Tell, answer_poll
-from runyard.dispatch.machine.values import SlotState
 from runyard.sim.proof.promises import judge_deletion, judge_delivery
 from runyard.sim.proof.rows import to_slot
 from runyard.sim.proof.scene import Scene, Step
@@ -35,10 +35,8 @@ def guest_steps(scene: Scene, world: World) -> Iterator[Step]:
                 yield f"the runner of Pod {index} connects", with_pod(world, index, _connected(pod))
             case Guest.CONNECTED | Guest.LOST:
                 yield from _connected_or_lost(world, index)
-            case Guest.HUNG:
-                yield from _silent(scene, world, index)
-            case Guest.NEVER:
-                continue
+            case Guest.HUNG | Guest.NEVER:
+                pass
         if pod.terminating:
             yield f"Pod {index} terminates", with_pod(world, index, dead(pod))
         if lane.unheard and not pod.speaks:
@@ -51,9 +49,10 @@ def operator_deletes(scene: Scene, world: World) -> Iterator[Step]:
         pod = lane.pod
         looks_idle = not pod.stamped or scene.settings.operator_by_old_version
         if pod.guest in ALIVE and looks_idle and not pod.terminating:
-            judge_deletion(pod)
-            after = Pod(pod.guest, pod.stamped, True, pod.jit, pod.runner, pod.job)
-            yield f"the operator deletes Pod {index}", with_pod(world, index, after)
+            step = f"the operator deletes Pod {index}"
+            judge_deletion(pod, step=step)
+            after = Pod(pod.guest, pod.stamped, True, pod.jit, pod.runner, pod.job, pod.void)
+            yield step, with_pod(world, index, after)
 
 
 def _poll(scene: Scene, world: World, index: int) -> Iterator[Step]:
@@ -65,10 +64,11 @@ def _poll(scene: Scene, world: World, index: int) -> Iterator[Step]:
         return
     answer = answer_poll(to_slot(index, cell))
     if answer.tell is Tell.RUN and answer.jit is not None:
-        armed = Pod(Guest.ARMED, pod.stamped, pod.terminating, True, pod.runner)
+        armed = Pod(Guest.ARMED, pod.stamped, pod.terminating, True, pod.runner, void=pod.void)
         after = with_pod(after, index, armed)
-        judge_delivery(after, scene.settings.limit)
-        yield f"Pod {index} polls and gets its JIT", after
+        step = f"Pod {index} polls and gets its JIT"
+        judge_delivery(after, scene.settings.limit, step=step)
+        yield step, after
     elif answer.tell is Tell.DRAIN:
         yield f"Pod {index} polls, is told to go, and ends", with_pod(after, index, dead(pod))
     elif after is not world:
@@ -76,28 +76,18 @@ def _poll(scene: Scene, world: World, index: int) -> Iterator[Step]:
 
 
 def _connected(pod: Pod) -> Pod:
-    if pod.runner is Runner.REGISTERED:
+    if pod.runner is Runner.REGISTERED and not pod.void:
         return Pod(Guest.CONNECTED, pod.stamped, pod.terminating, pod.jit, Runner.ONLINE)
     return dead(pod)  # GitHub knows no such runner: the process gives up
 
 
 def _connected_or_lost(world: World, index: int) -> Iterator[Step]:
     pod = world.lanes[index].pod
-    if pod.runner is Runner.NONE:
+    if pod.void or pod.runner is Runner.NONE:
         yield f"the runner of Pod {index} finds itself deleted", with_pod(world, index, dead(pod))
     elif pod.guest is Guest.LOST and pod.runner is Runner.REGISTERED:
         online = Pod(Guest.LOST, jit=pod.jit, runner=Runner.ONLINE)
         yield f"the runner of lost Pod {index} connects", with_pod(world, index, online)
-
-
-def _silent(scene: Scene, world: World, index: int) -> Iterator[Step]:
-    """A Pod that is no longer counted warm, and that nobody owns, is the operator's to replace."""
-    lane = world.lanes[index]
-    cell = lane.cell
-    noticed = cell is None or (cell.state is SlotState.IDLE and scene.db.due(lane))
-    if noticed and not lane.pod.stamped and not lane.pod.terminating:
-        judge_deletion(lane.pod)
-        yield f"the operator replaces silent Pod {index}", with_pod(world, index, dead(lane.pod))
 
 
 def _position_is_free(world: World, index: int) -> bool:

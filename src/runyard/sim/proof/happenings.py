@@ -4,8 +4,8 @@ from runyard.dispatch.machine.events import (
     Adopt,
     Arm,
     Event,
-    Fenced,
     FenceAnswer,
+    Fenced,
     JobEnded,
     JobQueued,
     JobStarted,
@@ -26,9 +26,7 @@ def runner_name(pod: int) -> str:
     return f"p{pod}"
 
 
-def happening(
-    what: str, *, pod: object, job: int, runner: int, generation: int | None
-) -> Event:
+def happening(what: str, *, pod: object, job: int, runner: int, generation: int | None) -> Event:
     """The event of that name."""
     name = runner_name(runner) if runner >= 0 else ""
     match what:

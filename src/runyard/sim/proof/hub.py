@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from runyard.dispatch.machine.values import Fence
+from runyard.dispatch.machine.values import Fence, JobState
 from runyard.sim.proof.rows import tidy
 from runyard.sim.proof.scene import Scene, Step
 from runyard.sim.proof.world import (
@@ -12,10 +12,12 @@ from runyard.sim.proof.world import (
     Lane,
     Pod,
     Runner,
+    Task,
     World,
     with_hook,
     with_job,
     with_pod,
+    with_task,
     without_hook,
 )
 
@@ -26,7 +28,7 @@ def hub_steps(scene: Scene, world: World) -> Iterator[Step]:
         pod = lane.pod
         if pod.runner is Runner.NONE:
             continue
-        if pod.runner is Runner.ONLINE and pod.guest in (Guest.CONNECTED, Guest.LOST):
+        if pod.runner is Runner.ONLINE:  # even if its process is dead: GitHub learns that later
             for job in JOBS:
                 if world.jobs[job].status == "queued":
                     given = _assign(world, index, job)
@@ -35,8 +37,11 @@ def hub_steps(scene: Scene, world: World) -> Iterator[Step]:
             living = pod.guest in (Guest.CONNECTED, Guest.LOST)
             label = "the runner finishes" if living else "GitHub fails, its runner being dead,"
             yield f"{label} job {pod.job} of Pod {index}", _finish(world, index, pod.job)
+            if not living and _not_yet_started(world, index, pod.job):
+                back = _take_back(world, index, pod.job)
+                yield f"GitHub takes job {pod.job} back from the dead runner of Pod {index}", back
         elif _is_ghost(lane):
-            after = with_pod(world, index, _without_runner(pod))
+            after = _unregister(world, index)
             yield f"the ghost registration of Pod {index} is deleted", after
     for hook in dict.fromkeys(world.hooks):
         arrived = deliver(scene, without_hook(world, hook), hook)
@@ -59,12 +64,12 @@ def cancel(world: World, job: int) -> World:
 
 def fence(world: World, index: int) -> tuple[World, str]:
     """Ask GitHub to delete a runner: the world after it, and its answer."""
-    pod = world.lanes[index].pod
-    if pod.runner is Runner.BUSY:
+    lane = world.lanes[index]
+    if lane.pod.runner is Runner.BUSY:
         return world, "busy"
-    if pod.runner is Runner.NONE:
+    if lane.pod.runner is Runner.NONE:
         return world, "absent"
-    return with_pod(world, index, _without_runner(pod)), "deleted"
+    return _unregister(world, index), "deleted"
 
 
 def register(world: World, index: int) -> tuple[World, bool]:
@@ -72,7 +77,7 @@ def register(world: World, index: int) -> tuple[World, bool]:
     pod = world.lanes[index].pod
     if pod.runner is not Runner.NONE:
         return world, False
-    new = Pod(pod.guest, pod.stamped, pod.terminating, pod.jit, Runner.REGISTERED)
+    new = Pod(pod.guest, pod.stamped, pod.terminating, pod.jit, Runner.REGISTERED, void=pod.void)
     return with_pod(world, index, new), True
 
 
@@ -88,9 +93,22 @@ def _finish(world: World, index: int, job: int) -> World:
     pod = world.lanes[index].pod
     spent = Pod()
     if pod.guest is Guest.HUNG:
-        spent = Pod(pod.guest, pod.stamped, pod.terminating, pod.jit)
+        spent = _without_runner(world.lanes[index])
     world = with_job(with_pod(world, index, spent), job, status="done", runner=index)
     return tidy(with_hook(world, Hook("ended", job, index)))
+
+
+def _not_yet_started(world: World, index: int, job: int) -> bool:
+    """Assigned, but nobody has been told: GitHub may still change its mind."""
+    row = world.jobs[job].row
+    untold = row is None or row.state in (JobState.QUEUED, JobState.BOUND)
+    return untold and Hook("started", job, index) in world.hooks
+
+
+def _take_back(world: World, index: int, job: int) -> World:
+    pod = _without_runner(world.lanes[index])
+    world = with_job(with_pod(world, index, pod), job, status="queued", runner=None)
+    return without_hook(world, Hook("started", job, index))
 
 
 def _is_ghost(lane: Lane) -> bool:
@@ -101,5 +119,17 @@ def _is_ghost(lane: Lane) -> bool:
     return not cell.claims and cell.fence is not Fence.DUE
 
 
-def _without_runner(pod: Pod) -> Pod:
-    return Pod(pod.guest, pod.stamped, pod.terminating, pod.jit)
+def _unregister(world: World, index: int) -> World:
+    """The registration is deleted; a minter that still waits to arm it does not know."""
+    world = with_pod(world, index, _without_runner(world.lanes[index]))
+    for task in world.tasks:
+        if task.kind == "mint" and task.pod == index and task.mint == "ok":
+            gone = Task("mint", index, task.generation, "gone", task.stamp)
+            world = with_task(world, task, gone)
+    return world
+
+
+def _without_runner(lane: Lane) -> Pod:
+    pod = lane.pod
+    minted = pod.jit or (lane.cell is not None and lane.cell.jit)
+    return Pod(pod.guest, pod.stamped, pod.terminating, pod.jit, void=minted)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from struct import Struct
 from typing import Generic, TypeVar
 
-from runyard.sim.proof.promises import judge_lane
+from runyard.sim.proof.promises import Violation, verdict
 from runyard.sim.proof.world import Cell, Hook, JobLane, Lane, Pod, Task, World
 
 Part = TypeVar("Part", bound=Hashable)
@@ -62,14 +62,16 @@ class Namer:
             lambda hooks: _hooks(hooks, pods=False, jobs=True),
             lambda hooks: _hooks(hooks, pods=True, jobs=True),
         )
-        self._judged = 0
+        self._verdicts: list[str] = []  # by a lane's number
 
     def name(self, world: World) -> bytes:
         """The world's name. Raises `Violation` if a lane breaks a promise."""
         lane_no, job_no = self._lanes.number, self._jobs.number
         l0, l1 = lane_no(world.lanes[0]), lane_no(world.lanes[1])
-        if len(self._lanes.parts) > self._judged:
-            self._judge()
+        if len(self._lanes.parts) > len(self._verdicts):
+            self._verdicts.extend(map(verdict, self._lanes.parts[len(self._verdicts) :]))
+        if self._verdicts[l0] or self._verdicts[l1]:
+            raise Violation(self._verdicts[l0] or self._verdicts[l1])
         j0, j1 = job_no(world.jobs[0]), job_no(world.jobs[1])
         t, h = self._tasks.number(world.tasks), self._hooks.number(world.hooks)
         m0, m1 = self._lanes.images[l0][0], self._lanes.images[l1][0]
@@ -97,12 +99,6 @@ class Namer:
             rest >> 1,
         )
 
-    def _judge(self) -> None:
-        while self._judged < len(self._lanes.parts):
-            lane = self._lanes.parts[self._judged]
-            self._judged += 1
-            judge_lane(lane)
-
 
 def _other(number: int | None) -> int | None:
     return number if number is None or number < 0 else 1 - number
@@ -128,7 +124,7 @@ def _cell(cell: Cell | None) -> Cell | None:
 def _lane_jobs(lane: Lane) -> Lane:
     pod = lane.pod
     renamed = Pod(
-        pod.guest, pod.stamped, pod.terminating, pod.jit, pod.runner, _other(pod.job)
+        pod.guest, pod.stamped, pod.terminating, pod.jit, pod.runner, _other(pod.job), pod.void
     )
     return Lane(_cell(lane.cell), _cell(lane.old), lane.same, renamed, lane.unheard)
 

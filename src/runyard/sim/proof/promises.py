@@ -1,9 +1,9 @@
 """What must never be: the promises, each where it can be broken.
 
-Safety is judged in three places: `judge_rows` after every commit, `judge_lane` for every Pod
-position that ever occurs, and at the steps that deliver a JIT or delete a Pod. Liveness is judged
-by the explorer: from every world there must be a way back to rest (`at_rest`) on which nothing goes
-wrong any more.
+Safety is judged in three places: `judge_rows` after every commit, `verdict` for every Pod position
+that ever occurs, and at the steps that deliver a JIT or delete a Pod. Liveness is judged by the
+explorer: from every world there must be a way back to rest (`at_rest`) on which nothing goes wrong
+any more.
 """
 
 from runyard.dispatch.machine.values import Fence, JobState, SlotState
@@ -14,51 +14,55 @@ JobRows = tuple[JobRow | None, JobRow | None]
 
 
 class Violation(Exception):
-    """A promise is broken; the message says which."""
+    """A promise is broken; the message says which, `step` by what."""
+
+    def __init__(self, promise: str, *, step: str = "") -> None:
+        super().__init__(promise)
+        self.step = step
 
 
-def judge_rows(cells: Cells, jobs: JobRows, *, before: JobRows) -> None:
-    """What a commit wrote."""
+def judge_rows(cells: Cells, jobs: JobRows, *, before: JobRows, tied: bool, step: str) -> None:
+    """What a commit wrote. `tied`: a job is bound if and only if a slot is meant for it."""
     for index in JOBS:
         was, now = before[index], jobs[index]
         if was is not None and was.state is JobState.DONE and now != was:
-            raise Violation("a job that is over came back")
-        if was is not None and was.state is JobState.RUNNING:
-            if now is None or now.state in (JobState.QUEUED, JobState.BOUND):
-                raise Violation("a job that was running is given to somebody else")
+            raise Violation("a job that is over came back", step=step)
+        back = now is None or now.state in (JobState.QUEUED, JobState.BOUND)
+        if was is not None and was.state is JobState.RUNNING and back:
+            raise Violation("a job that was running is given to somebody else", step=step)
         intending = [cell for cell in cells if cell is not None and cell.intended == index]
         if len(intending) > 1:
-            raise Violation("two slots are meant for one job")
+            raise Violation("two slots are meant for one job", step=step)
         bound = now is not None and now.state is JobState.BOUND
-        if bound != bool(intending):
-            raise Violation("a job is bound if and only if a slot is meant for it")
+        if tied and bound != bool(intending):
+            raise Violation("a job is bound if and only if a slot is meant for it", step=step)
 
 
-def judge_lane(lane: Lane) -> None:
-    """One Pod position against its row."""
+def verdict(lane: Lane) -> str:
+    """The promise that a Pod position breaks against its row, or nothing."""
     cell, pod = lane.cell, lane.pod
     if pod.able:
         spoken = cell is not None and (cell.claims or cell.fence is Fence.DUE)
         if not spoken:
-            raise Violation("a runner that can execute is counted by no claim")
+            return "a runner that can execute is counted by no claim"
         if cell is not None and cell.fence is Fence.DONE:
-            raise Violation("a runner that can execute counts as fenced")
+            return "a runner that can execute counts as fenced"
     if cell is not None and cell.state is SlotState.IDLE and pod.jit and _present(pod):
-        raise Violation("a Pod that was given a JIT counts as idle")
+        return "a Pod that was given a JIT counts as idle"
+    return ""
 
 
-def judge_deletion(pod: Pod) -> None:
+def judge_deletion(pod: Pod, *, step: str) -> None:
     """Somebody of ours deletes this Pod."""
-    about_to = pod.guest in (Guest.ARMED, Guest.CONNECTED) and pod.runner is not Runner.NONE
-    if pod.runner is Runner.BUSY or about_to:
-        raise Violation("a Pod that executes or is about to execute a job is deleted")
+    if pod.runner is Runner.BUSY or pod.able:
+        raise Violation("a Pod that executes or is about to execute a job is deleted", step=step)
 
 
-def judge_delivery(world: World, limit: int) -> None:
+def judge_delivery(world: World, limit: int, *, step: str) -> None:
     """A JIT has just been delivered. A lost node's machine is beyond anybody's count."""
     holders = sum(1 for lane in world.lanes if lane.pod.jit and _present(lane.pod))
     if holders > limit:
-        raise Violation("more Pods may run a tenant's code than its budget allows")
+        raise Violation("more Pods may run a tenant's code than its budget allows", step=step)
 
 
 def at_rest(world: World) -> bool:

@@ -1,7 +1,8 @@
 """The server's replicas: matcher, minter, sweeper, reader, recovery.
 
-Whatever a replica does between two of its effects is a `Task`, so that everything else may happen in between. Every change
-of a row goes through the machine; every answer carries the generation that it was asked for.
+Whatever a replica does between two of its effects is a `Task`, so that everything else may happen
+in between. Every change of a row goes through the machine; every answer carries the generation that
+it was asked for.
 """
 
 from collections.abc import Iterator
@@ -134,17 +135,19 @@ def ask(scene: Scene, world: World, index: int) -> Iterator[Step]:
     asked = question(to_slot(index, cell))
     harmful = asked in (Question.FENCE, Question.REAP) and cell.state in CLAIMS
     if lane.unheard and pod.speaks and harmful:
-        raise Violation("a healthy Pod is reaped because the service was away")
+        promise = "a healthy Pod is reaped because the service was away"
+        raise Violation(promise, step=f"the sweeper asks about Pod {index}")
     if asked in (Question.FENCE, Question.ASK_INTENDED) and not scene.busy(world):
         yield from _fence(scene, world, index)
     if asked is Question.ASK_INTENDED and cell.intended is not None:
         yield from _read(scene, world, cell.intended, busy=scene.busy(world))
-    if asked is Question.ASK_JOB and cell.executing is not None:
-        if world.jobs[cell.executing].status == "done":
-            yield from _read(scene, world, cell.executing, busy=True)
+    job = cell.executing if asked is Question.ASK_JOB else None
+    if job is not None and world.jobs[job].status == "done":
+        yield from _read(scene, world, job, busy=True)
     if asked is Question.REAP and pod.guest in ALIVE:
-        judge_deletion(pod)
-        yield f"Pod {index} is reaped", with_pod(world, index, dead(pod))
+        step = f"Pod {index} is reaped"
+        judge_deletion(pod, step=step)
+        yield step, with_pod(world, index, dead(pod))
 
 
 def _fence(scene: Scene, world: World, index: int) -> Iterator[Step]:
@@ -157,17 +160,25 @@ def _fence(scene: Scene, world: World, index: int) -> Iterator[Step]:
 
 
 def _recover(scene: Scene, world: World, index: int) -> Iterator[Step]:
-    """A stamped Pod for which no claim speaks: fence it, look again, take it out of service."""
+    """A Pod that no claim speaks for, stamped or silent for long, is taken out of service."""
     lane = world.lanes[index]
-    if not lane.pod.stamped or lane.pod.terminating or lane.pod.guest not in ALIVE:
+    if lane.pod.guest is Guest.HUNG or lane.pod.stamped:
+        yield from retire(world, index)
+
+
+def retire(world: World, index: int) -> Iterator[Step]:
+    """Fence what may run in a stamped Pod, then commit, if the slot is still as it was judged."""
+    lane = world.lanes[index]
+    cell, pod = lane.cell, lane.pod
+    spoken = cell is not None and cell.state is not SlotState.IDLE
+    if spoken or pod.terminating or pod.guest not in ALIVE:
         return
-    if lane.cell is not None and lane.cell.claims:
+    if any(task.kind == "retire" and task.pod == index for task in world.tasks):
         return
-    answered, answer = fence(world, index)
-    if answer == "busy" or any(task.kind == "retire" for task in world.tasks):
-        return
-    task = Task("retire", index, NOBODY if lane.cell is None else NOW)
-    yield f"stamped Pod {index} has no claim; its runner is fenced", with_task(answered, None, task)
+    answered, answer = fence(world, index) if pod.stamped else (world, "")
+    if answer != "busy":
+        task = Task("retire", index, NOBODY if cell is None else NOW)
+        yield f"Pod {index} is judged a leak", with_task(answered, None, task)
 
 
 # ---------------------------------------------------------------------------------- what is under way
@@ -185,11 +196,16 @@ def _go_on(scene: Scene, world: World, task: Task) -> Iterator[Step]:
             after, _ = fence(done, pod)
             yield f"the registration of Pod {pod} is deleted by its minter", after
         case "unstamp":
+            if task.generation != NOW and not scene.settings.unstamp_blindly:
+                yield f"the stamp of Pod {pod} is another offer's", done
+                return
             cleared = with_pod(world, pod, _stamped(world.lanes[pod].pod, stamped=False))
             after = with_task(cleared, task, Task("failed", pod, task.generation))
             yield f"the stamp of Pod {pod} is cleared", after
         case "failed":
-            after = scene.db.commit(done, "mint failed", pod=pod, generation=task.generation) or done
+            after = (
+                scene.db.commit(done, "mint failed", pod=pod, generation=task.generation) or done
+            )
             yield f"the offer to Pod {pod} is given up", after
         case "queued":
             yield (
@@ -213,7 +229,7 @@ def _minting(scene: Scene, world: World, task: Task) -> Iterator[Step]:
         after = with_task(marked, task, _on(task, stamp="ok" if ok else "failed"))
         yield f"Pod {index} is stamped" if ok else f"stamping Pod {index} is refused", after
     unstamped_is_fine = not scene.rules.stamp_before_delivery
-    if task.mint == "ok" and (task.stamp == "ok" or unstamped_is_fine):
+    if task.mint in {"ok", "gone"} and (task.stamp == "ok" or unstamped_is_fine):
         yield _arm(scene, world, task)
     elif task.mint == "failed":
         kind = "failed" if task.stamp == "todo" else "unstamp"
@@ -233,8 +249,10 @@ def _arm(scene: Scene, world: World, task: Task) -> Step:
     done = with_task(world, task, None)
     armed = scene.db.commit(done, what, pod=task.pod, generation=task.generation)
     if armed is None:
-        dropped = with_task(done, None, Task("drop", task.pod))
-        return f"arming Pod {task.pod} comes too late", dropped
+        follow = Task("drop", task.pod) if task.mint == "ok" else None
+        return f"arming Pod {task.pod} comes too late", with_task(done, None, follow)
+    if task.mint == "gone":
+        armed = with_pod(armed, task.pod, _void(armed.lanes[task.pod].pod))
     return f"Pod {task.pod} is armed", armed
 
 
@@ -242,5 +260,9 @@ def _on(task: Task, *, mint: str = "", stamp: str = "") -> Task:
     return Task("mint", task.pod, task.generation, mint or task.mint, stamp or task.stamp)
 
 
+def _void(pod: Pod) -> Pod:
+    return Pod(pod.guest, pod.stamped, pod.terminating, pod.jit, pod.runner, pod.job, True)
+
+
 def _stamped(pod: Pod, *, stamped: bool) -> Pod:
-    return Pod(pod.guest, stamped, pod.terminating, pod.jit, pod.runner, pod.job)
+    return Pod(pod.guest, stamped, pod.terminating, pod.jit, pod.runner, pod.job, pod.void)

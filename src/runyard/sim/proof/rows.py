@@ -14,6 +14,7 @@ from runyard.sim.proof.happenings import TENANT, happening, runner_name
 from runyard.sim.proof.promises import Cells, JobRows, Violation, judge_rows
 from runyard.sim.proof.world import (
     JOBS,
+    NOBODY,
     NOW,
     PODS,
     STALE,
@@ -27,7 +28,9 @@ from runyard.sim.proof.world import (
     World,
 )
 
-GENERATION = 10  # of every row when it is read; a task's is this one, the one before, or an older one
+GENERATION = (
+    10  # of every row when it is read; a task's is this one, the one before, or an older one
+)
 NUMBER = {NOW: GENERATION, THEN: GENERATION - 1, STALE: GENERATION - 2}
 ANSWERS = ("deleted", "busy", "absent", "blind", "retire")
 Effect = tuple[Cells, JobRows, tuple[bool, bool]]
@@ -68,7 +71,8 @@ class Database:
         if effect is None:
             return None
         if what in {"offer", "adopt"} and world.jobs[job].late:
-            raise Violation("a job was offered again although GitHub had it no longer queued")
+            promise = "a job was offered again although GitHub had it no longer queued"
+            raise Violation(promise, step=_told(what, pod, job))
         return self._written(world, effect, read=job if what == "queued again" else -1)
 
     def due(self, lane: Lane) -> bool:
@@ -106,9 +110,12 @@ class Database:
         )
         if after[:2] == (cells, jobs) and not any(bumped):
             return None
-        judge_rows(after[0], after[1], before=jobs)
+        step = _told(what, pod, job)
+        # Without the requeue at the fence rows are untied at once; then look for the harm it does.
+        tied = self.ctx.rules.requeue_at_fence
+        judge_rows(after[0], after[1], before=jobs, tied=tied, step=step)
         if what == "offer" and self._used(after[0]) > self.limit:
-            raise Violation("the tenant's claims exceed its budget")
+            raise Violation("the tenant's claims exceed its budget", step=step)
         return after
 
     def _view(self, cells: Cells, jobs: JobRows, pod: object, job: int) -> View:
@@ -133,22 +140,20 @@ class Database:
     def _written(self, world: World, effect: Effect, *, read: int) -> World:
         cells, rows, bumped = effect
         undo = self._may_lose and world.left > 0
-        lanes = tuple(
-            _lane(world.lanes[i], cells[i], bumped=bumped[i], undo=undo) for i in PODS
-        )
-        jobs = tuple(
-            _job(world.jobs[i], rows[i], fresh=i == read, undo=undo) for i in JOBS
-        )
+        lanes = tuple(_lane(world.lanes[i], cells[i], bumped=bumped[i], undo=undo) for i in PODS)
+        jobs = tuple(_job(world.jobs[i], rows[i], fresh=i == read, undo=undo) for i in JOBS)
         tasks = world.tasks
         if tasks:
             aged = [self._aged(task, bumped, undo=undo) for task in tasks]
             tasks = tuple(sorted(task for task in aged if task is not None))
-        after = World((lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, world.hooks, undo, world.left)
+        after = World(
+            (lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, world.hooks, undo, world.left
+        )
         return tidy(after)
 
     def _aged(self, task: Task, bumped: tuple[bool, bool], *, undo: bool) -> Task | None:
         """The task after a commit. Without a chance to write, an answer is as good as dropped."""
-        if task.pod < 0 or task.generation > STALE:
+        if task.pod < 0 or task.generation == NOBODY:
             return task
         age = task.generation
         if age == THEN or (age == NOW and bumped[task.pod] and not undo):
@@ -163,37 +168,9 @@ class Database:
         return Task(task.kind, task.pod, age, task.mint, task.stamp, task.job)
 
 
-def lose_commit(world: World) -> World:
-    """The rows as they were before the last commit; what happened outside the database has happened."""
-    tasks = []
-    for task in world.tasks:
-        age = task.generation
-        if task.pod >= 0 and age <= STALE and not world.lanes[task.pod].same:
-            age = {NOW: STALE, THEN: NOW, STALE: STALE}[age]
-        tasks.append(Task(task.kind, task.pod, age, task.mint, task.stamp, task.job))
-    lanes = tuple(Lane(lane.old, None, False, lane.pod, lane.unheard) for lane in world.lanes)
-    jobs = tuple(JobLane(job.old, None, job.status, job.runner, job.late) for job in world.jobs)
-    return World(
-        (lanes[0], lanes[1]), (jobs[0], jobs[1]), tuple(sorted(tasks)), world.hooks, False, world.left
-    )
-
-
-def keep_commits(world: World) -> World:
-    """From now on no commit can be lost: forget the older rows."""
-    if not world.undo:
-        return world
-    lanes = tuple(Lane(lane.cell, None, False, lane.pod, lane.unheard) for lane in world.lanes)
-    jobs = tuple(JobLane(job.row, None, job.status, job.runner, job.late) for job in world.jobs)
-    tasks = tuple(
-        sorted(
-            Task(task.kind, task.pod, STALE, task.mint, task.stamp, task.job)
-            if task.generation == THEN
-            else task
-            for task in world.tasks
-        )
-    )
-    after = World((lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, world.hooks, False, world.left)
-    return tidy(after)
+def _told(what: str, pod: object, job: int) -> str:
+    about = [f"job {job}"] * (job >= 0) + [f"Pod {pod}"] * (pod is not None)
+    return f"commit: {what}, {', '.join(about)}"
 
 
 def tidy(world: World) -> World:
@@ -207,9 +184,7 @@ def tidy(world: World) -> World:
         if job.status == "done" and job.runner is not None and _spent(world.lanes[job.runner]):
             new = JobLane(job.row, job.old, "done", None, job.late)
             jobs = (new, world.jobs[1]) if index == 0 else (world.jobs[0], new)
-            world = World(
-                world.lanes, jobs, world.tasks, world.hooks, world.undo, world.left
-            )
+            world = World(world.lanes, jobs, world.tasks, world.hooks, world.undo, world.left)
     return world
 
 

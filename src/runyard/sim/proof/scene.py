@@ -20,6 +20,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Effects outside the machine, broken on purpose:
     skip_fence: bool = False  # believe that the runner is gone without asking GitHub
     operator_by_old_version: bool = False  # delete by an outdated view of the Pod
+    answers_survive_failover: bool = False  # commit an answer that was asked before a loss
+    unstamp_blindly: bool = False  # clear a stamp without a look at the slot
     stale_reads: bool = True  # "still queued" may be outdated when it is committed
 
 

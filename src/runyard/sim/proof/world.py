@@ -9,7 +9,7 @@ by `dispatch.machine.transition` and by nothing else.
 
 A generation matters only by its equality with others, so none is stored: a task carries `NOW` (the
 row is as it was when the task began), `THEN` (so it was before the last commit, which may be lost)
-or `STALE`.
+or `STALE`, or `NOBODY` (there was no row).
 """
 
 from enum import StrEnum
@@ -20,15 +20,15 @@ from runyard.dispatch.machine.values import CLAIMS, Fence, JobState, SlotState
 
 PODS = (0, 1)
 JOBS = (0, 1)
-NOW, THEN, STALE, NOBODY = 0, 1, 2, 3  # NOBODY: there was no row
+NOW, THEN, STALE, NOBODY = 0, 1, 2, 3
 
 
 class Runner(StrEnum):
     """What GitHub knows of the runner of one Pod incarnation."""
 
     NONE = "none"
-    REGISTERED = "registered"  # minted, or its process is gone: cannot be given a job
-    ONLINE = "online"
+    REGISTERED = "registered"  # minted, has not connected yet
+    ONLINE = "online"  # as far as GitHub has noticed
     BUSY = "busy"
 
 
@@ -66,9 +66,7 @@ class Cell(msgspec.Struct, frozen=True, cache_hash=True):
     def settled(self) -> bool:
         """Closed, and nothing about it is open any more."""
         return (
-            self.state is SlotState.CLOSED
-            and self.fence is not Fence.DUE
-            and self.intended is None
+            self.state is SlotState.CLOSED and self.fence is not Fence.DUE and self.intended is None
         )
 
 
@@ -81,12 +79,14 @@ class Pod(msgspec.Struct, frozen=True, cache_hash=True):
     jit: bool = False  # a JIT was delivered to it
     runner: Runner = Runner.NONE
     job: int | None = None  # what its runner executes
+    void: bool = False  # GitHub has deleted the registration that its JIT, or the row's, speaks of
 
     @property
     def able(self) -> bool:
         """Could it execute a job, now or later, without anything more from us?"""
         return (
             self.jit
+            and not self.void
             and self.guest in (Guest.ARMED, Guest.CONNECTED, Guest.LOST)
             and self.runner is not Runner.NONE
         )
@@ -130,7 +130,7 @@ class Task(msgspec.Struct, frozen=True, cache_hash=True, order=True):
     kind: str  # mint, late, unstamp, failed, drop, retire; answers: deleted, busy, absent, blind, queued
     pod: int = -1
     generation: int = NOW
-    mint: str = ""  # todo, ok, failed, unknown, late
+    mint: str = ""  # todo, ok, gone (minted, and deleted since), failed, unknown, late
     stamp: str = ""  # todo, ok, failed, unknown
     job: int = -1
 
@@ -219,5 +219,4 @@ def heard(world: World, index: int) -> World:
 
 def dead(pod: Pod) -> Pod:
     """The Pod and whatever ran in it are gone; GitHub notices later."""
-    runner = Runner.REGISTERED if pod.runner is Runner.ONLINE else pod.runner
-    return Pod(runner=runner, job=pod.job)
+    return Pod(runner=pod.runner, job=pod.job)

@@ -1,0 +1,71 @@
+"""The named incidents: what happened once, played again, with what must follow now."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from runyard.sim.fleet import Fleet
+from runyard.sim.scenarios import crashes, outages, pods, rolls
+from runyard.sim.shape import Shape
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """An incident: the fleets that it is played on, one run each, and the play."""
+
+    name: str
+    tells: str
+    shapes: Callable[[int], tuple[Shape, ...]]
+    play: Callable[[Fleet], Awaitable[None]]
+
+
+ALL = (
+    Scenario(
+        name="deploy-leaks-stamped-pods",
+        tells="a deploy kills the servers between stamp and delivery, for the whole warm pool",
+        shapes=pods.stamped_shapes,
+        play=pods.deploy_leaks_stamped_pods,
+    ),
+    Scenario(
+        name="roll-does-not-collapse-the-pool",
+        tells="a new image of tens of gigabytes reaches every host at the same time",
+        shapes=rolls.shapes,
+        play=rolls.roll_does_not_collapse_the_pool,
+    ),
+    Scenario(
+        name="lost-node-runner-lives-on",
+        tells="a host loses the cluster while its runner works on, and comes back",
+        shapes=pods.small,
+        play=pods.lost_node_runner_lives_on,
+    ),
+    Scenario(
+        name="webhooks-lost-for-an-hour",
+        tells="no webhook arrives for an hour",
+        shapes=outages.shapes,
+        play=outages.webhooks_lost_for_an_hour,
+    ),
+    Scenario(
+        name="agent-crash-at-every-effect",
+        tells="the agent is killed at each effect of one Pod's life, before and after it",
+        shapes=crashes.agent_shapes,
+        play=crashes.agent_crash_at_every_effect,
+    ),
+    Scenario(
+        name="server-crash-at-every-effect",
+        tells="the server is killed at each effect of one dispatch, before and after it",
+        shapes=crashes.server_shapes,
+        play=crashes.server_crash_at_every_effect,
+    ),
+    Scenario(
+        name="database-outage",
+        tells="the database is away for ten minutes, and loses answers to commits before that",
+        shapes=outages.shapes,
+        play=outages.database_outage,
+    ),
+    Scenario(
+        name="github-outage",
+        tells="GitHub is away for twenty minutes while runners are armed",
+        shapes=outages.shapes,
+        play=outages.github_outage,
+    ),
+)
+BY_NAME = {scenario.name: scenario for scenario in ALL}

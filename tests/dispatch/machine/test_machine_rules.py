@@ -1,0 +1,288 @@
+"""The fourteen rules of dispatch, each held by the machine as far as it is the machine's to hold."""
+
+import itertools
+import math
+
+import msgspec
+import pytest
+from tests.dispatch.machine.machine_bench import (
+    CASES,
+    NAME,
+    TENANT,
+    UID,
+    Bench,
+    bench,
+    job,
+    offer,
+    slot,
+)
+
+from runyard.dispatch.machine.events import (
+    Adopt,
+    Arm,
+    FenceAnswer,
+    Fenced,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    JobStillQueued,
+    MintFailed,
+    PodGone,
+    Polled,
+    Retire,
+)
+from runyard.dispatch.machine.table import (
+    Deadlines,
+    Question,
+    Rules,
+    budget_states,
+    due,
+    question,
+    stay,
+)
+from runyard.dispatch.machine.transition import Tell, answer_poll
+from runyard.dispatch.machine.values import CLAIMS, Fence, JobState, Slot, SlotState
+
+SLOTS = [found for found, _ in CASES.values() if found is not None]
+
+
+def started(job_id: int, name: str = NAME) -> JobStarted:
+    return JobStarted(job_id=job_id, tenant=TENANT, runner_name=name)
+
+
+def ended(job_id: int, name: str = NAME) -> JobEnded:
+    return JobEnded(job_id=job_id, tenant=TENANT, runner_name=name, conclusion="success")
+
+
+def answered(answer: FenceAnswer) -> Fenced:
+    return Fenced(generation=7, answer=answer, scope_read=True)
+
+
+def test_rule_1_no_jit_leaves_before_the_stamp_is_acknowledged() -> None:
+    rows = bench("offered")
+    unstamped = Arm(generation=7, runner_id=5, jit=b"jit", stamped=False)
+    assert rows.slot_event(UID, unstamped).refused
+    assert answer_poll(rows.slots[UID]).jit is None
+    rows.slot_event(UID, msgspec.structs.replace(unstamped, stamped=True))
+    assert answer_poll(rows.slots[UID]).jit == b"jit"
+    assert rows.slots[UID].stamped
+
+
+@pytest.mark.parametrize("answer", [FenceAnswer.DELETED, FenceAnswer.ABSENT])
+def test_rule_2_the_fence_frees_the_job_but_not_the_budget(answer: FenceAnswer) -> None:
+    rows = bench("armed")
+    rows.slot_event(UID, answered(answer))
+    after = rows.slots[UID]
+    assert (after.state, after.fence, after.jit) == (SlotState.DRAINING, Fence.DONE, None)
+    assert after.claims
+    assert rows.jobs[1] == job(1, JobState.QUEUED, verified=False)
+
+
+def test_rule_2_a_busy_runner_is_executing_and_may_execute_its_own_job() -> None:
+    rows = bench("armed")
+    rows.slot_event(UID, answered(FenceAnswer.BUSY))
+    after = rows.slots[UID]
+    assert (after.state, after.executing_job, after.intended_job) == (SlotState.EXECUTING, None, 1)
+    assert rows.jobs[1].state is JobState.BOUND
+
+
+@pytest.mark.parametrize("case", ["offered", "armed", "executing", "unknown"])
+def test_rule_3_a_pod_that_is_gone_leaves_its_fence_due(case: str) -> None:
+    rows = bench(case)
+    jobs = dict(rows.jobs)
+    rows.slot_event(UID, PodGone(why="404"))
+    assert (rows.slots[UID].state, rows.slots[UID].fence) == (SlotState.CLOSED, Fence.DUE)
+    assert rows.jobs == jobs  # nothing is given to anybody before GitHub has answered
+    assert rows.slot_event(UID, PodGone(why="404")).refused
+
+
+def test_rule_3_an_idle_or_drained_pod_that_is_gone_is_done_with() -> None:
+    for case in ("idle", "draining"):
+        rows = bench(case)
+        rows.slot_event(UID, PodGone(why="404"))
+        assert question(rows.slots[UID]) is Question.NOTHING
+
+
+def test_rule_4_a_runner_that_got_another_job_gives_its_own_back() -> None:
+    rows = bench("armed")
+    rows.job_fact(started(2))
+    after = rows.slots[UID]
+    assert (after.state, after.executing_job, after.intended_job) == (SlotState.EXECUTING, 2, None)
+    assert rows.jobs[1] == job(1, JobState.QUEUED, verified=False)
+    assert rows.jobs[2].state is JobState.RUNNING
+
+
+def test_rule_4_the_slot_that_was_meant_for_that_job_becomes_vacant() -> None:
+    other = slot(SlotState.ARMED, pod_uid="uid-2", runner_name="runner-2", intended_job=2)
+    mine = slot(SlotState.ARMED, intended_job=1)
+    rows = Bench(mine, other, jobs=(job(1, JobState.BOUND), job(2, JobState.BOUND)))
+    rows.job_fact(started(2))
+    assert rows.slots["uid-2"].vacant
+    assert rows.slots["uid-2"].claims  # the budget stays with every slot that may run
+    assert rows.jobs[1].state is JobState.QUEUED
+
+
+@pytest.mark.parametrize("case", ["executing", "closed", "draining"])
+def test_rule_4_a_job_that_started_is_never_given_back(case: str) -> None:
+    rows = bench(case)
+    rows.slot_event(UID, PodGone(why="404"))
+    generation = rows.slots[UID].generation
+    for answer in FenceAnswer:
+        asked = Fenced(generation=generation, answer=answer, scope_read=True)
+        rows.slot_event(UID, asked)
+    rows.job_fact(JobStillQueued(job_id=1))
+    assert rows.jobs[1].state in (JobState.RUNNING, JobState.DONE)
+
+
+def test_rule_5_no_second_offer_without_a_fresh_read() -> None:
+    rows = bench("offered")
+    rows.slot_event(UID, MintFailed(generation=7, why="refused"))
+    assert rows.slot_event(UID, offer(1, generation=8)).refused
+    rows.job_fact(JobStillQueued(job_id=1))
+    assert not rows.slot_event(UID, offer(1, generation=8)).refused
+
+
+def test_rule_5_a_vacant_runner_is_supply_and_gets_no_more_time() -> None:
+    rows = bench("vacant")
+    decision = rows.slot_event(UID, Adopt(generation=7, job_id=2))
+    assert rows.slots[UID].intended_job == 2
+    assert rows.jobs[2].state is JobState.BOUND
+    assert decision.slots[0].wait is None
+
+
+def test_rule_5_another_tenants_job_is_not_adopted() -> None:
+    rows = bench("vacant")
+    rows.jobs[2] = msgspec.structs.replace(rows.jobs[2], tenant="other")
+    assert rows.slot_event(UID, Adopt(generation=7, job_id=2)).refused
+
+
+def test_rule_6_a_job_is_kept_whatever_pools_exist() -> None:
+    rows = Bench()
+    rows.job_fact(JobQueued(job_id=1, tenant=TENANT))
+    assert rows.jobs[1].offerable
+
+
+def test_rule_7_an_end_without_a_start_is_attributed_by_the_runner_name() -> None:
+    rows = bench("armed")
+    rows.job_fact(ended(2))
+    assert rows.slots[UID].state is SlotState.DRAINING
+    assert rows.slots[UID].executing_job == 2
+    assert rows.jobs[1].state is JobState.QUEUED
+    assert rows.jobs[2].state is JobState.DONE
+
+
+def test_rule_7_the_same_delivery_twice_changes_nothing() -> None:
+    rows = bench("armed")
+    for fact in (started(1), ended(1)):
+        rows.job_fact(fact)
+        before = dict(rows.slots), dict(rows.jobs)
+        rows.job_fact(fact)
+        assert (rows.slots, rows.jobs) == before
+
+
+def test_rule_8_the_same_uid_gets_the_same_jit_and_later_none() -> None:
+    armed = bench("armed").slots[UID]
+    assert answer_poll(armed) == answer_poll(armed)
+    assert answer_poll(armed).jit == b"jit"
+    for found in SLOTS:
+        told = answer_poll(found)
+        waits = found.state in (SlotState.IDLE, SlotState.OFFERED)
+        runs = found.state is SlotState.ARMED
+        assert told.tell is (Tell.WAIT if waits else Tell.RUN if runs else Tell.DRAIN)
+
+
+def test_rule_9_a_late_mint_is_told_to_delete_its_registration() -> None:
+    rows = bench("offered")
+    rows.slot_event(UID, answered(FenceAnswer.ABSENT))
+    late = rows.slot_event(UID, Arm(generation=7, runner_id=5, jit=b"jit", stamped=True))
+    assert "delete this registration" in late.refused
+
+
+@pytest.mark.parametrize("found", SLOTS, ids=list(CASES)[1:])
+def test_rule_10_after_an_outage_nothing_is_asked_at_once(found: Slot) -> None:
+    asks = question(found) is not Question.NOTHING
+    assert not due(found, overdue=True, settled=False)
+    assert not due(found, overdue=False, settled=True)
+    assert due(found, overdue=True, settled=True) is asks
+
+
+@pytest.mark.parametrize("found", SLOTS, ids=list(CASES)[1:])
+def test_rule_11_every_open_slot_has_a_finite_deadline_and_a_question(found: Slot) -> None:
+    is_open = found.state is not SlotState.CLOSED or found.fence is Fence.DUE
+    assert (question(found) is not Question.NOTHING) is is_open
+    assert math.isfinite(stay(found, Deadlines()))
+    assert stay(found, Deadlines()) > 0 or found.state is SlotState.CLOSED
+
+
+def test_rule_12_only_a_poll_or_the_reaper_opens_a_slot() -> None:
+    rows = Bench(jobs=(job(1, JobState.QUEUED),))
+    for fact in (started(1), ended(1)):
+        rows.job_fact(fact)
+    assert rows.slot_event(UID, offer(1)).refused
+    assert rows.slots == {}
+    rows.slot_event(UID, Polled(pod_uid=UID, pod_name=NAME, pool="pool"))
+    assert rows.slots[UID].state is SlotState.IDLE
+    leak = Retire(pod_uid="uid-2", pod_name="runner-2", pool="pool", generation=None, why="leak")
+    rows.slot_event("uid-2", leak)
+    assert rows.slots["uid-2"].state is SlotState.DRAINING
+    assert rows.slots["uid-2"].vcpus == 0  # it holds nobody's budget
+
+
+def test_rule_13_a_registration_is_spoken_for_before_it_exists() -> None:
+    rows = bench("idle")
+    rows.slot_event(UID, offer(2))
+    assert (rows.slots[UID].runner_name, rows.slots[UID].runner_id) == (NAME, None)
+
+
+def test_rule_14_every_change_says_from_where_and_why() -> None:
+    rows = bench("idle")
+    events = [
+        offer(2),
+        Arm(generation=8, runner_id=5, jit=b"jit", stamped=True),
+        Fenced(generation=9, answer=FenceAnswer.DELETED, scope_read=True),
+        PodGone(why="404"),
+    ]
+    states = [SlotState.IDLE]
+    for event in events:
+        change = rows.slot_event(UID, event).slots[0]
+        assert change.source is states[-1]
+        assert change.why
+        states.append(change.slot.state)
+    assert states == [
+        SlotState.IDLE,
+        SlotState.OFFERED,
+        SlotState.ARMED,
+        SlotState.DRAINING,
+        SlotState.CLOSED,
+    ]
+
+
+def test_the_budget_is_held_by_every_claim_until_the_pod_is_gone() -> None:
+    assert budget_states() == CLAIMS
+    rows = bench("idle")
+    rows.limit = 4
+    assert not rows.slot_event(UID, offer(2)).refused
+    waiting = msgspec.structs.replace(slot(SlotState.IDLE), pod_uid="uid-2", pod_name="runner-2")
+    rows.slots["uid-2"] = waiting
+    rows.slot_event(UID, Fenced(generation=8, answer=FenceAnswer.ABSENT, scope_read=True))
+    assert rows.slot_event("uid-2", offer(1, name="runner-2")).refused
+    rows.slot_event(UID, PodGone(why="404"))
+    assert not rows.slot_event("uid-2", offer(1, name="runner-2")).refused
+
+
+def test_production_runs_with_every_guard() -> None:
+    guards = msgspec.structs.asdict(Rules())
+    assert guards.pop("no_deadline_for") == ()
+    assert all(guards.values())
+
+
+def test_facts_about_one_job_commute_for_its_slot_too() -> None:
+    facts = [JobQueued(job_id=1, tenant=TENANT), started(1), ended(1)]
+    ends = []
+    for order in itertools.permutations(facts):
+        rows = bench("armed")
+        for fact in order:
+            rows.job_fact(fact)
+        after = msgspec.structs.replace(rows.slots[UID], generation=0)
+        ends.append((after, rows.jobs[1]))
+    assert all(end == ends[0] for end in ends)

@@ -1,0 +1,167 @@
+"""Nothing that arrives makes the server raise, and whatever it cannot do it says with a status."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.dispatch.dispatchworld import Onward, World, play
+
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.errors import NotSent
+from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.sim.loop import run_virtual
+from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
+from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK, POD_STOPPED
+
+ANY_TEXT = st.text(st.characters(codec=None), max_size=30)
+HEADERS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "authorization",
+                "prefer",
+                "x-github-delivery",
+                "x-github-event",
+                "x-hub-signature-256",
+            ]
+        ),
+        ANY_TEXT
+        | ANY_TEXT.map(lambda text: f"Bearer {text}")
+        | ANY_TEXT.map(lambda t: f"wait={t}"),
+    ),
+    max_size=5,
+)
+
+
+REQUESTS = st.tuples(
+    st.sampled_from(["GET", "POST", "DELETE", "", "\0"]),
+    st.sampled_from([DISPATCH, GITHUB_WEBHOOK, POD_STOPPED]) | ANY_TEXT,
+    st.binary(max_size=60),
+    HEADERS,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
+@given(st.lists(REQUESTS, min_size=5, max_size=30))
+def test_no_request_makes_the_server_raise(
+    database_url: str,
+    app_keys: KeyPair,
+    requests: list[tuple[str, str, bytes, list[tuple[str, str]]]],
+) -> None:
+    async def main() -> None:
+        world = World(database_url, app_keys)
+        try:
+            for method, path, body, headers in requests:
+                answer = await world.ask(method, path, body, tuple(headers))
+                assert 400 <= answer.status < 500
+        finally:
+            world.close()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", DISPATCH, 405),
+        ("PUT", GITHUB_WEBHOOK, 405),
+        ("POST", DISPATCH + "/", 404),
+        ("POST", DISPATCH, 401),
+        ("POST", GITHUB_WEBHOOK, 401),
+        ("POST", POD_STOPPED, 401),
+    ],
+)
+def test_what_is_not_there_is_said_so(
+    database_url: str, app_keys: KeyPair, method: str, path: str, status: int
+) -> None:
+    async def scenario(world: World) -> None:
+        answer = await world.ask(method, path)
+        assert answer.status == status and answer.json()["error"]
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"pod_name": "p"}',
+        b'{"pod_name": 3, "ended_at": "2026-01-01T00:00:00Z"}',
+        b'{"pod_name": "p", "ended_at": "yesterday"}',
+        b'{"pod_name": "p", "ended_at": "2026-01-01T00:00:00"}',
+        b'{"pod_name": "a\\u0000b", "ended_at": "2026-01-01T00:00:00Z"}',
+        b'{"pod_name": "\xff", "ended_at": "2026-01-01T00:00:00Z"}',
+    ],
+)
+def test_a_stop_report_that_makes_no_sense_is_400(
+    database_url: str, app_keys: KeyPair, body: bytes
+) -> None:
+    async def scenario(world: World) -> None:
+        token = await world.controller_token()
+        answer = await world.ask("POST", POD_STOPPED, body, (("authorization", f"Bearer {token}"),))
+        assert answer.status == 400
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_stop_report_says_which_of_its_needs_is_absent(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        token = await world.controller_token()
+        world.database.down = True
+        assert (await world.report_stopped("p", token)).status == 500
+        world.database.down = False
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            raise NotSent("no API")
+
+        world.kube_wire.tamper = tamper
+        assert (await world.report_stopped("p", token)).status == 503
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_defect_is_an_answer_and_is_counted(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            raise ZeroDivisionError("a defect of ours")
+
+        world.kube_wire.tamper = tamper
+        answer = await world.poll(guest)
+        assert (answer.status, answer.json()["error"]) == (500, "dispatch failed")
+        counted = {"room": "dispatch", "action": "request", "outcome": "defect"}
+        assert world.meter.get(RUNYARD_ACTIONS_TOTAL, **counted) == 1
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_review_that_makes_no_sense_is_no_acceptance(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        answers = [
+            ({}, (401, 503)),
+            ({"status": {"authenticated": True}}, (401,)),
+            ({"status": {"authenticated": True, "user": {"username": "system:admin"}}}, (401,)),
+            ({"status": []}, (503,)),
+        ]
+        for body, allowed in answers:
+
+            async def tamper(
+                request: Request, onward: Onward, body: object = body
+            ) -> Response | Stream:
+                return json_response(201, body)
+
+            world.kube_wire.tamper = tamper
+            assert (await world.poll(guest)).status in allowed
+
+    play(scenario, database_url, app_keys)

@@ -1,0 +1,335 @@
+"""Webhooks: only GitHub's, in any order and number, whatever they contain; and what was lost is made up for."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.dispatch.dispatchworld import LABELS, SECRET, World, play
+
+from runyard.embedded.github.identity import KeyPair
+from runyard.github.signatures import sign
+from runyard.http.messages import Request, Response
+from runyard.sim.loop import run_virtual
+from runyard.wire.paths import GITHUB_WEBHOOK
+
+
+def event(action: str, job_id: int = 5, **changes: Any) -> dict[str, Any]:
+    job = {
+        "id": job_id,
+        "run_id": 1,
+        "status": action,
+        "labels": list(LABELS),
+        "runner_name": None if action == "queued" else changes.pop("runner", "mac-runner-00000001"),
+        "conclusion": "success" if action == "completed" else None,
+    }
+    return {
+        "action": action,
+        "workflow_job": job | changes.pop("job", {}),
+        "repository": {"id": 1, "full_name": changes.pop("repo", "acme/app")},
+        "installation": {"id": 7},
+        "organization": {"login": "acme", "id": 3},
+    } | changes
+
+
+def hook(body: bytes, guid: str = "g-1", *, secret: str = SECRET, **headers: str) -> Request:
+    pairs = {
+        "x-github-event": "workflow_job",
+        "x-github-delivery": guid,
+        "x-hub-signature-256": sign(body, secret),
+    } | {name.replace("_", "-"): value for name, value in headers.items()}
+    return Request(method="POST", path=GITHUB_WEBHOOK, headers=tuple(pairs.items()), body=body)
+
+
+async def send(world: World, body: Any, guid: str = "g-1", **more: str) -> Response:
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    answer = await world.server.api.handle(hook(raw, guid, **more))
+    assert isinstance(answer, Response)
+    return answer
+
+
+def test_only_what_github_signed_is_read(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        body = event("queued")
+        for header in ("", "sha256=", "sha1=abc", "sha256=" + "0" * 64, "\udcff"):
+            answer = await send(world, body, x_hub_signature_256=header)
+            assert answer.status == 401
+        assert (await send(world, body, secret="wrong")).status == 401
+        assert (await send(world, body, secret="")).status == 401
+        assert world.rows("SELECT * FROM jobs") == [] == world.rows("SELECT * FROM deliveries")
+        assert (await send(world, body, secret="old")).status == 200
+        assert (await send(world, event("queued", 6), "g-2", secret="new")).status == 200
+        assert len(world.rows("SELECT * FROM jobs")) == 2
+
+    play(scenario, database_url, app_keys, webhook_secrets=("new", "old", ""))
+
+
+def test_a_body_that_is_too_large_is_not_read(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        body = event("queued", padding="x" * 2000)
+        assert (await send(world, body)).status == 413
+        assert (await send(world, event("queued"))).status == 200
+
+    play(scenario, database_url, app_keys, body_limit=1500)
+
+
+@pytest.mark.parametrize("guid", ["", "x" * 101, "a\0b", "\udc00"])
+def test_a_delivery_without_a_usable_guid_is_refused(
+    database_url: str, app_keys: KeyPair, guid: str
+) -> None:
+    async def scenario(world: World) -> None:
+        assert (await send(world, event("queued"), guid)).status == 400
+
+    play(scenario, database_url, app_keys)
+
+
+def test_another_event_is_acknowledged_and_left(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        assert (await send(world, {}, x_github_event="ping")).json() == {"outcome": "ignored"}
+        assert world.rows("SELECT * FROM deliveries") == []
+
+    play(scenario, database_url, app_keys)
+
+
+NONSENSE = {
+    "not JSON": b"{",
+    "not UTF-8": b'{"action": "\xff"}',
+    "nothing": b"",
+    "a list": b"[]",
+    "half of a pair": msgspec.json.encode(event("queued")).replace(b"shape-mac", b"\\ud800"),
+    "NUL in a label": event("queued", job={"labels": ["a\0b"]}),
+    "NUL in the runner": event("in_progress", runner="a\0b"),
+    "NUL in the conclusion": event("completed", job={"conclusion": "\0"}),
+    "NUL in the repository": event("queued", repo="acme/a\0b"),
+    "no owner": event("queued", repo="app"),
+    "a path": event("queued", repo="acme/../../orgs"),
+    "a huge id": event("queued", 2**70),
+    "a negative id": event("queued", -1),
+    "no installation": event("queued", installation=None),
+    "installation zero": event("queued", installation={"id": 0}),
+    "labels without end": event("queued", job={"labels": ["x" * 150] * 100}),
+    "a label too long": event("queued", job={"labels": ["x" * 5000]}),
+    "unknown action": event("exploded"),
+    "waiting for somebody": event("waiting"),
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_nonsense_is_acknowledged_once_and_changes_nothing(
+    database_url: str, app_keys: KeyPair, name: str
+) -> None:
+    async def scenario(world: World) -> None:
+        answer = await send(world, NONSENSE[name])
+        assert answer.status == 200, answer.body
+        assert world.rows("SELECT * FROM jobs") == []
+        # Remembered, or else the audit would fetch it every minute.
+        assert [row["guid"] for row in world.rows("SELECT guid FROM deliveries")] == ["g-1"]
+
+    play(scenario, database_url, app_keys)
+
+
+TEXT = st.text(max_size=12) | st.sampled_from(
+    ["\0", "queued", "completed", "acme/app", "in_progress"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(
+    ["id", "labels", "runner_name", "conclusion", "full_name", "action", "installation", "run_id"]
+)
+
+
+def spoil(value: Any, name: str, by: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: by if key == name else spoil(inner, name, by) for key, inner in value.items()}
+    return value
+
+
+SPOILED = st.tuples(
+    st.sampled_from(["queued", "in_progress", "completed"]),
+    FIELDS,
+    VALUES,
+    st.none() | st.binary(max_size=40),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
+@given(st.lists(SPOILED, min_size=5, max_size=30))
+def test_whatever_arrives_signed_is_answered(
+    database_url: str, app_keys: KeyPair, spoiled: list[tuple[str, str, Any, bytes | None]]
+) -> None:
+    async def main() -> None:
+        world = World(database_url, app_keys)
+        try:
+            for number, (action, name, by, raw) in enumerate(spoiled):
+                body = msgspec.json.encode(spoil(event(action), name, by)) if raw is None else raw
+                answer = await send(world, body, f"g-{number}")
+                assert answer.status == 200, answer.body
+        finally:
+            world.close()
+
+    run_virtual(main())
+
+
+def test_a_repeated_delivery_is_a_duplicate(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        assert (await send(world, event("queued"))).json() == {"outcome": "applied"}
+        assert (await send(world, event("queued"))).json() == {"outcome": "duplicate"}
+        assert (await send(world, event("queued"), "g-2")).json() == {"outcome": "known"}
+        assert len(world.rows("SELECT * FROM transitions WHERE subject = 'job'")) == 1
+
+    play(scenario, database_url, app_keys)
+
+
+STORY = ("queued", "in_progress", "completed")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(STORY)), ids="-".join)
+def test_any_order_and_any_number_lead_to_the_same_rows(
+    database_url: str, app_keys: KeyPair, order: tuple[str, ...]
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod(1)
+        guests_job = await world.armed(guest)  # its runner is the one that the story names
+        for number, action in enumerate((*order, *order)):
+            body = event(action, 5, installation={"id": world.acme})
+            await send(world, body, f"story-{number}")
+        job, slot = world.job(5), world.slot(guest)
+        assert (job["state"], job["conclusion"]) == ("done", "success")
+        assert job["runner_name"] == slot["runner_name"]
+        assert (slot["state"], slot["executing_job"], slot["intended_job"]) == ("draining", 5, None)
+        assert world.job(guests_job)["state"] == "queued", "its runner got another job"
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize(("repo", "kind"), [("acme/app", "Organization"), ("mona/dots", "User")])
+def test_a_tenant_is_known_by_its_first_webhook(
+    database_url: str, app_keys: KeyPair, repo: str, kind: str
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        await world.armed(guest, repo)
+        owner = repo.partition("/")[0]
+        (tenant,) = world.rows("SELECT * FROM tenants")
+        assert (tenant["tenant"], tenant["kind"]) == (owner, kind)
+        assert len(world.rows("SELECT * FROM tenant_limits")) == 2
+        scope = f"orgs/{owner}" if kind == "Organization" else f"repos/{repo}"
+        assert world.slot(guest)["scope"] == scope
+        assert len(world.github.runners()) == 1
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_reinstalled_app_is_believed_and_limits_stay(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await send(world, event("queued"))
+        world.execute("UPDATE tenant_limits SET vcpus = 3")
+        await send(world, event("queued", 6, installation={"id": 99}), "g-2")
+        (tenant,) = world.rows("SELECT * FROM tenants")
+        assert tenant["installation_id"] == 99
+        assert {row["vcpus"] for row in world.rows("SELECT * FROM tenant_limits")} == {3}
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_job_that_waits_for_approval_is_served_after_it(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        job = world.queue(waiting=True)
+        await world.github.settle()
+        async with world.waiting(guest):
+            await world.match()
+            assert world.slot(guest)["state"] == "idle"
+            world.github.approve_job(job)
+            await world.github.settle()
+            await world.match()
+        assert world.slot(guest)["intended_job"] == job
+
+    play(scenario, database_url, app_keys)
+
+
+# ── the audit ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["not delivered", "commit lost"])
+def test_a_lost_delivery_is_made_up_for(database_url: str, app_keys: KeyPair, how: str) -> None:
+    async def scenario(world: World) -> None:
+        world.deliver = how != "not delivered"
+        job = await world.queued()
+        if how == "commit lost":  # acknowledged by a database that then lost it
+            world.execute("TRUNCATE jobs, deliveries CASCADE")
+        assert world.job(job) == {}
+        await world.server.audit.step()
+        assert world.job(job) == {}, "it may still be on its way"
+        await world.clock.sleep(world.settings.audit_settle + 2)
+        await world.server.audit.step()
+        assert world.job(job)["state"] == "queued"
+        before = len(world.github_wire.requests)
+        await world.server.audit.step()
+        fetched = [r for r in world.github_wire.requests[before:] if r.path.count("/") > 3]
+        assert fetched == [], "fetched although it was applied"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_an_outage_of_hours_is_made_up_for_when_it_ends(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.server.audit.step()
+        world.deliver = False
+        jobs = []
+        for _ in range(5):
+            jobs.append(await world.queued())
+            await world.clock.sleep(3600)
+        await world.server.audit.step()
+        assert [world.job(job)["state"] for job in jobs] == ["queued"] * 5
+
+    play(scenario, database_url, app_keys)
+
+
+def test_the_cursor_does_not_move_past_what_could_not_be_read(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.server.audit.step()
+        (cursor,) = world.rows("SELECT value FROM cursors")
+        world.deliver = False
+        job = await world.queued()
+        await world.clock.sleep(7200)
+        world.github.faults.fail_next("/app/hook/deliveries/", 500)
+        with pytest.raises(Exception, match="500"):
+            await world.server.audit.step()
+        assert world.rows("SELECT value FROM cursors") == [cursor]
+        await world.server.audit.step()
+        assert world.job(job)["state"] == "queued"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_one_delivery_of_nonsense_does_not_hold_up_the_others(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        world.deliver = False
+        bad = world.queue(labels=("a\0b",))
+        good = world.queue()
+        await world.github.settle()
+        await world.clock.sleep(100)
+        await world.server.audit.step()
+        assert (world.job(bad), world.job(good)["state"]) == ({}, "queued")
+        assert len(world.rows("SELECT * FROM deliveries")) == 2
+
+    play(scenario, database_url, app_keys)

@@ -1,0 +1,296 @@
+"""Pods against slots, and registrations against claims: leaks are healed, and nothing else is touched."""
+
+import pytest
+from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
+
+from runyard.dispatch.plans.ghosts import Registration, unspoken
+from runyard.embedded.github.identity import KeyPair
+from runyard.embedded.github.session import RunnerSession
+from runyard.http.errors import OutcomeUnknown
+from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.kube.errors import KubeError
+from runyard.kube.kinds import PODS
+from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
+from runyard.wire import names
+
+STAMP = {names.POOL_OWNER: "acme"}
+
+
+async def stamped(world: World, number: int) -> Guest:
+    return await world.pod(number, **STAMP)
+
+
+async def known(world: World) -> None:
+    """The tenant is known, as it is after its first webhook."""
+    await world.pool()
+    await world.queued("acme/app", ("ubuntu-latest",))
+
+
+async def recover(world: World) -> None:
+    await world.server.pods.step()
+    world.served_long()
+    await world.server.sweeper.step()
+
+
+def there(world: World, *guests: Guest) -> list[bool]:
+    return [world.kube.find("pods", SPACE, guest.name) is not None for guest in guests]
+
+
+def test_a_stamped_pod_without_a_claim_is_reaped_with_its_account(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await known(world)
+        never_polled, polled = await stamped(world, 1), await stamped(world, 2)
+        await world.poll(polled)
+        await world.clock.sleep(301)
+        await world.poll(polled)  # it polls for ever, as such Pods do
+        await recover(world)
+        assert there(world, never_polled, polled) == [False, False]
+        assert world.kube.find("serviceaccounts", SPACE, polled.name) is None
+        assert world.slot(polled)["state"] == world.slot(never_polled)["state"] == "closed"
+        assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="orphaned_stamped_pod") == 2
+
+    play(scenario, database_url, app_keys)
+
+
+def test_of_a_mixed_batch_only_the_leaks_go(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await known(world)
+        claimed, leaked, warm = await world.pod(1), await stamped(world, 2), await world.pod(3)
+        unknown = await world.pod(5, **{names.POOL_OWNER: "nobody-we-know"})
+        await world.armed(claimed)
+        await world.poll(warm)
+        await world.clock.sleep(301)
+        world.execute("UPDATE slots SET deadline = '2100-01-01Z'")
+        young = await stamped(world, 4)
+        await world.poll(warm)
+        await recover(world)
+        pods = (claimed, leaked, warm, young, unknown)
+        assert there(world, *pods) == [True, False, True, True, True]
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize("how", ["500", "lost", "nonsense"])
+def test_a_list_that_fails_judges_nobody(database_url: str, app_keys: KeyPair, how: str) -> None:
+    async def scenario(world: World) -> None:
+        await known(world)
+        guest = await stamped(world, 1)
+        await world.clock.sleep(400)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if not request.path.endswith("/pods"):
+                return await onward()
+            if how == "lost":
+                raise OutcomeUnknown("lost")
+            return json_response(200 if how == "nonsense" else 500, {"items": [{"metadata": 3}]})
+
+        world.kube_wire.tamper = tamper
+        with pytest.raises((KubeError, OutcomeUnknown)):
+            await world.server.pods.step()
+        assert there(world, guest) == [True] and world.slot(guest) == {}
+
+    play(scenario, database_url, app_keys)
+
+
+def test_an_empty_list_judges_nobody(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await known(world)
+        guest = await world.pod(1)
+        await world.poll(guest)
+        await world.delete_pod(guest)
+        asked = len(world.kube_wire.requests)
+        await world.server.pods.step()
+        assert len(world.kube_wire.requests) == asked + 1
+        assert world.slot(guest)["state"] == "idle"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_runner_at_work_is_not_reaped_although_its_rows_are_lost(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod(1)
+        await world.armed(guest)
+        session = world.github.connect(await world.jit(guest))
+        assert isinstance(session, RunnerSession)
+        await world.github.settle()
+        world.execute("DELETE FROM slots")  # the database was restored from yesterday
+        await world.clock.sleep(400)
+        for _ in range(3):
+            await recover(world)
+        assert there(world, guest) == [True] and not session.over
+        world.github.faults.outage = True
+        await recover(world)
+        assert there(world, guest) == [True], "GitHub could not be asked"
+        world.github.faults.outage = False
+        session.finish("success")
+        await recover(world)
+        assert there(world, guest) == [False]
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_runner_of_a_leak_is_fenced_before_its_pod_goes(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        for guest, repo in ((await world.pod(1), "acme/app"), (await world.pod(2), "mona/dots")):
+            await world.armed(guest, repo)
+        world.execute("DELETE FROM slots")
+        world.execute("UPDATE jobs SET state = 'queued', verified = false")
+        await world.clock.sleep(400)
+        assert len(world.github.runners()) == 2
+        await recover(world)
+        assert not world.github.runners() and not world.kube.objects("pods")
+
+    play(scenario, database_url, app_keys)
+
+
+def test_open_slots_whose_pods_are_not_listed_are_proven_gone(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        gone, over, going, warm = [await world.pod(n) for n in range(1, 5)]
+        for guest in (gone, over, going, warm):
+            await world.poll(guest)
+        await world.delete_pod(gone)
+        await world.end_pod(over)
+        body = {"metadata": {"finalizers": ["example.org/keep"]}}
+        await world.admin.patch(PODS, going.name, body, namespace=SPACE)
+        await world.admin.delete(PODS, going.name, namespace=SPACE, grace=0)
+        await world.server.pods.step()
+        found = [world.slot(guest)["state"] for guest in (gone, over, going, warm)]
+        assert found == ["closed", "closed", "idle", "idle"]
+
+    play(scenario, database_url, app_keys, recover_limit=2)
+
+
+def test_one_pod_that_cannot_be_looked_at_does_not_hold_up_the_others(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guests = [await world.pod(n) for n in range(1, 4)]
+        for guest in guests:
+            await world.poll(guest)
+        for guest in guests[:2]:
+            await world.delete_pod(guest)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            first = min(guests[:2], key=lambda each: each.uid)
+            return json_response(500, {}) if first.name in request.path else await onward()
+
+        world.kube_wire.tamper = tamper
+        await world.server.pods.step()
+        assert sorted(world.slot(guest)["state"] for guest in guests) == ["closed", "idle", "idle"]
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_leak_with_the_name_of_an_open_slot_is_retired_too(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await known(world)
+        first = await world.pod(1)
+        await world.poll(first)
+        await world.delete_pod(first)
+        second = await world.pod_only(first.name, **STAMP)
+        await world.clock.sleep(301)
+        await recover(world)
+        assert world.slot(first)["state"] == world.slot(second)["state"] == "closed"
+        assert there(world, second) == [False]
+
+    play(scenario, database_url, app_keys)
+
+
+# ── registrations that nobody speaks for ────────────────────────────────────────────────────────
+
+LONG = "a-pool-whose-name-is-so-long-that-names-of-runners-are-cut"
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("mac-runner-0123abcd", True),
+        ("mac-runner-0123abcd-99", False),
+        ("mac-runner-0123ABCD", False),
+        ("linux-runner-0123abcd", False),
+        ("my-mac-runner-0123abcd", False),
+        ("mac", False),
+        ("", False),
+        (names.runner_name(f"{LONG}-runner-0123abcd"), True),
+    ],
+)
+def test_only_names_of_our_making_are_judged(name: str, ours: bool) -> None:
+    listed = (Registration(runner_id=1, name=name, busy=False),)
+    assert bool(unspoken(listed, frozenset(), pools=("mac", LONG))) is ours
+
+
+async def ghost(world: World, guest: Guest) -> None:
+    """A registration whose slot is lost."""
+    await world.armed(guest)
+    world.execute("UPDATE slots SET state = 'closed', fence = 'done', intended_job = NULL")
+    world.execute("UPDATE jobs SET state = 'done'")
+
+
+def test_a_ghost_is_deleted_when_it_was_seen_twice(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        await ghost(world, await world.pod(1))
+        await world.server.ghosts.step()
+        assert len(world.github.runners()) == 1, "seen once"
+        await world.clock.sleep(60)
+        await world.server.ghosts.step()
+        assert len(world.github.runners()) == 1, "too soon"
+        await world.clock.sleep(61)
+        await world.server.ghosts.step()
+        assert not world.github.runners()
+        await world.server.ghosts.step()
+        assert world.rows("SELECT * FROM ghost_sightings") == []
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_registration_that_is_busy_or_spoken_for_is_no_ghost(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        busy, armed = await world.pod(1), await world.pod(2)
+        await world.armed(busy)
+        session = world.github.connect(await world.jit(busy))
+        assert isinstance(session, RunnerSession)
+        await world.github.settle()
+        world.execute("DELETE FROM slots")
+        await world.armed(armed)
+        for _ in range(3):
+            await world.server.ghosts.step()
+            await world.clock.sleep(121)
+        assert len(world.github.runners()) == 2 and not session.over
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_scope_that_cannot_be_read_is_left_for_another_time(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        await ghost(world, await world.pod(1))
+        await world.server.ghosts.step()
+        await world.clock.sleep(200)
+        world.github.faults.outage = True
+        await world.server.ghosts.step()
+        assert len(world.github.runners()) == 1
+        world.github.faults.outage = False
+        await world.server.ghosts.step()
+        assert not world.github.runners()
+
+    play(scenario, database_url, app_keys)

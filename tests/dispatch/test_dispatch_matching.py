@@ -1,0 +1,289 @@
+"""Who gets which runner: fair, without heads of lines that block, and never more than there is."""
+
+import random
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runyard.dispatch.machine.events import Adopt, Offer
+from runyard.dispatch.machine.values import Room
+from runyard.dispatch.matching.match import (
+    Candidate,
+    PoolView,
+    Snapshot,
+    TenantQueue,
+    Vacancy,
+    Waiting,
+    fits,
+    match,
+)
+
+MAC = ("self-hosted", "macos", "shape-mac")
+LINUX = ("self-hosted", "linux", "shape-linux")
+NOWHERE = ("ubuntu-latest",)
+
+
+def pool(name: str = "mac", labels: tuple[str, ...] = MAC, *, vcpus: int = 4) -> PoolView:
+    platform = "macos" if "macos" in labels else "linux"
+    return PoolView(
+        name=name,
+        platform=platform,
+        labels=labels,
+        dispatch_label=labels[-1],
+        mint_labels=labels,
+        vcpus=vcpus,
+        memory_gb=2 * vcpus,
+    )
+
+
+POOLS = (pool(), pool("linux", LINUX, vcpus=2))
+
+
+def slot(number: int, pool_name: str = "mac") -> Waiting:
+    name = f"{pool_name}-runner-{number:08x}"
+    return Waiting(pod_uid=f"uid-{number}", pod_name=name, pool=pool_name, generation=number)
+
+
+def queue(
+    tenant: str,
+    jobs: list[tuple[int, tuple[str, ...]]],
+    *,
+    vtime: float = 0.0,
+    weight: float = 1.0,
+    room: int = 1000,
+    kind: str = "Organization",
+) -> TenantQueue:
+    rooms = tuple((each, Room(vcpus=room, memory_gb=2 * room)) for each in ("linux", "macos"))
+    return TenantQueue(
+        tenant=tenant,
+        installation_id=1,
+        kind=kind,
+        weight=weight,
+        vtime=vtime,
+        jobs=tuple(Candidate(job_id=i, repository=f"{tenant}/app", labels=lb) for i, lb in jobs),
+        rooms=rooms,
+    )
+
+
+def snapshot(*tenants: TenantQueue, waiting: tuple[Waiting, ...], **more: object) -> Snapshot:
+    values = {"pools": POOLS, "vacancies": (), "waiting": waiting, "tenants": tenants}
+    return Snapshot(**(values | more))  # type: ignore[arg-type]  # many kinds of fields
+
+
+def served(found: Snapshot) -> list[tuple[str, int]]:
+    return [(each.tenant, each.event.job_id) for each in match(found)]
+
+
+def test_a_flood_of_one_tenant_does_not_delay_the_first_job_of_another() -> None:
+    flood = queue("aaa", [(i, MAC) for i in range(10_000)], vtime=400.0)
+    late = queue("zzz", [(99_999, MAC)])
+    found = snapshot(flood, late, waiting=(slot(1),), floor=396.0)
+    assert served(found) == [("zzz", 99_999)]
+
+
+def test_a_tenant_that_slept_gets_no_credit_for_it() -> None:
+    # Both have work for all ten runners; the sleeper must not get all of them.
+    busy = queue("busy", [(i, MAC) for i in range(20)], vtime=400.0)
+    sleeper = queue("sleeper", [(100 + i, MAC) for i in range(20)], vtime=3.0)
+    found = snapshot(busy, sleeper, waiting=tuple(map(slot, range(10))), floor=396.0)
+    counts = Counter(tenant for tenant, _ in served(found))
+    assert counts in ({"sleeper": 5, "busy": 5}, {"sleeper": 6, "busy": 4})
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        ((NOWHERE,) * 50, "jobs that fit nowhere"),
+        ((LINUX,) * 50, "jobs for a pool where nobody waits"),
+        ((("self-hosted", "macOS", "shape-mac", "gpu"),) * 50, "one label too many"),
+        ((("self-hosted", "macOS"),) * 50, "no dispatch label"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_head_of_a_queue_does_not_block_what_is_behind(
+    head: tuple[tuple[str, ...], ...], why: str
+) -> None:
+    jobs = [*enumerate(head), (999, ("Shape-Mac", "MACOS"))]
+    assert served(snapshot(queue("t", jobs), waiting=(slot(1),))) == [("t", 999)], why
+
+
+def test_a_tenant_without_room_steps_aside_for_the_next() -> None:
+    poor = queue("a-poor", [(i, MAC) for i in range(30)], room=3)
+    rich = queue("rich", [(100, MAC)], vtime=50.0)
+    assert served(snapshot(poor, rich, waiting=(slot(1), slot(2)))) == [("rich", 100)]
+
+
+def test_a_tenant_without_a_limit_has_no_room() -> None:
+    nobody = msgspec.structs.replace(queue("t", [(1, MAC)]), rooms=())
+    assert served(snapshot(nobody, waiting=(slot(1),))) == []
+
+
+def test_the_oldest_job_and_the_longest_waiting_pod_come_first() -> None:
+    found = match(snapshot(queue("t", [(5, MAC), (3, MAC)]), waiting=(slot(9), slot(2))))
+    assert [(each.event.job_id, each.pod_uid) for each in found] == [(5, "uid-9"), (3, "uid-2")]
+
+
+def vacancy(number: int, *, tenant: str = "t", scope: str = "orgs/t", pool: str = "mac") -> Vacancy:
+    return Vacancy(pod_uid=f"vac-{number}", pool=pool, generation=7, tenant=tenant, scope=scope)
+
+
+def test_a_runner_that_lost_its_job_is_supply_first_and_costs_nothing() -> None:
+    (only, second) = match(
+        snapshot(queue("t", [(1, MAC), (2, MAC)]), waiting=(slot(1),), vacancies=(vacancy(1),))
+    )
+    assert (only.pod_uid, only.event, only.cost) == ("vac-1", Adopt(generation=7, job_id=1), 0.0)
+    assert (second.pod_uid, second.cost) == ("uid-1", 4.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        vacancy(1, tenant="x"),
+        vacancy(1, scope="repos/t/other"),
+        vacancy(1, pool="linux"),
+        vacancy(1, pool="unknown"),
+    ],
+    ids=["another tenant", "another scope", "another pool", "no such pool"],
+)
+def test_a_vacancy_is_only_supply_where_github_would_use_it(other: Vacancy) -> None:
+    assert served(snapshot(queue("t", [(1, MAC)]), waiting=(), vacancies=(other,))) == []
+
+
+def test_a_person_has_no_organisation_to_register_at() -> None:
+    (only,) = match(snapshot(queue("mona", [(1, MAC)], kind="User"), waiting=(slot(1),)))
+    assert isinstance(only.event, Offer) and only.event.scope == "repos/mona/app"
+
+
+LABELS = st.sampled_from([MAC, LINUX, NOWHERE, ("SHAPE-MAC",), ("shape-linux", "linux")])
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    rng = random.Random(draw(st.integers(0, 10_000)))
+    tenants = [
+        queue(
+            f"t{number}",
+            [(1000 * number + i, draw(LABELS)) for i in range(draw(st.integers(0, 8)))],
+            vtime=draw(st.floats(0, 50)),
+            weight=draw(st.sampled_from([0.5, 1.0, 3.0])),
+            room=draw(st.integers(0, 20)),
+        )
+        for number in range(draw(st.integers(0, 4)))
+    ]
+    count = draw(st.integers(0, 12))
+    waiting = tuple(slot(i, rng.choice(["mac", "linux", "gone"])) for i in range(count))
+    vacancies = tuple(
+        vacancy(i, tenant=f"t{rng.randrange(4)}", scope=f"orgs/t{rng.randrange(4)}")
+        for i in range(draw(st.integers(0, 3)))
+    )
+    return snapshot(*tenants, waiting=waiting, vacancies=vacancies, floor=draw(st.floats(0, 20)))
+
+
+@given(snapshots())
+def test_nothing_is_given_twice_and_no_room_is_overspent(found: Snapshot) -> None:
+    proposals = match(found)
+    assert len({each.pod_uid for each in proposals}) == len(proposals)
+    assert len({each.event.job_id for each in proposals}) == len(proposals)
+    spent: Counter[tuple[str, str]] = Counter()
+    pools = {each.name: each for each in found.pools}
+    jobs = {job.job_id: job for tenant in found.tenants for job in tenant.jobs}
+    pods = {each.pod_uid: each.pool for each in found.waiting}
+    vacant = {each.pod_uid: each.pool for each in found.vacancies}
+    for each in proposals:
+        own = (pods | vacant)[each.pod_uid]
+        assert fits(pools[own], jobs[each.event.job_id].labels)
+        if isinstance(each.event, Offer):
+            assert own == pods[each.pod_uid] and each.event.vcpus == pools[own].vcpus
+            spent[each.tenant, each.event.platform] += each.event.vcpus
+    for tenant in found.tenants:
+        for platform, room in tenant.rooms:
+            assert spent[tenant.tenant, platform] <= room.vcpus
+
+
+@given(snapshots())
+def test_nobody_is_left_out_who_could_be_served(found: Snapshot) -> None:
+    proposals = match(found)
+    used = {each.pod_uid for each in proposals}
+    given = {each.event.job_id for each in proposals}
+    pools = {each.name: each for each in found.pools}
+    spent: Counter[tuple[str, str]] = Counter()
+    for each in proposals:
+        if isinstance(each.event, Offer):
+            spent[each.tenant, each.event.platform] += each.event.vcpus
+    for tenant in found.tenants:
+        rooms = dict(tenant.rooms)
+        for job in tenant.jobs:
+            for pod in found.waiting:
+                if job.job_id in given or pod.pod_uid in used or pod.pool not in pools:
+                    continue
+                own = pools[pod.pool]
+                left = rooms[own.platform].vcpus - spent[tenant.tenant, own.platform]
+                assert not fits(own, job.labels) or left < own.vcpus
+
+
+@given(snapshots())
+def test_the_same_snapshot_gives_the_same_proposals(found: Snapshot) -> None:
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Snapshot)
+    assert match(found) == match(again)
+
+
+def simulate(weights: dict[str, float], *, rounds: int, seed: int) -> dict[str, float]:
+    """Serve a few runners at a time, with everybody always hungry; returns what each got."""
+    rng = random.Random(seed)
+    vtimes = dict.fromkeys(weights, 0.0)
+    got = dict.fromkeys(weights, 0.0)
+    floor, number = 0.0, 0
+    for _ in range(rounds):
+        tenants = [
+            queue(name, [(number + i, MAC) for i in range(20)], vtime=vtimes[name], weight=weight)
+            for name, weight in weights.items()
+        ]
+        tenants = [
+            msgspec.structs.replace(
+                each,
+                jobs=tuple(
+                    msgspec.structs.replace(j, job_id=j.job_id * 100 + at) for j in each.jobs
+                ),
+            )
+            for at, each in enumerate(tenants)
+        ]
+        number += 20
+        waiting = tuple(slot(number * 100 + i) for i in range(rng.randint(1, 7)))
+        for each in match(snapshot(*tenants, waiting=waiting, floor=floor)):
+            start = max(vtimes[each.tenant], floor)
+            vtimes[each.tenant] = start + each.cost / weights[each.tenant]
+            got[each.tenant] += each.cost
+            floor = max(floor, start)
+    return got
+
+
+def jain(shares: list[float]) -> float:
+    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_follow_the_weights(seed: int) -> None:
+    weights = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 0.5, "e": 4.0}
+    got = simulate(weights, rounds=300, seed=seed)
+    assert jain([got[name] / weights[name] for name in weights]) >= 0.99
+
+
+def test_a_long_queue_is_matched_without_looking_at_every_pair() -> None:
+    # 200 tenants with 20 jobs that fit nobody, 500 Pods: pairs would be two million.
+    tenants = [queue(f"t{n}", [(n * 100 + i, NOWHERE) for i in range(20)]) for n in range(200)]
+    calls = Counter[str]()
+
+    class Counted(tuple[str, ...]):
+        __slots__ = ()
+
+        def __contains__(self, item: object) -> bool:
+            calls["looked"] += 1
+            return super().__contains__(item)
+
+    counted = tuple(msgspec.structs.replace(each, labels=Counted(each.labels)) for each in POOLS)
+    found = snapshot(*tenants, waiting=tuple(map(slot, range(500))), pools=counted)
+    assert match(found) == ()
+    assert calls["looked"] < 100

@@ -1,0 +1,252 @@
+"""Every way in which a mint and its stamp can end: the rows, the stamp and the registration are right afterwards."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
+
+from runyard.dispatch.plans.mint import Conclusion, MintAnswer, StampAnswer, conclude
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.errors import NotSent, OutcomeUnknown
+from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.kube.kinds import PODS
+from runyard.wire import names
+
+Setup = Callable[[World, Guest], Awaitable[None]]
+
+
+def test_the_table_of_conclusions_has_no_hole() -> None:
+    table = {
+        (mint, stamp): conclude(mint, stamp).conclusion
+        for mint in MintAnswer
+        for stamp in StampAnswer
+    }
+    armed = [pair for pair, found in table.items() if found is Conclusion.ARM]
+    assert armed == [(MintAnswer.MINTED, StampAnswer.STAMPED)]
+    for (mint, stamp), found in table.items():
+        back = found in (Conclusion.FAIL, Conclusion.CLEAR_AND_FAIL)
+        assert back == (mint is MintAnswer.REFUSED)
+        assert (found is Conclusion.FAIL) == (back and stamp is StampAnswer.REFUSED)
+
+
+# ── GitHub's answers ────────────────────────────────────────────────────────────────────────────
+
+
+async def minted(world: World, guest: Guest) -> None:
+    return
+
+
+async def refused(world: World, guest: Guest) -> None:
+    world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 422)
+
+
+async def not_sent(world: World, guest: Guest) -> None:
+    async def tamper(request: Request, onward: Onward) -> Response | Stream:
+        if "generate-jitconfig" in request.path:
+            raise NotSent("no way there")
+        return await onward()
+
+    world.github_wire.tamper = tamper
+
+
+async def failed_after(world: World, guest: Guest) -> None:
+    world.github.faults.fail_after_mint(503)
+
+
+async def lost(world: World, guest: Guest) -> None:
+    async def tamper(request: Request, onward: Onward) -> Response | Stream:
+        answer = await onward()
+        if "generate-jitconfig" in request.path:
+            raise OutcomeUnknown("the answer was lost")
+        return answer
+
+    world.github_wire.tamper = tamper
+
+
+async def hung(world: World, guest: Guest) -> None:
+    async def tamper(request: Request, onward: Onward) -> Response | Stream:
+        if "generate-jitconfig" in request.path:
+            await world.clock.sleep(9.0)
+        return await onward()
+
+    world.github_wire.tamper = tamper
+
+
+# ── Kubernetes' answers to the stamp ────────────────────────────────────────────────────────────
+
+
+async def stamped(world: World, guest: Guest) -> None:
+    return
+
+
+async def gone(world: World, guest: Guest) -> None:
+    await world.delete_pod(guest)
+
+
+async def replaced(world: World, guest: Guest) -> None:
+    await world.delete_pod(guest)
+    await world.pod_only(guest.name)
+
+
+async def terminating(world: World, guest: Guest) -> None:
+    body = {"metadata": {"finalizers": ["example.org/keep"]}}
+    await world.admin.patch(PODS, guest.name, body, namespace=SPACE)
+    await world.admin.delete(PODS, guest.name, namespace=SPACE, grace=0)
+
+
+def _stamp_fails(*, clears: bool, before: bool = False) -> Setup:
+    """The stamp arrives and its answer is lost (or it never arrives); taking it off works, or not."""
+
+    async def setup(world: World, guest: Guest) -> None:
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if request.method != "PATCH" or names.POOL_OWNER.encode() not in request.body:
+                return await onward()
+            if b"null" in request.body:
+                return await onward() if clears else json_response(500, {})
+            if not before:
+                await onward()
+            raise OutcomeUnknown("lost")
+
+        world.kube_wire.tamper = tamper
+
+    return setup
+
+
+async def nonsense(world: World, guest: Guest) -> None:
+    async def tamper(request: Request, onward: Onward) -> Response | Stream:
+        answer = await onward()
+        return json_response(200, {}) if request.method == "PATCH" else answer
+
+    world.kube_wire.tamper = tamper
+
+
+MINTS = {
+    "minted": (minted, "minted"),
+    "refused": (refused, "refused"),
+    "not sent": (not_sent, "refused"),
+    "503 after it was created": (failed_after, "unclear"),
+    "lost answer": (lost, "unclear"),
+    "hung": (hung, "unclear"),
+}
+STAMPS = {
+    "stamped": (stamped, "stamped"),
+    "Pod gone": (gone, "refused"),
+    "Pod replaced": (replaced, "refused"),
+    "Pod terminating": (terminating, "unclear"),
+    "lost answer": (_stamp_fails(clears=True), "unclear"),
+    "lost before it arrived": (_stamp_fails(clears=True, before=True), "unclear"),
+    "lost answer, and it stays": (_stamp_fails(clears=False), "stays"),
+    "an answer that names nothing": (nonsense, "unclear"),
+}
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize("mint", MINTS)
+def test_whatever_happens_the_rows_and_the_world_agree(
+    database_url: str, app_keys: KeyPair, mint: str, stamp: str
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        job = await world.offered(guest)
+        offered = world.slot(guest)
+        await STAMPS[stamp][0](world, guest)
+        await MINTS[mint][0](world, guest)
+        began = world.clock.monotonic()
+        await world.mint()
+        assert world.clock.monotonic() - began < world.settings.deadlines.offered
+        slot, queued = world.slot(guest), world.job(job)
+        said = MINTS[mint][1], STAMPS[stamp][1]
+        if said == ("minted", "stamped"):
+            assert (slot["state"], slot["stamped"], queued["state"]) == ("armed", True, "bound")
+            assert slot["jit"] is not None and world.stamp(guest) == "acme"
+            assert [runner.id for runner in world.github.runners().values()] == [slot["runner_id"]]
+            return
+        assert slot["jit"] is None
+        if said[0] == "refused" and said[1] != "stays":
+            assert (slot["state"], slot["tenant"], slot["vcpus"]) == ("idle", "", 0)
+            assert (queued["state"], queued["verified"]) == ("queued", False)
+            assert world.stamp(guest) in ("", "no pod")
+            assert not world.github.runners()
+            return
+        # A runner or a stamp may be there: nothing was freed, and the fence is due at once.
+        assert (slot["state"], slot["intended_job"], queued["state"]) == ("offered", job, "bound")
+        assert slot["generation"] > offered["generation"]
+        world.kube_wire.tamper = world.github_wire.tamper = None
+        world.served_long()
+        await world.clock.sleep(0.5)
+        await world.server.sweeper.step()
+        slot = world.slot(guest)
+        assert (slot["state"], slot["fence"], slot["intended_job"]) == ("draining", "done", None)
+        assert world.job(job)["state"] == "queued" and not world.job(job)["verified"]
+        # A mint that was only slow arrives now; whoever sweeps for registrations deletes it.
+        assert len(world.github.runners()) == 0
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_runner_that_is_minted_too_late_is_deleted(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        await world.offered(guest)
+        world.overdue(guest)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if "generate-jitconfig" in request.path:
+                world.github_wire.tamper = None
+                await world.server.sweeper.step()  # the fence comes first, and finds nothing
+            return await onward()
+
+        world.github_wire.tamper = tamper
+        await world.mint()
+        assert world.slot(guest)["state"] == "draining"
+        assert not world.github.runners()
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_database_that_goes_away_leaves_the_offer_to_its_deadline(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        job = await world.offered(guest)
+        world.database.down = True
+        await world.mint()
+        world.database.down = False
+        assert world.slot(guest)["state"] == "offered" and len(world.github.runners()) == 1
+        world.overdue(guest)
+        await world.server.sweeper.step()
+        assert world.slot(guest)["state"] == "draining" and not world.github.runners()
+        assert world.job(job)["state"] == "queued"
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize(
+    ("status", "hold"), [(422, 60.0), (404, 300.0), (403, 300.0)], ids=["job", "absent", "account"]
+)
+def test_a_job_that_cannot_be_minted_for_is_not_tried_again_at_once(
+    database_url: str, app_keys: KeyPair, status: int, hold: float
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        job = await world.offered(guest)
+        world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", status)
+        await world.mint()
+        async with world.waiting(guest):
+            await world.match()
+            assert world.slot(guest)["state"] == "idle", "offered again without a look at GitHub"
+            await world.server.reader.step()
+            assert not world.job(job)["verified"]
+            await world.clock.sleep(hold + 1)
+        await world.server.reader.step()
+        assert world.job(job)["verified"]
+        async with world.waiting(guest):
+            await world.match()
+        assert world.slot(guest)["intended_job"] == job
+
+    play(scenario, database_url, app_keys)
