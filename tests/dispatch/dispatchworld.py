@@ -14,6 +14,7 @@ import msgspec
 import psycopg
 from psycopg.rows import dict_row
 
+from runyard.db.contract import Database, Tx
 from runyard.db.inline import InlineDatabase
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.settings import Limit, Settings
@@ -71,6 +72,18 @@ class Guest(msgspec.Struct, frozen=True):
     name: str
     uid: str
     token: str
+
+
+class Between:
+    """A database before whose transactions something else may happen, as it may on a real one."""
+
+    def __init__(self, database: Database, happens: Callable[[str], Awaitable[None]]) -> None:
+        self._database = database
+        self._happens = happens
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
+        await self._happens(name)
+        return await self._database.transact(work, name=name)
 
 
 class World:

@@ -7,11 +7,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.dispatch.dispatchworld import LABELS, SECRET, World, play
+from tests.dispatch.dispatchworld import LABELS, SECRET, Between, World, play
 
+from runyard.db.contract import DatabaseError, Unavailable
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.signatures import sign
 from runyard.http.messages import Request, Response
+from runyard.parts import server
 from runyard.sim.loop import run_virtual
 from runyard.wire.paths import GITHUB_WEBHOOK
 
@@ -331,5 +333,34 @@ def test_one_delivery_of_nonsense_does_not_hold_up_the_others(
         await world.server.audit.step()
         assert (world.job(bad), world.job(good)["state"]) == ({}, "queued")
         assert len(world.rows("SELECT * FROM deliveries")) == 2
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize("error", [DatabaseError, Unavailable])
+def test_a_delivery_that_the_database_refuses_does_not_hold_up_the_others(
+    database_url: str, app_keys: KeyPair, error: type[DatabaseError]
+) -> None:
+    async def scenario(world: World) -> None:
+        failures = [error("not this one")]
+
+        async def fail_once(name: str) -> None:
+            if name == "webhook" and failures:
+                raise failures.pop()
+
+        audit = server.wire(world.deps(database=Between(world.database, fail_once))).audit
+        world.deliver = False
+        first, second = world.queue(), world.queue()
+        await world.github.settle()
+        await world.clock.sleep(100)
+        if error is Unavailable:  # nobody is at fault: everything waits, and the cursor with it
+            with pytest.raises(Unavailable):
+                await audit.step()
+            assert world.rows("SELECT * FROM cursors") == []
+        else:
+            await audit.step()
+            assert [bool(world.job(job)) for job in (first, second)] == [False, True]
+        await audit.step()
+        assert world.job(first) and world.job(second)
 
     play(scenario, database_url, app_keys)

@@ -230,7 +230,11 @@ LONG = "a-pool-whose-name-is-so-long-that-names-of-runners-are-cut"
 )
 def test_only_names_of_our_making_are_judged(name: str, ours: bool) -> None:
     listed = (Registration(runner_id=1, name=name, busy=False),)
-    assert bool(unspoken(listed, frozenset(), pools=("mac", LONG))) is ours
+    pools = ("mac", LONG)
+    assert bool(unspoken(listed, frozenset(), pools=pools)) is ours
+    assert not unspoken(listed, frozenset([name]), pools=pools)
+    busy = (Registration(runner_id=1, name=name, busy=True),)
+    assert not unspoken(busy, frozenset(), pools=pools)
 
 
 async def ghost(world: World, guest: Guest) -> None:

@@ -4,12 +4,13 @@ import asyncio
 import io
 
 import pytest
-from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
+from tests.dispatch.dispatchworld import SPACE, Between, Guest, Onward, World, play
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream, json_response
-from runyard.kube.kinds import RUNNER_POOLS, SERVICE_ACCOUNTS
+from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
+from runyard.parts import server
 from runyard.telemetry import log
 from runyard.wire import names
 from runyard.wire.paths import DISPATCH
@@ -313,6 +314,57 @@ def test_nothing_is_claimed_for_a_client_that_hung_up(database_url: str, app_key
             pass  # hung up
         await world.match()
         assert (world.slot(guest)["state"], world.job(job)["state"]) == ("idle", "queued")
+
+    play(scenario, database_url, app_keys)
+
+
+def test_nothing_is_claimed_for_a_client_that_hangs_up_at_the_last_moment(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        polls: list[asyncio.Task[Response]] = []
+
+        async def hang_up(name: str) -> None:
+            if name == "match":
+                return
+            for poll in polls if name == "claim" else ():
+                poll.cancel()
+            await world.clock.sleep(0.01)
+
+        slow = Between(world.database, hang_up)
+        world.server = server.wire(world.deps(database=slow))
+        world.handle = world.server.api.handle
+        await world.pool()
+        guests = [await world.pod(number) for number in (1, 2, 3)]
+        for _ in guests:
+            await world.queued()
+        async with world.waiting(*guests) as found:
+            await world.clock.sleep(0.1)
+            polls += found
+            await world.match()  # during the first claim everybody leaves: there is no second
+        states = [world.slot(guest)["state"] for guest in guests]
+        assert sorted(states) == ["idle", "idle", "offered"]
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_token_bound_to_somebody_elses_pod_is_not_accepted(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        body = {
+            "metadata": {"name": "other"},
+            "spec": {
+                "serviceAccountName": guest.name,
+                "containers": [{"name": "runner", "image": "vm:1"}],
+            },
+        }
+        made = await world.admin.create(PODS, body, namespace=SPACE)
+        bound = {"pod_name": "other", "pod_uid": made["metadata"]["uid"]}
+        answer = await world.poll(Guest("other", "", await token_for(world, guest, **bound)))
+        assert (answer.status, answer.json()["error"]) == (401, "token is not bound to its Pod")
 
     play(scenario, database_url, app_keys)
 

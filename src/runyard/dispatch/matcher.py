@@ -100,7 +100,7 @@ class Matcher:
         for proposal in match(snapshot):
             if isinstance(proposal.event, Offer) and not self._waiters.waits(proposal.pod_uid):
                 continue  # the client hung up meanwhile
-            decision = await self._store.transact(
+            decision, era = await self._store.transact(
                 partial(self._claim, proposal=proposal, floor=snapshot.floor), name="claim"
             )
             self._count(snapshot, proposal, decision)
@@ -111,14 +111,14 @@ class Matcher:
                 continue
             pool = self._pools.by_name(decision.slot.pool)
             if pool is not None:
-                spawn(self._minter.complete(decision.slot, pool.mint_labels))
+                spawn(self._minter.complete(decision.slot, pool.mint_labels, era=era))
         return claimed
 
-    async def _claim(self, tx: Tx, *, proposal: Proposal, floor: float) -> Decision:
+    async def _claim(self, tx: Tx, *, proposal: Proposal, floor: float) -> tuple[Decision, str]:
         decision = await self._store.slot_event(tx, proposal.pod_uid, proposal.event)
         if not decision.refused and proposal.cost:
             await tx.run(SQL.tenant_charge, tenant=proposal.tenant, floor=floor, cost=proposal.cost)
-        return decision
+        return decision, await self._store.era(tx)
 
     async def _snapshot(self, tx: Tx) -> Snapshot:
         nothing = Snapshot(pools=(), waiting=(), vacancies=(), tenants=())

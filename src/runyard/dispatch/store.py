@@ -63,9 +63,37 @@ class Store:
         self._ctx = ctx
         self._actor = actor
 
-    async def about_slot(self, pod_uid: str, event: Event, *, name: str) -> Decision:
-        """Apply an event about one slot, in a transaction of its own."""
-        return await self.transact(lambda tx: self.slot_event(tx, pod_uid, event), name=name)
+    async def about_slot(
+        self, pod_uid: str, event: Event, *, name: str, asked_in: str = ""
+    ) -> Decision:
+        """Apply an event about one slot, in a transaction of its own.
+
+        `asked_in` is the era of the database in which the question behind an answer was asked. A failover
+        may give a slot an earlier generation back, and an answer of that time would fit although the world
+        has moved on: what was asked before a failover is not committed after it.
+        """
+
+        async def work(tx: Tx) -> Decision:
+            if asked_in and asked_in != await self.era(tx):
+                return refuse("the database has failed over since this was asked")
+            return await self.slot_event(tx, pod_uid, event)
+
+        return await self.transact(work, name=name)
+
+    async def era(self, tx: Tx) -> str:
+        """Which incarnation of the database this transaction runs in."""
+        row = await tx.one(SQL.era)
+        return "" if row is None else str(row["era"])
+
+    async def still(self, slot: Slot, *, asked_in: str) -> bool:
+        """Is the slot as it was, in the same era: same state, same generation?"""
+
+        async def work(tx: Tx) -> bool:
+            row = await tx.one(SQL.slot_lock, pod_uid=slot.pod_uid)
+            same = row is not None and row["generation"] == slot.generation
+            return same and (not asked_in or asked_in == await self.era(tx))
+
+        return await self.transact(work, name="still")
 
     async def about_job(self, event: JobFact, tenant: str, *, name: str) -> Decision:
         """Apply GitHub's word about a job that we know, in a transaction of its own."""

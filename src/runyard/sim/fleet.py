@@ -151,7 +151,7 @@ class Fleet:
         self._operator_token = await self.admin.create_token(
             names.CONTROLLER_ACCOUNT,
             namespace=names.CONTROLLER_NAMESPACE,
-            audience=names.DISPATCH_AUDIENCE,
+            audience="",  # the API server's own, as an operator's mounted token has
             seconds=TEN_YEARS,
         )
         for number in range(1, self.shape.hosts + 1):

@@ -64,11 +64,11 @@ class Minter:
         self._log = log
         self._settings = settings
 
-    async def complete(self, slot: Slot, labels: tuple[str, ...]) -> None:
+    async def complete(self, slot: Slot, labels: tuple[str, ...], *, era: str = "") -> None:
         """Bring an offered slot to armed, or back, or leave it to the fence. Never raises for the world's faults."""
         try:
             minted, stamp = await self._both(slot, labels)
-            await self._conclude(slot, minted, stamp)
+            await self._conclude(slot, minted, stamp, era)
         except DatabaseError as error:
             self._count("database")
             self._log.warning("offer left to its deadline", pod=slot.pod_name, error=str(error))
@@ -104,31 +104,35 @@ class Minter:
             answer=MintAnswer.MINTED, runner_id=made.runner_id, jit=made.encoded_jit_config
         )
 
-    async def _conclude(self, slot: Slot, minted: _Minted, stamp: StampAnswer) -> None:
+    async def _conclude(self, slot: Slot, minted: _Minted, stamp: StampAnswer, era: str) -> None:
         reasoned = conclude(minted.answer, stamp, detail=minted.detail)
         conclusion = reasoned.conclusion
         if conclusion is Conclusion.CLEAR_AND_FAIL:
+            # After a lost commit the Pod may carry the stamp of a later offer: look before clearing.
+            ours = await self._store.still(slot, asked_in=era)
             within = self._settings.clear_within
-            if not await self._stamper.clear(slot, within=within):
+            if not ours or not await self._stamper.clear(slot, within=within):
                 conclusion = Conclusion.ABANDON  # a stamp may remain: the Pod must not look idle
         self._count(conclusion.value)
         if conclusion is Conclusion.ARM and minted.runner_id is not None:
-            await self._arm(slot, minted.runner_id, minted.jit)
+            await self._arm(slot, minted.runner_id, minted.jit, era)
         elif conclusion in (Conclusion.FAIL, Conclusion.CLEAR_AND_FAIL):
             failed = MintFailed(
                 generation=slot.generation, why=reasoned.reason, hold_job=minted.hold
             )
-            await self._store.about_slot(slot.pod_uid, failed, name="mint failed")
+            await self._store.about_slot(slot.pod_uid, failed, name="mint failed", asked_in=era)
         else:
             abandoned = MintAbandoned(
                 generation=slot.generation, why=reasoned.reason, runner_id=minted.runner_id
             )
-            await self._store.about_slot(slot.pod_uid, abandoned, name="mint abandoned")
+            await self._store.about_slot(
+                slot.pod_uid, abandoned, name="mint abandoned", asked_in=era
+            )
 
-    async def _arm(self, slot: Slot, runner_id: int, jit: str) -> None:
+    async def _arm(self, slot: Slot, runner_id: int, jit: str, era: str) -> None:
         sealed = self._seal.close(jit, pod_uid=slot.pod_uid)
         event = Arm(generation=slot.generation, runner_id=runner_id, jit=sealed, stamped=True)
-        decision = await self._store.about_slot(slot.pod_uid, event, name="arm")
+        decision = await self._store.about_slot(slot.pod_uid, event, name="arm", asked_in=era)
         if not decision.refused:
             self._waiters.wake(slot.pod_uid)
             await self._stamper.mark_committed(slot)

@@ -67,7 +67,7 @@ class PodReconciler:
         if not listed:
             return
         pods = tuple(_view(pod, self._clock.now()) for pod in listed)
-        slots, unseen = await self._database.transact(
+        slots, unseen, era = await self._database.transact(
             lambda tx: self._slots(tx, pods), name="pods against slots"
         )
         # First the slots that may be closed: a leaked Pod can have the name of one of them.
@@ -81,7 +81,7 @@ class PodReconciler:
             limit=self._settings.recover_limit,
         )
         for leak in leaks:
-            await self._retire(leak, kind="orphaned_stamped_pod")
+            await self._retire(leak, kind="orphaned_stamped_pod", era=era)
         verdict = judge_silence(
             pods,
             slots,
@@ -91,12 +91,12 @@ class PodReconciler:
             limit=self._settings.silent_limit,
         )
         for leak in verdict.leaks:
-            await self._retire(leak, kind="silent_pod")
+            await self._retire(leak, kind="silent_pod", era=era)
         self._watched = verdict.watched
 
     async def _slots(
         self, tx: Tx, pods: tuple[PodView, ...]
-    ) -> tuple[tuple[SlotView, ...], list[Row]]:
+    ) -> tuple[tuple[SlotView, ...], list[Row], str]:
         known = await tx.all(
             SQL.slots_of_pods,
             pod_uids=[pod.uid for pod in pods],
@@ -105,7 +105,8 @@ class PodReconciler:
         alive = {pod.uid for pod in pods if not pod.over}  # a Pod that is going is not gone
         opened = await tx.all(SQL.slots_open)
         unseen = [row for row in opened if row["pod_uid"] not in alive]
-        return tuple(msgspec.convert(row, SlotView) for row in known), unseen
+        views = tuple(msgspec.convert(row, SlotView) for row in known)
+        return views, unseen, await self._store.era(tx)
 
     async def _close_if_gone(self, row: Row) -> None:
         """Ask for one proof; a Pod that cannot be looked at does not keep the others from it."""
@@ -130,11 +131,13 @@ class PodReconciler:
                 return False
         return bool(found)  # an owner that we do not know cannot be asked about: not yet
 
-    async def _retire(self, leak: Leak, *, kind: str) -> None:
+    async def _retire(self, leak: Leak, *, kind: str, era: str) -> None:
         if not await self._fenced(leak):
             self._log.warning("leaked Pod not fenced", pod=leak.event.pod_name, kind=kind)
             return
-        decision = await self._store.about_slot(leak.uid, leak.event, name="retire leaked Pod")
+        decision = await self._store.about_slot(
+            leak.uid, leak.event, name="retire leaked Pod", asked_in=era
+        )
         outcome = decision.refused or "retired"
         self._log.warning(
             "leaked Pod",

@@ -33,6 +33,7 @@ class Overdue(msgspec.Struct, frozen=True, kw_only=True):
     slot: Slot
     overdue: bool
     settled: bool
+    era: str  # of the database in which it was read
 
 
 class Sweeper:
@@ -70,7 +71,7 @@ class Sweeper:
         async with asyncio.TaskGroup() as group:
             for each in found:
                 if due(each.slot, overdue=each.overdue, settled=each.settled):
-                    group.create_task(self._ask_one(each.slot, gate))
+                    group.create_task(self._ask_one(each.slot, each.era, gate))
 
     async def close_if_gone(self, *, pod_name: str, pod_uid: str) -> bool:
         """A hint says that this Pod is gone: ask for the proof, and close its slot on it."""
@@ -90,13 +91,15 @@ class Sweeper:
         )
         return tuple(_overdue(row) for row in rows)
 
-    async def _ask_one(self, slot: Slot, gate: asyncio.Semaphore) -> None:
+    async def _ask_one(self, slot: Slot, era: str, gate: asyncio.Semaphore) -> None:
         """Ask about one slot. What the world refuses is counted, and asked again later."""
         asked = question(slot)
         async with gate:
             try:
                 event = await self._answer(slot, asked)
-                decision = await self._store.about_slot(slot.pod_uid, event, name="swept")
+                decision = await self._store.about_slot(
+                    slot.pod_uid, event, name="swept", asked_in=era
+                )
                 if decision.refused:
                     # Whatever was learned does not apply; make sure that it is asked again.
                     later = Inconclusive(generation=slot.generation)
@@ -161,4 +164,6 @@ _KINDS = {
 
 
 def _overdue(row: Row) -> Overdue:
-    return Overdue(slot=to_slot(row), overdue=row["overdue"], settled=row["settled"])
+    return Overdue(
+        slot=to_slot(row), overdue=row["overdue"], settled=row["settled"], era=row["era"]
+    )

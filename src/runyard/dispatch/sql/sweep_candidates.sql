@@ -1,6 +1,6 @@
 -- Overdue slots, oldest deadline first, with what the machine needs to judge them: their own deadline has passed,
 -- and so has their state's time since the service came back. Slots that must wait for the latter take nobody's turn.
-SELECT s.*, true AS overdue, true AS settled
+SELECT s.*, true AS overdue, true AS settled, pg_postmaster_start_time()::text AS era
 FROM slots s CROSS JOIN service v
 WHERE (s.state <> 'closed' OR s.fence = 'due') AND s.deadline <= runyard_now()
     AND v.served_since + make_interval(secs =>

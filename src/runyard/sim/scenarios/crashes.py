@@ -14,7 +14,7 @@ from runyard.sim.shape import Shape
 
 BASE = Shape(hosts=1, pools=(POOL,), tenants=(RICH,), machine=QUICK, replicas=2)
 AGENT_EFFECTS = 45  # of one Pod's life, from its creation to its end, with the heartbeats between
-SERVER_EFFECTS = 22  # of one dispatch, from the webhook to the delivery
+SERVER_EFFECTS = 40  # of one dispatch, from the webhook to the job's end
 BOUND = 900.0
 
 
@@ -42,6 +42,7 @@ async def server_crash_at_every_effect(fleet: Fleet) -> None:
     await warm(fleet)
     for replica in fleet.replicas[1:]:
         replica.process.crash()  # one replica does it all, while the other restarts
+    await fleet.clock.sleep(4.0)  # by then no balancer sends anything to the dead one
     _arm(fleet, fleet.replicas[0].process)
     jobs = queue(fleet, 1, duration=30.0)
     await until(fleet, "the job ends well", lambda: over(fleet, jobs), within=BOUND)

@@ -1,0 +1,75 @@
+"""What was asked before a failover of the database is not committed after it, and clears nobody's stamp."""
+
+from tests.dispatch.dispatchworld import Onward, World, play
+
+from runyard.dispatch.machine.events import FenceAnswer, Fenced
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.messages import Request, Response, Stream
+
+
+def test_an_answer_of_an_earlier_era_changes_nothing(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        await world.armed(guest)
+        before = world.slot(guest)
+        absent = Fenced(generation=before["generation"], answer=FenceAnswer.ABSENT, scope_read=True)
+        late = await world.store.about_slot(
+            guest.uid, absent, name="late", asked_in="2001-01-01 00:00:00+00"
+        )
+        assert "failed over" in late.refused
+        assert world.slot(guest) == before
+
+        era = await world.database.transact(world.store.era, name="era")
+        timely = await world.store.about_slot(guest.uid, absent, name="timely", asked_in=era)
+        assert not timely.refused
+        assert world.slot(guest)["state"] == "draining"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_the_sweeper_asks_in_the_era_of_the_row(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        await world.armed(guest)
+        world.overdue(guest)
+        world.served_long()
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if (
+                request.method == "DELETE"
+            ):  # while GitHub is asked, the database becomes another one
+                world.server.sweeper._store.era = another_era  # type: ignore[method-assign]  # stands in for the other server
+            return await onward()
+
+        async def another_era(tx: object) -> str:
+            return "another"
+
+        world.github_wire.tamper = tamper
+        await world.server.sweeper.step()
+        assert world.slot(guest)["state"] == "armed"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_refused_mint_leaves_the_stamp_of_a_later_offer_alone(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        await world.offered(guest)
+        world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 422)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if "generate-jitconfig" in request.path:  # the offer was lost and made once more
+                world.execute("UPDATE slots SET generation = generation + 1000")
+            return await onward()
+
+        world.github_wire.tamper = tamper
+        await world.mint()
+        assert world.stamp(guest) == "acme"
+        assert world.slot(guest)["state"] == "offered"
+
+    play(scenario, database_url, app_keys)
