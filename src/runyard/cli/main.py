@@ -17,6 +17,8 @@ from importlib.util import find_spec
 
 import click
 
+from runyard.cli.children import unwind_on_terminate
+
 # Command name → the one line that `--help` shows, so that listing commands imports none of them.
 COMMANDS = {
     "prove": "Explore every reachable state of the slot machine and check its invariants.",
@@ -104,6 +106,7 @@ def _one_line(error: click.ClickException) -> str:
 
 def main() -> None:
     """Entry point of the console command `runyard`."""
+    unwind_on_terminate()
     sys.exit(run(cli, name="runyard"))
 
 

@@ -17,6 +17,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from runyard.cli.children import end_with_parent
 from runyard.sim.proof.cases import CASES, Case, explore, shipped
 from runyard.sim.proof.explore import Outcome
 from runyard.sim.proof.scene import Settings
@@ -92,7 +93,7 @@ def reports(cases: tuple[Case, ...], processes: int) -> Iterator[Report]:
     if processes == 1 or len(cases) == 1:
         yield from map(measure, cases)
         return
-    with ProcessPoolExecutor(max_workers=processes) as pool:
+    with ProcessPoolExecutor(max_workers=processes, initializer=end_with_parent) as pool:
         for done in as_completed([pool.submit(measure, case) for case in cases]):
             yield done.result()
 

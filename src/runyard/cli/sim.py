@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 import msgspec
 
+from runyard.cli.children import end_with_parent
 from runyard.sim.faults import KINDS, parse
 from runyard.sim.report import Outcome
 from runyard.sim.run import Stage, replay
@@ -231,6 +232,7 @@ def _next(
 
 def _work(tasks: "Queue[Shape | None]", results: "Queue[tuple[Outcome, float]]") -> None:
     """One process: its own database server, one run after the other."""
+    end_with_parent()
     try:
         with Stage() as stage:
             while (shape := tasks.get()) is not None:

@@ -192,12 +192,19 @@ class InlineDatabase:
         raise translate(error) from error
 
     def _rollback(self, link: pq.abc.PGconn) -> None:
-        """Leave the connection clean; a broken one is replaced at the next transaction."""
-        if link.status != pq.ConnStatus.OK:
-            self.close()
-            return
-        if link.exec_(b"ROLLBACK").status != pq.ExecStatus.COMMAND_OK:
-            self.close()
+        """Leave the connection clean; a broken one is replaced at the next transaction.
+
+        Never raises: whatever ended the transaction (an interruption in mid-statement, too) is what counts.
+        """
+        try:
+            clean = link.status == pq.ConnStatus.OK and (
+                link.exec_(b"ROLLBACK").status == pq.ExecStatus.COMMAND_OK
+            )
+            if clean:
+                return
+        except psycopg.Error:
+            pass  # interrupted in the middle of a conversation: nothing can be said on this line any more
+        self.close()
 
 
 def _drive(work: Awaitable[T], name: str) -> T:

@@ -121,11 +121,12 @@ async def crash_agent(it: Injector) -> None:
 
 async def webhooks(it: Injector) -> None:
     """Webhooks are lost, come twice, come late and in another order."""
+    lost = it.rng.choice((0.3, 0.3, 1.0))
     with (
         it.trouble("webhooks are lost, doubled and delayed"),
         it.faulty(
             it.fleet.webhook_links,
-            drop_request=0.3,
+            drop_request=lost,
             drop_response=0.1,
             duplicate=0.2,
             delay=0.3,

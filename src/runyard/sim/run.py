@@ -157,6 +157,7 @@ async def usual(fleet: Fleet) -> None:
     people = [
         fleet.background(workload.push(), "people push"),
         fleet.background(workload.roll(), "people roll"),
+        fleet.background(workload.scale(), "people scale"),
     ]
     schedule.start()
     await fleet.clock.sleep(fleet.shape.hours * 3600.0)

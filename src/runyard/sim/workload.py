@@ -1,4 +1,4 @@
-"""The work of a fleet: people push, jobs queue up, some are cancelled, images are rolled.
+"""The work of a fleet: people push, jobs queue up, some are cancelled, images are rolled, pools scaled.
 
 Arrivals are a Poisson stream whose rate follows the hour of the day, in bursts, because a push starts several
 jobs at once. Durations are minutes with a long tail.
@@ -21,6 +21,7 @@ CANCEL_WITHIN = 90.0
 MEDIAN_SECONDS = 110.0
 SPREAD = 0.7
 LONGEST_SECONDS = 1800.0
+SMALLER_FOR = (60.0, 1200.0)
 DAY = 86400.0
 
 
@@ -31,6 +32,7 @@ class Workload:
         self._fleet = fleet
         self._rng = fleet.chance("workload")
         self._rolls = fleet.chance("rolls")
+        self._scales = fleet.chance("scales")
         self.queued = 0
         self.cancelled = 0
 
@@ -55,6 +57,28 @@ class Workload:
             number += 1
             pool = self._rolls.choice(self._fleet.shape.pools)
             await self.roll_to(pool.name, number)
+
+    async def scale(self) -> None:
+        """Make a pool smaller for a while, now and then."""
+        per_day = self._fleet.shape.scales_per_day
+        if per_day <= 0:
+            return
+        while True:
+            await self._fleet.clock.sleep(self._scales.expovariate(per_day / DAY))
+            pool = self._scales.choice(self._fleet.shape.pools)
+            seats = self._fleet.shape.seats_of(pool)
+            try:
+                await self._scale_to(pool.name, self._scales.randint(0, seats))
+                await self._fleet.clock.sleep(self._scales.uniform(*SMALLER_FOR))
+            finally:
+                restore = self._scale_to(pool.name, seats)
+                self._fleet.background(restore, "somebody scales up again")
+
+    async def _scale_to(self, pool: str, replicas: int) -> None:
+        self._fleet.tell(f"{pool} shall have {replicas} runners")
+        await self._fleet.admin.patch(
+            RUNNER_POOLS, pool, {"spec": {"replicas": replicas}}, namespace=names.RUNNERS_NAMESPACE
+        )
 
     async def roll_to(self, pool: str, number: int) -> None:
         """Somebody releases an image."""

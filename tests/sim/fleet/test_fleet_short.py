@@ -8,7 +8,7 @@ from runyard.sim.report import Outcome
 from runyard.sim.run import Stage
 from runyard.sim.shape import Shape
 
-SMALL = Shape(hours=0.2, hosts=2, jobs_per_day=3000.0, rolls_per_day=0.0)
+SMALL = Shape(hours=0.2, hosts=2, jobs_per_day=3000.0, rolls_per_day=0.0, scales_per_day=0.0)
 
 
 def lived(outcome: Outcome) -> Outcome:
