@@ -26,6 +26,7 @@ from runyard.embedded.postgres.binaries import Binaries, copy_to
 from runyard.embedded.postgres.errors import EmbeddedPostgresError
 from runyard.embedded.postgres.process import Identity
 
+_WITH_NAMESPACES = ("linux",)  # a tuple, so that the types are checked on every platform
 _PROBE_TIMEOUT = 20.0
 
 
@@ -74,7 +75,7 @@ def reachable(path: Path, identity: Identity) -> bool:
 
 def namespace_works(binaries: Binaries, inside: Identity) -> bool:
     """Really start a program in a user namespace: nothing else tells whether it is allowed."""
-    if sys.platform != "linux":
+    if not sys.platform.startswith(_WITH_NAMESPACES):
         return False
     argv = [binaries.program("postgres"), "--version"]
     return process.run(argv, identity=inside, cwd=Path("/"), timeout=_PROBE_TIMEOUT).returncode == 0
