@@ -283,19 +283,41 @@ def test_a_successor_of_the_same_name_keeps_its_pod_and_account(
 
 def test_after_an_outage_nobody_is_asked_at_once(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
+        sweeper = world.server.sweeper
         guest = await started(world)
         await world.armed(guest)
-        await world.server.sweeper.step()
+        await sweeper.tick()
+        await sweeper.step()
         await world.clock.sleep(3600)  # nobody sweeps: the service is away
-        await world.server.sweeper.step()
+        await sweeper.step()  # even if the sweep is quicker than the tick
+        await sweeper.tick()
+        await sweeper.step()
         assert world.slot(guest)["state"] == "armed"
         for _ in range(23):
             await world.clock.sleep(5)
-            await world.server.sweeper.step()
+            await sweeper.tick()
+            await sweeper.step()
         assert world.slot(guest)["state"] == "armed"
         await world.clock.sleep(10)
-        await world.server.sweeper.step()
+        await sweeper.tick()
+        await sweeper.step()
         assert world.slot(guest)["state"] == "draining"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_slow_sweep_is_no_outage(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        sweeper = world.server.sweeper
+        await sweeper.tick()
+        (before,) = world.rows("SELECT served_since FROM service")
+        for _ in range(20):  # one step that lasts for a minute, while the tick goes on
+            await world.clock.sleep(5)
+            await sweeper.tick()
+        assert world.rows("SELECT served_since FROM service") == [before]
+        await world.clock.sleep(60)
+        await sweeper.tick()
+        assert world.rows("SELECT served_since FROM service") != [before]
 
     play(scenario, database_url, app_keys)
 

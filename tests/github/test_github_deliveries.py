@@ -16,7 +16,7 @@ def test_a_failed_delivery_is_found_and_redelivered(fleet: Any) -> None:
         await fleet.core.settle()
         assert len(fleet.delivered) == 1
 
-        lost = failed_guids(await fleet.github.deliveries_since(0))
+        lost = failed_guids((await fleet.github.deliveries_since(0))[0])
         assert [(each.status_code, each.event, each.action) for each in lost] == [
             (503, "workflow_job", "queued")
         ]
@@ -28,7 +28,7 @@ def test_a_failed_delivery_is_found_and_redelivered(fleet: Any) -> None:
         first, second = fleet.delivered
         assert (first.guid, first.body) == (second.guid, second.body)
         assert second.redelivery
-        assert failed_guids(await fleet.github.deliveries_since(0)) == ()
+        assert failed_guids((await fleet.github.deliveries_since(0))[0]) == ()
         assert read_job_event(second.body).workflow_job.id == job_id
 
     asyncio.run(scenario())
@@ -68,7 +68,8 @@ def test_an_outage_of_hours_is_paged_back_through(fleet: Any) -> None:
             fleet.clock.t += 60
             fleet.core.queue_job("acme/app", ("macos",))
         await fleet.core.settle()
-        everything = await fleet.github.deliveries_since(start)
+        everything, complete = await fleet.github.deliveries_since(start)
+        assert complete
         assert len(everything) == 250
         ids = [each.id for each in everything]
         assert ids == sorted(ids, reverse=True)
@@ -86,7 +87,7 @@ def test_reading_stops_where_the_past_begins(fleet: Any) -> None:
         fleet.clock.t += 3600
         fleet.core.queue_job("acme/app", ("macos",))
         await fleet.core.settle()
-        recent = await fleet.github.deliveries_since(fleet.clock.t - 60)
+        recent, _ = await fleet.github.deliveries_since(fleet.clock.t - 60)
         assert len(recent) == 1
         assert fleet.wire.count("/app/hook/deliveries") == 1
 

@@ -9,6 +9,8 @@ Time is the simulator's: every transaction starts with the virtual clock's `now`
 `runyard_now()` reads. It is set for the transaction only, and travels with BEGIN and the first statement:
 a transaction without a statement is none.
 
+A transaction that only read is ended without waiting for the answer.
+
 What the simulator can do from outside: see every transaction before it starts and after it was committed,
 take the database away (`down`), and lose the answer of a commit that did happen (`lose_answer`).
 """
@@ -99,15 +101,19 @@ class InlineDatabase:
         before: Callable[[str], None] | None = None,
         after_commit: Callable[[str, bool], None] | None = None,
         lose_answer: Callable[[str], bool] | None = None,
+        look: Callable[[], tuple[str, dict[str, object]]] | None = None,
     ) -> None:
         self.clock = clock
         self.before = before
         self.after_commit = after_commit
         self.lose_answer = lose_answer
+        self.look = look  # a statement to run right after each commit that wrote something
+        self.looked: list[Row] = []  # what it found
         self.down = False
         self._conninfo = conninfo
         self._kinds: dict[str, bool] = {}
         self._open = ""
+        self._unheard = False  # the answer to a COMMIT is on its way
         self._connection: psycopg.Connection[Any] | None = None
         self._statements: PreparedStatements | None = None
 
@@ -131,8 +137,11 @@ class InlineDatabase:
             raise
         finally:
             self._open = ""
-        if tx.begun:
-            self._commit(link, name)
+        if tx.wrote:
+            self._commit(statements, link, name)
+        elif tx.begun:
+            link.send_query(b"COMMIT")  # nothing to lose: its answer is heard before the next statement
+            self._unheard = True
         if self.after_commit is not None:
             self.after_commit(name, tx.wrote)
         if self.lose_answer is not None and self.lose_answer(name):
@@ -154,6 +163,7 @@ class InlineDatabase:
         if self._connection is not None:
             self._connection.close()
         self._connection = self._statements = None
+        self._unheard = False
 
     def __enter__(self) -> Self:
         return self
@@ -172,6 +182,10 @@ class InlineDatabase:
 
     def _connected(self) -> tuple[PreparedStatements, pq.abc.PGconn]:
         """The one connection. It is in autocommit because BEGIN and COMMIT are sent from here."""
+        if self._unheard and self._statements is not None:
+            self._unheard = False
+            if not self._statements.settle():
+                self.close()
         if self._connection is None or self._statements is None:
             try:
                 self._connection = psycopg.connect(self._conninfo, autocommit=True)
@@ -180,16 +194,18 @@ class InlineDatabase:
             self._statements = PreparedStatements(self._connection)
         return self._statements, self._connection.pgconn
 
-    def _commit(self, link: pq.abc.PGconn, name: str) -> None:
-        result = link.exec_(b"COMMIT")
-        if result.status == pq.ExecStatus.COMMAND_OK:
-            return
-        if link.status != pq.ConnStatus.OK:
-            told = link.get_error_message()
-            self.close()
-            raise CommitUnknown(f"{name}: {told}")
-        error = psycopg.errors.error_from_result(result)
-        raise translate(error) from error
+    def _commit(self, statements: PreparedStatements, link: pq.abc.PGconn, name: str) -> None:
+        try:
+            if self.look is None:
+                statements.command(b"COMMIT")
+            else:
+                sql, params = self.look()
+                self.looked = statements.execute(sql, params, first=(b"COMMIT",)).rows()
+        except psycopg.Error as error:
+            if link.status != pq.ConnStatus.OK:
+                self.close()
+                raise CommitUnknown(f"{name}: {error}") from error
+            raise translate(error) from error
 
     def _rollback(self, link: pq.abc.PGconn) -> None:
         """Leave the connection clean; a broken one is replaced at the next transaction.

@@ -87,6 +87,21 @@ class PreparedStatements:
             self._columns[name] = columns
         return Result(raw, columns, transformer)
 
+    def command(self, text: bytes) -> None:
+        """Run a command without parameters and rows."""
+        raw = self._link.exec_(text)
+        if raw.status not in _GOOD:
+            raise self._error(raw)
+
+    def settle(self) -> bool:
+        """Hear the answers to what was sent without waiting; False if the connection is no good any more."""
+        try:
+            while self._answer() is not None:
+                pass
+        except psycopg.Error:
+            return False
+        return self._link.status == pq.ConnStatus.OK
+
     def _together(
         self, first: tuple[bytes, ...], name: bytes, values: Any, formats: Any
     ) -> pq.abc.PGresult:

@@ -109,7 +109,7 @@ class Matcher:
             claimed += 1
             if not isinstance(proposal.event, Offer):
                 continue
-            pool = self._pools.by_name(decision.slot.pool)
+            pool = next((each for each in snapshot.pools if each.name == decision.slot.pool), None)
             if pool is not None:
                 spawn(self._minter.complete(decision.slot, pool.mint_labels, era=era))
         return claimed

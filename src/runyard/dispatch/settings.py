@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     match_per_kind: int = 20  # oldest jobs of a tenant with the same labels
     match_kinds: int = 200  # different sets of labels that a tenant may have queued
     pools_every: float = 30.0
+    tick_every: float = 5.0
     sweep_every: float = 5.0
     sweep_limit: int = 50
     sweep_parallel: int = 8

@@ -155,11 +155,8 @@ class Store:
         if rival is not None and seen is not None and rival["pod_uid"] == seen["pod_uid"]:
             rival = None
         jobs = await self._lock_jobs(tx, event.job_id, seen)
-        view = View(
-            slot=await self._lock_slot(tx, seen),
-            rival=await self._lock_slot(tx, rival),
-            jobs=jobs,
-        )
+        slot, other = await self._lock_both(tx, seen, rival)
+        view = View(slot=slot, rival=other, jobs=jobs)
         if view.job(event.job_id) is None and info is None:
             return refuse("unknown job")
         return await self._apply(tx, view, event, info)
@@ -192,6 +189,15 @@ class Store:
         if row is None or any(row[name] != value for name, value in seen.items()):
             raise _Moved
         return to_slot(row)
+
+    async def _lock_both(
+        self, tx: Tx, first: Row | None, second: Row | None
+    ) -> tuple[Slot | None, Slot | None]:
+        """Two slots, locked in the order of their uids, returned in the order they were named."""
+        if first is None or second is None or first["pod_uid"] < second["pod_uid"]:
+            return await self._lock_slot(tx, first), await self._lock_slot(tx, second)
+        other = await self._lock_slot(tx, second)
+        return await self._lock_slot(tx, first), other
 
     async def _room(self, tx: Tx, tenant: str, platform: str) -> Room:
         row = await tx.one(SQL.tenant_room, tenant=tenant, platform=platform)

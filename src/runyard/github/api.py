@@ -200,8 +200,8 @@ class GitHub:
         items = read(_attempts, response, what="deliveries")
         return DeliveryPage(items=items, next_cursor=answers.next_cursor(response))
 
-    async def deliveries_since(self, moment: float) -> tuple[DeliveryView, ...]:
-        """Every attempt at or after `moment`, newest first.
+    async def deliveries_since(self, moment: float) -> tuple[tuple[DeliveryView, ...], bool]:
+        """Every attempt at or after `moment`, newest first, and whether these are really all of them.
 
         An attempt shows only once it has ended: look back further than the receiver's timeout.
         """
@@ -216,8 +216,8 @@ class GitHub:
             found.extend(recent)
             cursor = page.next_cursor
             if not cursor or len(recent) < len(page.items):
-                break
-        return tuple(found)
+                return tuple(found), True
+        return tuple(found), False
 
     async def delivery(self, delivery_id: int) -> FullDelivery | None:
         """One attempt with its payload; `None` when GitHub no longer keeps it."""

@@ -96,6 +96,7 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
     expected = (*EXPECTED, DatabaseError, KubeError, GitHubError)
     steps = (
         ("pools", wired.pools.refresh, settings.pools_every, 30.0),
+        ("tick", wired.sweeper.tick, settings.tick_every, 10.0),
         ("sweep", wired.sweeper.step, settings.sweep_every, 120.0),
         ("read", wired.reader.step, settings.read_every, 120.0),
         ("recover", wired.pods.step, settings.recover_every, 120.0),

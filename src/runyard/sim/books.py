@@ -61,9 +61,12 @@ class Books:
         self.limits: dict[tuple[str, str], tuple[int, int]] = {}
         self.counts: dict[str, int] = {}  # "source→target" → how often
 
-    def read_changes(self) -> tuple[tuple[Change, ...], tuple[SlotView, ...]]:
-        """What was logged since the last call, and the slots that it touched as they are now."""
-        rows = self._database.peek(SQL.changes_since, last=self._last)
+    def look(self) -> tuple[str, dict[str, object]]:
+        """The statement that shows what was logged since the last look."""
+        return SQL.changes_since, {"last": self._last}
+
+    def take_changes(self, rows: list[Row]) -> tuple[tuple[Change, ...], tuple[SlotView, ...]]:
+        """What a look found: what was logged, and the slots that it touched as they are now."""
         changes, touched = [], {}
         for row in rows:
             self._last = row["id"]

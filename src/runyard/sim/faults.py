@@ -210,7 +210,7 @@ async def lost_node(it: Injector) -> None:
             elif not for_good:
                 host.power_on()
             else:
-                it.fleet.background(it.fleet.replace_host(host.name), "somebody replaces a host")
+                it.fleet.afterwards(it.fleet.replace_host(host.name), "somebody replaces a host")
 
 
 async def slow_network(it: Injector) -> None:

@@ -60,6 +60,7 @@ SECRET = "practice-webhook-secret"
 LATENCY = Faults(latency=(0.001, 0.01))
 OUTSIDE = Faults(latency=(0.02, 0.08))  # to and from GitHub
 RESTART = {"agent": (2.0, 10.0), "operator": (1.0, 8.0), "server": (2.0, 12.0), "kube": (5.0, 5.0)}
+WEBHOOK_TIMEOUT = 9.9  # just before GitHub itself gives up, so that losses are counted
 TEN_YEARS = 10 * 365 * 86400
 MATCH_EVERY = 5.0  # looks into an empty queue are most of a quiet run otherwise
 
@@ -178,6 +179,13 @@ class Fleet:
         self._background.append(task)
         return task
 
+    def afterwards(self, work: Coroutine[Any, Any, object], name: str) -> None:
+        """The same at the end of something; if the whole run is ending, nothing is left to be done."""
+        try:
+            self.background(work, name)
+        except RuntimeError:
+            work.close()
+
     def stop(self) -> None:
         """The run is over: end the parts, then the world."""
         self.restarts = False
@@ -247,7 +255,7 @@ class Fleet:
         replica = Replica(name, trace=self.trace, clock=self.clock, watch=self._watch_server)
         database = wrap_database(replica.process, self._open_database())
         kube = wrap_transport(replica.process, self._kube_link(name), name="kube")
-        link = self._link(f"{name}>github", self.github.handle, OUTSIDE)
+        link = self._link(f"{name}>github", self._github_hears, OUTSIDE)
         github = wrap_transport(replica.process, link, name="github")
         rng = self.chance(name)
 
@@ -332,6 +340,10 @@ class Fleet:
 
     # ── lines and processes ─────────────────────────────────────────────────────────────────────
 
+    async def _github_hears(self, request: Request) -> Response | Stream:
+        self.invariants.asked_github(request)
+        return await self.github.handle(request)
+
     def _link(
         self, name: str, handler: Handler, faults: Faults, server: Process | None = None
     ) -> Link:
@@ -395,7 +407,8 @@ class Fleet:
         self._databases.append(database)
         if not onlooker:
             database.before = self._before_transaction
-            database.after_commit = self._after_commit
+            database.after_commit = lambda name, wrote: self._after_commit(database, name, wrote)
+            database.look = lambda: self.books.look()
         return database
 
     @property
@@ -413,8 +426,9 @@ class Fleet:
     def _before_transaction(self, name: str) -> None:
         self.counts["transactions"] += 1
 
-    def _after_commit(self, name: str, wrote: bool) -> None:
-        self.invariants.committed(name, wrote)
+    def _after_commit(self, database: InlineDatabase, name: str, wrote: bool) -> None:
+        if wrote:
+            self.invariants.committed(name, database.looked)
 
     def _on_kube_write(self, verb: str, kind: str, key: str, uid: str) -> None:
         if hasattr(self, "invariants"):
@@ -439,7 +453,7 @@ class Fleet:
         up = [link for replica, link in self._webhooks if replica.seems_up]
         link = self._webhook_rng.choice(up or [link for _, link in self._webhooks])
         try:
-            answer = await link.send(delivery.request(GITHUB_WEBHOOK), timeout=10.0)
+            answer = await link.send(delivery.request(GITHUB_WEBHOOK), timeout=WEBHOOK_TIMEOUT)
         except TransportError:
             self.counts["webhooks lost"] += 1
             return 502

@@ -16,6 +16,7 @@ A violation ends the run with the time, what was seen, and the last lines of the
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runyard.db.contract import Row
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.kube.core import KubeCore
 from runyard.http.messages import Request
@@ -76,6 +77,9 @@ class Invariants:
         self._jits: dict[str, str] = {}  # JIT → uid that it was delivered to
         self._uids: dict[str, str] = {}  # uid → JIT
         self._online: dict[str, int] = {}  # runner name → id, while connected
+        self._given_back: dict[
+            str, bool
+        ] = {}  # job → must be asked about before it is offered again
 
     def violated(self, what: str) -> None:
         """End the run with this."""
@@ -84,14 +88,17 @@ class Invariants:
 
     # ── the server's rows ───────────────────────────────────────────────────────────────────────
 
-    def committed(self, name: str, wrote: bool) -> None:
-        """A transaction was committed."""
-        if not wrote:
-            return
+    def committed(self, name: str, rows: list[Row]) -> None:
+        """A transaction that wrote something was committed; `rows` are what the log has since."""
         self.checks += 1
-        changes, slots = self._books.read_changes()
+        changes, slots = self._books.take_changes(rows)
+        touched = {slot.pod_uid: slot for slot in slots}
         for change in changes:
             self._legal(change)
+            if change.subject == "job":
+                self._looked_at(change)
+            elif change.key in touched:
+                self._proven(change, touched[change.key])
         for slot in slots:
             self._trace.note("slot", slot.pod_name, slot.state, slot.fence)
             self._slot(slot)
@@ -103,6 +110,36 @@ class Invariants:
                 f"{change.subject} {change.key} went from {change.source!r} to {change.target!r} "
                 f"({change.why}, {change.actor})"
             )
+
+    def _looked_at(self, change: Change) -> None:
+        """A job that was given back is not offered again before GitHub was asked about it."""
+        if (change.source, change.target) == ("bound", "queued"):
+            # This reason is itself the outcome of a look at GitHub.
+            self._given_back[change.key] = change.why != "its runner executes another job"
+        if (change.source, change.target) == ("queued", "bound") and self._given_back.get(
+            change.key
+        ):
+            self.violated(f"job {change.key} was offered again, and nobody asked GitHub about it")
+
+    def asked_github(self, request: Request) -> None:
+        """A request has reached GitHub."""
+        if request.method == "GET" and "/actions/jobs/" in request.path:
+            self._given_back.pop(request.path.rpartition("/")[2], None)
+
+    def _proven(self, change: Change, slot: SlotView) -> None:
+        """What a change claims to know must be so: a Pod that is gone, a runner that GitHub has forgotten."""
+        if change.target == "closed" and change.source != "closed" and self._exists(slot):
+            self.violated(
+                f"the slot of {slot.pod_name} was closed, and its Pod is there ({change.why})"
+            )
+        if change.why in ("fence: deleted", "fence: absent") and slot.runner_name in self._online:
+            self.violated(f"the runner {slot.runner_name} counts as fenced, and it is connected")
+
+    def _exists(self, slot: SlotView) -> bool:
+        pod = self._kube.find("pods", SPACE, slot.pod_name)
+        if pod is None or pod["metadata"]["uid"] != slot.pod_uid:
+            return False
+        return pod.get("status", {}).get("phase") not in TERMINAL
 
     def _slot(self, slot: SlotView) -> None:
         if slot.claims and slot.tenant:
@@ -137,7 +174,7 @@ class Invariants:
         if request.method != "DELETE" or not request.path.startswith(_PODS):
             return ""
         if client.startswith("agent"):
-            return ""  # the host confirms the end of a VM; `vm_ended` judges that
+            return ""  # the host confirms the end of a VM; a job that failed without a fault is found at rest
         pod = request.path.removeprefix(_PODS)
         found = self._kube.find("pods", SPACE, pod)
         if found is None or found.get("status", {}).get("phase") in TERMINAL:

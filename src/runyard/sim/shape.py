@@ -57,8 +57,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     seats: int = 2  # VMs that a host may run
     replicas: int = 2  # of the dispatch server
     jobs_per_day: float = 2000.0
-    rolls_per_day: float = 16.0
-    scales_per_day: float = 16.0
+    rolls_per_day: float = 24.0
+    scales_per_day: float = 48.0
     faults: tuple[str, ...] = ()
     pools: tuple[PoolShape, ...] = POOLS
     tenants: tuple[TenantShape, ...] = TENANTS

@@ -72,7 +72,7 @@ class Workload:
                 await self._fleet.clock.sleep(self._scales.uniform(*SMALLER_FOR))
             finally:
                 restore = self._scale_to(pool.name, seats)
-                self._fleet.background(restore, "somebody scales up again")
+                self._fleet.afterwards(restore, "somebody scales up again")
 
     async def _scale_to(self, pool: str, replicas: int) -> None:
         self._fleet.tell(f"{pool} shall have {replicas} runners")

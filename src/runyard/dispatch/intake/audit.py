@@ -47,7 +47,7 @@ class Audit:
         """One comparison, from a little before the point that the last one reached."""
         began = self._clock.now()
         since = await self._database.transact(self._since, name="audit from")
-        attempts = await self._github.deliveries_since(since)
+        attempts, complete = await self._github.deliveries_since(since)
         settled = [each for each in attempts if each.moment <= began - self._settings.audit_settle]
         newest = {each.guid: each for each in settled if each.event == "workflow_job"}
         for attempt in await self._missing(newest):
@@ -58,6 +58,10 @@ class Audit:
             except DatabaseError as error:
                 # One event that the database refuses must not keep the others from being made up for.
                 self._log.error("delivery refused", guid=attempt.guid, error=str(error))
+        if not complete:
+            # The oldest are still unseen: stay where we are, visibly, rather than pass them over.
+            self._log.error("more deliveries than an audit can read", since=since)
+            return
         reached = str(began - self._settings.audit_overlap)
 
         async def remember(tx: Tx) -> int:

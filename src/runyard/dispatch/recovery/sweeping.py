@@ -65,13 +65,21 @@ class Sweeper:
         self._settings = settings
 
     async def step(self) -> None:
-        """One tick: say that the service is there, then ask a limited number of slots."""
+        """One tick: ask a limited number of overdue slots."""
         found = await self._database.transact(self._find, name="sweep")
         gate = asyncio.Semaphore(self._settings.sweep_parallel)
         async with asyncio.TaskGroup() as group:
             for each in found:
                 if due(each.slot, overdue=each.overdue, settled=each.settled):
                     group.create_task(self._ask_one(each.slot, each.era, gate))
+
+    async def tick(self) -> None:
+        """Say that the service is there; a loop of its own, so that a slow sweep is not taken for an outage."""
+
+        async def work(tx: Tx) -> None:
+            await tx.run(SQL.service_tick, outage=self._settings.outage_after)
+
+        await self._database.transact(work, name="tick")
 
     async def close_if_gone(self, *, pod_name: str, pod_uid: str) -> bool:
         """A hint says that this Pod is gone: ask for the proof, and close its slot on it."""
@@ -82,10 +90,10 @@ class Sweeper:
         return not decision.refused
 
     async def _find(self, tx: Tx) -> tuple[Overdue, ...]:
-        await tx.run(SQL.service_tick, outage=self._settings.outage_after)
         rows = await tx.all(
             SQL.sweep_candidates,
             limit=self._settings.sweep_limit,
+            outage=self._settings.outage_after,
             states=[state.value for state in SlotState],
             stays=[after_outage(state, self._settings.deadlines) for state in SlotState],
         )

@@ -1,8 +1,13 @@
 -- Overdue slots, oldest deadline first, with what the machine needs to judge them: their own deadline has passed,
 -- and so has their state's time since the service came back. Slots that must wait for the latter take nobody's turn.
-SELECT s.*, true AS overdue, true AS settled, pg_postmaster_start_time()::text AS era
+-- Without a recent tick the service is only just coming back: nobody is asked before that is written down.
+SELECT s.*, s.deadline <= runyard_now() AS overdue,
+    v.served_since + make_interval(secs =>
+        (%(stays)s::double precision[])[array_position(%(states)s::text[], s.state)]) <= runyard_now() AS settled,
+    pg_postmaster_start_time()::text AS era
 FROM slots s CROSS JOIN service v
 WHERE (s.state <> 'closed' OR s.fence = 'due') AND s.deadline <= runyard_now()
+    AND v.last_tick >= runyard_now() - make_interval(secs => %(outage)s)
     AND v.served_since + make_interval(secs =>
         (%(stays)s::double precision[])[array_position(%(states)s::text[], s.state)]) <= runyard_now()
 ORDER BY s.deadline, s.pod_uid LIMIT %(limit)s;
