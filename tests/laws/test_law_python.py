@@ -1,5 +1,6 @@
 """The repository obeys its laws of Python code, and each law can be broken."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -133,3 +134,15 @@ def test_every_law_has_a_breach_that_shows_it_can_fail() -> None:
 def test_two_test_files_of_one_name_would_shadow_each_other() -> None:
     names = [path.name for path in lawtree.python("tests") if path.name.startswith("test_")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_every_declared_metric_is_written_by_somebody() -> None:
+    """A metric that nobody writes is a dashboard that shows nothing and looks like calm."""
+    catalogue = SRC / "telemetry" / "catalogue.py"
+    declared = re.findall(
+        r"^([A-Z_]+) = (?:gauge|counter|histogram)\(", catalogue.read_text(), re.MULTILINE
+    )
+    others = [path for path in sorted(SRC.rglob("*.py")) if path != catalogue]
+    written = "\n".join(path.read_text(encoding="utf-8") for path in others)
+    assert declared
+    assert [name for name in declared if not re.search(rf"\b{name}\b", written)] == []

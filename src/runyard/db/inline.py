@@ -31,6 +31,8 @@ from runyard.wire.instants import to_rfc3339_micro
 
 T = TypeVar("T")
 
+# Small tables, many executions: planning a statement anew costs more than it can ever save here.
+_PLAN_ONCE = "-c plan_cache_mode=force_generic_plan -c jit=off"
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _LOCKING = re.compile(r"\bfor\s+(no\s+key\s+)?update\b", re.IGNORECASE)
@@ -140,7 +142,9 @@ class InlineDatabase:
         if tx.wrote:
             self._commit(statements, link, name)
         elif tx.begun:
-            link.send_query(b"COMMIT")  # nothing to lose: its answer is heard before the next statement
+            link.send_query(
+                b"COMMIT"
+            )  # nothing to lose: its answer is heard before the next statement
             self._unheard = True
         if self.after_commit is not None:
             self.after_commit(name, tx.wrote)
@@ -188,7 +192,9 @@ class InlineDatabase:
                 self.close()
         if self._connection is None or self._statements is None:
             try:
-                self._connection = psycopg.connect(self._conninfo, autocommit=True)
+                self._connection = psycopg.connect(
+                    self._conninfo, autocommit=True, options=_PLAN_ONCE
+                )
             except psycopg.Error as error:
                 raise translate(error) from error
             self._statements = PreparedStatements(self._connection)

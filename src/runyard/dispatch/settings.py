@@ -57,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     silent_limit: int = 5
     ghosts_every: float = 120.0
     ghost_age: float = 120.0
+    gauges_every: float = 30.0
     audit_every: float = 60.0
     audit_settle: float = 30.0  # younger deliveries may still be on their way
     audit_overlap: float = 600.0

@@ -19,6 +19,7 @@ from runyard.dispatch.intake.apply import Intake
 from runyard.dispatch.intake.audit import Audit
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.matcher import Matcher
+from runyard.dispatch.metrics import Gauges
 from runyard.dispatch.minting.mint import Minter
 from runyard.dispatch.minting.stamp import Stamper
 from runyard.dispatch.polling import Polls
@@ -75,6 +76,7 @@ class Wired(msgspec.Struct, kw_only=True):
     pods: PodReconciler
     ghosts: GhostSweeper
     audit: Audit
+    gauges: Gauges
 
 
 async def run(deps: ServerDeps) -> None:
@@ -102,6 +104,7 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
         ("recover", wired.pods.step, settings.recover_every, 120.0),
         ("ghosts", wired.ghosts.step, settings.ghosts_every, 120.0),
         ("audit", wired.audit.step, settings.audit_every, 300.0),
+        ("gauges", wired.gauges.step, settings.gauges_every, 30.0),
     )
     return tuple(
         run_loop(
@@ -154,6 +157,7 @@ def wire(deps: ServerDeps) -> Wired:
         matcher=_matcher(ground),
         sweeper=sweeper,
         reader=reader,
+        gauges=Gauges(database, pools=ground.pools, meter=meter),
         pods=PodReconciler(
             kube=ground.kube,
             database=database,

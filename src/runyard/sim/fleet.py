@@ -408,7 +408,7 @@ class Fleet:
         if not onlooker:
             database.before = self._before_transaction
             database.after_commit = lambda name, wrote: self._after_commit(database, name, wrote)
-            database.look = lambda: self.books.look()
+            database.look = self.books.look
         return database
 
     @property

@@ -17,9 +17,6 @@ import msgspec
 
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 LONG_SECONDS = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0)
-DISPATCH_MS = (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
-WAIT_MS = (50.0, 100.0, 250.0, 500.0, 1e3, 2500.0, 5e3, 1e4, 3e4, 6e4, 3e5)
-RUN_MS = (1e3, 5e3, 3e4, 6e4, 3e5, 9e5, 18e5, 36e5, 72e5, 144e5, 216e5)
 
 
 class Kind(StrEnum):
@@ -75,41 +72,6 @@ def histogram(
 
 # ── pool operator ───────────────────────────────────────────────────────────────────────────────
 
-TUIST_RUNNERS_AUTOSCALER_TARGET_REPLICAS = gauge(
-    "tuist_runners_autoscaler_target_replicas",
-    labels=("pool",),
-    help="Replicas that the autoscaler wants.",
-)
-TUIST_RUNNERS_AUTOSCALER_ALLOCATED_REPLICAS = gauge(
-    "tuist_runners_autoscaler_allocated_replicas",
-    labels=("pool",),
-    help="Replicas that the pool was granted.",
-)
-TUIST_RUNNERS_AUTOSCALER_WARM_DEFICIT_REPLICAS = gauge(
-    "tuist_runners_autoscaler_warm_deficit_replicas",
-    labels=("pool",),
-    help="Warm replicas wanted but not granted.",
-)
-TUIST_RUNNERS_AUTOSCALER_MIN_WARM_FLOOR_REPLICAS = gauge(
-    "tuist_runners_autoscaler_min_warm_floor_replicas",
-    labels=("pool",),
-    help="The pool's floor of warm replicas.",
-)
-TUIST_RUNNERS_AUTOSCALER_CLAIMED_JOBS = gauge(
-    "tuist_runners_autoscaler_claimed_jobs",
-    labels=("pool",),
-    help="Claimed jobs in the autoscaler's last signal.",
-)
-TUIST_RUNNERS_AUTOSCALER_OCCUPIED_RUNNERS = gauge(
-    "tuist_runners_autoscaler_occupied_runners",
-    labels=("pool",),
-    help="Occupied runners in the autoscaler's last signal.",
-)
-TUIST_RUNNERS_AUTOSCALER_QUEUED_JOBS = gauge(
-    "tuist_runners_autoscaler_queued_jobs",
-    labels=("pool",),
-    help="Queued jobs in the autoscaler's last signal.",
-)
 TUIST_RUNNERS_POOL_ROLLING_PODS = gauge(
     "tuist_runners_pool_rolling_pods",
     labels=("pool",),
@@ -155,16 +117,6 @@ TUIST_RUNNERS_POOL_POD_START_TIMEOUTS_TOTAL = counter(
     labels=("pool", "reason"),
     help="Pods deleted because they did not start in time.",
 )
-TUIST_RUNNERS_FLEET_READY_NODES = gauge(
-    "tuist_runners_fleet_ready_nodes",
-    labels=("fleet_selector", "operating_system"),
-    help="Nodes that can take a Pod.",
-)
-TUIST_RUNNERS_FLEET_FILTERED_NODES = gauge(
-    "tuist_runners_fleet_filtered_nodes",
-    labels=("fleet_selector", "operating_system", "reason"),
-    help="Nodes that cannot take a Pod, by reason.",
-)
 
 # ── dispatch server ─────────────────────────────────────────────────────────────────────────────
 
@@ -176,63 +128,10 @@ TUIST_RUNNERS_JOB_CLAIM_COUNT = counter(
     labels=("fleet", "outcome"),
     help="Attempts to claim a job for a runner, by outcome.",
 )
-TUIST_RUNNERS_JOB_RUNNING_COUNT = counter(
-    "tuist_runners_job_running_count", labels=("fleet",), help="Jobs that started to run."
-)
-TUIST_RUNNERS_JOB_COMPLETED_COUNT = counter(
-    "tuist_runners_job_completed_count",
-    labels=("fleet", "conclusion"),
-    help="Jobs that ended, by conclusion.",
-)
-TUIST_RUNNERS_JOB_REQUEUED_COUNT = counter(
-    "tuist_runners_job_requeued_count", labels=("fleet",), help="Jobs put back into the queue."
-)
-TUIST_RUNNERS_JOB_QUEUE_TIME_MILLISECONDS = histogram(
-    "tuist_runners_job_queue_time_milliseconds",
-    labels=("fleet",),
-    help="From queued to claimed.",
-    buckets=WAIT_MS,
-)
-TUIST_RUNNERS_JOB_QUEUE_TO_RUNNING_TIME_MILLISECONDS = histogram(
-    "tuist_runners_job_queue_to_running_time_milliseconds",
-    labels=("fleet",),
-    help="From queued to running.",
-    buckets=WAIT_MS,
-)
-TUIST_RUNNERS_JOB_CLAIM_TO_RUNNING_TIME_MILLISECONDS = histogram(
-    "tuist_runners_job_claim_to_running_time_milliseconds",
-    labels=("fleet",),
-    help="From claimed to running.",
-    buckets=WAIT_MS,
-)
-TUIST_RUNNERS_JOB_RUN_TIME_MILLISECONDS = histogram(
-    "tuist_runners_job_run_time_milliseconds",
-    labels=("fleet",),
-    help="From running to completed.",
-    buckets=RUN_MS,
-)
-TUIST_RUNNERS_JOB_TOTAL_TIME_MILLISECONDS = histogram(
-    "tuist_runners_job_total_time_milliseconds",
-    labels=("fleet",),
-    help="From queued to completed.",
-    buckets=RUN_MS,
-)
-TUIST_RUNNERS_RECOVERY_STRANDED_TIME_MILLISECONDS = histogram(
-    "tuist_runners_recovery_stranded_time_milliseconds",
-    labels=("fleet",),
-    help="How long what was recovered had been stranded.",
-    buckets=RUN_MS,
-)
 TUIST_RUNNERS_DISPATCH_REQUEST_COUNT = counter(
     "tuist_runners_dispatch_request_count",
     labels=("fleet", "outcome"),
     help="Polls of runners, by outcome.",
-)
-TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS = histogram(
-    "tuist_runners_dispatch_request_duration_milliseconds",
-    labels=("fleet", "outcome"),
-    help="How long a poll was held.",
-    buckets=DISPATCH_MS,
 )
 TUIST_RUNNERS_WEBHOOK_COUNT = counter(
     "tuist_runners_webhook_count",
@@ -327,18 +226,8 @@ RUNYARD_ACTIONS_TOTAL = counter(
     labels=("room", "action", "outcome"),
     help="Actions of plans that were applied, by outcome.",
 )
-RUNYARD_SLOT_TRANSITIONS_TOTAL = counter(
-    "runyard_slot_transitions_total",
-    labels=("source", "target", "reason"),
-    help="Transitions of the slot machine.",
-)
 RUNYARD_FENCES_TOTAL = counter(
     "runyard_fences_total", labels=("answer",), help="Fences at GitHub, by its answer."
-)
-RUNYARD_DB_TRANSACTIONS_TOTAL = counter(
-    "runyard_db_transactions_total",
-    labels=("name", "outcome"),
-    help="Database transactions, by outcome.",
 )
 
 ALL: tuple[Metric, ...] = tuple(_declared)

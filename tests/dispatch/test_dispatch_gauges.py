@@ -1,0 +1,68 @@
+"""The figures that somebody is woken by are those of the rows."""
+
+from tests.dispatch.dispatchworld import World, play
+
+from runyard.dispatch.machine.values import Room
+from runyard.dispatch.matching.match import PoolView
+from runyard.dispatch.plans.queue import Figures, Waiting, figures
+from runyard.embedded.github.identity import KeyPair
+from runyard.telemetry.catalogue import (
+    TUIST_RUNNERS_CLAIMS_COUNT,
+    TUIST_RUNNERS_QUEUE_LENGTH,
+    TUIST_RUNNERS_QUEUE_OLDEST_DISPATCHABLE_AGE_SECONDS,
+)
+
+POOL = PoolView(
+    name="mac",
+    platform="macos",
+    labels=("self-hosted", "mac"),
+    dispatch_label="mac",
+    mint_labels=("self-hosted", "mac"),
+    vcpus=4,
+    memory_gb=8,
+)
+
+
+def _waiting(tenant: str, *, labels: tuple[str, ...] = ("mac",), oldest: float = 60.0) -> Waiting:
+    return Waiting(tenant=tenant, labels=labels, jobs=2, oldest=oldest, offerable=oldest - 10.0)
+
+
+def test_a_job_that_waits_for_its_tenants_budget_wakes_nobody() -> None:
+    rooms = (
+        ("rich", "macos", Room(vcpus=4, memory_gb=8)),
+        ("poor", "macos", Room(vcpus=3, memory_gb=8)),
+    )
+    found = figures((POOL,), (_waiting("rich"), _waiting("poor", oldest=900.0)), rooms)
+    assert found == (
+        Figures(pool="mac", length=4, withheld=2, oldest=900.0, oldest_dispatchable=50.0),
+    )
+
+
+def test_jobs_of_other_pools_and_unknown_tenants_do_not_count_as_dispatchable() -> None:
+    found = figures((POOL,), (_waiting("who"), _waiting("rich", labels=("linux",))), ())
+    assert found == (Figures(pool="mac", length=2, withheld=2, oldest=60.0),)
+    assert figures((POOL,), (), ()) == (Figures(pool="mac"),)
+
+
+def test_the_gauges_follow_the_rows(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        await world.server.pools.refresh()
+        await world.queued()
+        await world.clock.sleep(42)
+        await world.server.gauges.step()
+        assert world.meter.get(TUIST_RUNNERS_QUEUE_LENGTH, fleet="mac") == 1
+        age = world.meter.get(TUIST_RUNNERS_QUEUE_OLDEST_DISPATCHABLE_AGE_SECONDS, fleet="mac")
+        assert age is not None
+        assert 42 <= age < 43
+        guest = await world.pod()
+        async with world.waiting(guest):
+            await world.match()
+        await world.server.gauges.step()
+        assert world.meter.get(TUIST_RUNNERS_QUEUE_LENGTH, fleet="mac") == 0
+        claims = world.meter.get(TUIST_RUNNERS_CLAIMS_COUNT, fleet="mac", lifecycle_state="claimed")
+        assert claims == 1
+        for mint in world.mints:
+            mint.close()  # type: ignore[attr-defined]  # a coroutine that is not needed here
+
+    play(scenario, database_url, app_keys)
