@@ -47,6 +47,7 @@ JOB_EDGES: Edges = {
 }
 TERMINAL = ("Succeeded", "Failed")
 SPACE = names.RUNNERS_NAMESPACE
+LATEST_MINT = 30.0  # seconds; requests are given up long before
 _PODS = f"/api/v1/namespaces/{SPACE}/pods/"
 
 
@@ -132,8 +133,15 @@ class Invariants:
             self.violated(
                 f"the slot of {slot.pod_name} was closed, and its Pod is there ({change.why})"
             )
-        if change.why in ("fence: deleted", "fence: absent") and slot.runner_name in self._online:
-            self.violated(f"the runner {slot.runner_name} counts as fenced, and it is connected")
+        if change.why in ("fence: deleted", "fence: absent"):
+            self._forgotten(slot.runner_name)
+
+    def _forgotten(self, name: str) -> None:
+        """A fenced runner is gone at GitHub. Only a mint that was very late may just have made it anew."""
+        for runner in self._github.runners().values():
+            idle = 0.0 if runner.offline_since is None else self._now() - runner.offline_since
+            if runner.name == name and (runner.jit_used or idle > LATEST_MINT):
+                self.violated(f"the runner {name} counts as fenced, and GitHub knows it")
 
     def _exists(self, slot: SlotView) -> bool:
         pod = self._kube.find("pods", SPACE, slot.pod_name)
