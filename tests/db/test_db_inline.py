@@ -199,3 +199,34 @@ def test_a_restarted_connection_forgets_its_prepared_statements(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         ).fetchone()
     assert count == (2,)
+
+
+def test_a_look_after_a_commit_sees_what_was_committed(url: str) -> None:
+    query = "SELECT state FROM chores WHERE id = %(id)s"
+    with InlineDatabase(url, clock=FrozenClock(), look=lambda: (query, {"id": 1})) as database:
+        assert asyncio.run(database.transact(set_running, name="work")) == 1
+        assert database.looked == [{"state": "running"}]
+        assert database.peek("SELECT count(*) AS n FROM chores WHERE state = 'running'") == [
+            {"n": 1}
+        ]
+
+
+def test_a_transaction_that_only_read_leaves_no_lock_behind(url: str) -> None:
+    async def lock(tx: Tx) -> object:
+        return await tx.one("SELECT id FROM chores WHERE id = 1 FOR UPDATE")
+
+    with (
+        InlineDatabase(url, clock=FrozenClock()) as first,
+        InlineDatabase(url, clock=FrozenClock()) as second,
+    ):
+        assert asyncio.run(first.transact(lock, name="lock")) == {"id": 1}
+        assert asyncio.run(second.transact(set_running, name="write")) == 1
+
+
+def test_a_look_inside_of_a_transaction_is_an_error(database: InlineDatabase) -> None:
+    async def work(tx: Tx) -> None:
+        await tx.one("SELECT 1 AS one")
+        database.peek("SELECT 1 AS one")
+
+    with pytest.raises(NotOnlySql, match="inside of 'work'"):
+        asyncio.run(database.transact(work, name="work"))
