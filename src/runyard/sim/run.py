@@ -139,8 +139,8 @@ class _Run:
         )
         async with asyncio.TaskGroup() as tasks:
             await fleet.start(tasks)
-            if self._progress is not None:
-                fleet.background(self._show(fleet, self._progress), "progress")
+            # Always, even if nobody watches: a task more or less would make it another run.
+            fleet.background(self._show(fleet, self._progress or _nobody), "progress")
             await self._play(fleet)
             fleet.stop()
 
@@ -148,6 +148,10 @@ class _Run:
         while True:
             progress(fleet)
             await fleet.clock.sleep(REST_EVERY)
+
+
+def _nobody(_: Fleet) -> None:
+    """Nobody watches."""
 
 
 async def usual(fleet: Fleet) -> None:

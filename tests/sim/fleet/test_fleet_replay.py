@@ -60,3 +60,11 @@ def test_the_replay_command_names_everything_that_differs_from_the_usual() -> No
     assert text.startswith("runyard sim --seed 3 --hours 0.1 --faults crash-server,")
     assert text.endswith("server-deploy --hosts 1")
     assert replay(Shape()) == "runyard sim --seed 1 --hours 1 --faults none"
+
+
+def test_a_run_that_is_watched_is_the_same_run(stage: Stage) -> None:
+    shape = Shape(seed=3, hours=0.1, faults=parse("all"))
+    seen: list[float] = []
+    watched = stage.simulate(shape, progress=lambda fleet: seen.append(fleet.clock.monotonic()))
+    assert seen
+    assert watched.digest == stage.simulate(shape).digest

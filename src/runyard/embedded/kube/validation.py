@@ -120,7 +120,7 @@ def _quantities(path: str, found: shapes.Quantities) -> list[Cause]:
 def _pod(shape: Any, obj: Object, old: Object | None) -> list[Cause]:
     pod: shapes.Pod = shape
     if old is not None:
-        return _pod_unchanged(obj["spec"], old["spec"])
+        return [*_pod_unchanged(obj["spec"], old["spec"]), *_ends_stay(obj, old)]
     causes = _quantities("spec.overhead", pod.spec.overhead)
     seen: dict[str, None] = {}
     for part in ("containers", "init_containers"):
@@ -143,6 +143,29 @@ def _container(path: str, container: shapes.Container) -> list[Cause]:
     resources = container.resources
     causes += _quantities(f"{path}.resources.requests", resources.requests)
     return causes + _quantities(f"{path}.resources.limits", resources.limits)
+
+
+def _ends_stay(new: Object, old: Object) -> list[Cause]:
+    """A container that is never restarted stays terminated: a status that arrives late must not revive it."""
+    before, after = old.get("status"), new.get("status")
+    if before is after or not before or new["spec"].get("restartPolicy") != "Never":
+        return []
+    running = [each.get("name") for each in _containers(after) if not _terminated(each)]
+    return [
+        Cause(f"status.containerStatuses[{index}].state", "may not leave the terminated state")
+        for index, each in enumerate(_containers(before))
+        if _terminated(each) and each.get("name") in running
+    ]
+
+
+def _containers(status: Any) -> list[dict[str, Any]]:
+    found = status.get("containerStatuses") if isinstance(status, dict) else None
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _terminated(container: dict[str, Any]) -> bool:
+    state = container.get("state")
+    return isinstance(state, dict) and bool(state.get("terminated"))
 
 
 def _pod_unchanged(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
