@@ -290,3 +290,27 @@ def test_discovery_names_every_kind_that_is_served() -> None:
         assert (await world.ok("GET", "/version"))["major"] == "1"
 
     play(scenario)
+
+
+def test_a_status_that_arrives_late_cannot_revive_a_container_that_has_ended() -> None:
+    def status(phase: str, state: str) -> dict[str, object]:
+        return {
+            "status": {
+                "phase": phase,
+                "containerStatuses": [{"name": "c", "state": {state: {"x": "y"}}}],
+            }
+        }
+
+    async def scenario(world: World) -> None:
+        body = pod("a")
+        body["spec"]["restartPolicy"] = "Never"
+        await world.ok("POST", PODS, body)
+        await world.merge(f"{PODS}/a/status", status("Running", "running"))
+        await world.merge(f"{PODS}/a/status", status("Succeeded", "terminated"))
+        late = await world.refused(
+            "PATCH", f"{PODS}/a/status", status("Running", "running"), kind=MERGE
+        )
+        assert late == (422, "Invalid")
+        assert (await world.ok("GET", f"{PODS}/a"))["status"]["phase"] == "Succeeded"
+
+    play(scenario)
