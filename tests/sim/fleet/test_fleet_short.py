@@ -40,9 +40,3 @@ def test_with_every_fault_the_invariants_hold_and_the_fleet_comes_to_rest(
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_each_kind_of_fault_alone_heals(stage: Stage, kind: str) -> None:
     lived(stage.simulate(small(seed=11, hours=1.5, faults=(kind,))))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 106))
-def test_longer_lives_with_every_fault(stage: Stage, seed: int) -> None:
-    lived(stage.simulate(Shape(seed=seed, hours=2.0, faults=parse("all"))))
