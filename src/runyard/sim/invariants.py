@@ -47,6 +47,7 @@ JOB_EDGES: Edges = {
 }
 TERMINAL = ("Succeeded", "Failed")
 SPACE = names.RUNNERS_NAMESPACE
+SLOWEST_READ = 60.0  # seconds between a question to GitHub and the commit of its answer
 LATEST_MINT = 30.0  # seconds; requests are given up long before
 _PODS = f"/api/v1/namespaces/{SPACE}/pods/"
 
@@ -78,9 +79,8 @@ class Invariants:
         self._jits: dict[str, str] = {}  # JIT → uid that it was delivered to
         self._uids: dict[str, str] = {}  # uid → JIT
         self._online: dict[str, int] = {}  # runner name → id, while connected
-        self._given_back: dict[
-            str, bool
-        ] = {}  # job → must be asked about before it is offered again
+        self._given_back: dict[str, float] = {}  # job → when it went back to the queue
+        self._asked: dict[str, float] = {}  # job → when GitHub was last asked about it
 
     def violated(self, what: str) -> None:
         """End the run with this."""
@@ -113,19 +113,20 @@ class Invariants:
             )
 
     def _looked_at(self, change: Change) -> None:
-        """A job that was given back is not offered again before GitHub was asked about it."""
+        """A job that was given back is not offered again before GitHub was asked about it.
+
+        An answer that was on its way when the job was given back may still count; an older one may not.
+        """
         if (change.source, change.target) == ("bound", "queued"):
-            # This reason is itself the outcome of a look at GitHub.
-            self._given_back[change.key] = change.why != "its runner executes another job"
-        if (change.source, change.target) == ("queued", "bound") and self._given_back.get(
-            change.key
-        ):
+            self._given_back[change.key] = self._now()
+        back = self._given_back.pop(change.key, None) if change.target == "bound" else None
+        if back is not None and self._asked.get(change.key, -SLOWEST_READ) < back - SLOWEST_READ:
             self.violated(f"job {change.key} was offered again, and nobody asked GitHub about it")
 
     def asked_github(self, request: Request) -> None:
         """A request has reached GitHub."""
         if request.method == "GET" and "/actions/jobs/" in request.path:
-            self._given_back.pop(request.path.rpartition("/")[2], None)
+            self._asked[request.path.rpartition("/")[2]] = self._now()
 
     def _proven(self, change: Change, slot: SlotView) -> None:
         """What a change claims to know must be so: a Pod that is gone, a runner that GitHub has forgotten."""
