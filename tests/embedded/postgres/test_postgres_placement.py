@@ -27,6 +27,7 @@ from runyard.embedded.postgres.server import EmbeddedPostgres
 Absent = Callable[[str, str], NoReturn]
 NOBODY = Identity(kind="drop", uid=65534, gid=65534)
 INSIDE = Identity(kind="namespace", uid=65534, gid=65534)
+SYSTEM_TEMP = tempfile.gettempdir()  # before a test moves it
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def private(open_place: Path) -> Path:
 @pytest.fixture(scope="module")
 def program_places() -> Iterator[Path]:
     """Copies of the programs are large: one place for all tests of this module."""
-    with tempfile.TemporaryDirectory(prefix="runyard-programs-") as name:
+    with tempfile.TemporaryDirectory(prefix="runyard-programs-", dir=SYSTEM_TEMP) as name:
         Path(name).chmod(0o755)
         (Path(name) / "open").mkdir(mode=0o755)
         (Path(name) / "private").mkdir(mode=0o700)

@@ -36,6 +36,9 @@ def ask(conninfo: str, sql: str) -> object:
     return row[0]
 
 
+EXITING = 0x4  # PF_EXITING of the Linux kernel
+
+
 def wait_until_nothing_holds(data_dir: Path) -> None:
     """Block until launcher and server are gone: they hold the directory's lock as long as they live."""
     with (data_dir / "lock").open("rb") as file:
@@ -43,13 +46,17 @@ def wait_until_nothing_holds(data_dir: Path) -> None:
 
 
 def alive(pid: int) -> bool:
+    """Whether that process can still do something.
+
+    One that is on its way out frees its files, and the lock with them, a moment before the system lists
+    it as ended; the flag for that is what tells it from one that goes on.
+    """
     try:
-        return (
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
-            != "Z"
-        )
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
     except OSError:
         return False
+    state, flags = fields[0], int(fields[6])
+    return state != "Z" and not flags & EXITING
 
 
 def test_text_is_utf8_and_sorted_by_bytes(postgres: str) -> None:
