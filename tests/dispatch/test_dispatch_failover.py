@@ -2,7 +2,7 @@
 
 from tests.dispatch.dispatchworld import Onward, World, play
 
-from runyard.dispatch.machine.events import FenceAnswer, Fenced
+from runyard.dispatch.machine.events import FenceAnswer, Fenced, JobStillQueued
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream
 
@@ -71,5 +71,30 @@ def test_a_refused_mint_leaves_the_stamp_of_a_later_offer_alone(
         await world.mint()
         assert world.stamp(guest) == "acme"
         assert world.slot(guest)["state"] == "offered"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_read_from_before_a_job_was_given_back_does_not_verify_it(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        job = await world.offered(guest)
+        (seen,) = world.rows("SELECT look_at FROM jobs")
+        world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 422)
+        await world.clock.sleep(1)
+        await world.mint()  # refused: the job is given back
+        assert (world.job(job)["state"], world.job(job)["verified"]) == ("queued", False)
+
+        still = JobStillQueued(job_id=job)
+        late = await world.store.job_read(still, "acme", look_at=seen["look_at"])
+        assert "moved on" in late.refused
+        assert world.job(job)["verified"] is False
+
+        (now,) = world.rows("SELECT look_at FROM jobs")
+        assert not (await world.store.job_read(still, "acme", look_at=now["look_at"])).refused
+        assert world.job(job)["verified"] is True
 
     play(scenario, database_url, app_keys)

@@ -9,6 +9,7 @@ Every change of state appends to the log in the same transaction: who, when, fro
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
@@ -95,9 +96,22 @@ class Store:
 
         return await self.transact(work, name="still")
 
-    async def about_job(self, event: JobFact, tenant: str, *, name: str) -> Decision:
-        """Apply GitHub's word about a job that we know, in a transaction of its own."""
-        return await self.transact(lambda tx: self.job_fact(tx, event, tenant, None), name=name)
+    async def job_read(self, event: JobFact, tenant: str, *, look_at: datetime) -> Decision:
+        """Apply GitHub's answer about a job that we know, in a transaction of its own.
+
+        `look_at` is the row's, from before GitHub was asked. "Still queued" is only true of that moment: a job
+        that was given back meanwhile must be asked about once more. That a job runs or is over stays true.
+        """
+
+        async def work(tx: Tx) -> Decision:
+            await tx.one(SQL.tenant_lock, tenant=tenant)
+            row = await tx.one(SQL.job_look, job_id=event.job_id)
+            moved = row is None or row["look_at"] != look_at
+            if moved and isinstance(event, JobStillQueued):
+                return refuse("the job has moved on since GitHub was asked")
+            return await self.job_fact(tx, event, tenant, None)
+
+        return await self.transact(work, name="job read")
 
     async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
         """Run a transaction, again if the rows moved between look and lock."""

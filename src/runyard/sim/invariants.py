@@ -47,7 +47,6 @@ JOB_EDGES: Edges = {
 }
 TERMINAL = ("Succeeded", "Failed")
 SPACE = names.RUNNERS_NAMESPACE
-SLOWEST_READ = 60.0  # seconds between a question to GitHub and the commit of its answer
 LATEST_MINT = 30.0  # seconds; requests are given up long before
 _PODS = f"/api/v1/namespaces/{SPACE}/pods/"
 
@@ -79,8 +78,7 @@ class Invariants:
         self._jits: dict[str, str] = {}  # JIT → uid that it was delivered to
         self._uids: dict[str, str] = {}  # uid → JIT
         self._online: dict[str, int] = {}  # runner name → id, while connected
-        self._given_back: dict[str, float] = {}  # job → when it went back to the queue
-        self._asked: dict[str, float] = {}  # job → when GitHub was last asked about it
+        self._unasked: dict[str, bool] = {}  # job → given back, and GitHub not asked about it since
 
     def violated(self, what: str) -> None:
         """End the run with this."""
@@ -113,20 +111,17 @@ class Invariants:
             )
 
     def _looked_at(self, change: Change) -> None:
-        """A job that was given back is not offered again before GitHub was asked about it.
-
-        An answer that was on its way when the job was given back may still count; an older one may not.
-        """
+        """A job that was given back is not offered again before GitHub was asked about it."""
         if (change.source, change.target) == ("bound", "queued"):
-            self._given_back[change.key] = self._now()
-        back = self._given_back.pop(change.key, None) if change.target == "bound" else None
-        if back is not None and self._asked.get(change.key, -SLOWEST_READ) < back - SLOWEST_READ:
+            # This reason is itself the outcome of a look at GitHub.
+            self._unasked[change.key] = change.why != "its runner executes another job"
+        if (change.source, change.target) == ("queued", "bound") and self._unasked.get(change.key):
             self.violated(f"job {change.key} was offered again, and nobody asked GitHub about it")
 
     def asked_github(self, request: Request) -> None:
         """A request has reached GitHub."""
         if request.method == "GET" and "/actions/jobs/" in request.path:
-            self._asked[request.path.rpartition("/")[2]] = self._now()
+            self._unasked.pop(request.path.rpartition("/")[2], None)
 
     def _proven(self, change: Change, slot: SlotView) -> None:
         """What a change claims to know must be so: a Pod that is gone, a runner that GitHub has forgotten."""

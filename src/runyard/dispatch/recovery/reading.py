@@ -74,7 +74,7 @@ class Reader:
         fact = to_fact(
             view, job_id=row["job_id"], tenant=row["tenant"], last_runner=row["runner_name"]
         )
-        await self._store.about_job(fact, row["tenant"], name="job read")
+        await self._store.job_read(fact, row["tenant"], look_at=row["look_at"])
         if isinstance(fact, JobStillQueued):
             self._waiters.bell.set()
         return True

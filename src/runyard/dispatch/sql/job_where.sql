@@ -1,3 +1,4 @@
 -- Where a job lives.
-SELECT j.job_id, j.tenant, j.repository, j.runner_name, t.installation_id FROM jobs j JOIN tenants t USING (tenant)
+SELECT j.job_id, j.tenant, j.repository, j.runner_name, j.look_at, t.installation_id
+FROM jobs j JOIN tenants t USING (tenant)
 WHERE j.job_id = %(job_id)s;
