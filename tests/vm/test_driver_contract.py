@@ -2,14 +2,18 @@
 
 A driver joins by an entry in `DRIVERS`: a *bench* that gives a fresh driver, an image that can be pulled,
 guests that end by themselves with a code, that stay until they are asked, and that ignore being asked; and a
-way to run a scenario (on virtual time where the driver has it).
+way to run a scenario (on virtual time where the driver has it). An entry may find that the machine lacks what it
+needs; then it says so.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
+from tests.conftest import Absent
+from tests.vm import processbench
 
 from runyard.clock import Clock
 from runyard.sim.clock import VirtualClock
@@ -33,6 +37,10 @@ class Bench(Protocol):
         """The driver as a restarted agent would find it."""
         ...
 
+    async def listening(self, name: str) -> None:
+        """Return when the guest is so far that it hears, or ignores, a wish to end; ended is so far, too."""
+        ...
+
 
 class SimBench:
     """The simulator's driver."""
@@ -48,6 +56,9 @@ class SimBench:
     def reopened(self) -> VmDriver:
         return self.driver
 
+    async def listening(self, name: str) -> None:
+        return
+
     async def _guest(self, spec: VmSpec, address: str) -> int:
         behaviour = dict(spec.env)[GUEST]
         if behaviour.startswith("exit "):
@@ -61,22 +72,61 @@ class SimBench:
         return 0
 
 
+class VmOfProcesses(processbench.ProcessBench):
+    """VMs that are processes. Their guest says that it listens in a file."""
+
+    BOOT = """#!/bin/sh
+behaviour=$(sed -n 's/^GUEST=//p' "$RUNYARD_ENV_DIR/tuist.env")
+case $behaviour in
+"exit "*)
+    echo "${behaviour#exit }" >"$RUNYARD_STATUS_DIR/runner-rc"
+    exit 0
+    ;;
+polite) trap 'echo 0 >"$RUNYARD_STATUS_DIR/runner-rc"; exit 0' TERM ;;
+*) trap '' TERM ;;
+esac
+: >"$RUNYARD_STATUS_DIR/listening"
+while :; do sleep 3600 & wait; done
+"""
+
+    async def listening(self, name: str) -> None:
+        place = self.place(name)
+        async with self.clock.timeout(60):
+            while not (place.status / "listening").exists() and place.ended() is None:
+                await self.clock.sleep(0.01)
+
+
 Scenario = Callable[[Bench], Coroutine[Any, Any, None]]
 
 
-def on_sim(scenario: Scenario) -> None:
+def on_sim(scenario: Scenario, absent: Absent) -> None:
     async def main() -> None:
         await scenario(SimBench())
 
     run_virtual(main())
 
 
-DRIVERS: dict[str, Callable[[Scenario], None]] = {"sim": on_sim}
+def on_processes(way: processbench.Way, scenario: Scenario, absent: Absent) -> None:
+    isolation = processbench.isolation(way)
+    if isinstance(isolation, str):
+        absent(f"a machine for VMs as processes, {way}", isolation)
+
+    async def main(bench: processbench.ProcessBench) -> None:
+        bench.put_image(VmOfProcesses.BOOT)
+        await scenario(VmOfProcesses(bench.root, bench.isolation))
+
+    processbench.run_on(isolation, main)
+
+
+DRIVERS: dict[str, Callable[[Scenario, Absent], None]] = {
+    "sim": on_sim,
+    **{f"process-{way}": partial(on_processes, way) for way in processbench.WAYS},
+}
 
 
 @pytest.fixture(params=DRIVERS.values(), ids=list(DRIVERS))
-def run(request: pytest.FixtureRequest) -> Callable[[Scenario], None]:
-    return request.param  # type: ignore[no-any-return]  # pytest does not type its params
+def run(request: pytest.FixtureRequest, absent: Absent) -> Callable[[Scenario], None]:
+    return lambda scenario: request.param(scenario, absent)
 
 
 Run = Callable[[Scenario], None]
@@ -104,6 +154,7 @@ async def up(bench: Bench, behaviour: str = "polite") -> VmView:
     await bench.driver.start(NAME)
     found = await until(bench, lambda vm: vm is not None and vm.state is not VmState.BOOTING)
     assert found is not None
+    await bench.listening(NAME)
     return found
 
 

@@ -22,6 +22,7 @@ from runyard.cli.children import unwind_on_terminate
 # Command name → the one line that `--help` shows, so that listing commands imports none of them.
 COMMANDS = {
     "prove": "Explore every reachable state of the slot machine and check its invariants.",
+    "up": "Run the whole fleet on this machine, or a demo of it with faults.",
     "sim": "Run the whole fleet under virtual time, with faults, from one number.",
 }
 

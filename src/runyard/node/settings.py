@@ -2,6 +2,8 @@
 
 import msgspec
 
+from runyard.wire import names
+
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     """How long one effect may take, in seconds. A hang is an error like any other."""
@@ -25,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
     os: str = "darwin"
     arch: str = "arm64"
+    runtime: str = names.NODE_RUNTIME_TART
 
     # What the Node offers, and what a VM gets whose Pod asks for nothing.
     cpu_milli: int = 8000

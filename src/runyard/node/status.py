@@ -21,6 +21,7 @@ from runyard.node.plans.node import (
     plan_node,
 )
 from runyard.node.probes import ProbeLoop
+from runyard.node.settings import Settings
 from runyard.node.vms import Vms
 from runyard.telemetry.loops import run_loop
 from runyard.wire import names
@@ -120,7 +121,7 @@ class StatusLoop:
             "capacity": size,
             "allocatable": size,
             "conditions": _merged(raw, action.conditions, self._deps.clock.now()),
-            "nodeInfo": _node_info(settings.os, settings.arch),
+            "nodeInfo": _node_info(settings),
         }
         if settings.node_ip:
             status["addresses"] = [
@@ -141,12 +142,12 @@ def _taint() -> dict[str, str]:
     return {"key": names.NODE_TAINT, "value": "true", "effect": "NoSchedule"}
 
 
-def _node_info(os: str, arch: str) -> dict[str, str]:
+def _node_info(settings: Settings) -> dict[str, str]:
     return {
-        "operatingSystem": os,
-        "architecture": arch,
+        "operatingSystem": settings.os,
+        "architecture": settings.arch,
         "kubeletVersion": f"{names.NODE_AGENT}-v0",
-        "containerRuntimeVersion": names.NODE_RUNTIME_TART,
+        "containerRuntimeVersion": settings.runtime,
         **dict.fromkeys(("machineID", "systemUUID", "bootID", "kernelVersion", "osImage"), ""),
         "kubeProxyVersion": "",
     }

@@ -42,6 +42,7 @@ from runyard.github.errors import GitHubError
 from runyard.http.messages import Handler, Transport
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
+from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.log import Logger
 from runyard.telemetry.loops import EXPECTED, run_loop
 from runyard.telemetry.meter import Meter
@@ -63,6 +64,7 @@ class ServerDeps(msgspec.Struct, kw_only=True):
     log: Logger
     settings: Settings
     listen: Callable[[Handler], None]  # called once, with the handler, when requests may come
+    freshness: Freshness | None = None  # told when each loop last succeeded
 
 
 class Wired(msgspec.Struct, kw_only=True):
@@ -118,6 +120,7 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
             jitter_rng=deps.rng,
             expected=expected,
             max_backoff=max(30.0, every),
+            freshness=deps.freshness,
         )
         for name, step, every, deadline in steps
     )

@@ -24,6 +24,7 @@ from runyard.telemetry.catalogue import (
     RUNYARD_LOOP_FAILURES_TOTAL,
     RUNYARD_LOOP_LAST_SUCCESS_SECONDS,
 )
+from runyard.telemetry.freshness import Freshness, due_within
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
@@ -56,14 +57,18 @@ async def run_loop(
     jitter_rng: random.Random | None = None,
     expected: Expected = EXPECTED,
     max_backoff: float = 300.0,
+    freshness: Freshness | None = None,
 ) -> NoReturn:
     """Run `step` now and then `every` seconds after it ended, for ever.
 
     After n failures in a row the wait is `every * 2**n`, at most `max_backoff` (but never less than
-    `every`). With `jitter_rng` each wait is up to a tenth longer, so that replicas drift apart.
+    `every`). With `jitter_rng` each wait is up to a tenth longer, so that replicas drift apart. With
+    `freshness` it is known there when the loop last succeeded, and that it should have.
     """
     _check(expected)
     failures = 0
+    if freshness is not None:
+        freshness.expect(name, due_within(every=every, deadline=deadline))
     meter.set(RUNYARD_LOOP_LAST_SUCCESS_SECONDS, clock.now(), loop=name)
     while True:
         kind = await _step(
@@ -72,6 +77,8 @@ async def run_loop(
         if kind is None:
             failures = 0
             meter.set(RUNYARD_LOOP_LAST_SUCCESS_SECONDS, clock.now(), loop=name)
+            if freshness is not None:
+                freshness.succeeded(name)
         else:
             failures += 1
         wait = max(every, min(every * 2.0 ** min(failures, 30), max_backoff))

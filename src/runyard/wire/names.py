@@ -32,6 +32,9 @@ DRAIN_ELIGIBLE_AT = "tuist.dev/drain-eligible-at"  # by the operator, together w
 # Labels and taints on Nodes.
 NODE_RUNTIME = "tuist.dev/runtime"
 NODE_RUNTIME_TART = "tart"
+NODE_RUNTIME_PROCESS = "process"
+NODE_ISOLATION = "runyard.dev/isolation"  # of the process runtime: bwrap or none
+RUNTIME_CLASS_PREFIX = "runyard-"  # + a runtime: hosts with that runtime run these Pods as VMs
 NODE_FLEET = "tuist.dev/fleet"
 NODE_LINUX_POOL = "node.cluster.x-k8s.io/pool"
 NODE_TAINT = "tuist.dev/macos"

@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from runyard.wire import names
+
 
 class Autoscaling(msgspec.Struct, frozen=True, rename="camel"):
     """When and how far the autoscaler may change `replicas`."""
@@ -47,6 +49,13 @@ class PoolSpec(msgspec.Struct, frozen=True, rename="camel"):
     provisioning: Provisioning = Provisioning()
     autoscaling: Autoscaling = Autoscaling()
     rollout: Rollout = Rollout()
+
+    @property
+    def agent_runtime(self) -> str:
+        """The runtime of the hosts whose agent runs these Pods as VMs; empty: a stock kubelet runs them."""
+        if self.runtime_class.startswith(names.RUNTIME_CLASS_PREFIX):
+            return self.runtime_class.removeprefix(names.RUNTIME_CLASS_PREFIX)
+        return names.NODE_RUNTIME_TART if self.os == "darwin" else ""
 
 
 class PoolStatus(msgspec.Struct, frozen=True, rename="camel"):

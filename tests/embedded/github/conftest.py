@@ -13,10 +13,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
+from runyard.embedded.github.keep import Keeper
 from runyard.embedded.github.settings import PracticeSettings
 from runyard.http.messages import Request, Response
 
 APP_ID = 77
+PEOPLE = "people-secret"
 
 
 @functools.cache
@@ -26,16 +28,17 @@ def _loaded(pem: str) -> Any:
 
 
 class HandClock:
-    """Time stands still until somebody moves it."""
+    """Time stands still until somebody moves it. Monotonic time begins at each boot."""
 
-    def __init__(self) -> None:
-        self.t = 1_760_000_000.0
+    def __init__(self, *, at: float = 1_760_000_000.0, boot: float = 0.0) -> None:
+        self.t = at
+        self.boot = boot
 
     def now(self) -> float:
         return self.t
 
     def monotonic(self) -> float:
-        return self.t
+        return self.t - self.boot
 
     async def sleep(self, seconds: float) -> None:
         self.t += seconds
@@ -47,9 +50,17 @@ class HandClock:
 class Practice:
     """The core with one organisation (acme: app, lib) and one person (mona: dots)."""
 
-    def __init__(self, keys: KeyPair, *, seed: int = 3) -> None:
+    def __init__(
+        self,
+        keys: KeyPair,
+        *,
+        seed: int = 3,
+        keeper: Keeper | None = None,
+        settings: PracticeSettings | None = None,
+        clock: HandClock | None = None,
+    ) -> None:
         self.keys = keys
-        self.clock = HandClock()
+        self.clock = clock or HandClock()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.delivered: list[Delivery] = []
         self.core = GithubCore(
@@ -60,8 +71,13 @@ class Practice:
             webhook_secret="hush",
             deliver=self._deliver,
             on_event=lambda what, detail: self.events.append((what, detail)),
-            settings=PracticeSettings(runners_per_scope=50),
+            settings=settings or PracticeSettings(runners_per_scope=50),
+            people_token=PEOPLE,
+            keeper=keeper,
         )
+        if self.core._world.installations:  # it came back from its memory
+            self.token = ""
+            return
         self.acme = self.core.install("acme")
         self.mona = self.core.install("mona", kind="User")
         for repo in ("acme/app", "acme/lib", "mona/dots"):
@@ -100,6 +116,30 @@ class Practice:
         )
         return asyncio.run(self.core.handle(request))
 
+    def visit(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        bearer: str = PEOPLE,
+        raw: bytes = b"",
+        query: dict[str, Any] | None = None,
+    ) -> Response:
+        """A request under `/practice/`."""
+        request = Request(
+            method=method,
+            path=f"/practice/{path}",
+            query=tuple((key, str(value)) for key, value in (query or {}).items()),
+            headers=(("authorization", f"Bearer {bearer}"), ("content-type", "application/json")),
+            body=raw if body is None else msgspec.json.encode(body),
+        )
+        return asyncio.run(self.core.handle(request))
+
+    def open(self, jit: str, instance: str = "start-0001") -> Response:
+        """A runner program connects."""
+        return self.visit("POST", "runner/session", {"instance": instance}, bearer=jit)
+
     def token_of(self, installation: int) -> str:
         path = f"/app/installations/{installation}/access_tokens"
         answer = self.ask("POST", path, auth=self.jwt())
@@ -127,4 +167,4 @@ def practice(practice_keys: KeyPair) -> Practice:
 
 @pytest.fixture
 def make_practice(practice_keys: KeyPair) -> Any:
-    return lambda seed=3: Practice(practice_keys, seed=seed)
+    return lambda seed=3, **more: Practice(practice_keys, seed=seed, **more)

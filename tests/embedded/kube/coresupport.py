@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.journal import Journal
 from runyard.embedded.kube.settings import Settings
 from runyard.http.messages import Request, Response, Stream
 from runyard.sim.clock import VirtualClock
@@ -28,14 +29,15 @@ REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 class World:
     """One core, its clock, and every write that it told of."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, journal: Journal | None = None, seed: int = 7, **settings: Any) -> None:
         self.clock = VirtualClock()
         self.writes: list[tuple[str, str, str, str]] = []
         self.core = KubeCore(
             clock=self.clock,
-            rng=random.Random(7),
+            rng=random.Random(seed),
             on_write=lambda *write: self.writes.append(write),
             settings=Settings(**settings),
+            journal=journal,
         )
 
     async def send(

@@ -220,3 +220,14 @@ def test_other_propagation_policies_are_refused_and_not_ignored() -> None:
         assert world.core.find("configmaps", "default", "a") is not None
 
     play(scenario)
+
+
+def test_a_namespace_of_an_owner_that_never_was_goes_without_a_complaint() -> None:
+    async def scenario(world: World) -> None:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "x"}
+        body = {"metadata": {"name": "two", "ownerReferences": [owner]}}
+        await world.ok("POST", "/api/v1/namespaces", body)
+        assert world.core.find("namespaces", "", "two") is None
+        assert world.core.find("serviceaccounts", "two", "default") is None
+
+    play(scenario)

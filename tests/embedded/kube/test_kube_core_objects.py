@@ -254,13 +254,37 @@ def test_every_wrong_turn_has_its_answer(case: str) -> None:
         ("text/plain", 415),
         ("application/json", 415),
         ("application/json-patch+json", 501),
-        ("application/strategic-merge-patch+json", 501),
     ],
 )
 def test_an_unknown_patch_type_is_not_guessed_at(kind: str, code: int) -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
         assert (await world.refused("PATCH", f"{MAPS}/a", {}, kind=kind))[0] == code
+
+    play(scenario)
+
+
+STRATEGIC = {
+    "a map": (MAPS, {"metadata": {"labels": {"x": "y"}}, "data": {"k": None}}, 200),
+    "a list": (MAPS, {"metadata": {"finalizers": ["example.com/x"]}}, 501),
+    "a directive": (MAPS, {"data": {"$patch": "replace"}}, 501),
+    "a custom resource": (POOLS, {"metadata": {"labels": {"x": "y"}}}, 415),
+}
+
+
+@pytest.mark.parametrize("case", STRATEGIC)
+def test_a_strategic_patch_counts_only_where_it_means_the_same_as_a_merge(case: str) -> None:
+    place, patch, code = STRATEGIC[case]
+    kind = "application/strategic-merge-patch+json"
+
+    async def scenario(world: World) -> None:
+        await world.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v", "l": "w"}})
+        await world.ok("POST", POOLS, pool("a"))
+        answer = await world.call("PATCH", f"{place}/a", patch, kind=kind)
+        assert answer.status == code
+        if code == 200:
+            found = answer.json()
+            assert found["data"] == {"l": "w"} and found["metadata"]["labels"] == {"x": "y"}
 
     play(scenario)
 

@@ -5,16 +5,22 @@ says so in words. It exists so that a whole fleet can be tried, tested and simul
 GitHub's awkward habits kept: jobs that go to another runner than the one minted for them, answers that
 are lost, deliveries that are not retried, and limits.
 
-It has two faces. `handle` speaks REST. The methods are the world around it: people who queue and cancel jobs,
-runner programs that connect. `run` is its heart: it carries webhooks and lets time pass; without it,
-`settle` does both once.
+`handle` is what HTTP sees: GitHub's REST API, and under `/practice/` what at GitHub is behind other doors: the
+service that runner programs talk to (`runnerface`) and the site where people push and look (`people`). The
+methods are the same two as Python, for tests and simulations. `run` is its heart: it carries webhooks and lets
+time pass; without it, `settle` does both once.
 
 Invariants:
 - `handle` answers every request; an error of its own is a counted 500.
 - After each call the world is consistent; all randomness comes from the given generator.
+- With a keeper, an answer is given and a webhook is sent only when all that led to it is on disk. Such a core is
+  made inside the running loop, because taking up its memory needs the clock; and with a generator that was not
+  used before, because names that must not repeat are drawn from it.
 """
 
 import asyncio
+import contextlib
+import math
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,7 +31,10 @@ from runyard.clock import Clock
 from runyard.embedded.github import render
 from runyard.embedded.github.deliveries import Attempt, Deliver, DeliveryLog
 from runyard.embedded.github.identity import Denied, Door
+from runyard.embedded.github.keep import Keeper, KeepError
 from runyard.embedded.github.limits import Faults, Limits
+from runyard.embedded.github.logs import Logs
+from runyard.embedded.github.memory import Memory
 from runyard.embedded.github.model import (
     AccountKind,
     HistoryEntry,
@@ -34,17 +43,22 @@ from runyard.embedded.github.model import (
     Runner,
     WorldError,
 )
+from runyard.embedded.github.people import People
 from runyard.embedded.github.rest import Rest
+from runyard.embedded.github.runnerface import RunnerFace
 from runyard.embedded.github.session import RunnerSession
 from runyard.embedded.github.settings import PRACTICE_HEADER, PracticeSettings
 from runyard.embedded.github.world import World
 from runyard.http.messages import Request, Response, json_response
+from runyard.http.problems import problem
+from runyard.http.routes import OPENAPI, Routes
 
 _META = {
     "practice": True,
     "component": "runyard practice GitHub",
     "note": "This is not GitHub. It imitates the endpoints that a fleet of runners uses.",
 }
+_KEEP_AGAIN = 1.0  # seconds until a memory that could not be written is tried again
 
 
 class GithubCore:
@@ -61,6 +75,8 @@ class GithubCore:
         deliver: Deliver | None = None,
         on_event: Callable[[str, dict[str, Any]], None] | None = None,
         settings: PracticeSettings | None = None,
+        people_token: str = "",
+        keeper: Keeper | None = None,
     ) -> None:
         self.settings = settings or PracticeSettings()
         self.faults = Faults()
@@ -76,7 +92,12 @@ class GithubCore:
             clock=clock, rng=rng, secret=webhook_secret, settings=self.settings, deliver=deliver
         )
         self._door = Door(
-            clock=clock, rng=rng, app_id=app_id, public_key=public_key, settings=self.settings
+            clock=clock,
+            rng=rng,
+            app_id=app_id,
+            public_key=public_key,
+            installations=self._world.installations,
+            settings=self.settings,
         )
         self._rest = Rest(
             world=self._world,
@@ -86,25 +107,70 @@ class GithubCore:
             settings=lambda: self.settings,
             app_id=app_id,
         )
+        logs = Logs(settings=self.settings, keeper=keeper)
+        self._runner_face = RunnerFace(
+            world=self._world, logs=logs, clock=clock, settings=self.settings
+        )
+        self._people = People(world=self._world, log=self._log, logs=logs, token=people_token)
+        self._practice: Routes | None = None
+        self._memory: Memory | None = None
+        if keeper is not None:
+            self._memory = Memory(
+                keeper,
+                clock=clock,
+                app_id=app_id,
+                world=self._world,
+                log=self._log,
+                door=self._door,
+                logs=logs,
+            )
+            self._runner_face.restore(self._memory.load())
+            self._world.settled = self._try_to_keep
 
-    # The REST face
+    # HTTP
 
     async def handle(self, request: Request) -> Response:
         """Answer one request, whatever it is."""
         try:
-            response = self._answer(request)
+            if request.path.startswith("/practice/"):
+                response = await self._visit(request)
+            else:
+                response = self._answer(request)
         except Denied as denied:
             response = _refusal(denied)
         except Exception as error:  # noqa: BLE001 - the last line of defence; counted and traced
             self.internal_errors += 1
             self._trace("internal_error", {"error": repr(error), "path": request.path})
             response = json_response(500, {"message": "Internal error of the practice GitHub"})
+        if not self._try_to_keep():
+            response = problem(
+                503, "not kept", reason="the practice GitHub cannot write its memory"
+            )
         if self._log.has_pending:
             self._wake.set()
         return msgspec.structs.replace(response, headers=(*response.headers, PRACTICE_HEADER))
 
+    async def _visit(self, request: Request) -> Response:
+        self._advance()
+        scripted = None
+        if request.path.startswith("/practice/runner/"):  # people fix what they broke
+            scripted = self.faults.before(request.method, request.path)
+        if scripted is not None:
+            return scripted
+        if self._practice is None:  # made on demand: most simulations are never asked
+            routes = (*self._runner_face.routes(), *self._people.routes())
+            self._practice = Routes("practice GitHub", "1", routes, guard=self._people.guard)
+        if request.path == f"/practice{OPENAPI}":
+            request = msgspec.structs.replace(request, path=OPENAPI)
+        try:
+            response = await self._practice.handle(request)
+        finally:
+            self._wake.set()  # somebody was heard of: there may be a new time to look at
+        assert isinstance(response, Response)
+        return response
+
     def _answer(self, request: Request) -> Response:
-        self._world.advance()
+        self._advance()
         scripted = self.faults.before(request.method, request.path)
         if scripted is not None:
             return scripted
@@ -140,18 +206,23 @@ class GithubCore:
 
     def install(self, account: str, *, kind: AccountKind = "Organization") -> int:
         """Install the App at an account; the installation's id."""
-        return self._world.install(account, kind=kind).id
+        installation = self._world.install(account, kind=kind)
+        self._keep()
+        return installation.id
 
     def add_repo(self, full_name: str, *, runners_allowed: bool = True) -> int:
         """Let the App see a repository of an account where it is installed; the repository's id."""
         repo = self._world.add_repo(full_name)
         repo.runners_allowed = runners_allowed
+        self._keep()
         return repo.id
 
     def suspend(self, installation_id: int, *, suspended: bool = True) -> None:
         """Suspend an installation, or lift that."""
         installation = self._world.installations[installation_id]
         installation.suspended_at = self._clock.now() if suspended else None
+        self._world.touch("installation", installation_id)
+        self._keep()
 
     def set_limits(
         self, *, primary_per_hour: int | None = None, points_per_minute: int | None = None
@@ -166,6 +237,7 @@ class GithubCore:
     def revoke_tokens(self) -> None:
         """Every installation token handed out so far stops working."""
         self._door.revoke_all()
+        self._keep()
 
     def queue_job(
         self,
@@ -175,32 +247,49 @@ class GithubCore:
         duration: float | None = None,
         run_id: int | None = None,
         waiting: bool = False,
+        script: str = "",
+        job_name: str = "",
+        env: Mapping[str, str] | None = None,
     ) -> int:
         """Somebody pushes; the job's id. `run_id` adds to a run that exists."""
-        self._world.advance()
+        self._advance()
         owner, _, name = repo.partition("/")
         found = self._world.repo(owner, name)
         if found is None:
             raise WorldError(f"no repository {repo}")
         job = self._world.queue_job(
-            found, tuple(labels), duration=duration, run_id=run_id, waiting=waiting
+            found,
+            tuple(labels),
+            duration=duration,
+            run_id=run_id,
+            waiting=waiting,
+            name=job_name,
+            script=script,
+            env=tuple((env or {}).items()),
         )
+        self._keep()
         return job.id
 
     def approve_job(self, job_id: int) -> bool:
         """Let a waiting job into the queue."""
-        self._world.advance()
-        return self._world.approve(job_id)
+        self._advance()
+        approved = self._world.approve(job_id)
+        self._keep()
+        return approved
 
     def cancel_job(self, job_id: int) -> bool:
         """Somebody cancels; `False` when the job had ended."""
-        self._world.advance()
-        return self._world.cancel_job(job_id)
+        self._advance()
+        cancelled = self._world.cancel_job(job_id)
+        self._keep()
+        return cancelled
 
     def connect(self, jit: str) -> RunnerSession | Refused:
         """A runner program starts with a JIT configuration."""
-        self._world.advance()
-        return self._world.connect(jit)
+        self._advance()
+        session = self._world.connect(jit)
+        self._keep()
+        return session
 
     # Looking on
 
@@ -227,29 +316,55 @@ class GithubCore:
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
-                self._world.advance()
+                self._advance()
+                if not self._try_to_keep():
+                    await self._clock.sleep(_KEEP_AGAIN)
+                    continue
                 for attempt in self._log.take_pending():
-                    group.create_task(self._log.attempt(attempt))
+                    group.create_task(self._attempt(attempt))
                 await self._pause()
 
     async def settle(self) -> None:
         """Carry everything that is pending, one after the other, and do what is due."""
-        self._world.advance()
+        self._advance()
+        self._keep()
         while pending := self._log.take_pending():
             for attempt in pending:
-                await self._log.attempt(attempt)
-            self._world.advance()
+                await self._attempt(attempt)
+            self._advance()
+            self._keep()
+
+    async def _attempt(self, attempt: Attempt) -> None:
+        await self._log.attempt(attempt)
+        self._try_to_keep()
+
+    def _advance(self) -> None:
+        self._runner_face.advance()
+        self._world.advance()
+
+    def _keep(self) -> None:
+        """Write what has changed, if anybody keeps it; raises `KeepError`."""
+        if self._memory is not None:
+            self._memory.commit()
+
+    def _try_to_keep(self) -> bool:
+        """As `_keep`; a failure is counted, and what was not written stays due."""
+        try:
+            self._keep()
+        except KeepError as error:
+            self.internal_errors += 1
+            self._trace("not_kept", {"error": error.cause})
+            return False
+        return True
 
     async def _pause(self) -> None:
-        due = self._world.next_due()
-        if due is None:
+        due = min(self._world.next_due(), self._runner_face.next_due())
+        if due == math.inf:
             await self._wake.wait()
             return
-        try:
+        with contextlib.suppress(TimeoutError):
             async with self._clock.timeout(max(0.0, due - self._clock.monotonic())):
                 await self._wake.wait()
-        except TimeoutError:
-            return
 
     def _emit(self, job: Job, action: str) -> None:
         owner = self._world.installations[job.installation_id]

@@ -13,14 +13,16 @@ import hashlib
 import hmac
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
 from runyard.clock import Clock
+from runyard.embedded.github.changes import Touch, ignored
 from runyard.embedded.github.model import Job
 from runyard.embedded.github.render import Json
 from runyard.embedded.github.settings import PracticeSettings
+from runyard.http.errors import TransportError
 from runyard.http.messages import Pairs, Request
 from runyard.wire.instants import to_rfc3339
 
@@ -69,16 +71,18 @@ class DeliveryLog:
         secret: str,
         settings: PracticeSettings,
         deliver: Deliver | None,
+        touch: Touch = ignored,
     ) -> None:
         self._clock = clock
         self._rng = rng
         self._secret = secret.encode()
         self._settings = settings
         self._deliver = deliver
+        self.touch = touch
         self._attempts: dict[int, Attempt] = {}
         self._ids: list[int] = []
         self._pending: list[Attempt] = []
-        self._last_id = 500_000_000_000
+        self.last_id = 500_000_000_000
         self.crashes = 0  # carriers that raised something; counted, because it is swallowed
 
     def add(self, job: Job, action: str, *, body: bytes) -> None:
@@ -129,6 +133,10 @@ class DeliveryLog:
         more = position > 0 and bool(found)
         return found, found[-1].delivery.id if more else None
 
+    def find(self, delivery_id: int) -> Attempt | None:
+        """An attempt, whether or not it has ended."""
+        return self._attempts.get(delivery_id)
+
     @property
     def attempts(self) -> tuple[Attempt, ...]:
         """Every remembered attempt, oldest first, also those not ended."""
@@ -152,6 +160,14 @@ class DeliveryLog:
         attempt.duration = self._clock.monotonic() - started
         attempt.status, attempt.status_code = status, code
         attempt.ended = True
+        self.touch("attempt", attempt.delivery.id)
+
+    def restore(self, attempts: Iterable[Attempt]) -> None:
+        """Take what was kept, ordered by id. What had not ended is tried: it may arrive a second time."""
+        for attempt in attempts:
+            self._remember(attempt)
+            if not attempt.ended:
+                self._pending.append(attempt)
 
     async def _carry(self, delivery: Delivery) -> tuple[str, int]:
         if self._deliver is None:
@@ -161,6 +177,8 @@ class DeliveryLog:
                 code = await self._deliver(delivery)
         except TimeoutError:
             return "timed out", 504
+        except TransportError:
+            return "failed to connect to host", 502
         except Exception:  # noqa: BLE001 - the receiver's side may fail in any way; GitHub lives on
             self.crashes += 1
             return "failed to connect to host", 502
@@ -168,21 +186,27 @@ class DeliveryLog:
 
     def _append(self, delivery: Delivery) -> None:
         attempt = Attempt(delivery=delivery, created_at=self._clock.now())
-        self._attempts[delivery.id] = attempt
-        self._ids.append(delivery.id)
+        self._remember(attempt)
         self._pending.append(attempt)
+        self.touch("attempt", delivery.id)
+
+    def _remember(self, attempt: Attempt) -> None:
+        self._attempts[attempt.delivery.id] = attempt
+        self._ids.append(attempt.delivery.id)
 
     def _forget_old(self) -> None:
         limit = self._clock.now() - self._settings.deliveries_kept
         drop = 0
         while drop < len(self._ids) and self._attempts[self._ids[drop]].created_at < limit:
             del self._attempts[self._ids[drop]]
+            self.touch("attempt", self._ids[drop])
             drop += 1
         del self._ids[:drop]
 
     def _next_id(self) -> int:
-        self._last_id += self._rng.randint(1, 50)
-        return self._last_id
+        self.last_id += self._rng.randint(1, 50)
+        self.touch("meta", "counters")
+        return self.last_id
 
 
 def summary(attempt: Attempt) -> Json:

@@ -4,7 +4,9 @@ Refusals carry GitHub's status and, in our words, its reasons. A JWT that was ve
 ends, because its text proves the same thing every time.
 """
 
+import hashlib
 import random
+from collections.abc import Mapping
 
 import jwt
 import msgspec
@@ -12,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from runyard.clock import Clock
+from runyard.embedded.github.changes import Touch, ignored
 from runyard.embedded.github.model import Installation
 from runyard.embedded.github.settings import PracticeSettings
 
@@ -59,8 +62,10 @@ class NotThere(Denied):
         super().__init__(404, "Not Found")
 
 
-class _Grant(msgspec.Struct, frozen=True):
-    installation: Installation
+class Grant(msgspec.Struct, frozen=True):
+    """A token that was handed out, without its text: whoever reads this cannot use it."""
+
+    installation_id: int
     expires_at: float
 
 
@@ -74,18 +79,22 @@ class Door:
         rng: random.Random,
         app_id: int,
         public_key: str,
+        installations: Mapping[int, Installation],
         settings: PracticeSettings,
+        touch: Touch = ignored,
     ) -> None:
         key = serialization.load_pem_public_key(public_key.encode())
         if not isinstance(key, rsa.RSAPublicKey):
             raise ValueError("an App's key is an RSA key")
         self._key = key
+        self._installations = installations
         self._clock = clock
         self._rng = rng
         self._app_id = app_id
         self._settings = settings
+        self.touch = touch
         self._known: dict[str, float] = {}
-        self._grants: dict[str, _Grant] = {}
+        self._grants: dict[str, Grant] = {}  # by the digest of the token
 
     def check_app(self, credential: str) -> None:
         """Pass the App, by its JWT; raises `Denied`."""
@@ -100,25 +109,47 @@ class Door:
 
     def check_installation(self, credential: str) -> Installation:
         """Pass an installation, by its token; raises `Denied`."""
-        grant = self._grants.get(credential)
+        grant = self._grants.get(_digest(credential))
         if grant is None or grant.expires_at <= self._clock.now():
             raise Denied(401, "Bad credentials")
-        if grant.installation.suspended_at is not None:
+        installation = self._installations[grant.installation_id]
+        if installation.suspended_at is not None:
             raise Denied(403, "This installation has been suspended")
-        return grant.installation
+        return installation
 
     def grant(self, installation: Installation) -> tuple[str, float]:
         """A new token and when it ends."""
         now = self._clock.now()
-        self._grants = {text: held for text, held in self._grants.items() if held.expires_at > now}
+        for key in [key for key, held in self._grants.items() if held.expires_at <= now]:
+            self._drop(key)
         token = "ghs_" + self._rng.randbytes(18).hex()
         expires_at = float(int(now) + self._settings.token_seconds)
-        self._grants[token] = _Grant(installation, expires_at)
+        self._grants[_digest(token)] = Grant(installation.id, expires_at)
+        self.touch("grant", _digest(token))
         return token, expires_at
 
     def revoke_all(self) -> None:
         """Every token handed out so far stops working."""
-        self._grants.clear()
+        for key in list(self._grants):
+            self._drop(key)
+
+    def held(self, key: str) -> Grant | None:
+        """A grant by its token's digest."""
+        return self._grants.get(key)
+
+    def restore(self, grants: Mapping[str, Grant]) -> None:
+        """Take what was kept."""
+        self._grants.update(grants)
+
+    @property
+    def fingerprint(self) -> str:
+        """Which key this is, for people and for records."""
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        return hashlib.sha256(self._key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
+
+    def _drop(self, key: str) -> None:
+        del self._grants[key]
+        self.touch("grant", key)
 
     def _verify(self, credential: str, *, now: float) -> float:
         try:
@@ -139,3 +170,7 @@ class Door:
         if type(ends) is not int or ends > now + _MAX_LIFETIME + _SKEW:
             raise Denied(401, "'Expiration time' claim ('exp') is too far in the future")
         return float(ends)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

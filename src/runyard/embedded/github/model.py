@@ -57,6 +57,9 @@ class Runner(msgspec.Struct, kw_only=True, eq=False):
     work_folder: str
     created_at: float
     offline_since: float | None  # monotonic; None while connected
+    instance: str = (
+        ""  # which start of a runner program has connected; empty for one in this process
+    )
     jit: str = ""
     jit_used: bool = False
     online: bool = False
@@ -92,6 +95,8 @@ class Job(msgspec.Struct, kw_only=True, eq=False):
     wanted: frozenset[str]
     created_at: float
     duration: float | None = None
+    script: str = ""
+    env: tuple[tuple[str, str], ...] = ()
     status: JobStatus = "queued"
     conclusion: str | None = None
     runner_id: int | None = None
@@ -101,6 +106,7 @@ class Job(msgspec.Struct, kw_only=True, eq=False):
     completed_at: float | None = None
     cancel_requested: bool = False
     executions: int = 0
+    reported_by: str = ""  # the key of the session that reported its end over HTTP
     history: list[HistoryEntry] = msgspec.field(default_factory=list)
 
 
@@ -130,9 +136,17 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     repo: str
     duration: float | None
     cancelled: asyncio.Event
+    run_id: int = 0
+    name: str = ""
+    script: str = ""
+    env: tuple[tuple[str, str], ...] = ()
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A runner could not connect."""
+    """A runner could not connect.
 
-    reason: Literal["unknown", "used"]
+    `unknown`: no registration has this JIT configuration. `conflict`: another start of the runner program is
+    connected with it. `used`: it has been, and may not be again.
+    """
+
+    reason: Literal["unknown", "used", "conflict"]

@@ -5,6 +5,7 @@ when its job has ended, when its registration is deleted, or when the machine un
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from runyard.embedded.github.model import Assignment, Job, Runner
@@ -15,6 +16,9 @@ class _World(Protocol):
 
     def vanish(self, runner: Runner) -> None: ...
 
+    @property
+    def settled(self) -> Callable[[], object]: ...
+
 
 class RunnerSession:
     """One connection of one ephemeral runner; made by `connect`."""
@@ -24,6 +28,7 @@ class RunnerSession:
         self._runner = runner
         self._changed = asyncio.Event()
         self._cancelled = asyncio.Event()
+        self._watchers: list[asyncio.Event] = []
         self.assignment: Assignment | None = None
         self.over = False
 
@@ -44,11 +49,25 @@ class RunnerSession:
 
     def finish(self, conclusion: str) -> bool:
         """Report the job's end. `False` when GitHub no longer listens: the runner was given up."""
-        return self._world.finish(self._runner, conclusion)
+        listened = self._world.finish(self._runner, conclusion)
+        self._world.settled()
+        return listened
 
     def vanish(self) -> None:
         """The machine is gone. May be called at any time, also twice."""
         self._world.vanish(self._runner)
+        self._world.settled()
+
+    def watch(self) -> asyncio.Event:
+        """Set when anything happens to this session from now on: a job, its cancellation, the end."""
+        event = asyncio.Event()
+        self._watchers.append(event)
+        return event
+
+    def unwatch(self, event: asyncio.Event) -> None:
+        """Whoever watched has stopped."""
+        if event in self._watchers:
+            self._watchers.remove(event)
 
     def give(self, job: Job) -> None:
         """GitHub's side: here is your job."""
@@ -57,14 +76,26 @@ class RunnerSession:
             repo=job.repo.full_name,
             duration=job.duration,
             cancelled=self._cancelled,
+            run_id=job.run_id,
+            name=job.name,
+            script=job.script,
+            env=job.env,
         )
         self._changed.set()
+        self._stir()
 
     def ask_to_cancel(self) -> None:
         """GitHub's side: somebody cancelled the job."""
         self._cancelled.set()
+        self._stir()
 
     def end(self) -> None:
         """GitHub's side: this session is over."""
         self.over = True
         self._changed.set()
+        self._stir()
+
+    def _stir(self) -> None:
+        watchers, self._watchers = self._watchers, []
+        for event in watchers:
+            event.set()

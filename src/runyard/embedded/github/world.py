@@ -8,19 +8,22 @@ Invariants:
 - A job is given to a runner at most once in its life; one that has been given is never queued again.
 - A registration takes one job. When that ends, by the runner's word or because the runner vanished and
   `lost_after` passed, the registration is removed.
-- A JIT configuration opens one session, ever; a removed registration's opens none.
+- A JIT configuration opens one session, ever; a removed registration's opens none. A runner program that
+  names its start (`instance`) is treated as GitHub treats it: the same start may come back to its session and
+  its job, also after it was taken for lost; another start is refused while the first is connected, takes its
+  place if that vanished before it had a job, and is refused for good once it had one.
 - Whenever a step ends there is no queued job that a connected idle runner could take.
 """
 
-import base64
 import heapq
+import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-import msgspec
-
 from runyard.clock import Clock
+from runyard.embedded.github.changes import Touch, ignored, nothing
+from runyard.embedded.github.jit import encode_jit
 from runyard.embedded.github.model import (
     CONCLUSIONS,
     AccountKind,
@@ -52,12 +55,16 @@ class World:
         settings: PracticeSettings,
         emit: Callable[[Job, str], None],
         trace: Callable[[str, dict[str, object]], None],
+        touch: Touch = ignored,
+        settled: Callable[[], object] = nothing,
     ) -> None:
         self._clock = clock
         self._rng = rng
         self._settings = settings
         self._emit = emit
         self._trace = trace
+        self.touch = touch
+        self.settled = settled
         self.installations: dict[int, Installation] = {}
         self._accounts: dict[str, Installation] = {}
         self._runners: dict[int, Runner] = {}
@@ -71,7 +78,7 @@ class World:
         self._runs: dict[str, dict[int, Run]] = {}
         self._open_runs: dict[str, dict[int, Run]] = {}
         self._timers: list[tuple[float, int]] = []  # (due, runner id)
-        self._next_id = 1000
+        self.last_id = 1000
 
     # Installations and repositories
 
@@ -88,6 +95,7 @@ class World:
         )
         self.installations[installation.id] = installation
         self._accounts[account.lower()] = installation
+        self.touch("installation", installation.id)
         return installation
 
     def add_repo(self, full_name: str) -> Repo:
@@ -97,6 +105,7 @@ class World:
         if installation is None or not name:
             raise WorldError(f"the App is not installed at the owner of {full_name!r}")
         repo = Repo(id=self._id(), owner=installation.account, name=name)
+        self.touch("installation", installation.id)
         return installation.repos.setdefault(name.lower(), repo)
 
     def account(self, name: str) -> Installation | None:
@@ -133,6 +142,10 @@ class World:
         runs = self._open_runs if open_only else self._runs
         return MappingProxyType(runs.get(repo.full_name, {}))
 
+    def run(self, run_id: int) -> Run | None:
+        """A run of any repository."""
+        return next((runs[run_id] for runs in self._runs.values() if run_id in runs), None)
+
     # Jobs
 
     def queue_job(
@@ -143,6 +156,9 @@ class World:
         duration: float | None,
         run_id: int | None,
         waiting: bool,
+        name: str = "",
+        script: str = "",
+        env: tuple[tuple[str, str], ...] = (),
     ) -> Job:
         """A job appears; `waiting` ones need `approve` first."""
         installation = self._accounts[repo.owner.lower()]
@@ -153,11 +169,13 @@ class World:
             run_id=run.id,
             repo=repo,
             installation_id=installation.id,
-            name=f"job-{len(run.jobs) + 1}",
+            name=name or f"job-{len(run.jobs) + 1}",
             labels=labels,
             wanted=frozenset(label.lower() for label in labels),
             created_at=self._clock.now(),
             duration=duration,
+            script=script,
+            env=env,
             status="waiting" if waiting else "queued",
         )
         self._jobs[number] = run.jobs[number] = job
@@ -184,7 +202,7 @@ class World:
             return False
         if job.status == "in_progress":
             job.cancel_requested = True
-            job.history.append(HistoryEntry(self._clock.now(), "cancel_requested", job.runner_name))
+            self._remember(job, "cancel_requested")
             session = self._sessions.get(job.runner_id or 0)
             if session is not None:
                 session.ask_to_cancel()
@@ -221,9 +239,9 @@ class World:
             created_at=self._clock.now(),
             offline_since=now,
         )
-        runner.jit = self._jit(runner)
-        self._runners[runner.id] = self._names[scope, name] = self._jits[runner.jit] = runner
-        self._by_scope.setdefault(scope, {})[runner.id] = runner
+        runner.jit = encode_jit(runner, rng=self._rng, public_url=self._settings.public_url)
+        self._index(runner)
+        self.touch("runner", runner.id)
         self._schedule(runner, self._settings.unused_after)
         self._trace("registered", {"runner": name, "runner_id": runner.id, "scope": scope})
         return runner
@@ -237,20 +255,39 @@ class World:
         session = self._sessions.pop(runner.id, None)
         if session is not None:
             session.end()
+        self.touch("runner", runner.id)
         self._trace("removed", {"runner": runner.name, "runner_id": runner.id, "why": why})
 
-    def connect(self, jit: str) -> RunnerSession | Refused:
-        """A runner comes online with its JIT configuration."""
+    def connect(self, jit: str, *, instance: str = "") -> RunnerSession | Refused:
+        """A runner comes online with its JIT configuration; `instance` names the start of its program."""
         runner = self._jits.get(jit)
         if runner is None:
             return Refused(reason="unknown")
+        session = self._sessions.get(runner.id)
         if runner.jit_used:
-            return Refused(reason="used")
+            if not instance or not runner.instance:
+                return Refused(reason="used")
+            if instance == runner.instance:
+                return session or self._open(runner)
+            if session is not None:
+                return Refused(reason="conflict")
+            if runner.busy:
+                return Refused(reason="used")
+        runner.instance = instance
+        return self._open(runner)
+
+    def _open(self, runner: Runner) -> RunnerSession:
         runner.jit_used = runner.online = True
         runner.offline_since = None
         session = RunnerSession(self, runner)
         self._sessions[runner.id] = session
+        self.touch("runner", runner.id)
         self._trace("connected", {"runner": runner.name, "runner_id": runner.id})
+        if runner.job_id is not None:
+            job = self._jobs[runner.job_id]
+            self._remember(job, "runner_back")
+            self._give_again(session, job)
+            return session
         queued = self._queued.get(runner.account, {}).values()
         waiting = [job for job in queued if self._fits(runner, job)]
         if waiting:
@@ -269,8 +306,7 @@ class World:
             raise WorldError(f"no such conclusion: {conclusion}")
         if runner.id not in self._sessions or runner.job_id is None:
             return False
-        job = self._jobs[runner.job_id]
-        self._end_run_of(runner, job, conclusion)
+        self._end_run_of(runner, self._jobs[runner.job_id], conclusion)
         return True
 
     def vanish(self, runner: Runner) -> None:
@@ -281,12 +317,12 @@ class World:
         session.end()
         runner.online = False
         runner.offline_since = self._clock.monotonic()
+        self.touch("runner", runner.id)
         self._idle.get(runner.account, {}).pop(runner.id, None)
         busy = runner.job_id is not None
         self._schedule(runner, self._settings.lost_after if busy else self._settings.unused_after)
         if runner.job_id is not None:
-            job = self._jobs[runner.job_id]
-            job.history.append(HistoryEntry(self._clock.now(), "runner_lost", runner.name))
+            self._remember(self._jobs[runner.job_id], "runner_lost")
         self._trace("vanished", {"runner": runner.name, "runner_id": runner.id, "busy": busy})
 
     # Time
@@ -307,11 +343,68 @@ class World:
             else:
                 self.remove(runner, why="unused")
 
-    def next_due(self) -> float | None:
+    def next_due(self) -> float:
         """When `advance` may have something to do, on the monotonic clock."""
-        return self._timers[0][0] if self._timers else None
+        return self._timers[0][0] if self._timers else math.inf
+
+    # Coming back from what was kept
+
+    def restore(
+        self, *, installations: Iterable[Installation], runs: Iterable[Run], jobs: Iterable[Job]
+    ) -> None:
+        """Take what was kept; each kind is ordered by id."""
+        for installation in installations:
+            self.installations[installation.id] = installation
+            self._accounts[installation.account.lower()] = installation
+        for run in runs:
+            run.repo = self._same(run.repo)
+            self._runs.setdefault(run.repo.full_name, {})[run.id] = run
+        for job in jobs:
+            job.repo = self._same(job.repo)
+            run = self._runs[job.repo.full_name][job.run_id]
+            self._jobs[job.id] = run.jobs[job.id] = job
+            if job.status == "queued":
+                self._queued.setdefault(job.repo.owner.lower(), {})[job.id] = job
+            if job.status != "completed":
+                self._open_runs.setdefault(job.repo.full_name, {})[run.id] = run
+
+    def restore_runner(self, runner: Runner) -> RunnerSession | None:
+        """Take a registration that was kept; the session, if its program is believed to be at work.
+
+        A program with a job is given the time to be heard of again: while this GitHub was away it could not
+        be. One without a job is offline until it comes: a job that was given to it in good faith would be lost.
+        """
+        self._index(runner)
+        now = self._clock.monotonic()
+        if runner.job_id is None or not runner.instance:
+            if runner.online:
+                runner.online, runner.offline_since = False, now
+                if runner.job_id is not None:
+                    self._remember(self._jobs[runner.job_id], "runner_lost")
+        elif not runner.online:
+            runner.offline_since = now
+        if runner.offline_since is not None:
+            due = runner.offline_since + self._patience(runner)
+            heapq.heappush(self._timers, (due, runner.id))
+            return None
+        session = self._sessions[runner.id] = RunnerSession(self, runner)
+        self._give_again(session, self._jobs[runner.job_id or 0])
+        return session
 
     # Inside
+
+    def _same(self, repo: Repo) -> Repo:
+        return self._accounts[repo.owner.lower()].repos[repo.name.lower()]
+
+    def _index(self, runner: Runner) -> None:
+        self._runners[runner.id] = self._names[runner.scope, runner.name] = runner
+        self._jits[runner.jit] = runner
+        self._by_scope.setdefault(runner.scope, {})[runner.id] = runner
+
+    def _give_again(self, session: RunnerSession, job: Job) -> None:
+        session.give(job)
+        if job.cancel_requested:
+            session.ask_to_cancel()
 
     def _patience(self, runner: Runner) -> float:
         return self._settings.lost_after if runner.busy else self._settings.unused_after
@@ -327,6 +420,7 @@ class World:
             return runs[run_id]
         number = _FIRST_RUN + self._id()
         runs[number] = Run(id=number, repo=repo, created_at=self._clock.now())
+        self.touch("run", number)
         return runs[number]
 
     def _fits(self, runner: Runner, job: Job) -> bool:
@@ -354,6 +448,7 @@ class World:
         job.executions += 1
         job.runner_id, job.runner_name = runner.id, runner.name
         job.runner_group_id = runner.group_id
+        self.touch("runner", runner.id)
         self._note(job, "in_progress")
         self._sessions[runner.id].give(job)
 
@@ -373,25 +468,16 @@ class World:
 
     def _note(self, job: Job, action: str) -> None:
         what = action if action != "completed" else f"completed:{job.conclusion}"
-        job.history.append(HistoryEntry(self._clock.now(), what, job.runner_name))
+        self._remember(job, what)
         self._trace("job", {"job": job.id, "what": what, "runner": job.runner_name})
         self._emit(job, action)
 
-    def _jit(self, runner: Runner) -> str:
-        inner = {
-            "agentId": runner.id,
-            "agentName": runner.name,
-            "ephemeral": True,
-            "workFolder": runner.work_folder,
-            "practice": True,
-        }
-        files = {
-            ".runner": base64.b64encode(msgspec.json.encode(inner)),
-            ".credentials": base64.b64encode(self._rng.randbytes(24)),
-        }
-        return base64.b64encode(msgspec.json.encode(files)).decode()
+    def _remember(self, job: Job, what: str) -> None:
+        job.history.append(HistoryEntry(self._clock.now(), what, job.runner_name))
+        self.touch("job", job.id)
 
     def _id(self) -> int:
         # Gaps, so that nobody comes to rely on consecutive ids.
-        self._next_id += self._rng.randint(1, 9)
-        return self._next_id
+        self.last_id += self._rng.randint(1, 9)
+        self.touch("meta", "counters")
+        return self.last_id

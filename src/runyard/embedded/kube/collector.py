@@ -17,6 +17,7 @@ from runyard.embedded.kube.resources import (
     Resource,
 )
 from runyard.embedded.kube.store import Event, Record
+from runyard.wire.instants import from_rfc3339
 
 Key = tuple[str, str, str]  # plural, namespace, name
 
@@ -47,6 +48,16 @@ class Collector:
             self._events.append((self._registry.clock.now(), new))
         if new is None:
             self._removed(event)
+
+    def adopt(self) -> None:
+        """Take over what the store already holds, writing nothing."""
+        for resource in STORED:
+            for record in self._store.table(resource).records():
+                key = (resource.plural, record.namespace, record.name)
+                self._index(key, resource, (), _owner_uids(record.obj))
+        now = self._registry.clock.now()
+        events = [(_moment(item, now), item) for item in self._store.table(EVENTS).records()]
+        self._events.extend(sorted(events, key=lambda pair: pair[0]))
 
     def tick(self) -> None:
         """Let Events that nobody has touched for their lifetime go."""
@@ -101,6 +112,9 @@ class Collector:
         if place is None:
             return
         if event.old is None:
+            current = self._store.get(NAMESPACES, "", place.name)
+            if current is None or "deletionTimestamp" in current.meta:
+                return  # its owner is gone, and so is it
             if self._store.get(SERVICE_ACCOUNTS, place.name, "default") is not None:
                 return
             account = {"metadata": {"name": "default"}}
@@ -126,3 +140,12 @@ class Collector:
 def _owner_uids(obj: Object) -> tuple[str, ...]:
     owners = obj["metadata"].get("ownerReferences")
     return tuple(owner["uid"] for owner in owners) if owners else ()
+
+
+def _moment(event: Record, now: float) -> float:
+    """When an Event was last touched, as far as it says so itself."""
+    told = event.obj.get("lastTimestamp") or event.meta["creationTimestamp"]
+    try:
+        return min(now, from_rfc3339(told))
+    except (TypeError, ValueError):
+        return now

@@ -10,10 +10,16 @@ react to. So there is no moment at which a client can see a half-done write, and
 clock, generator and requests gives the same answers. Only what depends on time alone (silent nodes,
 evictions, old Events) needs `run_controllers`, which ticks.
 
+With a journal each step is also one transaction on disk, before its answer leaves and before a watcher sees
+it (`keeping`). When the disk refuses, the step is taken back as a whole and the client is told so. If the
+disk was merely full, serving goes on: everything can be read, and writes work again once there is room. If
+the disk failed in any other way, nobody knows what it holds, so the core stops: it refuses every request,
+`run_controllers` raises, and the process that is started in this one's place reads what was really kept.
+
 Invariants:
 - `handle` never raises; a defect of this server is a 500 that is counted in `failures`.
-- `on_write` sees every commit once, in order, synchronously, before the answer leaves. It should record
-  and not raise: what it raises is counted as a failure of the request.
+- `on_write` sees every commit once, in order, synchronously, when it is kept and before the answer
+  leaves. It should record and not raise: what it raises is counted as a failure.
 - A write that was committed is answered as such, whatever a controller makes of it afterwards.
 """
 
@@ -24,6 +30,8 @@ from collections.abc import Callable
 from runyard.clock import Clock
 from runyard.embedded.kube import auth, discovery, verbs
 from runyard.embedded.kube.collector import Collector
+from runyard.embedded.kube.journal import Journal, JournalError, JournalFull
+from runyard.embedded.kube.keeping import Keeper
 from runyard.embedded.kube.listing import Reader, gone_line
 from runyard.embedded.kube.nodes import NodeLifecycle
 from runyard.embedded.kube.registry import Registry
@@ -36,6 +44,8 @@ from runyard.embedded.kube.status import (
     body_too_large,
     expired,
     internal,
+    not_kept,
+    stopped,
     unauthorized,
 )
 from runyard.embedded.kube.store import Event, Store
@@ -56,6 +66,7 @@ class KubeCore:
         rng: random.Random,
         on_write: OnWrite | None = None,
         settings: Settings | None = None,
+        journal: Journal | None = None,
         authenticate: auth.Authenticate = auth.everybody_is_admin,
         authorize: auth.Authorize = auth.everything_is_allowed,
     ) -> None:
@@ -66,25 +77,56 @@ class KubeCore:
         self._authenticate = authenticate
         self._log = get_logger("embedded.kube")
         self._fresh: deque[Event] = deque()
+        self._stopped: JournalError | None = None
         self._store = Store(history=self.settings.history, on_commit=self._committed)
-        registry = Registry(self._store, clock=clock, rng=rng)
-        self.tokens = Tokens(self._store, clock=clock, rng=rng)
-        self.scheduler = Scheduler(registry, clock=clock, enabled=self.settings.schedule)
-        self._collector = Collector(registry, event_ttl=self.settings.event_ttl)
-        self._nodes = NodeLifecycle(registry, clock=clock, settings=self.settings)
-        self._reactions = (self._collector.note, self._nodes.note, self.scheduler.note)
+        self._registry = Registry(self._store, clock=clock, rng=rng)
+        self._keeper: Keeper | None = None
+        if journal is None:
+            key = rng.randbytes(32)
+        else:
+            self._keeper = Keeper(self._store, journal)
+            self._keeper.restore()
+            key = self._keeper.signing_key(rng)
+        self.tokens = Tokens(self._store, clock=clock, rng=rng, key=key)
         reader = Reader(self._store, clock=clock, rng=rng, settings=self.settings)
         self._verbs = verbs.Verbs(
-            registry, reader, tokens=self.tokens, clock=clock, authorize=authorize
+            self._registry, reader, tokens=self.tokens, clock=clock, authorize=authorize
         )
+        self._start_controllers()
+        self._begin()
+
+    def _start_controllers(self) -> None:
+        """New controllers, which know of what is stored and have written nothing yet."""
+        registry, clock, settings = self._registry, self._clock, self.settings
+        self.scheduler = Scheduler(registry, clock=clock, enabled=settings.schedule)
+        self._collector = Collector(registry, event_ttl=settings.event_ttl)
+        self._nodes = NodeLifecycle(registry, clock=clock, settings=settings)
+        self._reactions = (self._collector.note, self._nodes.note, self.scheduler.note)
+        if self._keeper is not None:
+            self._collector.adopt()
+            self._nodes.adopt()
+            self.scheduler.adopt()
+
+    def _begin(self) -> None:
+        """The first step: what must always be there; raises `JournalError` if it cannot be kept."""
         for name in self.settings.namespaces:
-            registry.create(NAMESPACES, {"metadata": {"name": name}}, namespace="")
+            if self._store.get(NAMESPACES, "", name) is None:
+                self._registry.create(NAMESPACES, {"metadata": {"name": name}}, namespace="")
+        self.scheduler.resume()
         self._settle()
+        if self._keeper is not None and self._keeper.outbox:
+            self._report(self._keeper.commit())
+
+    def guard(self, authenticate: auth.Authenticate) -> None:
+        """Ask who asks, from now on; for a login that needs this core's `tokens`."""
+        self._authenticate = authenticate
 
     # ---- requests
 
     async def handle(self, request: Request) -> Response | Stream:
         """Answer one request; never raises."""
+        if self._stopped is not None:
+            return stopped(self._stopped.cause).response()
         try:
             answer = self._answer(request)
         except StatusError as refusal:
@@ -95,7 +137,31 @@ class KubeCore:
             self._failed(defect, path=request.path)
             answer = internal().response()
         self._settle()
-        return answer
+        lost = None if self._keeper is None else self._keep(self._keeper)
+        return answer if lost is None else lost.response()
+
+    def _keep(self, keeper: Keeper) -> StatusError | None:
+        """End a step: on disk and then seen, or taken back; the refusal, if it was that."""
+        if not keeper.outbox:
+            return None
+        try:
+            events = keeper.commit()
+        except JournalError as error:
+            self._failed(error, path=f"journal: {error.cause}")
+            return self._taken_back(error)
+        try:
+            self._report(events)
+        except Exception as defect:  # noqa: BLE001  the boundary of a listener: the write stands
+            self._failed(defect, path="on_write")
+        return None
+
+    def _taken_back(self, error: JournalError) -> StatusError:
+        self._fresh.clear()
+        self._start_controllers()  # the old ones know of what did not happen
+        if not isinstance(error, JournalFull):
+            self._stopped = error
+            self.close_watches()
+        return not_kept(str(error), full=isinstance(error, JournalFull))
 
     def _failed(self, defect: Exception, *, path: str) -> None:
         self.failures[type(defect).__name__] += 1
@@ -119,7 +185,13 @@ class KubeCore:
 
     def _committed(self, event: Event) -> None:
         self._fresh.append(event)
-        if self._on_write is not None:
+        if self._keeper is None:
+            self._report((event,))
+
+    def _report(self, events: tuple[Event, ...]) -> None:
+        if self._on_write is None:
+            return
+        for event in events:
             verb = "delete" if event.new is None else "update" if event.old else "create"
             record = event.record
             key = f"{record.namespace}/{record.name}" if record.namespace else record.name
@@ -142,12 +214,16 @@ class KubeCore:
         self._settle()
         self.scheduler.tick()
         self._settle()
+        if self._keeper is not None:
+            self._keep(self._keeper)
 
     async def run_controllers(self) -> None:
-        """Tick forever."""
-        while True:
+        """Tick until the disk fails, and then raise the `JournalError`: the process must end."""
+        while self._stopped is None:
             await self._clock.sleep(self.settings.tick)
-            self.tick()
+            if self._stopped is None:
+                self.tick()
+        raise self._stopped
 
     # ---- looking inside, for tests and the simulator
 

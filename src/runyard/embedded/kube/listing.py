@@ -11,15 +11,15 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.kube import selectors
-from runyard.embedded.kube.resources import Resource
+from runyard.embedded.kube import selectors, tables
+from runyard.embedded.kube.resources import Object, Resource
 from runyard.embedded.kube.routes import Target
 from runyard.embedded.kube.selectors import Selector
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.kube.status import Cause, StatusError, bad_request, invalid
-from runyard.embedded.kube.store import Record, Store, watch_line
-from runyard.embedded.kube.watch import Terms, Watcher, bookmark
-from runyard.http.messages import Request, Response, Stream
+from runyard.embedded.kube.store import Change, Event, Record, Store, watch_line
+from runyard.embedded.kube.watch import Line, Terms, Watcher, bookmark
+from runyard.http.messages import Request, Response, Stream, json_response
 
 _JSON = (("content-type", "application/json"),)
 _TRUE = ("true", "1")
@@ -64,11 +64,20 @@ class Reader:
             more = _token(Page(version, last.namespace, last.name))
         left = len(records) - limit if more and not selector else 0
         shown = records[:limit] if more else records
-        return Response(
-            status=200,
-            headers=_JSON,
-            body=_list_body(target.resource, shown, version=version, more=more, left=left),
-        )
+        meta = _list_meta(version, more=more, left=left)
+        if (form := tables.asked(request)) is not None:
+            objects = [item.obj for item in shown]
+            now = self._clock.now()
+            return json_response(200, tables.table(target.resource, objects, form, meta, now=now))
+        return Response(status=200, headers=_JSON, body=_list_body(target.resource, shown, meta))
+
+    def one(self, target: Target, request: Request, record: Record) -> Response:
+        """One object, as it is or as a table with one row."""
+        if (form := tables.asked(request)) is None:
+            return Response(status=200, headers=_JSON, body=record.body)
+        meta: Object = {"resourceVersion": str(record.version)}
+        now = self._clock.now()
+        return json_response(200, tables.table(target.resource, [record.obj], form, meta, now=now))
 
     def _records(self, target: Target, request: Request, page: Page | None) -> list[Record]:
         table = self._store.table(target.resource)
@@ -95,12 +104,13 @@ class Reader:
             clock=self._clock,
             version=lambda: self._store.version,
             forget=table.unsubscribe,
+            line=self._line(target, request),
         )
         asked = _number(request, "resourceVersion") or 0
         initial = _initial_events(target, request)
         try:
             if initial or not asked:
-                watcher.preload(self._present(target, watcher.selector))
+                watcher.preload(self._present(target, watcher))
                 if initial:
                     end = bookmark(resource, self._store.version, initial_end=True)
                     watcher.preload([end])
@@ -115,9 +125,28 @@ class Reader:
             watcher.fail(gone_line(error))
         return Stream(watcher, headers=_JSON, on_close=watcher.abandon)
 
-    def _present(self, target: Target, selector: Selector) -> list[bytes]:
+    def _present(self, target: Target, watcher: Watcher) -> list[bytes]:
         records = self._store.table(target.resource).records(target.namespace)
-        return [watch_line("ADDED", item.body) for item in records if selector.matches(item.obj)]
+        made = (Event(target.resource, item.version, old=None, new=item) for item in records)
+        lines = (watcher.concerns(event) for event in made)
+        return [line for line in lines if line is not None]
+
+    def _line(self, target: Target, request: Request) -> Line | None:
+        """How to write an event for a reader who wants tables; the first one carries the columns."""
+        if (form := tables.asked(request)) is None:
+            return None
+        columns = True
+
+        def line(event: Event, change: Change) -> bytes:
+            nonlocal columns
+            obj = event.shown(change)
+            meta: Object = {"resourceVersion": str(event.version)}
+            now = self._clock.now()
+            shown = tables.table(target.resource, [obj], form, meta, now=now, columns=columns)
+            columns = False
+            return watch_line(change, msgspec.json.encode(shown))
+
+        return line
 
     def _terms(self, target: Target, request: Request) -> Terms:
         seconds = _number(request, "timeoutSeconds")
@@ -180,14 +209,16 @@ def _page(token: str) -> Page | None:
         raise bad_request("the continue token is not valid") from None
 
 
-def _list_body(
-    resource: Resource, records: list[Record], *, version: int, more: str, left: int
-) -> bytes:
-    meta: dict[str, object] = {"resourceVersion": str(version)}
+def _list_meta(version: int, *, more: str, left: int) -> Object:
+    meta: Object = {"resourceVersion": str(version)}
     if more:
         meta["continue"] = more
     if left:
         meta["remainingItemCount"] = left
+    return meta
+
+
+def _list_body(resource: Resource, records: list[Record], meta: Object) -> bytes:
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
     items = b",".join([item.body for item in records])
     return msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}"

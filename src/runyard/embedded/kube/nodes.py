@@ -52,6 +52,22 @@ class NodeLifecycle:
         elif event.resource is LEASES and event.record.namespace == LEASE_NAMESPACE:
             self._lease(event)
 
+    def adopt(self) -> None:
+        """Take over what the store already holds, writing nothing.
+
+        Every clock starts now: while this server was away nobody could speak to it, so nobody was silent.
+        """
+        now = self._clock.monotonic()
+        for node in self._store.table(NODES).records():
+            self._heard[node.name] = now
+            if _ready(node.obj).get("status") != "True":
+                self._unfit_since[node.name] = now
+        for pod in self._store.table(PODS).records():
+            if name := pod.obj["spec"].get("nodeName", ""):
+                self._pods.setdefault(name, {})[pod.namespace, pod.name] = None
+                if self._store.get(NODES, "", name) is None:
+                    self._gone_since[name] = now
+
     def tick(self) -> None:
         """Look at the clock."""
         now = self._clock.monotonic()

@@ -41,3 +41,10 @@ def pruned(value: Any) -> Any:
     if isinstance(value, list):
         return [pruned(item) for item in value]
     return value
+
+
+def is_plain(patch: Any) -> bool:
+    """Whether a strategic merge patch means the same as a merge patch: no lists and no directives in it."""
+    if isinstance(patch, dict):
+        return all(not key.startswith("$") and is_plain(item) for key, item in patch.items())
+    return not isinstance(patch, list)

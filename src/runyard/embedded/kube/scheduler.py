@@ -73,6 +73,26 @@ class Scheduler:
         elif event.resource is NODES:
             self._node(event)
 
+    def adopt(self) -> None:
+        """Take over what the store already holds, writing nothing: `resume` gives nodes to who fits."""
+        for node in self._store.table(NODES).records():
+            self._nodes[node.name] = fit.node_view(msgspec.convert(node.obj, shapes.Node))
+        spaces = self._store.table(PODS).spaces.values()
+        pods = [pod for space in spaces for pod in space.values()]
+        pods.sort(key=lambda pod: str(pod.meta["creationTimestamp"]))
+        for pod in pods:
+            self._charge(Event(PODS, pod.version, old=None, new=pod))
+        for name, view in self._nodes.items():
+            self._load[name] = fit.load(view, self._used.get(name, {}))
+        for pod in pods:
+            if self._enabled and _waits(pod.obj):
+                self._join((pod.namespace, pod.name), pod)
+
+    def resume(self) -> None:
+        """Give nodes to waiting Pods that fit by now."""
+        for waiting in tuple(self._classes.values()):
+            self._place(waiting)
+
     def tick(self) -> None:
         """Bring the reasons on waiting Pods up to date."""
         for waiting in tuple(self._classes.values()):
@@ -117,13 +137,17 @@ class Scheduler:
                 return str(node)
         return ""
 
-    def _enqueue(self, key: Key, record: Record) -> None:
+    def _join(self, key: Key, record: Record) -> Waiting:
         spec = msgspec.convert(record.obj["spec"], shapes.PodSpec)
         name = fit.class_of(spec)
         waiting = self._classes.get(name) or self._begin(name, spec)
-        first = not waiting.pods
         waiting.pods[key] = None
         self._class_of[key] = name
+        return waiting
+
+    def _enqueue(self, key: Key, record: Record) -> None:
+        waiting = self._join(key, record)
+        first = len(waiting.pods) == 1
         self._place(waiting)
         if first:
             waiting.told = waiting.message() if waiting.pods else ""

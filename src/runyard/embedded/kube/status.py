@@ -156,6 +156,19 @@ def internal() -> StatusError:
     return StatusError(500, "InternalError", "internal error of the embedded Kubernetes API")
 
 
+def not_kept(why: str, *, full: bool) -> StatusError:
+    """The disk refused the write, so it was taken back as a whole."""
+    message = f"nothing was written: {why}"
+    if full:
+        return StatusError(507, "InsufficientStorage", message)
+    return StatusError(500, "InternalError", message)
+
+
+def stopped(why: str) -> StatusError:
+    """This server no longer trusts its disk and is about to end."""
+    return StatusError(503, "ServiceUnavailable", f"the embedded Kubernetes API is stopping: {why}")
+
+
 def not_served(what: str) -> StatusError:
     """Kubernetes has it; the embedded API does not, and says so."""
     message = f"the embedded Kubernetes API does not serve {what}"

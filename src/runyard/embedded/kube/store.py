@@ -8,7 +8,8 @@ that is being paged through is rolled back by it to the version where the paging
 Invariants:
 - Versions strictly increase over all kinds; an object's version is the number of its last write.
 - Every stored object has a uid, a version and a name, and its JSON equals the object.
-- A commit is one synchronous step: record, history, watchers, then `on_commit`, in that order.
+- A commit is one synchronous step: record, history, watchers, then `on_commit`, in that order. With an
+  `outbox` the watchers wait until its owner tells them (`keeping`).
 - An event's JSON is made once for all watchers that get the same kind of event.
 """
 
@@ -99,10 +100,16 @@ class Event:
     def _body(self, change: Change) -> bytes:
         if change != "DELETED":
             return self.record.body
+        return self.last.body if self.last is not None else _encode(self.shown(change))
+
+    def shown(self, change: Change) -> Object:
+        """The object that a watcher is shown for that change."""
+        if change != "DELETED":
+            return self.record.obj
         if self.last is not None:
-            return self.last.body
+            return self.last.obj
         assert self.old is not None
-        return _encode(versioned(self.old.obj, self.version))
+        return versioned(self.old.obj, self.version)
 
 
 def watch_line(change: str, body: bytes) -> bytes:
@@ -182,10 +189,13 @@ class Table:
         return found
 
     def remember(self, event: Event) -> None:
-        """Append to history and tell the watchers whom it concerns."""
+        """Append to history."""
         self.history.append(event)
         if len(self.history) > self._limit:
             self.floor = self.history.popleft().version
+
+    def tell(self, event: Event) -> None:
+        """Tell the watchers whom it concerns."""
         for group in self._groups(event):
             for watcher in tuple(group.values()):
                 watcher.offer(event)
@@ -227,6 +237,7 @@ class Store:
 
     def __init__(self, *, history: int, on_commit: Callable[[Event], None]) -> None:
         self.version = 0
+        self.outbox: list[Event] | None = None  # where events wait until they are safe to be seen
         self.tables = {item.plural: Table(item, history=history) for item in STORED}
         self._on_commit = on_commit
 
@@ -260,6 +271,10 @@ class Store:
 
     def _committed(self, table: Table, event: Event) -> None:
         table.remember(event)
+        if self.outbox is None:
+            table.tell(event)
+        else:
+            self.outbox.append(event)
         self._on_commit(event)
 
     def check_version(self, resource: Resource, version: int) -> None:

@@ -103,11 +103,11 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 class Tokens:
     """Issues and reviews tokens."""
 
-    def __init__(self, store: Store, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, store: Store, *, clock: Clock, rng: random.Random, key: bytes) -> None:
         self._store = store
         self._clock = clock
         self._rng = rng
-        self._key = rng.randbytes(32)
+        self._key = key
 
     def issue(self, account: Record, body: Any) -> Object:
         """Answer a TokenRequest for that account."""

@@ -11,7 +11,7 @@ from runyard.embedded.kube import routes
 from runyard.embedded.kube.apply import Writer
 from runyard.embedded.kube.auth import Action, Authorize, User
 from runyard.embedded.kube.listing import Reader, wants_watch
-from runyard.embedded.kube.patch import merge, pruned
+from runyard.embedded.kube.patch import is_plain, merge, pruned
 from runyard.embedded.kube.registry import Registry, check_preconditions
 from runyard.embedded.kube.resources import NODES, PODS, Object
 from runyard.embedded.kube.routes import Target
@@ -99,7 +99,7 @@ class Verbs:
     # ---- read
 
     def _get(self, target: Target, request: Request) -> Response:
-        return _answer(200, self._found(target))
+        return self._reader.one(target, request, self._found(target))
 
     def _found(self, target: Target) -> Record:
         record = self._store.get(target.resource, target.namespace, target.name)
@@ -152,8 +152,12 @@ class Verbs:
             return self._merge(target, request)
         if kind == APPLY:
             return self._apply(target, request)
-        if kind == _JSON_PATCH or (kind == _STRATEGIC and not target.resource.custom):
-            raise not_served(f"patches of type {kind}; use {MERGE} or {APPLY}")
+        strategic = kind == _STRATEGIC and not target.resource.custom
+        if strategic and is_plain(decode(request, keep_nulls=True)):
+            return self._merge(target, request)
+        if kind == _JSON_PATCH or strategic:
+            what = "lists and directives in strategic patches" if strategic else "JSON patches"
+            raise not_served(f"{what}; use {MERGE} or {APPLY}")
         raise unsupported_media(kind, (MERGE, APPLY))
 
     def _merge(self, target: Target, request: Request) -> Response:

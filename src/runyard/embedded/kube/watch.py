@@ -22,7 +22,9 @@ from runyard.embedded.kube.resources import Resource
 from runyard.embedded.kube.selectors import Selector
 
 if TYPE_CHECKING:
-    from runyard.embedded.kube.store import Event
+    from runyard.embedded.kube.store import Change, Event
+
+Line = Callable[["Event", "Change"], bytes]
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +48,7 @@ class Watcher:
         clock: Clock,
         version: Callable[[], int],
         forget: Callable[["Watcher"], None],
+        line: Line | None = None,  # how this reader wants events written; None: as everybody does
     ) -> None:
         self.selector = terms.selector
         self._resource = resource
@@ -53,6 +56,7 @@ class Watcher:
         self._clock = clock
         self._version = version
         self._forget = forget
+        self._line = line
         self._lines: deque[bytes] = deque()
         self._limit = terms.buffer
         self._done = False
@@ -77,7 +81,8 @@ class Watcher:
             self._lines.clear()
             self.close()
             return
-        self._lines.append(event.line(change))
+        line = event.line(change) if self._line is None else self._line(event, change)
+        self._lines.append(line)
         self._wake()
 
     def concerns(self, event: "Event") -> bytes | None:
@@ -85,7 +90,9 @@ class Watcher:
         if self._namespace and event.record.namespace != self._namespace:
             return None
         change = event.change_for(self.selector)
-        return None if change is None else event.line(change)
+        if change is None:
+            return None
+        return event.line(change) if self._line is None else self._line(event, change)
 
     def fail(self, line: bytes) -> None:
         """Send one last line and end."""

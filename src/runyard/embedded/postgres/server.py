@@ -26,11 +26,11 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier, Literal
 
+from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck
 from runyard.embedded.postgres import cluster, settings
 from runyard.embedded.postgres.binaries import Binaries, find
 from runyard.embedded.postgres.databases import create_database
-from runyard.embedded.postgres.errors import EmbeddedPostgresError, tail
-from runyard.embedded.postgres.lock import DirectoryLock
+from runyard.embedded.postgres.errors import AlreadyRunning, EmbeddedPostgresError, tail
 from runyard.embedded.postgres.placement import Placement, choose
 from runyard.embedded.postgres.process import Launched, command
 
@@ -83,7 +83,7 @@ class EmbeddedPostgres:
         found = self._binaries or find(self._environ)
         placement = choose(found, self.data_dir, namespaces=self._namespaces)
         self._prepare(placement)
-        self._lock.acquire()
+        self._take_lock()
         try:
             self.notice = placement.notice
             self._ensure_cluster(placement)
@@ -124,6 +124,14 @@ class EmbeddedPostgres:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def _take_lock(self) -> None:
+        try:
+            self._lock.acquire()
+        except DirectoryInUse as error:
+            raise AlreadyRunning(str(error)) from error
+        except DirectoryStuck as error:
+            raise EmbeddedPostgresError(str(error)) from error
 
     def _prepare(self, placement: Placement) -> None:
         """Make the directories; the server's user must be able to pass through to its cluster."""

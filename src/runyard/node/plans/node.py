@@ -115,7 +115,7 @@ def wanted_labels(
         names.NODE_OS: settings.os,
         names.NODE_ARCH: settings.arch,
         names.NODE_HOSTNAME: settings.node_name,
-        names.NODE_RUNTIME: names.NODE_RUNTIME_TART,
+        names.NODE_RUNTIME: settings.runtime,
     }
     if settings.fleet:
         labels[names.NODE_FLEET] = settings.fleet

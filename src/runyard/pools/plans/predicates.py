@@ -35,10 +35,10 @@ def idle(runner: RunnerView) -> bool:
 
 
 def warm(runner: RunnerView, pool: PoolView) -> bool:
-    """Able to take a job now. A warm idle Linux Pod is Pending all its life: its poller is running."""
-    if pool.spec.os == "linux":
-        return runner.poller == "running"
-    return runner.phase == "Running"
+    """Able to take a job now. Under a stock kubelet a warm idle Pod is Pending all its life: its poller runs."""
+    if pool.spec.agent_runtime:
+        return runner.phase == "Running"
+    return runner.poller == "running"
 
 
 def stale_image(runner: RunnerView, pool: PoolView) -> bool:

@@ -3,10 +3,10 @@
 The two share one name: the server derives the Pod's name from the account that authenticates, so the
 equality is part of the protocol. Both are owned by the pool; deleting the Pod does not delete its account.
 
-The operating systems differ in where the poll loop runs. On darwin it is inside of the VM, which the node
-agent hands its token to. On linux it is an init container that alone sees the token; the container that
-runs customer code starts after it and never does. Sidecars (docker, metrics, shell) would join
-`_linux_spec` as further init containers.
+The runtimes differ in where the poll loop runs. Under our node agent it is inside of the VM, which the agent
+hands its token to. Under a stock kubelet on linux it is an init container that alone sees the token; the
+container that runs customer code starts after it and never does. Sidecars (docker, metrics, shell) would
+join `_linux_spec` as further init containers.
 """
 
 from typing import Any
@@ -39,7 +39,8 @@ def pod(pool: PoolView, name: str, settings: Settings) -> Manifest:
     metadata["labels"][names.RUNNER] = "true"
     if pool.runtime_revision:
         metadata["annotations"] = {names.RUNTIME_REVISION: pool.runtime_revision}
-    spec = _linux_spec(pool, settings) if pool.spec.os == "linux" else _darwin_spec(pool, settings)
+    by_agent = bool(pool.spec.agent_runtime)
+    spec = _agent_spec(pool, settings) if by_agent else _linux_spec(pool, settings)
     common: Manifest = {"restartPolicy": "Never", "serviceAccountName": name}
     if pool.spec.runtime_class:
         common["runtimeClassName"] = pool.spec.runtime_class
@@ -68,7 +69,7 @@ def _metadata(pool: PoolView, name: str, *, component: str) -> Manifest:
     }
 
 
-def _darwin_spec(pool: PoolView, settings: Settings) -> Manifest:
+def _agent_spec(pool: PoolView, settings: Settings) -> Manifest:
     env = [*_runner_env(pool), *_poll_env(pool, settings.dispatch_url)]
     if settings.cluster_dns_ip:
         env.append(_env(names.ENV_CLUSTER_DNS_IP, settings.cluster_dns_ip))
@@ -81,8 +82,8 @@ def _darwin_spec(pool: PoolView, settings: Settings) -> Manifest:
         # The node agent itself carries a token with the right audience into the VM.
         "automountServiceAccountToken": True,
         "nodeSelector": {
-            names.NODE_OS: "darwin",
-            names.NODE_RUNTIME: names.NODE_RUNTIME_TART,
+            names.NODE_OS: pool.spec.os,
+            names.NODE_RUNTIME: pool.spec.agent_runtime,
             names.NODE_FLEET: pool.spec.fleet_selector,
         },
         "tolerations": [{"key": names.NODE_TAINT, "operator": "Exists", "effect": "NoSchedule"}],

@@ -1,7 +1,8 @@
-"""The lock on a data directory, shared by everything that belongs to one running server.
+"""The lock on a data directory, shared by everything that belongs to one running owner.
 
-It is a `flock`, which belongs to an open file and not to a process: the launcher and the server inherit
-it, so it stays taken until the last of them is gone, even when their parent was killed.
+It is a `flock`, which belongs to an open file and not to a process: the owner's children inherit it, so it
+stays taken until the last of them is gone, even when their parent was killed. Whoever comes next waits for
+such orphans, which end by themselves, and refuses at once while the owner lives.
 """
 
 import fcntl
@@ -9,21 +10,28 @@ import os
 import time
 from pathlib import Path
 
-from runyard.embedded.postgres.errors import AlreadyRunning, EmbeddedPostgresError
-
 _ORPHAN_PATIENCE = 45.0
 _POLL = 0.02
 
 
-class DirectoryLock:
-    """At most one server for a directory."""
+class DirectoryInUse(Exception):
+    """The directory has an owner that lives."""
 
-    def __init__(self, folder: Path) -> None:
+
+class DirectoryStuck(Exception):
+    """The owner is dead, and something that it started does not end."""
+
+
+class DirectoryLock:
+    """At most one owner for a directory."""
+
+    def __init__(self, folder: Path, *, patience: float = _ORPHAN_PATIENCE) -> None:
         self._path = folder / "lock"
+        self._patience = patience
         self.descriptor = -1
 
     def acquire(self) -> None:
-        """Take the lock now; wait only for a server whose owner is dead and which is about to end."""
+        """Take the lock now; wait only for children whose owner is dead and which are about to end."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._wait(descriptor)
@@ -42,16 +50,16 @@ class DirectoryLock:
             self.descriptor = -1
 
     def _wait(self, descriptor: int) -> None:
-        end = time.monotonic() + _ORPHAN_PATIENCE
+        end = time.monotonic() + self._patience
         while not _try(descriptor):
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
             if _alive(holder):
-                raise AlreadyRunning(
+                raise DirectoryInUse(
                     f"{self._path.parent} is in use by the process {holder or '(just starting)'}"
                 )
             if time.monotonic() > end:
-                raise EmbeddedPostgresError(
-                    f"{self._path.parent} is still held by a server whose owner ({holder}) is gone"
+                raise DirectoryStuck(
+                    f"{self._path.parent} is still held by a process whose owner ({holder}) is gone"
                 )
             time.sleep(_POLL)
 

@@ -1,0 +1,171 @@
+"""`runyard up`: the whole system on this machine, until Ctrl-C.
+
+The command line only chooses and shows; everything else is in `embedded.up`. It ends with exit code 0 when
+it was told to, 1 when a part failed or the demo was not as scripted, 2 when it could not begin (a directory in
+use, a port taken, a bad value).
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from runyard.cli.uplook import Look, look
+from runyard.clock import RealClock
+from runyard.embedded.lock import DirectoryInUse, DirectoryStuck
+from runyard.embedded.postgres.errors import EmbeddedPostgresError
+from runyard.embedded.up.demo.faults import NotHealed
+from runyard.embedded.up.demo.run import tell_story
+from runyard.embedded.up.demo.story import DemoFailed
+from runyard.embedded.up.layout import BadDirectory, default_root
+from runyard.embedded.up.machine import Options, running
+from runyard.embedded.up.ports import PortTaken
+from runyard.embedded.up.supervisor import PartFailed
+from runyard.telemetry.log import configure, get_logger
+
+CANNOT_BEGIN = (DirectoryInUse, DirectoryStuck, BadDirectory, PortTaken, EmbeddedPostgresError)
+FAILED = (PartFailed, DemoFailed, NotHealed)
+DEMO_HOSTS = 2
+
+
+class CannotBegin(click.ClickException):
+    """Something about this machine or the command line; nothing was started."""
+
+    exit_code = 2
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where all state is kept. [default: ~/.local/share/runyard; with --demo a temporary directory]",
+)
+@click.option(
+    "--hosts",
+    type=click.IntRange(1, 50),
+    help="How many hosts this machine plays.  [default: 1; with --demo 2]",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of the server and its dashboard. Off loopback the dashboard asks for a token.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the server.  [default: any free]",
+)
+@click.option(
+    "--demo", is_flag=True, help="Run 20 jobs with faults in between, count what is left, and end."
+)
+@click.option("--plain", is_flag=True, help="Lines instead of a live picture, also on a terminal.")
+def up(
+    data: Path | None, hosts: int | None, listen: str, port: int, *, demo: bool, plain: bool
+) -> None:
+    """Run the whole fleet on this machine: Kubernetes API, Postgres, GitHub to practise with, server, operator, hosts.
+
+    \b
+    runyard up                       stays up until Ctrl-C; state is kept, the next start goes on
+    runyard up --hosts 3             three hosts
+    runyard up --demo                a minute with 20 jobs, four faults and a count of what leaked
+    kubectl --kubeconfig DIR/kubeconfig get nodes,pods,runnerpools,events
+    """
+    with _directory(data, demo=demo) as root:
+        options = Options(
+            data=root.absolute(),
+            hosts=hosts or (DEMO_HOSTS if demo else 1),
+            listen=listen,
+            port=port,
+            demo=demo,
+        )
+        sys.exit(_run(options, look(plain=plain, demo=demo)))
+
+
+@contextlib.contextmanager
+def _directory(data: Path | None, *, demo: bool) -> Iterator[Path]:
+    if data is not None or not demo:
+        yield data or default_root(os.environ)
+        return
+    with tempfile.TemporaryDirectory(prefix="runyard-demo-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def _run(options: Options, show: Look) -> int:
+    configure(level="warning", json=False)
+    try:
+        with show:
+            return asyncio.run(_live(options, show))
+    except BaseExceptionGroup as group:
+        return _explain(group, show)
+    except (*CANNOT_BEGIN, *FAILED) as error:
+        return _explain(BaseExceptionGroup("up", [error]), show)
+
+
+def _explain(group: BaseExceptionGroup[BaseException], show: Look) -> int:
+    """One line for what a person can act upon; anything else is a defect and keeps its traceback."""
+    known, rest = group.split((*CANNOT_BEGIN, *FAILED))
+    if rest is not None or known is None:
+        raise group
+    first = _first(known)
+    if isinstance(first, CANNOT_BEGIN):
+        raise CannotBegin(str(first))
+    show.failed(str(first))
+    return 1
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+async def _live(options: Options, show: Look) -> int:
+    clock, rng = RealClock(), random.SystemRandom()
+    stop = _stop_signal()
+    async with running(
+        options,
+        clock=clock,
+        rng=rng,
+        log=get_logger("up"),
+        environ=os.environ,
+        changed=show.part,
+        tell=show.tell,
+    ) as machine:
+        show.up(machine)
+        if not options.demo:
+            await stop.wait()
+            return 0
+        async with asyncio.TaskGroup() as group:
+            story = group.create_task(
+                tell_story(machine, clock=clock, rng=rng, tell=show.tell, show=show.jobs)
+            )
+            interrupted = group.create_task(stop.wait())
+            await asyncio.wait((story, interrupted), return_when=asyncio.FIRST_COMPLETED)
+            interrupted.cancel()
+            story.cancel()
+        if story.cancelled():
+            return 130
+        show.outcome(story.result())
+        return 0
+
+
+def _stop_signal() -> asyncio.Event:
+    """Set by the first Ctrl-C or TERM; the second one is not waited for."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def heard() -> None:
+        if stop.is_set():
+            os.killpg(0, signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(130)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, heard)
+    return stop

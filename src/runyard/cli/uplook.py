@@ -1,0 +1,162 @@
+"""What `runyard up` shows: a live picture on a terminal, plain lines elsewhere.
+
+The outcome line is always the last line of standard output, so that a script can read it.
+"""
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from runyard.embedded.up.demo.story import JobState, Outcome
+from runyard.embedded.up.machine import Machine
+from runyard.embedded.up.supervisor import PartView
+
+_MARKS = {"success": ("✓", "green"), "failure": ("✗", "red"), "cancelled": ("–", "yellow")}
+_LINES = 8
+
+
+class Look:
+    """Plain lines with the seconds since the start."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = 0.0
+        self._done: dict[str, str] = {}
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        self._began = self._console.get_time()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._last:
+            self._console.print(self._last, soft_wrap=True, highlight=False, markup=False)
+
+    def tell(self, text: str) -> None:
+        """Something happened."""
+        elapsed = self._console.get_time() - self._began
+        self._console.print(
+            f"{elapsed:6.1f} s  {text}", soft_wrap=True, highlight=False, markup=False
+        )
+
+    def part(self, view: PartView) -> None:
+        """A part changed its state."""
+        if view.state == "waiting":
+            self.tell(f"{view.name} died (code {view.code}); it is started again")
+        elif view.state == "running" and view.starts > 1:
+            self.tell(f"{view.name} is back (process {view.pid})")
+
+    def up(self, machine: Machine) -> None:
+        """Everything runs."""
+        self.tell(f"up. Dashboard: {machine.urls.server}/")
+        if machine.options.listen not in ("127.0.0.1", "localhost", "::1"):
+            self.tell(f"its token is in {machine.layout.secrets} (dashboard_token)")
+        self.tell(
+            f"kubectl --kubeconfig '{machine.layout.kubeconfig}' get nodes,pods,runnerpools,events"
+        )
+        if machine.database.notice:
+            self.tell(machine.database.notice)
+        if not machine.options.demo:
+            self.tell("Ctrl-C ends it; state is kept for the next start")
+
+    def jobs(self, states: tuple[JobState, ...]) -> None:
+        """How the jobs are."""
+        for state in states:
+            shown = state.conclusion or state.state
+            if self._done.get(state.name) != shown and state.state == "completed":
+                self.tell(f"job {state.name!r}: {shown} on {state.runner}")
+            self._done[state.name] = shown
+
+    def outcome(self, outcome: object) -> None:
+        """The last line, printed when everything has ended."""
+        assert isinstance(outcome, Outcome)
+        for each in outcome.healed:
+            self.tell(f"healed in {each.seconds:.1f} s: {each.what}")
+        self._last = outcome.line()
+
+    def failed(self, text: str) -> None:
+        """It went wrong: on standard error, in the operator's words."""
+        sys.stderr.write(f"runyard: {text}\n")
+
+
+class LivePicture(Look):
+    """Parts, jobs and the last lines, in place."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._parts: dict[str, PartView] = {}
+        self._states: tuple[JobState, ...] = ()
+        self._lines: list[str] = []
+        self._live = Live(console=console, refresh_per_second=8, transient=False)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+        super().__exit__(kind, error, trace)
+
+    def tell(self, text: str) -> None:
+        """Among the last lines."""
+        elapsed = self._console.get_time() - self._began
+        self._lines = [*self._lines, f"{elapsed:6.1f} s  {text}"][-_LINES:]
+        self._draw()
+
+    def part(self, view: PartView) -> None:
+        """In the table of parts, and as a line when it died."""
+        self._parts[view.name] = view
+        super().part(view)
+        self._draw()
+
+    def jobs(self, states: tuple[JobState, ...]) -> None:
+        """In the row of jobs."""
+        self._states = states
+        self._draw()
+
+    def _draw(self) -> None:
+        self._live.update(Group(self._table(), self._row(), Text("\n".join(self._lines))))
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for heading in ("part", "state", "process", "starts"):
+            table.add_column(heading)
+        for view in self._parts.values():
+            style = "green" if view.state == "running" else "yellow"
+            table.add_row(
+                view.name, Text(view.state, style=style), str(view.pid or ""), str(view.starts)
+            )
+        return table
+
+    def _row(self) -> Text:
+        row = Text("jobs ")
+        for state in self._states:
+            if state.state == "completed":
+                mark, style = _MARKS.get(state.conclusion, ("?", "yellow"))
+            else:
+                mark, style = ("▶", "cyan") if state.state == "in_progress" else ("·", "dim")
+            row.append(mark + " ", style=style)
+        return row
+
+
+def look(*, plain: bool, demo: bool) -> Look:
+    """A live picture where there is a terminal, lines elsewhere."""
+    console = Console()
+    live = demo and console.is_terminal and not plain
+    return LivePicture(console) if live else Look(console)

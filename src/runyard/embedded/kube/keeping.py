@@ -1,0 +1,106 @@
+"""One step, one transaction: between the store in memory and the journal on disk.
+
+While a journal is there, the store puts each event into the `outbox` instead of telling its watchers.
+At the end of the step `commit` writes the whole outbox in one transaction and only then tells them, so
+nobody, neither the client that asked nor a watcher, ever sees what a power cut could take back.
+
+If the disk refuses, `commit` takes the step out of memory again: the objects, the history and the
+version are what they were before. Memory never runs ahead of the disk.
+
+After a restart history is empty: a watch from an older version gets 410, and its client lists again.
+"""
+
+import random
+from collections.abc import Iterable
+
+import msgspec
+
+from runyard.embedded.kube.journal import Journal, JournalError, Row
+from runyard.embedded.kube.store import Event, Record, Store
+
+_FIX = "Use the version of runyard that wrote it, or move it away to start empty"
+
+
+class Keeper:
+    """Keeps a store's steps in a journal."""
+
+    def __init__(self, store: Store, journal: Journal) -> None:
+        self._store = store
+        self._journal = journal
+        self._signing_key = b""
+        self.outbox: list[Event] = []
+
+    def restore(self) -> None:
+        """Fill the empty store with what the journal holds, and keep its steps from now on."""
+        kept = self._journal.load()
+        self._signing_key = kept.signing_key
+        for row in kept.rows:
+            table = self._store.tables.get(row.plural)
+            if table is None:
+                cause = (
+                    f"{self._journal.path} holds {row.plural}, which this version does not serve"
+                )
+                raise JournalError(cause, fix=_FIX)
+            table.put(self._record(row))
+        self._store.version = kept.version
+        self._store.compact()
+        self._store.outbox = self.outbox
+
+    def _record(self, row: Row) -> Record:
+        try:
+            obj = msgspec.json.decode(row.body or b"")
+            meta = obj["metadata"]
+            told = (meta.get("namespace", ""), meta["name"], meta["resourceVersion"])
+            if told != (row.namespace, row.name, str(row.version)):
+                raise ValueError("it names another object")
+            return Record(obj, row.version, row.body or b"", row.namespace, row.name, meta["uid"])
+        except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            where = f"{row.plural} {row.namespace}/{row.name}"
+            cause = f"{self._journal.path} holds {where}, which cannot be read: {error}"
+            raise JournalError(cause, fix=_FIX) from error
+
+    def signing_key(self, rng: random.Random) -> bytes:
+        """The key that tokens are signed with: always the same one for a journal."""
+        if not self._signing_key:
+            key = rng.randbytes(32)
+            self._journal.keep_signing_key(key)
+            self._signing_key = key
+        return self._signing_key
+
+    def commit(self) -> tuple[Event, ...]:
+        """Keep the step, then let it be seen; raises `JournalError` after taking it back."""
+        events = tuple(self.outbox)
+        self.outbox.clear()
+        try:
+            self._journal.commit(self._store.version, _rows(events))
+        except JournalError:
+            self._take_back(events)
+            raise
+        for event in events:
+            self._store.table(event.resource).tell(event)
+        return events
+
+    def _take_back(self, events: tuple[Event, ...]) -> None:
+        before = events[0].version - 1
+        for event in reversed(events):
+            table = self._store.table(event.resource)
+            if event.old is not None:
+                table.put(event.old)
+            elif event.new is not None:
+                table.drop(event.new)
+            if table.history and table.history[-1].version > before:
+                table.history.pop()
+            table.floor = min(table.floor, before)
+        self._store.version = before
+
+
+def _rows(events: Iterable[Event]) -> list[Row]:
+    """The last word on each object that a step touched, in the order of the first."""
+    last = {
+        (event.resource.plural, event.record.namespace, event.record.name): event
+        for event in events
+    }
+    return [
+        Row(*key, event.version, None if event.new is None else event.new.body)
+        for key, event in last.items()
+    ]

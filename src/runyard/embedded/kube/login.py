@@ -1,0 +1,76 @@
+"""Who asks, for a core behind a socket: administrators, ServiceAccounts, and hosts with a certificate.
+
+    bearer token of an administrator     a secret that the caller of this module was given
+    bearer token of a ServiceAccount     issued by this API, for this API's own audience
+    client certificate                   CN is the user, O are the groups, as the HTTP server read them from
+                                         the TLS peer; only if asked for
+    nobody                               may read the version and whether the server is healthy
+
+A credential that was shown and does not hold is refused, also where nobody would have been let in: a
+client with a stale token must learn of it. A token for another audience does not hold here; that is what
+keeps a guest, who has one for the dispatch server, away from the API.
+
+What somebody may do once they are known is the other seam, `auth.Authorize`.
+"""
+
+import hmac
+from collections.abc import Iterable
+from hashlib import sha256
+
+from runyard.embedded.kube.auth import Authenticate, User, bearer
+from runyard.embedded.kube.tokens import ISSUER, Tokens
+from runyard.http.messages import Request
+from runyard.http.server import CLIENT_CERT_CN, CLIENT_CERT_O
+
+OPEN_PATHS = ("/version", "/healthz", "/livez", "/readyz")
+ADMIN_NAME = "runyard-admin"
+_SHORTEST = 16
+
+_AUTHENTICATED = "system:authenticated"
+ANONYMOUS = User(name="system:anonymous", groups=("system:unauthenticated",))
+ADMINISTRATOR = User(name=ADMIN_NAME, groups=("system:masters", _AUTHENTICATED))
+
+
+def authenticator(
+    admin_tokens: Iterable[str], tokens: Tokens, *, certificates: bool = False
+) -> Authenticate:
+    """The login of a core; hand it to `KubeCore.guard`. Raises `ValueError` on a token that is none."""
+    admins = tuple(_digest(token) for token in admin_tokens if _usable(token))
+
+    def authenticate(request: Request) -> User | None:
+        if request.header("authorization"):
+            return _by_token(bearer(request), admins=admins, tokens=tokens)
+        if certificates and (name := request.header(CLIENT_CERT_CN)):
+            groups = (value for key, value in request.headers if key == CLIENT_CERT_O)
+            return User(name=name, groups=(*groups, _AUTHENTICATED))
+        return ANONYMOUS if _is_open(request) else None
+
+    return authenticate
+
+
+def _by_token(token: str, *, admins: tuple[bytes, ...], tokens: Tokens) -> User | None:
+    shown = _digest(token)
+    matches = [hmac.compare_digest(shown, known) for known in admins]  # all of them, always
+    if any(matches):
+        return ADMINISTRATOR
+    try:
+        return tokens.verify(token, (ISSUER,)).user
+    except ValueError:
+        return None
+
+
+def _is_open(request: Request) -> bool:
+    return request.method in ("GET", "HEAD") and request.path.rstrip("/") in OPEN_PATHS
+
+
+def _digest(token: str) -> bytes:
+    """Of equal length for all, so that a comparison tells nothing of a secret's length either."""
+    return sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def _usable(token: str) -> bool:
+    if len(token) < _SHORTEST or token != token.strip() or not token.isprintable():
+        raise ValueError(
+            f"an administrator's token needs at least {_SHORTEST} characters and no white space around it"
+        )
+    return True

@@ -1,0 +1,274 @@
+"""Tables for people: what `kubectl get` prints, when a client asks for it by its Accept header.
+
+The columns are the ones that users know from a stock server. Columns of priority 1 are shown by `-o wide`
+only. A row also carries the object, or just its metadata, as `includeObject` asks.
+
+What clients wrote into an object may be of any shape where the server does not check it, and an event is
+written for a watcher inside somebody else's request, so nothing in here raises: what cannot be read is
+shown as `<unknown>`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from runyard.embedded.kube import cells
+from runyard.embedded.kube.cells import NONE, Cell, age, at, items, text
+from runyard.embedded.kube.resources import Object, Resource
+from runyard.http.messages import Request
+from runyard.wire import names
+
+_GROUP = "meta.k8s.io"
+_VERSIONS = ("v1", "v1beta1")
+_NUMBERS = ("Count", "Data", "Desired", "Observed", "Secrets")
+_PLAIN = ("application/json", "application/*", "*/*")
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One column, as a Table describes it."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How the client wants its table."""
+
+    version: str
+    include: str  # Metadata, Object or None
+
+
+class Printer(msgspec.Struct, frozen=True):
+    """The columns of a kind, and the cells of an object in them."""
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Object, float], list[Cell]]
+
+
+def asked(request: Request) -> Form | None:
+    """The form of the table that a request asks for; None if it wants the object itself."""
+    accept = request.header("accept")
+    if "as=Table" not in accept:
+        return None
+    for choice in accept.split(","):
+        kind, *rest = (part.strip() for part in choice.split(";"))
+        told = dict(part.partition("=")[::2] for part in rest)
+        if kind not in _PLAIN:
+            continue  # protobuf: not spoken here, the next choice may be
+        if told.get("as") is None:
+            return None
+        if (told["as"], told.get("g")) == ("Table", _GROUP) and told.get("v") in _VERSIONS:
+            return Form(told["v"], request.param("includeObject") or "Metadata")
+    return None
+
+
+def table(
+    resource: Resource,
+    objects: list[Object],
+    form: Form,
+    meta: Object,
+    *,
+    now: float,
+    columns: bool = True,
+) -> Object:
+    """A Table of these objects."""
+    printer = _PRINTERS.get(resource.plural, _ANY)
+    found: Object = {
+        "kind": "Table",
+        "apiVersion": f"{_GROUP}/{form.version}",
+        "metadata": meta,
+        "columnDefinitions": msgspec.to_builtins(printer.columns) if columns else None,
+        "rows": [{"cells": printer.cells(obj, now)} | _included(obj, form) for obj in objects],
+    }
+    return found
+
+
+def _included(obj: Object, form: Form) -> Object:
+    if form.include == "None":
+        return {}
+    if form.include == "Object":
+        return {"object": obj}
+    head = {"kind": "PartialObjectMetadata", "apiVersion": f"{_GROUP}/{form.version}"}
+    return {"object": head | {"metadata": obj["metadata"]}}
+
+
+# ---- the kinds
+
+
+def _columns(*shown: str) -> tuple[Column, ...]:
+    """Columns by their names; a plus in front: with `-o wide` only."""
+    return tuple(
+        Column(
+            name=(plain := name.removeprefix("+")),
+            type="integer" if plain in _NUMBERS else "string",
+            format="name" if plain == "Name" else "",
+            priority=int(name != plain),
+        )
+        for name in shown
+    )
+
+
+def _name(obj: Object) -> str:
+    return text(at(obj, "metadata", "name"))
+
+
+def _born(obj: Object, now: float) -> str:
+    return age(at(obj, "metadata", "creationTimestamp"), now)
+
+
+def _any(obj: Object, now: float) -> list[Cell]:
+    return [_name(obj), _born(obj, now)]
+
+
+def _namespace(obj: Object, now: float) -> list[Cell]:
+    return [_name(obj), text(at(obj, "status", "phase")), _born(obj, now)]
+
+
+def _account(obj: Object, now: float) -> list[Cell]:
+    return [_name(obj), len(items(obj, "secrets")), _born(obj, now)]
+
+
+def _lease(obj: Object, now: float) -> list[Cell]:
+    return [_name(obj), text(at(obj, "spec", "holderIdentity")), _born(obj, now)]
+
+
+def _bag(obj: Object, now: float) -> list[Cell]:
+    return [_name(obj), cells.size(obj.get("data")), _born(obj, now)]
+
+
+def _secret(obj: Object, now: float) -> list[Cell]:
+    return [_name(obj), text(obj.get("type")), cells.size(obj.get("data")), _born(obj, now)]
+
+
+def _pool(obj: Object, now: float) -> list[Cell]:
+    desired, observed = at(obj, "spec", "replicas"), at(obj, "status", "observedReplicas")
+    return [
+        _name(obj),
+        cells.count(desired),
+        cells.count(observed),
+        text(at(obj, "spec", "image")),
+        _born(obj, now),
+        text(at(obj, "status", "observedImage"), NONE),
+        text(at(obj, "spec", "fleetSelector"), NONE),
+        text(at(obj, "spec", "dispatchLabel"), NONE),
+    ]
+
+
+def _pod(obj: Object, now: float) -> list[Cell]:
+    total = len(items(obj, "spec", "containers"))
+    return [
+        _name(obj),
+        f"{cells.ready_containers(obj)}/{total}",
+        cells.pod_status(obj),
+        cells.restarts(obj, now),
+        _born(obj, now),
+        text(at(obj, "status", "podIP"), NONE),
+        text(at(obj, "spec", "nodeName"), NONE),
+        text(at(obj, "status", "nominatedNodeName"), NONE),
+        NONE,
+    ]
+
+
+def _node(obj: Object, now: float) -> list[Cell]:
+    info: Any = at(obj, "status", "nodeInfo")
+    return [
+        _name(obj),
+        cells.node_status(obj),
+        cells.node_roles(obj),
+        _born(obj, now),
+        text(at(info, "kubeletVersion")),
+        cells.address(obj, "InternalIP"),
+        cells.address(obj, "ExternalIP"),
+        text(at(info, "osImage"), cells.UNKNOWN),
+        text(at(info, "kernelVersion"), cells.UNKNOWN),
+        text(at(info, "containerRuntimeVersion"), cells.UNKNOWN),
+    ]
+
+
+def _event(obj: Object, now: float) -> list[Cell]:
+    about: Any = obj.get("involvedObject")
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
+    last = at(obj, "series", "lastObservedTime") or obj.get("lastTimestamp") or first
+    return [
+        age(last, now),
+        text(obj.get("type")),
+        text(obj.get("reason")),
+        f"{text(at(about, 'kind')).lower()}/{text(at(about, 'name'))}",
+        text(at(about, "fieldPath")),
+        cells.event_source(obj),
+        text(obj.get("message")).strip(),
+        age(first, now),
+        cells.count(at(obj, "series", "count") or obj.get("count") or 1),
+        _name(obj),
+    ]
+
+
+_ANY = Printer(_columns("Name", "Age"), _any)
+_PRINTERS = {
+    "namespaces": Printer(_columns("Name", "Status", "Age"), _namespace),
+    "serviceaccounts": Printer(_columns("Name", "Secrets", "Age"), _account),
+    "leases": Printer(_columns("Name", "Holder", "Age"), _lease),
+    "configmaps": Printer(_columns("Name", "Data", "Age"), _bag),
+    "secrets": Printer(_columns("Name", "Type", "Data", "Age"), _secret),
+    names.POOL_PLURAL: Printer(
+        _columns(
+            "Name",
+            "Desired",
+            "Observed",
+            "Image",
+            "Age",
+            "+Observed Image",
+            "+Fleet",
+            "+Dispatch Label",
+        ),
+        _pool,
+    ),
+    "pods": Printer(
+        _columns(
+            "Name",
+            "Ready",
+            "Status",
+            "Restarts",
+            "Age",
+            "+IP",
+            "+Node",
+            "+Nominated Node",
+            "+Readiness Gates",
+        ),
+        _pod,
+    ),
+    "nodes": Printer(
+        _columns(
+            "Name",
+            "Status",
+            "Roles",
+            "Age",
+            "Version",
+            "+Internal-IP",
+            "+External-IP",
+            "+OS-Image",
+            "+Kernel-Version",
+            "+Container-Runtime",
+        ),
+        _node,
+    ),
+    "events": Printer(
+        _columns(
+            "Last Seen",
+            "Type",
+            "Reason",
+            "Object",
+            "+Subobject",
+            "+Source",
+            "Message",
+            "+First Seen",
+            "+Count",
+            "+Name",
+        ),
+        _event,
+    ),
+}

@@ -1,0 +1,84 @@
+"""What a child process is told when it is started.
+
+It travels as one line of JSON on the child's standard input, because it holds a secret (how to reach the
+database) and arguments and environments can be read by others. The pipe stays open afterwards: its end
+tells the child that its parent is gone.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from runyard.embedded.up.layout import Layout
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How patient the parts are, in seconds. The defaults are production's; a demo has no time."""
+
+    stamped_grace: float = 300.0
+    silent_grace: float = 300.0
+    recover_every: float = 60.0
+    sweep_every: float = 5.0
+    read_every: float = 5.0
+    pools_every: float = 30.0
+    ghosts_every: float = 120.0
+    ghost_age: float = 120.0
+    audit_every: float = 60.0
+    audit_settle: float = 30.0
+    orphan_grace: float = 120.0
+    drain_seconds: float = 300.0
+    list_every: float = 5.0
+    heartbeat_every: float = 30.0
+    lease_every: float = 10.0
+    runner_silent_after: float = 30.0
+    runner_lost_after: float = 600.0
+    offered: float = 8.0
+    armed: float = 120.0
+    draining: float = 900.0
+
+
+QUICK = Pace(
+    stamped_grace=4.0,
+    silent_grace=20.0,
+    recover_every=1.0,
+    sweep_every=1.0,
+    read_every=1.0,
+    pools_every=1.0,
+    ghosts_every=3.0,
+    ghost_age=5.0,
+    audit_every=3.0,
+    audit_settle=2.0,
+    orphan_grace=3.0,
+    drain_seconds=15.0,
+    list_every=0.5,
+    heartbeat_every=2.0,
+    lease_every=2.0,
+    runner_silent_after=10.0,
+    runner_lost_after=10.0,
+    offered=6.0,
+    armed=15.0,
+    draining=10.0,
+)
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True):
+    """One child's orders."""
+
+    role: str
+    name: str
+    root: str
+    kube_url: str
+    server_url: str
+    github_url: str
+    database: str = ""
+    socket: int = -1  # the inherited descriptor to listen on
+    pace: Pace = Pace()
+    faults: bool = False  # the demo's faults may be triggered
+    app_id: int = 1
+    listen: str = "127.0.0.1"  # off loopback the dashboard asks for a token
+    runtime: str = "process"
+
+    @property
+    def layout(self) -> Layout:
+        """Where everything lies."""
+        return Layout(Path(self.root))

@@ -1,0 +1,156 @@
+"""The demo's four faults: each is done to the running fleet, and then watched until nothing of it is left."""
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.embedded.up.demo.eyes import SPACE, Eyes, busy
+from runyard.embedded.up.faults import armed_after_stamp
+from runyard.embedded.up.layout import write_private
+from runyard.embedded.up.practice import IMAGES, POOL
+from runyard.http.errors import TransportError
+from runyard.kube.errors import KubeError
+from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
+from runyard.wire import names
+
+LOOK_EVERY = 0.1
+GIVE_UP = 45.0
+
+
+class NotHealed(Exception):
+    """A fault was not healed in time; the message says which and where to look."""
+
+
+class Healed(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault, and how long the fleet needed."""
+
+    what: str
+    seconds: float
+
+
+class Faults:
+    """Does harm, on purpose."""
+
+    def __init__(self, eyes: Eyes, *, clock: Clock, tell: Callable[[str], None]) -> None:
+        self._eyes = eyes
+        self._machine = eyes.machine
+        self._clock = clock
+        self._tell = tell
+
+    async def kill_agent(self) -> Healed:
+        """SIGKILL for the first host's agent, while its VMs run."""
+        host = self._machine.hosts[0]
+        pid, killed_at = self._machine.supervisor.pid(host), self._clock.now()
+        self._tell(f"fault: kill -9 of the node agent of {host} (process {pid})")
+        os.kill(pid, signal.SIGKILL)
+
+        async def back() -> bool:
+            new = self._machine.supervisor.pid(host)
+            return new not in (0, pid) and await self._eyes.lease_renewed(host) > killed_at
+
+        return await self._until(back, "the killed node agent", log=host)
+
+    async def kill_server_between_stamp_and_commit(
+        self, queue: Callable[[], Awaitable[None]]
+    ) -> Healed:
+        """The server dies when a Pod is stamped and Postgres does not know it yet."""
+        machine = self._machine
+        pid = machine.supervisor.pid("server")
+        armed = armed_after_stamp(machine.layout)
+        write_private(armed, "")
+        self._tell("fault: the server will die right after its next stamp, before its commit")
+        await queue()
+        await self._wait(lambda: _gone(armed), "the death of the server", log="server")
+        self._tell(f"the server (process {pid}) is dead, with a Pod stamped and nothing committed")
+        stamped = {pod["metadata"]["uid"] for pod in await self._eyes.pods() if busy(pod)}
+
+        async def resolved() -> bool:
+            if machine.supervisor.pid("server") in (0, pid):
+                return False
+            slots = {slot["pod_uid"]: slot["state"] for slot in await self._eyes.slots()}
+            return all(slots.get(uid) not in ("offered", "armed") for uid in stamped)
+
+        return await self._until(
+            resolved, "the server killed between stamp and commit", log="server"
+        )
+
+    async def leak_a_stamped_pod(self) -> Healed:
+        """A Pod that looks busy and belongs to no job: what once took a whole fleet down."""
+        pod = await self._idle_pod()
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        self._tell(f"fault: {name} is stamped as busy by hand, and belongs to no job")
+        stamp = {"metadata": {"uid": uid, "labels": {names.POOL_OWNER: "leaked-by-hand"}}}
+        await self._machine.kube.patch(PODS, name, stamp, namespace=SPACE)
+
+        async def reaped() -> bool:
+            pods = {each["metadata"]["uid"] for each in await self._eyes.pods()}
+            accounts = await self._machine.kube.list(SERVICE_ACCOUNTS, namespace=SPACE)
+            names_left = {each["metadata"]["name"] for each in accounts.items}
+            return uid not in pods and name not in names_left
+
+        return await self._until(reaped, "the leaked stamped Pod", log="server")
+
+    async def roll_the_image(self) -> Healed:
+        """A new image for the whole pool, while jobs run."""
+        self._tell(f"change: the pool's image becomes {IMAGES[1]}")
+        spec = {"spec": {"image": IMAGES[1]}}
+        await self._machine.kube.patch(RUNNER_POOLS, POOL, spec, namespace=SPACE)
+
+        async def rolled() -> bool:
+            pods = [
+                pod for pod in await self._eyes.pods() if "deletionTimestamp" not in pod["metadata"]
+            ]
+            replicas = int((await self._eyes.pool())["spec"]["replicas"])
+            new = [
+                pod
+                for pod in pods
+                if pod["spec"]["containers"][0]["image"] == IMAGES[1]
+                and pod["status"].get("phase") == "Running"
+            ]
+            return len(new) == len(pods) == replicas
+
+        return await self._until(rolled, "the image roll", log="operator")
+
+    async def _idle_pod(self) -> dict[str, Any]:
+        found: list[dict[str, Any]] = []
+
+        async def one() -> bool:
+            waiting = {s["pod_uid"] for s in await self._eyes.slots() if s["state"] == "idle"}
+            found[:] = [
+                pod
+                for pod in await self._eyes.pods()
+                if not busy(pod) and pod["metadata"]["uid"] in waiting
+            ]
+            return bool(found)
+
+        await self._wait(one, "an idle runner", log="operator")
+        return found[0]
+
+    async def _until(self, healed: Callable[[], Awaitable[bool]], what: str, *, log: str) -> Healed:
+        seconds = await self._wait(healed, what, log=log)
+        self._tell(f"healed: {what}, after {seconds:.1f} s")
+        return Healed(what=what, seconds=seconds)
+
+    async def _wait(
+        self, condition: Callable[[], Awaitable[bool]], what: str, *, log: str
+    ) -> float:
+        began = self._clock.monotonic()
+        while True:
+            try:
+                if await condition():
+                    return self._clock.monotonic() - began
+            except (KubeError, TransportError):
+                pass  # something is being restarted; that is the point
+            if self._clock.monotonic() - began > GIVE_UP:
+                path = self._machine.layout.log(log)
+                raise NotHealed(f"{what}: not healed within {GIVE_UP:g} s; see {path}")
+            await self._clock.sleep(LOOK_EVERY)
+
+
+async def _gone(path: Path) -> bool:
+    return not path.exists()

@@ -1,0 +1,67 @@
+"""The practice GitHub as the demo's people use it: they push, and look on."""
+
+from typing import TypeVar
+
+import msgspec
+
+from runyard.embedded.github.views import JobView, RunnerView
+from runyard.http.messages import Request, Response, Stream, Transport
+
+T = TypeVar("T")
+TIMEOUT = 10.0
+
+
+class Refused(Exception):
+    """The practice GitHub said no."""
+
+
+class _Jobs(msgspec.Struct):
+    items: tuple[JobView, ...]
+
+
+class _Runners(msgspec.Struct):
+    items: tuple[RunnerView, ...]
+
+
+class PracticeClient:
+    """Speaks with the people's token."""
+
+    def __init__(self, transport: Transport, *, token: str) -> None:
+        self._transport = transport
+        self._headers = (("authorization", f"Bearer {token}"), ("user-agent", "runyard"))
+
+    async def install(self, account: str, repo: str) -> None:
+        """Install the App and let it see a repository; once more does no harm."""
+        await self._ask("POST", "/practice/accounts", {"account": account})
+        await self._ask("POST", "/practice/repos", {"repo": repo})
+
+    async def queue_job(self, repo: str, *, labels: tuple[str, ...], script: str, name: str) -> int:
+        """Push; the job's id."""
+        body = {"repo": repo, "labels": labels, "script": script, "name": name}
+        answer = await self._ask("POST", "/practice/jobs", body)
+        return _decoded(answer, JobView).id
+
+    async def jobs(self) -> tuple[JobView, ...]:
+        """The newest jobs."""
+        return _decoded(await self._ask("GET", "/practice/jobs"), _Jobs).items
+
+    async def runners(self) -> tuple[RunnerView, ...]:
+        """Every registration."""
+        return _decoded(await self._ask("GET", "/practice/runners"), _Runners).items
+
+    async def log(self, job: int) -> str:
+        """What a job has written."""
+        return (await self._ask("GET", f"/practice/jobs/{job}/log")).body.decode(errors="replace")
+
+    async def _ask(self, method: str, path: str, body: object = None) -> Response:
+        sent = b"" if body is None else msgspec.json.encode(body)
+        headers = (*self._headers, ("content-type", "application/json"))
+        request = Request(method=method, path=path, headers=headers, body=sent)
+        answer = await self._transport.send(request, timeout=TIMEOUT)
+        if isinstance(answer, Stream) or answer.status >= 300:
+            raise Refused(f"{method} {path}: {answer.status}")
+        return answer
+
+
+def _decoded(answer: Response, type_: type[T]) -> T:
+    return msgspec.json.decode(answer.body, type=type_)

@@ -1,0 +1,86 @@
+"""The demo's twenty jobs: most of them well behaved, four of them not.
+
+Each is a shell script that runs in a sandbox of its own. What the nosy one finds out is read from its log.
+"""
+
+import msgspec
+
+DISK_TRY_MB = 192  # more than a sandbox may hold
+
+
+class DemoJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One job: its script, and how it is meant to end."""
+
+    name: str
+    script: str
+    conclusion: str = "success"
+
+
+def plain(number: int, seconds: float) -> DemoJob:
+    """Builds something, quickly."""
+    script = f'echo "building part {number}"\nsleep {seconds:g}\necho done > result\ncat result\n'
+    return DemoJob(name=f"build {number}", script=script)
+
+
+def daemon_marker(run: str) -> str:
+    """What the daemon that is left behind is called in a list of processes."""
+    return f"runyard-demo-daemon-{run}"
+
+
+def jobs(run: str) -> tuple[DemoJob, ...]:
+    """All twenty, in the order in which they are queued; `run` makes the daemon's name unique."""
+    failing = DemoJob(
+        name="fails", script='echo "this one fails on purpose"\nexit 3\n', conclusion="failure"
+    )
+    daemon = DemoJob(
+        name="leaves a daemon behind",
+        script=(
+            "cat > daemon.sh <<'END'\n"
+            "trap '' TERM HUP INT\n"
+            "while :; do sleep 1; done\n"
+            "END\n"
+            f"(setsid sh daemon.sh {daemon_marker(run)} >/dev/null 2>&1 </dev/null &) 2>/dev/null ||\n"
+            f"  (nohup sh daemon.sh {daemon_marker(run)} >/dev/null 2>&1 </dev/null &)\n"
+            'echo "left a daemon behind"\n'
+        ),
+    )
+    nosy = DemoJob(name="is nosy", script=_NOSY)
+    greedy = DemoJob(
+        name="fills its disk",
+        script=(
+            f"if dd if=/dev/zero of=fill bs=1048576 count={DISK_TRY_MB} 2>/dev/null\n"
+            'then echo "disk: unlimited"; else echo "disk: limited"; fi\n'
+            "rm -f fill\n"
+        ),
+    )
+    special = {3: failing, 6: daemon, 9: nosy, 12: greedy}
+    return tuple(special.get(number) or plain(number, _seconds(number)) for number in range(1, 21))
+
+
+def _seconds(number: int) -> float:
+    """Some last longer, so that faults meet a job that runs."""
+    return 3.0 if number in (1, 2, 8, 15) else 0.5
+
+
+_NOSY = r"""
+found=no
+for place in "$PWD/../../.." "$PWD/../.." "$PWD/.."; do
+  for neighbour in "$place"/*/env/tuist.env "$place"/*/work/*; do
+    case "$neighbour" in "$PWD"*|*'*'*) continue;; esac
+    case "$(cd "$(dirname "$neighbour")" 2>/dev/null && pwd -P)" in "$(pwd -P)"*) continue;; esac
+    if cat "$neighbour" >/dev/null 2>&1; then found=yes; fi
+  done
+done
+echo "neighbour: $found"
+token=no
+for place in "$PWD" "$PWD/.." "$PWD/../.."; do
+  for file in "$place"/sa_token "$place"/env/sa_token /etc/tuist-sa-token; do
+    if cat "$file" >/dev/null 2>&1; then token=yes; fi
+  done
+done
+if env | grep -q 'eyJ'; then token=yes; fi
+for environment in /proc/[0-9]*/environ; do
+  if tr '\0' '\n' < "$environment" 2>/dev/null | grep -q 'TOKEN=eyJ'; then token=yes; fi
+done
+echo "token: $token"
+"""

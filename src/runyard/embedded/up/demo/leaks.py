@@ -1,0 +1,114 @@
+"""What is left over, counted: objects of every kind that belong to nobody.
+
+A fleet at rest has exactly this: as many Pods as its pool asks for, an account and a VM for each of them, a slot
+for each that has asked for work, no registration at GitHub, no process of a VM that is not there, and no file of
+one. Whatever is more than that is a leak, by kind and by name.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+Names = tuple[str, ...]
+KINDS = ("pods", "accounts", "vms", "slots", "registrations", "processes", "files")
+HELD = ("offered", "armed", "executing", "draining")
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that there is at one moment."""
+
+    replicas: int
+    pods: Mapping[str, str]  # uid → name
+    busy: Names  # names of Pods that are stamped, ended or on their way out
+    accounts: Names
+    vms: Mapping[str, Names]  # host → VM names
+    slots: tuple[dict[str, Any], ...]
+    registrations: Names
+    processes: Mapping[int, str]  # pid → the VM that it belongs to, or a marker that was found
+    directories: Mapping[str, Names]  # host → directories of VMs
+    records: Mapping[str, Names]  # host → Pod uids with a record
+
+
+def leaks(seen: Seen) -> dict[str, Names]:
+    """What belongs to nobody, by kind; empty tuples at rest."""
+    uids = dict(seen.pods)
+    names = sorted(uids.values())
+    surplus = names[seen.replicas :] if len(names) > seen.replicas else []
+
+    def orphan(vm: str) -> bool:
+        return not any(uid in vm for uid in uids)
+
+    vms = [vm for each in seen.vms.values() for vm in each]
+    return {
+        "pods": tuple(sorted({*surplus, *seen.busy})),
+        "accounts": tuple(name for name in seen.accounts if name not in names),
+        "vms": tuple(vm for vm in vms if orphan(vm)),
+        "slots": tuple(
+            f"{slot['pod_name']} ({slot['state']})"
+            for slot in seen.slots
+            if slot["state"] in HELD or slot["fence"] == "due" or slot["pod_uid"] not in uids
+        ),
+        "registrations": seen.registrations,
+        "processes": tuple(
+            f"{pid} of {vm}" for pid, vm in sorted(seen.processes.items()) if vm not in vms
+        ),
+        "files": tuple(
+            [
+                f"{host}/{directory}"
+                for host, each in seen.directories.items()
+                for directory in each
+                if directory not in seen.vms.get(host, ())
+            ]
+            + [
+                f"{host}/record {uid}"
+                for host, each in seen.records.items()
+                for uid in each
+                if uid not in uids
+            ]
+        ),
+    }
+
+
+def processes(root: Path, marker: str) -> dict[int, str]:
+    """Processes that carry a VM's name in their environment, or the demo's marker in their arguments.
+
+    Elsewhere than on Linux only the marker is looked for: another process's environment cannot be read.
+    """
+    return _by_proc(root, marker) if sys.platform == "linux" else _by_ps(marker)
+
+
+def _by_proc(root: Path, marker: str) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes()
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue  # ended, or not ours
+        if marker.encode() in arguments:
+            found[int(entry.name)] = marker
+        elif b"RUNYARD_VM=" in environment and os.fsencode(root) in environment:
+            variables = dict(
+                item.split(b"=", 1) for item in environment.split(b"\0") if b"=" in item
+            )
+            found[int(entry.name)] = variables.get(b"RUNYARD_VM", b"").decode(errors="replace")
+    return found
+
+
+def _by_ps(marker: str) -> dict[int, str]:
+    listed = subprocess.run(
+        ["ps", "-axo", "pid=,args="], capture_output=True, text=True, check=False
+    )
+    lines = (line.split(None, 1) for line in listed.stdout.splitlines())
+    return {
+        int(pid): marker
+        for pid, arguments in (line for line in lines if len(line) == 2)
+        if marker in arguments
+    }

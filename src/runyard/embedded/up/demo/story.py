@@ -1,0 +1,207 @@
+"""The demo as a story: twenty jobs, three deaths and a leak, an image roll, and a count of what is left.
+
+Nothing here is pretended: the jobs arrive as signed webhooks, run in processes of their own, and every number of the
+last line is counted. Any miss is an exception that names the part and its log.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.embedded.up.demo.eyes import Eyes
+from runyard.embedded.up.demo.faults import Faults, Healed
+from runyard.embedded.up.demo.github import PracticeClient
+from runyard.embedded.up.demo.jobs import DemoJob, jobs
+from runyard.embedded.up.demo.leaks import leaks
+from runyard.embedded.up.practice import LABEL, REPOSITORY
+from runyard.http.errors import TransportError
+from runyard.kube.errors import KubeError
+
+LOOK_EVERY = 0.25
+JOBS_WITHIN = 120.0
+REST_WITHIN = 60.0
+
+
+class DemoFailed(Exception):
+    """Something is not as it was scripted; the message says what, and where to look."""
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True):
+    """One job, for the picture."""
+
+    name: str
+    state: str = "waiting"
+    conclusion: str = ""
+    runner: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last line says."""
+
+    jobs: int
+    succeeded: int
+    failed_as_scripted: int
+    leaked: int
+    healed: tuple[Healed, ...]
+    findings: tuple[str, ...]  # what the nosy job and the greedy one found
+
+    def line(self) -> str:
+        """The last line."""
+        slowest = max((each.seconds for each in self.healed), default=0.0)
+        return (
+            f"demo: {self.jobs} jobs, {self.succeeded} succeeded, {self.failed_as_scripted} failed as"
+            f" scripted, {self.leaked} leaked, {len(self.healed)} faults healed (max {slowest:.0f} s)"
+        )
+
+
+class Story:
+    """Tells it once. `show` is called with all jobs whenever one of them moved."""
+
+    def __init__(
+        self,
+        eyes: Eyes,
+        *,
+        clock: Clock,
+        run: str,
+        tell: Callable[[str], None],
+        show: Callable[[tuple[JobState, ...]], None],
+    ) -> None:
+        self._eyes = eyes
+        self._github: PracticeClient = eyes.github
+        self._clock = clock
+        self._tell = tell
+        self._show = show
+        self._script = jobs(run)
+        self._ids: dict[int, DemoJob] = {}
+        self._states: dict[int, JobState] = {}
+
+    async def tell(self) -> Outcome:
+        """From the first job to the last count."""
+        faults = Faults(self._eyes, clock=self._clock, tell=self._tell)
+        await self._rest("the warm pool")
+        self._tell("the pool is warm; 20 jobs are sent as signed webhooks, with faults in between")
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(self._watch())
+            healed = [
+                *(await self._first_act(faults)),
+                *(await self._second_act(faults)),
+            ]
+            await self._done("the end of all jobs")
+            watch.cancel()
+        await self._rest("the pool after the last job")
+        return await self._count(tuple(healed))
+
+    async def _first_act(self, faults: Faults) -> tuple[Healed, ...]:
+        await self._queue(0, 7)
+        await self._until(lambda: self._in_state("in_progress") >= 1, "the first running job")
+        agent = await faults.kill_agent()
+
+        async def more() -> None:
+            await self._queue(7, 12)
+
+        return agent, await faults.kill_server_between_stamp_and_commit(more)
+
+    async def _second_act(self, faults: Faults) -> tuple[Healed, ...]:
+        # With no job waiting: a stamped Pod that still asks for work could be given one, and heal by that.
+        await self._done("the end of the first jobs")
+        leak = await faults.leak_a_stamped_pod()
+        await self._queue(12, 20)
+        return leak, await faults.roll_the_image()
+
+    async def _queue(self, first: int, end: int) -> None:
+        for job in self._script[first:end]:
+            number = await self._github.queue_job(
+                REPOSITORY, labels=(LABEL,), script=job.script, name=job.name
+            )
+            self._ids[number] = job
+            self._states[number] = JobState(name=job.name)
+
+    async def _watch(self) -> None:
+        while True:
+            for view in await self._github.jobs():
+                if view.id in self._ids:
+                    self._states[view.id] = JobState(
+                        name=self._ids[view.id].name,
+                        state=view.status,
+                        conclusion=view.conclusion or "",
+                        runner=view.runner_name or "",
+                    )
+            self._show(tuple(self._states.values()))
+            await self._clock.sleep(LOOK_EVERY)
+
+    def _in_state(self, state: str) -> int:
+        return sum(each.state == state for each in self._states.values())
+
+    async def _done(self, what: str) -> None:
+        await self._until(lambda: self._in_state("completed") == len(self._ids), what)
+
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+        began = self._clock.monotonic()
+        while not condition():
+            if self._clock.monotonic() - began > JOBS_WITHIN:
+                stuck = [
+                    f"{s.name} ({s.state})" for s in self._states.values() if s.state != "completed"
+                ]
+                raise DemoFailed(
+                    f"{what} did not come within {JOBS_WITHIN:g} s; waiting: {', '.join(stuck)}."
+                    f" See {self._eyes.machine.layout.log('server')}"
+                )
+            await self._clock.sleep(LOOK_EVERY)
+
+    async def _rest(self, what: str) -> None:
+        began = self._clock.monotonic()
+        while True:
+            try:
+                if await self._eyes.at_rest():
+                    return
+            except (KubeError, TransportError) as error:
+                self._tell(f"not yet: {error}")
+            if self._clock.monotonic() - began > REST_WITHIN:
+                raise DemoFailed(
+                    f"{what} did not come to rest within {REST_WITHIN:g} s;"
+                    f" see {self._eyes.machine.layout.log('operator')}"
+                )
+            await self._clock.sleep(LOOK_EVERY)
+
+    async def _count(self, healed: tuple[Healed, ...]) -> Outcome:
+        left = leaks(await self._eyes.seen())
+        for kind, names in left.items():
+            self._tell(
+                f"left over, {kind}: {len(names)}" + (f" ({', '.join(names)})" if names else "")
+            )
+        wrong = [
+            f"{job.name}: {state.conclusion or state.state} instead of {job.conclusion}"
+            for number, job in self._ids.items()
+            if (state := self._states[number]).conclusion != job.conclusion
+        ]
+        outcome = Outcome(
+            jobs=len(self._ids),
+            succeeded=sum(each.conclusion == "success" for each in self._states.values()),
+            failed_as_scripted=sum(
+                job.conclusion == "failure" and self._states[number].conclusion == "failure"
+                for number, job in self._ids.items()
+            ),
+            leaked=sum(map(len, left.values())),
+            healed=healed,
+            findings=await self._findings(),
+        )
+        if wrong or outcome.leaked:
+            raise DemoFailed(
+                f"{outcome.line()}. Not as scripted: {'; '.join(wrong) or 'what is left over, above'}."
+                f" Logs: {self._eyes.machine.layout.root / 'logs'}"
+            )
+        return outcome
+
+    async def _findings(self) -> tuple[str, ...]:
+        found = []
+        for number, job in self._ids.items():
+            if job.name in ("is nosy", "fills its disk"):
+                log = await self._github.log(number)
+                found += [
+                    line
+                    for line in log.splitlines()
+                    if line.startswith(("neighbour:", "token:", "disk:"))
+                ]
+        return tuple(found)

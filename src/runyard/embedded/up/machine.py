@@ -1,0 +1,273 @@
+"""One machine as a fleet: the embedded API, Postgres, a practice GitHub, the server, the operator, the hosts.
+
+This process owns all of them: it binds their sockets, gives them their orders and credentials, restarts what
+dies, and ends everything in order. State lives in one directory, so the next start goes on where this one
+ended, also after a SIGKILL: the children notice that their owner is gone and end, VMs with a job in them go on,
+and the next owner's agents find them again.
+
+Order of the start: the API and Postgres side by side; then accounts, tokens and the kubeconfig; then everything
+else side by side. Order of the end: the hosts' agents, the VMs, the other parts, the API, Postgres.
+"""
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.embedded.kube.kubeconfig import render
+from runyard.embedded.lock import DirectoryLock
+from runyard.embedded.up import accounts, images, ports, practice
+from runyard.embedded.up.boot import QUICK, Boot, Pace
+from runyard.embedded.up.database import MachineDatabase
+from runyard.embedded.up.hosts import PODS, driver_for, host_names
+from runyard.embedded.up.layout import Layout, write_private
+from runyard.embedded.up.secrets import Secrets, load_or_make
+from runyard.embedded.up.supervisor import PartView, Spawn, Supervisor, quietly
+from runyard.embedded.up.trust import authority, kube_transport
+from runyard.kube.client import Kube
+from runyard.kube.errors import AlreadyExists
+from runyard.kube.kinds import RUNNER_POOLS
+from runyard.telemetry.log import Logger
+from runyard.telemetry.loops import run_loop
+from runyard.telemetry.meter import Meter
+from runyard.wire import names
+
+VM_GRACE = 2.0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person may choose."""
+
+    data: Path
+    hosts: int = 1
+    listen: str = "127.0.0.1"
+    port: int = 0
+    demo: bool = False
+    runtime: str = names.NODE_RUNTIME_PROCESS
+
+    @property
+    def pace(self) -> Pace:
+        """A demo has no time for production's patience."""
+        return QUICK if self.demo else Pace()
+
+
+class Urls(msgspec.Struct, frozen=True, kw_only=True):
+    """Where things are."""
+
+    kube: str
+    server: str
+    github: str
+
+
+class Machine:
+    """The running fleet, for whoever looks on or plays with it."""
+
+    def __init__(
+        self,
+        *,
+        options: Options,
+        layout: Layout,
+        secrets: Secrets,
+        urls: Urls,
+        supervisor: Supervisor,
+        database: MachineDatabase,
+        kube: Kube,
+        clock: Clock,
+    ) -> None:
+        self.options = options
+        self.layout = layout
+        self.secrets = secrets
+        self.urls = urls
+        self.supervisor = supervisor
+        self.database = database
+        self.kube = kube
+        self.conninfo = ""
+        self._clock = clock
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of the hosts."""
+        return host_names(self.options.hosts)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that speak to the API with a token of their own."""
+        return ("server", "operator", *self.hosts)
+
+    def boot(self, role: str, name: str, *, sock: socket.socket | None = None) -> Boot:
+        """The orders of one part."""
+        return Boot(
+            role=role,
+            name=name,
+            root=str(self.layout.root),
+            kube_url=self.urls.kube,
+            server_url=self.urls.server,
+            github_url=self.urls.github,
+            database=self.conninfo if role == "server" else "",
+            socket=-1 if sock is None else sock.fileno(),
+            pace=self.options.pace,
+            faults=self.options.demo,
+            listen=self.options.listen,
+            runtime=self.options.runtime,
+        )
+
+    async def renew_tokens(self) -> None:
+        """Fresh credentials for every part."""
+        await accounts.renew(self.kube, self.layout, self.parts)
+
+    async def stop_vms(self) -> int:
+        """End every VM of every host; how many were running."""
+        ended = 0
+        for host in self.hosts:
+            driver = await driver_for(self.layout, host, clock=self._clock)
+            running = [
+                view.name for view in await driver.list() if view.state in ("booting", "running")
+            ]
+            await asyncio.gather(*(driver.stop(name, grace=VM_GRACE) for name in running))
+            ended += len(running)
+        return ended
+
+
+@asynccontextmanager
+async def running(
+    options: Options,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    log: Logger,
+    environ: Mapping[str, str],
+    changed: Callable[[PartView], None] = lambda view: None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> AsyncIterator[Machine]:
+    """A machine that is up for as long as the context lasts."""
+    layout = Layout(options.data)
+    layout.prepare()
+    async with AsyncExitStack() as stack:
+        lock = DirectoryLock(layout.root)
+        await asyncio.to_thread(lock.acquire)
+        stack.callback(lock.release)
+        secrets = load_or_make(layout, rng)
+        sockets = ports.bind(layout, host=options.listen, wanted={"server": options.port})
+        for each in sockets.values():
+            stack.callback(each.close)
+        urls = Urls(
+            kube=_url(sockets["kube"], "https"),
+            server=_url(sockets["server"]),
+            github=_url(sockets["github"]),
+        )
+        transport = kube_transport(layout, urls.kube, now=clock.now())
+        stack.push_async_callback(transport.close)
+        database = MachineDatabase(
+            layout, clock=clock, log=log, environ=environ, durable=not options.demo
+        )
+        stack.push_async_callback(database.stop)
+        spawn = await stack.enter_async_context(_background())
+        supervisor = Supervisor(
+            clock=clock, log=log, lock=lock.descriptor, spawn=spawn, changed=changed
+        )
+        machine = Machine(
+            options=options,
+            layout=layout,
+            secrets=secrets,
+            urls=urls,
+            supervisor=supervisor,
+            database=database,
+            kube=Kube(transport, agent="runyard", token=lambda: secrets.admin_token),
+            clock=clock,
+        )
+        stack.push_async_callback(_end, machine, log, tell)
+        await _start(machine, sockets, tell, now=clock.now())
+        spawn(database.watch(), "postgres")
+        spawn(_renew(machine, clock=clock, log=log), "tokens")
+        yield machine
+
+
+@asynccontextmanager
+async def _background() -> AsyncIterator[Spawn]:
+    """Tasks that end with the context, instead of being waited for; one that fails ends the context."""
+    tasks: list[asyncio.Task[None]] = []
+    async with asyncio.TaskGroup() as group:
+
+        def spawn(work: Coroutine[None, None, None], name: str) -> None:
+            tasks.append(group.create_task(work, name=name))
+
+        try:
+            yield spawn
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _start(
+    machine: Machine,
+    sockets: Mapping[str, socket.socket],
+    tell: Callable[[str], None],
+    *,
+    now: float,
+) -> None:
+    supervisor, layout = machine.supervisor, machine.layout
+    tell("starting the Kubernetes API and Postgres")
+    async with asyncio.TaskGroup() as both:
+        conninfo = both.create_task(machine.database.start())
+        both.create_task(supervisor.add(machine.boot("kube", "kube", sock=sockets["kube"])))
+        both.create_task(asyncio.to_thread(images.lay_out, layout))
+    machine.conninfo = conninfo.result()
+    await machine.renew_tokens()
+    text = render(
+        machine.urls.kube,
+        token=machine.secrets.admin_token,
+        ca=authority(layout, now=now),
+        namespace=names.RUNNERS_NAMESPACE,
+    )
+    write_private(layout.kubeconfig, text)
+    await _first_pool(machine)
+    tell("starting the practice GitHub, the server, the operator and the hosts")
+    async with asyncio.TaskGroup() as rest:
+        for role in ("github", "server"):
+            rest.create_task(supervisor.add(machine.boot(role, role, sock=sockets[role])))
+        rest.create_task(supervisor.add(machine.boot("operator", "operator")))
+        for host in machine.hosts:
+            rest.create_task(supervisor.add(machine.boot("agent", host)))
+
+
+async def _first_pool(machine: Machine) -> None:
+    """A pool to begin with; one that somebody changed since is left alone."""
+    body = practice.pool(replicas=machine.options.hosts * PODS, runtime=machine.options.runtime)
+    try:
+        await machine.kube.create(RUNNER_POOLS, body, namespace=names.RUNNERS_NAMESPACE)
+    except AlreadyExists:
+        return
+
+
+async def _renew(machine: Machine, *, clock: Clock, log: Logger) -> None:
+    await clock.sleep(accounts.RENEW_EVERY)
+    await run_loop(
+        "tokens",
+        machine.renew_tokens,
+        clock=clock,
+        meter=Meter(),
+        log=log,
+        every=accounts.RENEW_EVERY,
+        deadline=60.0,
+    )
+
+
+async def _end(machine: Machine, log: Logger, tell: Callable[[str], None]) -> None:
+    supervisor = machine.supervisor
+    tell("stopping")
+    await supervisor.stop(machine.hosts)
+    await quietly(machine.stop_vms(), log, "VMs")
+    await supervisor.stop(("operator", "server", "github"))
+    await supervisor.stop(("kube",))
+    supervisor.kill_all()
+
+
+def _url(sock: socket.socket, scheme: str = "http") -> str:
+    host, port = sock.getsockname()[:2]
+    reach = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 comparing, not binding
+    return f"{scheme}://{reach}:{port}"

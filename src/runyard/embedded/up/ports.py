@@ -1,0 +1,68 @@
+"""The sockets of one machine: bound once by the process that owns everything, inherited by its children.
+
+So a part that crashed comes back on the same port, requests that arrive meanwhile wait in the socket's queue,
+and no other program can take the port in between. A port that was chosen freely is written down and taken
+again at the next start, because links and kubeconfigs point at it.
+"""
+
+import socket
+from collections.abc import Mapping
+
+import msgspec
+
+from runyard.embedded.up.layout import Layout, read_json, write_private
+
+NAMES = ("kube", "server", "github")
+_BACKLOG = 512
+
+
+class PortTaken(Exception):
+    """A port that somebody asked for is in use."""
+
+
+def bind(layout: Layout, *, host: str, wanted: Mapping[str, int]) -> dict[str, socket.socket]:
+    """Listen for each of `NAMES`; `wanted` names ports that must be had, 0 or absent means any."""
+    stored = read_json(layout.ports)
+    known = stored if isinstance(stored, dict) else {}
+    bound: dict[str, socket.socket] = {}
+    try:
+        for name in NAMES:
+            # Only the server is for others; the rest is this machine's own business.
+            address = host if name == "server" else "127.0.0.1"
+            port = wanted.get(name, 0)
+            remembered = known.get(name)
+            bound[name] = (
+                _listen(address, port, name)
+                if port
+                else _listen_again(address, remembered if isinstance(remembered, int) else 0, name)
+            )
+    except BaseException:
+        for each in bound.values():
+            each.close()
+        raise
+    ports = {name: each.getsockname()[1] for name, each in bound.items()}
+    write_private(layout.ports, msgspec.json.encode(ports).decode())
+    return bound
+
+
+def _listen_again(address: str, port: int, name: str) -> socket.socket:
+    try:
+        return _listen(address, port, name)
+    except PortTaken:
+        return _listen(address, 0, name)  # somebody took it while we were away
+
+
+def _listen(address: str, port: int, name: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((address, port))
+        found.listen(_BACKLOG)
+    except OSError as error:
+        found.close()
+        raise PortTaken(
+            f"cannot listen on {address}:{port} ({name}): {error.strerror}."
+            " Stop the program that uses it, or choose another port with --port"
+        ) from error
+    return found

@@ -1,0 +1,39 @@
+"""The embedded Kubernetes API as a process."""
+
+import asyncio
+
+from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.journal import Journal, JournalError
+from runyard.embedded.kube.login import authenticator
+from runyard.embedded.kube.settings import Settings
+from runyard.embedded.up.context import Context
+from runyard.embedded.up.layout import BadDirectory
+from runyard.embedded.up.trust import serving
+from runyard.http.server import listen
+
+
+async def run(context: Context) -> None:
+    """Serve the API until cancelled."""
+    boot, secrets = context.boot, context.secrets()
+    try:
+        journal = Journal(boot.layout.kube)
+        core = KubeCore(
+            clock=context.clock,
+            rng=context.rng,
+            settings=Settings(tick=1.0),
+            journal=journal,
+        )
+    except JournalError as error:
+        raise BadDirectory(str(error)) from error
+    core.guard(authenticator((secrets.admin_token,), core.tokens))
+    # kubectl sends no token over plain HTTP, so the API speaks TLS on loopback too.
+    tls = serving(boot.layout, now=context.clock.now())
+    listening = await listen(core.handle, sock=context.socket(), tls=tls)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(core.run_controllers())
+            context.ready()
+    finally:
+        core.close_watches()
+        await listening.close()
+        journal.close()

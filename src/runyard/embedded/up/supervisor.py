@@ -1,0 +1,155 @@
+"""Keeps the parts of one machine running: starts them, restarts what crashed, ends all of them together.
+
+A part that dies is started again after a pause that doubles while it keeps dying and is forgotten once it
+has lived for a while. A part that says that it cannot work like this, or that has never become ready in several
+attempts, ends the machine with its last words: going on would only look alive.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Literal
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.embedded.up.boot import Boot
+from runyard.embedded.up.child import CANNOT_WORK
+from runyard.embedded.up.children import Running, last_words, start
+from runyard.telemetry.log import Logger
+
+Spawn = Callable[[Coroutine[None, None, None], str], None]  # work and its name
+State = Literal["starting", "running", "waiting", "ended"]
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+LIVED = 60.0  # seconds after which earlier deaths are forgotten
+HOPELESS = 5  # starts in a row that never became ready
+END_WITHIN = 5.0
+
+
+class PartFailed(Exception):
+    """A part cannot work; the message has its last words and where its log is."""
+
+
+class PartView(msgspec.Struct, frozen=True, kw_only=True):
+    """One part, for whoever looks on."""
+
+    name: str
+    state: State
+    pid: int = 0
+    starts: int = 0
+    code: int | None = None  # of its last death
+
+
+class _Part:
+    def __init__(self, boot: Boot) -> None:
+        self.boot = boot
+        self.view = PartView(name=boot.name, state="starting")
+        self.running: Running | None = None
+        self.was_ready = asyncio.Event()
+
+
+class Supervisor:
+    """Owns child processes. `lock` is the descriptor that every child holds for as long as it lives."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        log: Logger,
+        lock: int,
+        spawn: Spawn,
+        changed: Callable[[PartView], None] = lambda view: None,
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._lock = lock
+        self._spawn = spawn
+        self._changed = changed
+        self._parts: dict[str, _Part] = {}
+        self._stopping = asyncio.Event()
+
+    def views(self) -> tuple[PartView, ...]:
+        """Every part as it is now."""
+        return tuple(part.view for part in self._parts.values())
+
+    def pid(self, name: str) -> int:
+        """The process id of a part; 0 while it does not run."""
+        return self._parts[name].view.pid
+
+    async def add(self, boot: Boot, *, within: float = 60.0) -> None:
+        """Start a part and wait until it serves for the first time."""
+        part = self._parts[boot.name] = _Part(boot)
+        self._spawn(self._keep(part), boot.name)
+        try:
+            async with self._clock.timeout(within):
+                await part.was_ready.wait()
+        except TimeoutError:
+            raise self._failed(part, f"was not ready within {within:g} s") from None
+
+    async def stop(self, names: tuple[str, ...]) -> None:
+        """End these parts, side by side; those that do not listen are killed."""
+        self._stopping.set()
+        await asyncio.gather(
+            *(self._end(self._parts[name]) for name in names if name in self._parts)
+        )
+
+    def kill_all(self) -> None:
+        """No more patience."""
+        self._stopping.set()
+        for part in self._parts.values():
+            if part.running is not None:
+                part.running.end()
+
+    async def _end(self, part: _Part) -> None:
+        running = part.running
+        if running is None or running.code is not None:
+            return
+        running.ask_to_end()
+        try:
+            async with self._clock.timeout(END_WITHIN):
+                await running.wait()
+        except TimeoutError:
+            self._log.warning("part does not end: killed", part=part.boot.name)
+        finally:
+            running.end()  # what is left of its group
+
+    async def _keep(self, part: _Part) -> None:
+        pause, unready = FIRST_PAUSE, 0
+        while not self._stopping.is_set():
+            began = self._clock.monotonic()
+            running = part.running = await start(part.boot, keep=self._lock)
+            self._show(part, "starting", pid=running.pid, starts=part.view.starts + 1)
+            if await running.ready():
+                unready = 0
+                part.was_ready.set()
+                self._show(part, "running")
+            else:
+                unready += 1
+            code = await running.wait()
+            running.end()
+            self._show(part, "ended" if self._stopping.is_set() else "waiting", pid=0, code=code)
+            if self._stopping.is_set():
+                return
+            if code == CANNOT_WORK or unready >= HOPELESS:
+                raise self._failed(part, f"ended with code {code}")
+            lived = self._clock.monotonic() - began
+            pause = FIRST_PAUSE if lived > LIVED else min(pause * 2, LONGEST_PAUSE)
+            self._log.warning("part died", part=part.boot.name, code=code, again_in=pause)
+            await self._clock.sleep(pause)
+
+    def _show(self, part: _Part, state: State, **changes: object) -> None:
+        part.view = msgspec.structs.replace(part.view, state=state, **changes)
+        self._changed(part.view)
+
+    def _failed(self, part: _Part, what: str) -> PartFailed:
+        name, layout = part.boot.name, part.boot.layout
+        words = last_words(layout, name)
+        said = f" It said last:\n{words}" if words else ""
+        return PartFailed(f"the part {name} {what}. Its log: {layout.log(name)}.{said}")
+
+
+async def quietly(work: Awaitable[object], log: Logger, what: str) -> None:
+    """Do something at the end, whatever comes of it: the rest must be ended too."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 the end of the machine: nothing may stand in its way
+        log.warning("could not end cleanly", what=what, error=str(error))

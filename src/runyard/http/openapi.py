@@ -1,0 +1,123 @@
+"""The description of a table of routes in OpenAPI 3.1, whose schemas are plain JSON Schema.
+
+Invariant: the document depends on the table alone and lists everything in the table's order, so two
+replicas of one version describe themselves with the same bytes.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runyard.http.problems import Problem
+
+if TYPE_CHECKING:
+    from runyard.http.routes import Route  # which imports this module
+
+_NAME = re.compile(r"\{([a-z0-9_]+)(?:\.\.\.)?\}")
+_JSON = "application/json"
+_REFUSED = {
+    400: "The body is not valid JSON.",
+    401: "Who are you?",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    422: "The body is not of the described type.",
+}
+
+
+def describe(title: str, version: str, routes: Sequence["Route"]) -> dict[str, Any]:
+    """The whole document."""
+    schemas, components = _schemas(routes)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        operations = paths.setdefault(_NAME.sub(r"{\1}", route.path), {})
+        operations[route.method.lower()] = _operation(route, schemas)
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+    if any(route.secured for route in routes):
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    return document
+
+
+class _Schemas:
+    """The schema of each type that the table mentions; types are not all hashable, so by identity."""
+
+    def __init__(self, types: list[Any]) -> None:
+        made, self.components = msgspec.json.schema_components(
+            types, ref_template="#/components/schemas/{name}"
+        )
+        self._made = {id(kind): schema for kind, schema in zip(types, made, strict=True)}
+
+    def __getitem__(self, kind: Any) -> dict[str, Any]:
+        return self._made[id(kind)]
+
+
+def _schemas(routes: Sequence["Route"]) -> tuple[_Schemas, dict[str, Any]]:
+    types: list[Any] = [Problem]
+    for route in routes:
+        types += [kind for kind in (route.body, *(t for _, t in route.answers.values())) if kind]
+    schemas = _Schemas(types)
+    return schemas, schemas.components
+
+
+def _operation(route: "Route", schemas: _Schemas) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _identifier(route),
+        "summary": route.summary,
+        "parameters": [
+            *(_parameter("path", name, "") for name in _NAME.findall(route.path)),
+            *(_parameter("query", name, meaning) for name, meaning in route.query),
+        ],
+        "responses": _responses(route, schemas),
+    }
+    if route.body:
+        content = {_JSON: {"schema": schemas[route.body]}}
+        operation["requestBody"] = {"required": True, "content": content}
+    if route.secured:
+        operation["security"] = [{"token": []}]
+    return operation
+
+
+def _parameter(place: str, name: str, meaning: str) -> dict[str, Any]:
+    parameter: dict[str, Any] = {"name": name, "in": place, "schema": {"type": "string"}}
+    if place == "path":
+        parameter["required"] = True
+    if meaning:
+        parameter["description"] = meaning
+    return parameter
+
+
+def _responses(route: "Route", schemas: _Schemas) -> dict[str, Any]:
+    refusals = [400, 413, 415, 422] if route.body else []
+    if route.secured:
+        refusals.append(401)
+    told: dict[int, tuple[str, Any]] = {code: (_REFUSED[code], None) for code in refusals}
+    told |= dict(route.answers) or {200: ("", None)}
+    return {
+        str(status): _response(route, status, meaning, schemas[kind] if kind else None, schemas)
+        for status, (meaning, kind) in sorted(told.items())
+    }
+
+
+def _response(
+    route: "Route", status: int, meaning: str, schema: dict[str, Any] | None, schemas: _Schemas
+) -> dict[str, Any]:
+    response: dict[str, Any] = {"description": meaning}
+    if schema is None and status >= 400:
+        schema = schemas[Problem]
+    media = route.media if status < 400 else _JSON
+    if schema is not None:
+        response["content"] = {media: {"schema": schema}}
+    elif media != _JSON:
+        response["content"] = {media: {}}
+    return response
+
+
+def _identifier(route: "Route") -> str:
+    words = re.findall(r"[A-Za-z0-9]+", route.path) or ["root"]
+    return "_".join([route.method.lower(), *words])

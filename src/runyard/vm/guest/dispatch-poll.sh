@@ -1,0 +1,227 @@
+#!/bin/sh
+# Ask the dispatch server for work until there is some, run exactly one job, halt.
+#
+#   200 with a JIT configuration  run the runner; its exit code is ours
+#   200 without one, 204          ask again
+#   401, 403                      exit 1: this machine's identity is not accepted
+#   410                           exit 0: this machine is to be replaced
+#   anything else, no answer      ask again, for ever
+#
+# The token is in no variable, no argument and no environment of any process here: the HTTP client reads it
+# from a file, and the file is gone before the job starts. Asked to end (TERM), the runner is asked too, and
+# we stay until it has ended: the exit code is then 143.
+set -u
+umask 077
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+# shellcheck source=src/runyard/vm/guest/lib.sh
+. "$here/lib.sh"
+
+child=''   # what we wait for: a poll, a pause, or the runner
+asked=''   # the exit code, once somebody has asked us to end
+running='' # whether the child is the runner, which may take its time
+
+# shellcheck disable=SC2329 # called by the traps below
+ask_to_end() {
+    asked=$1
+    if [ -n "$child" ]; then
+        kill -TERM "$child" 2>/dev/null
+    fi
+    if [ -z "$running" ]; then
+        exit "$asked"
+    fi
+}
+trap 'finish $?' EXIT
+trap 'ask_to_end 143' TERM
+trap 'ask_to_end 130' INT
+trap 'ask_to_end 129' HUP
+
+# Wait for the child; a signal that we catch interrupts the waiting and nothing else.
+join() {
+    while :; do
+        wait "$child"
+        code=$?
+        if [ "$code" -le 128 ] || ! kill -0 "$child" 2>/dev/null; then
+            break
+        fi
+    done
+    child=''
+    return "$code"
+}
+
+# shellcheck disable=SC2329 # called by its name, as the client
+with_curl() {
+    exec curl -q --silent --output "$body" --write-out '%{http_code}' --max-time "$RUNYARD_POLL_TIMEOUT" \
+        --max-filesize 1048576 --request POST --header @"$headers" --header 'Content-Type: application/json' \
+        --header 'Prefer: wait=25' --header 'Expect:' --data '{}' "$TUIST_RUNNER_DISPATCH_URL" >"$status"
+}
+
+# shellcheck disable=SC2329 # as above
+with_python() {
+    exec "$RUNYARD_PYTHON" -I -S "$here/post.py" "$TUIST_RUNNER_DISPATCH_URL" "$headers" "$body" \
+        "$RUNYARD_POLL_TIMEOUT" >"$status"
+}
+
+# One poll; the status goes to $answer, 000 if there was none.
+poll() {
+    rm -f "$body" "$status"
+    "$client" &
+    child=$!
+    join
+    answer=000
+    if [ -s "$status" ]; then
+        answer=$(cat "$status")
+    fi
+}
+
+pause() {
+    if [ "$RUNYARD_POLL_PAUSE" != 0 ]; then
+        chance=$(od -An -N2 -tu2 /dev/urandom 2>/dev/null | tr -d ' ')
+        sleep "$(awk -v mean="$RUNYARD_POLL_PAUSE" -v chance="${chance:-32768}" \
+            'BEGIN { print mean * (0.75 + chance / 131072) }')" &
+        child=$!
+        join
+    fi
+}
+
+# Return when there is a JIT configuration in $jit; every other outcome ends the script or asks again.
+await_work() {
+    while :; do
+        poll
+        case $answer in
+        200)
+            if [ -s "$body" ] && "$here/json-field.sh" encoded_jit_config <"$body" >"$jit"; then
+                return
+            fi
+            say "an answer without a usable JIT configuration"
+            ;;
+        204) ;;
+        401 | 403)
+            say "refused with $answer"
+            exit 1
+            ;;
+        410)
+            say "to be replaced"
+            exit 0
+            ;;
+        *) say "no work to be had: $answer" ;;
+        esac
+        pause
+    done
+}
+
+# After this no file that a job could open holds the token.
+forget_token() {
+    rm -f "$headers" "$body" "$status"
+    rm -f "$RUNYARD_ENV_DIR/sa_token" 2>/dev/null
+    if [ -e "$RUNYARD_ENV_DIR/sa_token" ] && [ -n "$RUNYARD_ENV_RELEASE" ]; then
+        eval "$RUNYARD_ENV_RELEASE"
+    fi
+    if [ -e "$RUNYARD_ENV_DIR/sa_token" ]; then
+        say "the token cannot be removed: no job is run beside it"
+        exit 1
+    fi
+}
+
+# A shell lets what it puts in the background ignore INT, which a runner uses to cancel a step: Python undoes that.
+as_job() {
+    if [ -n "$RUNYARD_PYTHON" ]; then
+        exec "$RUNYARD_PYTHON" -I -S "$here/become.py" "${RUNYARD_JOB_USER:--}" "$@"
+    elif [ -n "$RUNYARD_JOB_USER" ]; then
+        say "no Python to become $RUNYARD_JOB_USER with"
+        exit 1
+    fi
+    exec "$@"
+}
+
+start_runner() {
+    rm -f "$RUNYARD_WORK_DIR/.job-started"
+    ACTIONS_RUNNER_HOOK_JOB_STARTED="$here/job-started.sh"
+    export ACTIONS_RUNNER_HOOK_JOB_STARTED
+    cd "$RUNYARD_WORK_DIR/runner" || exit 1
+    if [ -n "$RUNYARD_JIT_FILE" ]; then
+        mv -f "$jit" "$RUNYARD_WORK_DIR/.jit" || exit 1
+        if [ -n "$RUNYARD_JOB_USER" ]; then
+            chown "$RUNYARD_JOB_USER" "$RUNYARD_WORK_DIR/.jit" || exit 1
+        fi
+        as_job ./run.sh --jitconfig-file "$RUNYARD_WORK_DIR/.jit" --disableupdate >"$log" 2>&1 &
+    else
+        config=$(cat "$jit")
+        rm -f "$jit"
+        as_job ./run.sh --jitconfig "$config" --disableupdate >"$log" 2>&1 &
+    fi
+    child=$!
+    if [ -n "$asked" ]; then # while there was nobody to pass it on to
+        kill -TERM "$child" 2>/dev/null
+    fi
+}
+
+# End a runner that was given no job in time. It is not idle once the hook has run or a worker exists.
+watch_idleness() {
+    limit=${TUIST_RUNNER_IDLE_TIMEOUT_SECONDS:-0}
+    case $limit in
+    '' | *[!0-9]* | 0) return ;;
+    esac
+    runner=$child
+    (
+        trap - EXIT HUP INT TERM
+        sleep "$limit"
+        if [ ! -e "$RUNYARD_WORK_DIR/.job-started" ] && ! worker_of "$runner"; then
+            : >"$RUNYARD_RUN_DIR/idle"
+            kill -TERM "$runner" 2>/dev/null
+        fi
+    ) >/dev/null 2>&1 &
+    watchdog=$!
+}
+
+# Whether a descendant of the runner is one of its workers: for the moment before the hook has run.
+worker_of() {
+    ps -A -o pid= -o ppid= -o args= 2>/dev/null | awk -v root="$1" '
+        { pid[NR] = $1; parent[$1] = $2; worker[$1] = index($0, "Runner.Worker") > 0 }
+        END {
+            for (n = 1; n <= NR; n++) {
+                if (!worker[pid[n]]) continue
+                for (p = pid[n]; p > 1; p = parent[p]) if (p == root) exit 0
+            }
+            exit 1
+        }
+    '
+}
+
+body=$RUNYARD_RUN_DIR/answer
+status=$RUNYARD_RUN_DIR/status
+headers=$RUNYARD_RUN_DIR/headers
+jit=$RUNYARD_RUN_DIR/jit
+log=$RUNYARD_RUN_DIR/runner.log
+watchdog=''
+
+if [ ! -s "$headers" ] || [ -z "${TUIST_RUNNER_DISPATCH_URL:-}" ]; then
+    say "no token or no address to poll"
+    exit 1
+fi
+if [ -z "${RUNYARD_NO_CURL:-}" ] && curl --version >/dev/null 2>&1; then
+    client=with_curl
+elif [ -n "$RUNYARD_PYTHON" ]; then
+    client=with_python
+else
+    say "neither curl nor a Python to poll with"
+    exit 1
+fi
+
+await_work
+forget_token
+running=yes
+start_runner
+watch_idleness
+join
+rc=$?
+if [ -n "$watchdog" ]; then
+    kill "$watchdog" 2>/dev/null
+fi
+if [ -n "$asked" ]; then
+    exit "$asked"
+fi
+if [ -e "$RUNYARD_RUN_DIR/idle" ]; then
+    say "was given no job in ${TUIST_RUNNER_IDLE_TIMEOUT_SECONDS} s"
+    exit 0
+fi
+exit "$rc"

@@ -1,0 +1,78 @@
+"""How a VM's end is recorded, and what is believed of the guest's own report.
+
+Imported by the keeper, so it imports nothing but the standard library.
+
+Invariants:
+- The exit record is replaced whole, into room that was reserved beforehand: a full disk does not lose it.
+- What the guest reports is hostile input.
+"""
+
+import json
+import os
+import stat
+
+KEEPER_DIED = "the process that kept this VM was killed, or the host was restarted"
+_RESERVE = 4096
+
+
+def read_report(directory: str) -> int | None:
+    """The exit code that the guest wrote, or None if there is no honest one.
+
+    The guest may have put anything there: a link, a pipe that never ends, a huge file, another directory.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        parent = os.open(directory, flags | os.O_DIRECTORY)
+        try:
+            handle = os.open("runner-rc", flags, dir_fd=parent)
+        finally:
+            os.close(parent)
+    except OSError:
+        return None
+    try:
+        held = os.fstat(handle)
+        if not stat.S_ISREG(held.st_mode) or held.st_size > 16:
+            return None
+        text = os.read(handle, 17).strip()
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    if not text.isdigit() or len(text) > 3 or int(text) > 255:
+        return None
+    return int(text)
+
+
+def reserve(state: str) -> None:
+    """Take the room that the exit record will need."""
+    with open(f"{state}/exit.new", "wb") as file:  # noqa: PTH123 pathlib is slow to import
+        file.write(b" " * _RESERVE)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_exit(state: str, code: int | None, reason: str, finished_at: float) -> None:
+    """Put the exit record in place, durably, once."""
+    record = {"exit_code": code, "exit_reason": reason[:1024], "finished_at": finished_at}
+    path = f"{state}/exit.new"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(handle, json.dumps(record).encode().ljust(_RESERVE))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.replace(path, f"{state}/exit.json")  # noqa: PTH105 pathlib is slow to import
+    handle = os.open(state, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def ended_how(code: int | None, status: int | None) -> str:
+    """The reason in words, when the guest ended by itself."""
+    if code is not None:
+        return "completed" if code == 0 else f"the guest reported {code}"
+    if status is not None and status < 0:
+        return f"the guest was ended by signal {-status} and reported nothing"
+    return f"the guest ended with status {status} and reported nothing"

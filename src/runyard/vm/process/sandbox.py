@@ -1,0 +1,136 @@
+"""What a keeper is told: the command that runs a guest, its environment, its limits.
+
+Inside bwrap a guest sees: the system's programs and libraries, read-only; the few files of /etc that programs need to
+find names, certificates and the time; devices of its own, processes of its own; its own folders under /vm, and
+nothing else of this host's disks. The network is the host's.
+
+Nothing here is secret: arguments and the order's file may be read by the host's users.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from runyard.vm.process.isolation import Isolation, Limits
+from runyard.vm.process.layout import Place
+from runyard.vm.process.processes import MARK
+
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+_FIRST = Path(__file__).with_name("first.py")
+_FIRST_INSIDE = "/run/runyard/first.py"
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = (
+    *(
+        "alternatives",
+        "ca-certificates",
+        "group",
+        "host.conf",
+        "hosts",
+        "ld.so.cache",
+        "ld.so.conf",
+    ),
+    *("ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd", "pki", "protocols"),
+    *("resolv.conf", "services", "ssl", "timezone"),
+)
+
+
+def order(
+    place: Place,
+    isolation: Isolation,
+    *,
+    users: tuple[int, ...],
+    limits: Limits,
+    cgroup: str = "",
+) -> dict[str, Any]:
+    """The keeper's order, as it is written to state/order.json."""
+    inside = isolation.kind == "bwrap"
+    root = "/vm" if inside else str(place.path)
+    boot = place.image / "boot.sh"
+    program = [f"{root}/image/boot.sh"]
+    first = {
+        "argv": program if os.access(boot, os.X_OK) else ["/bin/sh", *program],
+        "cwd": f"{root}/work",
+        "users": list(users),
+        "limits": _rlimits(isolation, limits),
+    }
+    python = isolation.guest_python if inside else sys.executable
+    argv = [python, "-I", "-S", _FIRST_INSIDE if inside else str(_FIRST), json.dumps(first)]
+    return {
+        "argv": [*_bwrap(place, isolation), *argv] if inside else argv,
+        "info": inside,
+        "env": _environment(place, isolation, root=root, users=users),
+        "mark": str(place.path),
+        "users": list(users),
+        "status": str(place.status),
+        "cgroup": cgroup,
+        "disk_dirs": [str(path) for path in (place.work, place.tmp, place.status, place.run)],
+        "disk_bytes": limits.disk_mb << 20,
+        "watch_every": limits.disk_watch_seconds,
+    }
+
+
+def _environment(
+    place: Place, isolation: Isolation, *, root: str, users: tuple[int, ...]
+) -> dict[str, str]:
+    return {
+        "PATH": PATH,
+        "HOME": f"{root}/work",
+        "TMPDIR": "/tmp" if isolation.kind == "bwrap" else f"{root}/tmp",  # noqa: S108 its own
+        "LANG": "C.UTF-8",
+        "RUNYARD_VM": place.name,
+        MARK: str(place.path),
+        "RUNYARD_VM_DIR": root,
+        "RUNYARD_ENV_DIR": f"{root}/env",
+        "RUNYARD_STATUS_DIR": f"{root}/status",
+        "RUNYARD_RUN_DIR": f"{root}/run",
+        "RUNYARD_WORK_DIR": f"{root}/work",
+        "RUNYARD_PYTHON": isolation.guest_python,
+        "RUNYARD_JOB_USER": "1:1" if len(users) == 2 else "",
+    }
+
+
+def _rlimits(isolation: Isolation, limits: Limits) -> dict[str, int]:
+    found = {"CORE": 0}
+    if limits.disk_mb:
+        found["FSIZE"] = limits.disk_mb << 20
+    if limits.open_files:
+        found["NOFILE"] = limits.open_files
+    # Counted by user: only where the user is this VM's own. A control group counts better.
+    if limits.pids and isolation.counts_processes and "pids" not in isolation.controllers:
+        found["NPROC"] = limits.pids
+    return found
+
+
+def _bwrap(place: Place, isolation: Isolation) -> list[str]:
+    argv = [isolation.bwrap, "--die-with-parent", "--as-pid-1", "--info-fd", "{info}"]
+    argv += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    argv += ["--hostname", place.name[:63], "--cap-drop", "ALL"]
+    if isolation.user_namespace:
+        argv += ["--unshare-user"]
+    else:  # for the first process: to name the guest's users, to become them and to signal them
+        argv += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
+    argv += ["--proc", "/proc", "--dev", "/dev", "--bind", str(place.tmp), "/tmp"]  # noqa: S108 its own
+    for path in _SYSTEM:
+        if Path(path).is_symlink():
+            argv += ["--symlink", str(Path(path).readlink()), path]
+        elif Path(path).is_dir():
+            argv += ["--ro-bind", path, path]
+    argv += _passable("/etc/passwd")
+    for name in _ETC:
+        argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    prefix = isolation.guest_prefix
+    if prefix and not prefix.startswith("/usr"):
+        argv += [*_passable(prefix), "--ro-bind", prefix, prefix]
+    argv += [*_passable(_FIRST_INSIDE), *_passable("/vm/image")]
+    argv += ["--ro-bind", str(_FIRST), _FIRST_INSIDE, "--ro-bind", str(place.image), "/vm/image"]
+    for folder in (place.env, place.status, place.run, place.work):
+        argv += ["--bind", str(folder), f"/vm/{folder.name}"]
+    return [*argv, "--chdir", "/", "--"]
+
+
+def _passable(path: str) -> list[str]:
+    """Folders on the way to what is shown: bwrap would make them for root alone."""
+    above = reversed(Path(path).parents[:-1])
+    return [word for folder in above for word in ("--perms", "0755", "--dir", str(folder))]

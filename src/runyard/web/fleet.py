@@ -1,0 +1,292 @@
+"""Pods, slots, Nodes and pools, put together: what every machine and every runner is doing.
+
+The slot is the authority on work, the Pod on existence. Where only one of them is known, the words say so: a Pod
+without a slot has not asked for work yet, a slot without a Pod is not seen.
+
+Pure: readings in, values out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+
+from runyard.dispatch.machine.values import SlotState
+from runyard.dispatch.matching.match import PoolView
+from runyard.kube.objects import Condition, Node, Pod, RunnerPool
+from runyard.web.cluster import Cluster
+from runyard.web.records import SlotRow
+from runyard.web.settings import Settings
+from runyard.web.values import Host, Pool, Runner, RunnerState, Tone
+from runyard.wire import names
+from runyard.wire.instants import from_rfc3339
+
+ENDED = ("Succeeded", "Failed")
+PLATFORMS = {"darwin": "macos", "linux": "linux"}
+TONES: dict[RunnerState, Tone] = {
+    "idle": "good",
+    "silent": "warn",
+    "taking": "work",
+    "busy": "work",
+    "starting": "wait",
+    "stopping": "off",
+    "failed": "bad",
+    "unseen": "warn",
+}
+# The states that an operator looks for first.
+_ORDER = {
+    state: place
+    for place, state in enumerate(
+        ("failed", "unseen", "silent", "busy", "taking", "starting", "idle", "stopping")
+    )
+}
+_JUST_NOW = 5.0  # a slot so young may belong to a Pod that was listed a moment too early
+
+
+@lru_cache(maxsize=20_000)
+def instant(text: str) -> float | None:
+    """A Kubernetes instant; nonsense is none."""
+    try:
+        return from_rfc3339(text) if text else None
+    except ValueError:
+        return None
+
+
+def offer_of(pool: RunnerPool) -> PoolView:
+    """What a pool's runners offer, as the dispatcher sees it."""
+    spec = pool.spec
+    labels = (*spec.runner_labels, spec.dispatch_label)
+    return PoolView(
+        name=pool.metadata.name,
+        platform=PLATFORMS[spec.os],
+        labels=tuple(label.lower() for label in labels),
+        dispatch_label=spec.dispatch_label.lower(),
+        mint_labels=labels,
+        vcpus=max(1, -(-spec.pod_cpu_milli // 1000)),
+        memory_gb=max(1, -(-spec.pod_memory_mb // 1024)),
+        image=spec.image,
+    )
+
+
+def runners(
+    cluster: Cluster | None, slots: tuple[SlotRow, ...], *, cluster_at: float | None
+) -> tuple[Runner, ...]:
+    """Every runner, those that need a look first."""
+    by_uid = {slot.pod_uid: slot for slot in slots}
+    images = {} if cluster is None else {p.metadata.name: p.spec.image for p in cluster.pools}
+    pods = () if cluster is None else cluster.pods
+    seen = {pod.metadata.uid for pod in pods}
+    listed = cluster is not None and "pods" not in cluster.refused
+    found = [_from_pod(pod, by_uid.get(pod.metadata.uid), images) for pod in pods]
+    found += [
+        _from_slot(slot, missing=listed and slot.opened_at < (cluster_at or 0.0) - _JUST_NOW)
+        for slot in slots
+        if slot.pod_uid not in seen
+    ]
+    return tuple(sorted(found, key=lambda each: (_ORDER[each.state], each.pool, each.name)))
+
+
+def pools(
+    cluster: Cluster | None, everyone: tuple[Runner, ...], waiting: Counter[str]
+) -> tuple[Pool, ...]:
+    """Every pool, also those of which only runners are known."""
+    counts: dict[str, Counter[str]] = {}
+    stale: Counter[str] = Counter()
+    for runner in everyone:
+        counts.setdefault(runner.pool, Counter())[runner.state] += 1
+        stale[runner.pool] += runner.stale
+    known = {} if cluster is None else {pool.metadata.name: pool for pool in cluster.pools}
+    return tuple(
+        _pool(name, known.get(name), counts.get(name, Counter()), stale[name], waiting[name])
+        for name in sorted({*known, *counts})
+    )
+
+
+def hosts(cluster: Cluster | None, *, now: float, settings: Settings) -> tuple[Host, ...]:
+    """Every machine, those with a problem first."""
+    if cluster is None:
+        return ()
+    beats = {lease.metadata.name: instant(lease.spec.renew_time) for lease in cluster.leases}
+    used = Counter(pod.spec.node_name for pod in cluster.pods if pod.status.phase not in ENDED)
+    found = [
+        _host(node, beats.get(node.metadata.name), used[node.metadata.name], now, settings)
+        for node in cluster.nodes
+    ]
+    troubled = {"bad": 0, "warn": 1}
+    return tuple(sorted(found, key=lambda host: (troubled.get(host.tone, 2), host.name)))
+
+
+def _from_pod(pod: Pod, slot: SlotRow | None, images: dict[str, str]) -> Runner:
+    meta = pod.metadata
+    pool = meta.labels.get(names.RUNNER_POOL, "")
+    state, words = _doing(pod, slot)
+    created = instant(meta.creation_timestamp)
+    wanted = images.get(pool, "")
+    image = pod.spec.containers[0].image if pod.spec.containers else ""
+    return Runner(
+        uid=meta.uid,
+        name=meta.name,
+        pool=pool,
+        state=state,
+        tone=TONES[state],
+        words=words,
+        since=created if slot is None else _since(slot),
+        host=pod.spec.node_name,
+        job_id=None if slot is None else slot.job_id,
+        repository="" if slot is None else slot.repository,
+        stale=bool(wanted and image) and image != wanted,
+    )
+
+
+def _from_slot(slot: SlotRow, *, missing: bool) -> Runner:
+    state, words = _working(slot)
+    if missing and state != "stopping":
+        state, words = "unseen", f"{words}; its Pod is not seen"
+    return Runner(
+        uid=slot.pod_uid,
+        name=slot.pod_name,
+        pool=slot.pool,
+        state=state,
+        tone=TONES[state],
+        words=words,
+        since=_since(slot),
+        job_id=slot.job_id,
+        repository=slot.repository,
+    )
+
+
+def _since(slot: SlotRow) -> float:
+    running = slot.state == SlotState.EXECUTING and slot.started_at is not None
+    return slot.started_at or slot.opened_at if running else slot.opened_at
+
+
+def _doing(pod: Pod, slot: SlotRow | None) -> tuple[RunnerState, str]:
+    if slot is not None:
+        state, words = _working(slot)
+        if pod.metadata.deletion_timestamp and state != "stopping":
+            return "stopping", f"{words}; being deleted"
+        return state, words
+    if pod.metadata.deletion_timestamp:
+        return "stopping", "being deleted"
+    if pod.status.phase == "Failed":
+        return "failed", _because("failed", pod.status.reason or pod.status.message)
+    if pod.status.phase == "Succeeded":
+        return "stopping", "over"
+    if pod.metadata.labels.get(names.POOL_OWNER):
+        return "busy", "carries an owner's stamp and has no record"
+    if not pod.spec.node_name:
+        return "starting", _because("waits for a host", _unscheduled(pod.status.conditions))
+    if pod.status.phase == "Running":
+        return "starting", "is up, has not asked for work yet"
+    return "starting", _because("starts", _waits_for(pod))
+
+
+def _working(slot: SlotRow) -> tuple[RunnerState, str]:
+    match slot.state:
+        case SlotState.IDLE if slot.silent:
+            return "silent", "has stopped asking for work"
+        case SlotState.IDLE:
+            return "idle", "waits for work"
+        case SlotState.OFFERED:
+            return "taking", "is being registered"
+        case SlotState.ARMED:
+            return "taking", "takes its job"
+        case SlotState.EXECUTING:
+            return "busy", "runs a job" if slot.job_id is not None else "runs a job not yet known"
+        case _:
+            return "stopping", "on its way out"
+
+
+def _because(words: str, reason: str) -> str:
+    return f"{words}: {reason[:160]}" if reason else words
+
+
+def _unscheduled(conditions: tuple[Condition, ...]) -> str:
+    scheduled = _condition(conditions, "PodScheduled")
+    return "" if scheduled is None else scheduled.message or scheduled.reason
+
+
+def _waits_for(pod: Pod) -> str:
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    waiting = [status.state.waiting for status in statuses if status.state.waiting is not None]
+    return next((each.message or each.reason for each in waiting), pod.status.reason)
+
+
+def _condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def _pool(
+    name: str, pool: RunnerPool | None, counts: Counter[str], stale: int, waiting: int
+) -> Pool:
+    shown = Pool(
+        name=name or "(no pool)",
+        known=pool is not None,
+        idle=counts["idle"],
+        busy=counts["busy"] + counts["taking"],
+        starting=counts["starting"],
+        other=sum(counts[state] for state in ("silent", "stopping", "failed", "unseen")),
+        stale=stale,
+        waiting=waiting,
+    )
+    if pool is None:
+        return shown
+    offer = offer_of(pool)
+    return msgspec.structs.replace(
+        shown,
+        platform=offer.platform,
+        image=offer.image,
+        labels=offer.mint_labels,
+        desired=pool.spec.replicas,
+        rolled_at=instant(pool.status.image_rolled_at),
+        leaving=bool(pool.metadata.deletion_timestamp),
+    )
+
+
+def _host(node: Node, renewed: float | None, used: int, now: float, settings: Settings) -> Host:
+    ready = _condition(node.status.conditions, "Ready")
+    beat = renewed or (instant(ready.last_heartbeat_time) if ready else None)
+    tone, state, reason = _condition_of(node, ready)
+    if beat is not None and now - beat > settings.heartbeat_late:
+        tone, state, reason = "bad", "silent", "no heartbeat"
+    info = node.status.node_info
+    platform = info.operating_system or node.metadata.labels.get(names.NODE_OS, "")
+    arch = info.architecture or node.metadata.labels.get(names.NODE_ARCH, "")
+    return Host(
+        name=node.metadata.name,
+        tone=tone,
+        state=state,
+        reason=reason[:300],
+        platform="/".join(filter(None, (platform, arch))),
+        used=used,
+        capacity=_count(node.status.allocatable.get("pods", "")),
+        isolation=node.metadata.labels.get(names.NODE_ISOLATION, ""),
+        heartbeat_at=beat,
+    )
+
+
+def _condition_of(node: Node, ready: Condition | None) -> tuple[Tone, str, str]:
+    if ready is None:
+        return "warn", "unknown", "has not reported yet"
+    if ready.status != "True":
+        state = "not ready" if ready.status == "False" else "unknown"
+        return "bad", state, ready.message or ready.reason
+    pressed = [
+        condition
+        for condition in node.status.conditions
+        if condition.type.endswith("Pressure") and condition.status == "True"
+    ]
+    if pressed:
+        return "warn", "under pressure", _told(pressed)
+    if node.spec.unschedulable:
+        return "warn", "cordoned", "takes no new runners"
+    return "good", "ready", ""
+
+
+def _told(conditions: Iterable[Condition]) -> str:
+    return "; ".join(f"{c.type}: {c.message or c.reason}" for c in conditions)
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,205 @@
+"""The disk says no: the step is taken back as a whole, and the client is told why."""
+
+import asyncio
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.embedded.kube.coresupport import MAPS, NODES, PODS, World, events, node, pod, told
+from tests.embedded.kube.journalsupport import Home, populated, restored, state
+
+from runyard.embedded.kube.journal import Journal, JournalError, JournalFull, Row
+from runyard.http.messages import Response
+from runyard.sim.loop import run_virtual
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def refuse(journal: Journal) -> None:
+    """From now on SQLite finds no room for any write: each asks for more pages than there may be."""
+    run = journal._db.execute
+    (pages,) = run("PRAGMA page_count").fetchone()
+    run(f"PRAGMA max_page_count = {pages}")
+    greedy = "INSERT INTO meta VALUES ('more', zeroblob(900000), 0)"
+    for change in ("INSERT", "UPDATE", "DELETE"):
+        run(f"CREATE TEMP TRIGGER on_{change} AFTER {change} ON objects BEGIN {greedy}; END")
+
+
+def relent(journal: Journal) -> None:
+    for change in ("INSERT", "UPDATE", "DELETE"):
+        journal._db.execute(f"DROP TRIGGER on_{change}")
+    journal._db.execute("PRAGMA max_page_count = 1000000")
+
+
+BIG = {"metadata": {"name": "big"}, "data": {"k": "x" * 500_000}}  # for a file that may not grow
+
+
+def test_a_full_disk_refuses_the_write_and_keeps_reading(home: Home) -> None:
+    async def main() -> None:
+        journal = Journal(home.path)
+        world = World(journal=journal)
+        await populated(world)
+        stream = await world.watch(MAPS, resourceVersion=world.core.version)
+        before, writes = state(world.core), list(world.writes)
+        refuse(journal)
+        answer = await world.call("POST", MAPS, BIG)
+        status = answer.json()
+        assert (answer.status, status["reason"]) == (507, "InsufficientStorage")
+        assert status["kind"] == "Status" and "Free some space" in status["message"]
+        assert state(world.core) == before and world.writes == writes
+        assert (await world.ok("GET", PODS))["items"]
+        relent(journal)
+        await world.ok("POST", MAPS, BIG)
+        assert told(await events(stream, count=1)) == [("ADDED", "big")]
+        assert world.core.failures == {"JournalFull": 1}
+        await stream.aclose()
+        journal.close()
+        assert restored(home.path) == state(world.core)
+
+    run_virtual(main())
+
+
+def test_controllers_forget_a_step_that_was_taken_back(home: Home) -> None:
+    """A Node that could not be kept must not be given Pods, nor be counted, nor go silent later."""
+
+    async def main() -> None:
+        journal = Journal(home.path)
+        world = World(journal=journal)
+        await world.ok("POST", PODS, pod(limits={"cpu": "4"}))
+        before = state(world.core)
+        refuse(journal)
+        assert (await world.call("POST", NODES, node())).status == 507
+        assert state(world.core) == before and world.core.scheduler.used("n1") == {}
+        relent(journal)
+        await world.pass_time(100)
+        assert world.core.objects("nodes") == ()
+        await world.ok("POST", NODES, node("n2"))
+        assert world.core.find("pods", "default", "p")["spec"]["nodeName"] == "n2"
+        assert world.core.scheduler.used("n2")["cpu"] == 4000
+        journal.close()
+        assert restored(home.path) == state(world.core)
+
+    run_virtual(main())
+
+
+def test_a_step_larger_than_history_can_be_taken_back(home: Home) -> None:
+    async def main() -> None:
+        journal = Journal(home.path)
+        world = World(journal=journal, history=2)
+        await world.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "two"}})
+        for index in range(9):
+            body = {"metadata": {"name": f"m{index}", "finalizers": ["example.com/x"]}}
+            await world.ok("POST", "/api/v1/namespaces/two/configmaps", body)
+        before = state(world.core)
+        refuse(journal)
+        answer = await world.call("DELETE", "/api/v1/namespaces/two")
+        assert answer.status == 507 and state(world.core) == before
+        table = world.core._store.tables["configmaps"]
+        assert table.floor <= world.core.version
+        assert [event for event in table.history if event.version > world.core.version] == []
+        journal.close()
+
+    run_virtual(main())
+
+
+def test_a_failing_disk_stops_the_core_and_the_next_one_knows_what_was_kept(home: Home) -> None:
+    async def main() -> None:
+        journal = Journal(home.path)
+        world = World(journal=journal)
+        await populated(world)
+        await world.ok("POST", MAPS, BIG)
+        before = state(world.core)
+        stream = await world.watch(MAPS, resourceVersion=world.core.version)
+        with no_file_grows(Path(f"{home.path}-wal").stat().st_size):
+            answer = await world.send("POST", MAPS, {"metadata": {"name": "a"}})
+        assert isinstance(answer, Response) and answer.status == 500
+        assert "nothing was written" in answer.json()["message"]
+        assert await events(stream) == []
+        answer = await world.send("GET", MAPS)
+        assert isinstance(answer, Response) and answer.status == 503
+        assert answer.json()["reason"] == "ServiceUnavailable"
+        with pytest.raises(JournalError):
+            await asyncio.wait_for(world.core.run_controllers(), 60)
+        journal.close()
+        assert restored(home.path) == before
+
+    run_virtual(main())
+
+
+@contextmanager
+def no_file_grows(limit: int) -> Iterator[None]:
+    """Writes past that size fail, as on a disk that is broken rather than full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_tick_that_cannot_be_kept_is_taken_back_and_tried_again(home: Home) -> None:
+    async def main() -> None:
+        journal = Journal(home.path)
+        world = World(journal=journal)
+        await world.ok("POST", NODES, node())
+        before = state(world.core)
+        await world.clock.sleep(100)
+        refuse(journal)
+        world.core.tick()
+        assert state(world.core) == before and world.core.failures == {"JournalFull": 1}
+        relent(journal)
+        await world.pass_time(50)
+        assert world.core.find("nodes", "", "n1")["status"]["conditions"][0]["status"] == "Unknown"
+        journal.close()
+
+    run_virtual(main())
+
+
+def test_a_start_that_cannot_be_kept_is_an_error_and_no_half_beginning(home: Home) -> None:
+    async def main() -> None:
+        journal = Journal(home.path)
+        journal.keep_signing_key(b"k" * 32)
+        refuse(journal)
+        with pytest.raises(JournalFull):
+            World(journal=journal, namespaces=tuple(f"n{index}" for index in range(400)))
+        assert journal.load().rows == ()
+        journal.close()
+
+    run_virtual(main())
+
+
+def test_an_object_of_an_unknown_kind_is_not_dropped_in_silence(home: Home) -> None:
+    async def main() -> None:
+        journal = Journal(home.path)
+        journal.commit(1, [Row("widgets", "", "w", 1, b"{}")])
+        with pytest.raises(JournalError, match="widgets"):
+            World(journal=journal)
+        journal.close()
+
+    run_virtual(main())
+
+
+UNREADABLE = {
+    "no JSON": b"{",
+    "a list": b"[]",
+    "no metadata": b"{}",
+    "another name": b'{"metadata":{"name":"b","uid":"u","resourceVersion":"1"}}',
+    "another version": b'{"metadata":{"name":"a","uid":"u","resourceVersion":"2"}}',
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_an_object_that_cannot_be_read_names_itself(home: Home, case: str) -> None:
+    async def main() -> None:
+        journal = Journal(home.path)
+        journal.commit(2, [Row("nodes", "", "a", 1, UNREADABLE[case])])
+        with pytest.raises(JournalError, match="nodes /a"):
+            World(journal=journal)
+        journal.close()
+
+    run_virtual(main())

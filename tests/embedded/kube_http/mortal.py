@@ -1,0 +1,56 @@
+"""An embedded API that can be killed: a parent that imports everything once and forks a server per life.
+
+Started by the tests as a program. The listening socket is bound once and outlives every server, as the
+supervisor of one machine does it, so the port stays. A line on standard input ends the wait for the last
+server, if there was one, and starts the next; its process id is the answer. The end of the input ends all.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import sys
+
+from runyard.clock import RealClock
+from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.journal import Journal
+from runyard.http.server import listen
+
+
+async def serve(path: str, sock: socket.socket) -> None:
+    core = KubeCore(clock=RealClock(), rng=random.SystemRandom(), journal=Journal(path))
+    await listen(core.handle, sock=sock)
+    await core.run_controllers()
+
+
+def live(path: str, sock: socket.socket) -> None:
+    """The whole life of a server; ends the process."""
+    try:
+        asyncio.run(serve(path, sock))
+    finally:
+        os._exit(1)
+
+
+def main() -> None:
+    path = sys.argv[1]
+    sock = socket.create_server(("127.0.0.1", 0), backlog=128)
+    sys.stdout.write(f"{sock.getsockname()[1]}\n")
+    sys.stdout.flush()
+    child = 0
+    for _ in sys.stdin:
+        if child:
+            os.waitpid(child, 0)
+        child = os.fork()
+        if not child:
+            live(path, sock)
+        sys.stdout.write(f"{child}\n")
+        sys.stdout.flush()
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""What a table of routes says about itself is what it does, and a mistake in it is found when it is built."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.http.peers import answer, carried, serving
+
+from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.http.problems import problem
+from runyard.http.routes import OPENAPI, Route, Routes
+
+JSON = (("content-type", "application/json"),)
+
+
+class Labels(msgspec.Struct, frozen=True):
+    values: dict[str, str]
+
+
+class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked for."""
+
+    name: str
+    replicas: int = 1
+    labels: Labels | None = None
+
+
+async def tell(request: Request, **names: Any) -> Response:
+    return json_response(200, {"method": request.method, **names})
+
+
+async def make(_: Request, *, body: Pool) -> Response:
+    return json_response(201, body)
+
+
+async def one(_: Request, *, name: str) -> Response:
+    return json_response(200, {"one": name})
+
+
+def table(*routes: Route) -> Routes:
+    return Routes("test", "1.2", routes)
+
+
+def ask(routes: Routes, method: str, path: str, **parts: Any) -> Response:
+    got: Response | Stream = asyncio.run(routes.handle(Request(method=method, path=path, **parts)))
+    assert isinstance(got, Response)
+    return got
+
+
+FULL = table(
+    Route("GET", "/", tell),
+    Route("GET", "/pools", tell),
+    Route("POST", "/pools", make, body=Pool, limit=1000),
+    Route("GET", "/pools/{name}", one),
+    Route("DELETE", "/pools/{name}", one),
+    Route("GET", "/pools/default", tell),
+    Route("GET", "/pools/{pool}/pods/{pod}", tell),
+    Route("GET", "/static/{path...}", tell),
+    Route("GET", "/static/{name}/index", tell),
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "body"),
+    [
+        ("GET", "/", 200, {"method": "GET"}),
+        ("GET", "/pools", 200, {"method": "GET"}),
+        ("HEAD", "/pools", 200, {"method": "HEAD"}),
+        ("GET", "/pools/a b", 200, {"one": "a b"}),
+        ("GET", "/pools/ü\n", 200, {"one": "ü\n"}),
+        ("GET", "/pools/default", 200, {"method": "GET"}),
+        ("DELETE", "/pools/default", 200, {"one": "default"}),
+        ("GET", "/pools/a/pods/b", 200, {"method": "GET", "pool": "a", "pod": "b"}),
+        ("GET", "/static/", 200, {"method": "GET", "path": ""}),
+        ("GET", "/static/a/../b", 200, {"method": "GET", "path": "a/../b"}),
+        ("GET", "/static/a/index", 200, {"method": "GET", "name": "a"}),
+        ("GET", "/pools/", 404, {"error": "no such path"}),
+        ("GET", "/pools/a/", 404, {"error": "no such path"}),
+        ("GET", "/Pools", 404, {"error": "no such path"}),
+        ("GET", "/pools/a/pods//", 404, {"error": "no such path"}),
+    ],
+)
+def test_a_request_finds_its_route(
+    method: str, path: str, status: int, body: dict[str, str]
+) -> None:
+    got = ask(FULL, method, path)
+    assert (got.status, got.json()) == (status, body)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("PUT", "/pools", "GET, HEAD, POST"),
+        ("POST", "/pools/default", "DELETE, GET, HEAD"),
+        ("BREW", "/", "GET, HEAD"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, allow: str) -> None:
+    got = ask(FULL, method, path)
+    assert (got.status, got.header("allow")) == (405, allow)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "reason"),
+    [
+        (JSON, b'{"name": "a"}', 201, ""),
+        ((("content-type", "application/JSON; charset=utf-8"),), b'{"name": "a"}', 201, ""),
+        ((("content-type", "application/merge-patch+json"),), b'{"name": "a"}', 201, ""),
+        ((), b'{"name": "a"}', 415, "there is no content-type"),
+        ((("content-type", "text/plain"),), b'{"name": "a"}', 415, "text/plain"),
+        ((*JSON, ("content-encoding", "gzip")), b"\x1f\x8b", 415, "gzip"),
+        (JSON, b"", 400, "truncated"),
+        (JSON, b'{"name": ', 400, "truncated"),
+        (JSON, b'{"name": "\xff"}', 400, "utf-8"),
+        (JSON, b'{"name": 1}', 422, "$.name"),
+        (JSON, b'{"name": "a", "replicas": "2"}', 422, "$.replicas"),
+        (JSON, b'{"name": "a", "nam": "b"}', 422, "nam"),
+        (JSON, b"[]", 422, "object"),
+        (JSON, b'{"name": "' + b"a" * 1000 + b'"}', 413, "1000 bytes"),
+    ],
+)
+def test_a_body_is_what_was_declared_or_refused_with_a_reason(
+    headers: Any, body: bytes, status: int, reason: str
+) -> None:
+    got = ask(FULL, "POST", "/pools", headers=headers, body=body)
+    assert got.status == status, got.body
+    assert reason.lower() in got.json().get("reason", "").lower()
+
+
+async def anything(_: Request, *, body: Any) -> Response:
+    return json_response(200, {"kind": type(body).__name__})
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000], ids=["arrays", "objects"])
+def test_a_body_that_is_nested_too_deep_is_refused(body: bytes) -> None:
+    routes = table(Route("POST", "/", anything, body=Any))
+    assert ask(routes, "POST", "/", headers=JSON, body=body).status == 400
+
+
+def test_a_secured_route_asks_its_guard_before_it_looks_at_the_body() -> None:
+    async def guard(request: Request) -> Response | None:
+        return None if request.header("authorization") else problem(401, "who are you?")
+
+    routes = Routes(
+        "test",
+        "1",
+        (Route("POST", "/in", make, body=Pool, secured=True), Route("GET", "/out", tell)),
+        guard=guard,
+    )
+    assert ask(routes, "POST", "/in", body=b"nonsense").status == 401
+    known = (*JSON, ("authorization", "Bearer x"))
+    assert ask(routes, "POST", "/in", body=b'{"name":"a"}', headers=known).status == 201
+    assert ask(routes, "GET", "/out").status == 200
+
+
+BROKEN = {
+    "twice": (Route("GET", "/a", tell), Route("GET", "/a", tell)),
+    "twice by name": (Route("GET", "/{a}", tell), Route("GET", "/{b}", tell)),
+    "no slash": (Route("GET", "a", tell),),
+    "no method": (Route("get", "/a", tell),),
+    "half a name": (Route("GET", "/{a", tell),),
+    "name inside": (Route("GET", "/a-{b}", tell),),
+    "rest not at the end": (Route("GET", "/{a...}/b", tell),),
+    "name twice": (Route("GET", "/{a}/{a}", tell),),
+    "named request": (Route("GET", "/{request}", tell),),
+    "named body": (Route("POST", "/{body}", tell, body=Pool),),
+    "unknown to its handler": (Route("GET", "/{other}", one),),
+    "missing for its handler": (Route("GET", "/a", one),),
+    "body for nobody": (Route("POST", "/{name}", one, body=Pool),),
+    "description": (Route("GET", OPENAPI, tell),),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_table_that_cannot_work_is_not_built(name: str) -> None:
+    with pytest.raises(ValueError):
+        table(*BROKEN[name])
+
+
+def test_a_handler_that_fails_is_not_hidden_from_a_caller_in_process() -> None:
+    async def broken(_: Request) -> Response:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        ask(table(Route("GET", "/a", broken)), "GET", "/a")
+
+
+# ── the description ─────────────────────────────────────────────────────────────────────────────────
+
+DESCRIBED = table(
+    Route(
+        "PUT",
+        "/pools/{name}",
+        tell,
+        summary="Change a pool.",
+        body=Pool,
+        answers={200: ("The pool.", Pool), 404: ("No such pool.", None)},
+        secured=True,
+        query=(("dryRun", "Only pretend."),),
+    ),
+    Route("GET", "/pools", tell, answers={200: ("All.", list[Pool])}),
+    Route("GET", "/static/{path...}", tell, media="text/html"),
+)
+
+
+def test_the_description_says_what_the_table_says() -> None:
+    document = DESCRIBED.openapi()
+    assert document["openapi"] == "3.1.0"
+    assert document["info"] == {"title": "test", "version": "1.2"}
+    assert list(document["paths"]) == ["/pools/{name}", "/pools", "/static/{path}", OPENAPI]
+    put = document["paths"]["/pools/{name}"]["put"]
+    assert [(p["name"], p["in"]) for p in put["parameters"]] == [
+        ("name", "path"),
+        ("dryRun", "query"),
+    ]
+    assert put["security"] == [{"token": []}]
+    assert list(put["responses"]) == ["200", "400", "401", "404", "413", "415", "422"]
+    pool = {"$ref": "#/components/schemas/Pool"}
+    assert put["requestBody"]["content"]["application/json"]["schema"] == pool
+    assert put["responses"]["404"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/Problem"
+    }
+    listed = document["paths"]["/pools"]["get"]["responses"]["200"]
+    assert listed["content"]["application/json"]["schema"] == {"type": "array", "items": pool}
+    assert sorted(document["components"]["schemas"]) == ["Labels", "Pool", "Problem"]
+    assert "text/html" in document["paths"]["/static/{path}"]["get"]["responses"]["200"]["content"]
+
+
+def references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        found = [value["$ref"]] if "$ref" in value else []
+        return found + [ref for item in value.values() for ref in references(item)]
+    if isinstance(value, list):
+        return [ref for item in value for ref in references(item)]
+    return []
+
+
+def test_every_reference_leads_somewhere_and_no_operation_shares_its_name() -> None:
+    document = DESCRIBED.openapi()
+    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert references(document)
+    assert set(references(document)) <= known
+    names = [op["operationId"] for path in document["paths"].values() for op in path.values()]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_the_description_is_served_over_http() -> None:
+    async def scenario() -> None:
+        async with serving(DESCRIBED.handle) as server, carried(server.url) as transport:
+            got = await answer(transport, Request(method="GET", path=OPENAPI))
+            assert got.header("content-type") == "application/json"
+            assert got.json() == msgspec.json.decode(msgspec.json.encode(DESCRIBED.openapi()))
+
+    asyncio.run(scenario())

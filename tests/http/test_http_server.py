@@ -1,0 +1,561 @@
+"""Whatever a client sends or does, the server answers or hangs up, and forgets nobody's stream."""
+
+import asyncio
+import contextlib
+import io
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.http.peers import answer, carried, raw, serving, stream
+
+from runyard.http.addresses import decode_target, encode_target
+from runyard.http.errors import OutcomeUnknown
+from runyard.http.messages import Request, Response, Stream
+from runyard.http.server import Patience, listen
+from runyard.telemetry import log
+
+WATCH = Request(method="GET", path="/w", query=(("watch", "true"),))
+GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
+
+class Echo:
+    """Answers `ok` and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[Request] = []
+
+    async def __call__(self, request: Request) -> Response:
+        self.seen.append(request)
+        return Response(status=200, headers=(("content-type", "text/plain"),), body=b"ok")
+
+
+async def exchanged(request: Request) -> Request:
+    """What the handler sees of a request."""
+    echo = Echo()
+    async with serving(echo) as server, carried(server.url) as transport:
+        await answer(transport, request)
+    return echo.seen[0]
+
+
+async def answered(text: bytes, handler: object = None, **options: object) -> bytes:
+    """What the server writes when a client writes `text`."""
+    async with serving(handler or Echo(), **options) as server:  # type: ignore[arg-type]  # options of serving
+        return await raw(server.url, text)
+
+
+@pytest.fixture
+def logged() -> Iterator[io.StringIO]:
+    lines = io.StringIO()
+    log.configure(level="debug", stream=lines)
+    yield lines
+    log.configure(level="critical")
+
+
+# ── requests ────────────────────────────────────────────────────────────────────────────────────────
+
+PATHS = ["/", "/a b", "/ü/名", "/a%2Fb", "/a/../b/./c", "//x//", "/?#&=+", "/%", "/a;b=c,d:e@f"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_survives(path: str) -> None:
+    assert asyncio.run(exchanged(Request(method="GET", path=path))).path == path
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)))
+
+
+@given(path=TEXT, query=st.lists(st.tuples(TEXT, TEXT)))
+def test_every_target_survives(path: str, query: list[tuple[str, str]]) -> None:
+    assert decode_target(encode_target("/" + path, tuple(query))) == ("/" + path, tuple(query))
+
+
+def test_a_request_arrives_as_it_was_sent() -> None:
+    sent = Request(
+        method="PATCH",
+        path="/x",
+        query=(("z", "1"), ("a", "ü &=+"), ("z", ""), ("", "v")),
+        headers=(("x-twice", "1"), ("x-twice", "2"), ("authorization", "Bearer x")),
+        body=b"\x00\xff",
+    )
+    got = asyncio.run(exchanged(sent))
+    assert (got.method, got.query, got.body) == (sent.method, sent.query, sent.body)
+    assert [pair for pair in got.headers if pair in sent.headers] == list(sent.headers)
+    assert all(name == name.lower() for name, _ in got.headers)
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        (b"/a%2Fb?x=%2f&x", "/a/b", (("x", "/"), ("x", ""))),
+        (b"http://host:1/a?b=c", "/a", (("b", "c"),)),
+        (b"http://host", "/", ()),
+        (b"/a?b+c=d+e&&", "/a", (("b c", "d e"),)),
+    ],
+)
+def test_strange_but_good_targets_are_read(target: bytes, path: str, query: object) -> None:
+    echo = Echo()
+    asyncio.run(answered(GET.replace(b" / ", b" " + target + b" "), echo))
+    assert (echo.seen[0].path, echo.seen[0].query) == (path, query)
+
+
+@pytest.mark.parametrize("target", [b"/%ff", b"/?a=%ff", b"*", b"/\xff"])
+def test_a_target_that_is_no_text_is_refused(target: bytes) -> None:
+    method = b"OPTIONS " if target == b"*" else b"GET "
+    text = GET.replace(b"GET / ", method + target + b" ")
+    got = asyncio.run(answered(text))
+    assert got.split()[1] == b"400"
+    assert b'{"error":' in got
+
+
+def test_a_client_cannot_pretend_to_have_a_certificate() -> None:
+    sent = Request(
+        method="GET", path="/", headers=(("X-Runyard-Client-Cert-CN", "admin"), ("x-other", "kept"))
+    )
+    got = asyncio.run(exchanged(sent))
+    assert not got.header("x-runyard-client-cert-cn")
+    assert got.header("x-other") == "kept"
+
+
+# ── limits ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def post(head: bytes, body: bytes = b"") -> bytes:
+    return b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + head + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (post(b"content-length: 4", b"abcd"), 200),
+        (post(b"content-length: 5", b"abcde"), 413),
+        (post(b"content-length: 99999999999"), 413),  # not a byte of it is waited for
+        (post(b"transfer-encoding: chunked", b"4\r\nabcd\r\n0\r\n\r\n"), 200),
+        (post(b"transfer-encoding: chunked", b"4\r\nabcd\r\n1\r\ne\r\n"), 413),
+        (post(b"transfer-encoding: chunked", b"zzz\r\n"), 400),
+        (post(b"content-length: -1"), 400),
+        (post(b"content-length: 1\r\ntransfer-encoding: chunked", b"0\r\n\r\n"), 400),
+        (b"nonsense\r\n\r\n", 400),
+        (GET.replace(b"host", b"x: " + b"y" * 20000 + b"\r\nhost"), 400),
+        (GET.replace(b"host", b"".join(b"x-%d: y\r\n" % n for n in range(500)) + b"host"), 400),
+        (GET.replace(b" / ", b" /" + b"a" * 20000 + b" "), 400),
+    ],
+)
+def test_what_is_too_much_or_malformed_is_refused(text: bytes, status: int) -> None:
+    got = asyncio.run(answered(text, body_limit=4, patience=Patience(linger=0.05)))
+    assert got.split()[1] == b"%d" % status
+
+
+def test_a_refusal_says_why_in_json() -> None:
+    async def scenario() -> None:
+        async with serving(Echo(), body_limit=4) as server, carried(server.url) as transport:
+            got = await answer(transport, Request(method="POST", path="/", body=b"abcde"))
+            assert got.status == 413
+            assert got.json() == {
+                "error": "the body is too large",
+                "reason": "at most 4 bytes are accepted",
+            }
+
+    asyncio.run(scenario())
+
+
+def test_a_large_refused_body_still_gets_its_refusal() -> None:
+    async def scenario() -> None:
+        async with serving(Echo()) as server, carried(server.url) as transport:
+            got = await answer(transport, Request(method="POST", path="/", body=b"x" * (20 << 20)))
+            assert got.status == 413
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx-slow", b""),
+        (post(b"content-length: 4", b"ab"), b"HTTP/1.1 408 "),
+        (post(b"transfer-encoding: chunked", b"4\r\nab"), b"HTTP/1.1 408 "),
+    ],
+    ids=["silence", "half a head", "half a body", "half a chunk"],
+)
+def test_a_client_that_dawdles_is_hung_up_on(text: bytes, start: bytes) -> None:
+    got = asyncio.run(answered(text, patience=Patience(head=0.05, body=0.05, linger=0.05)))
+    assert got[: len(start) or None] == start
+
+
+@pytest.mark.parametrize(
+    "text",
+    [post(b"content-length: 4", b"ab"), post(b"transfer-encoding: chunked", b"2\r\nab\r\n")],
+    ids=["length", "chunked"],
+)
+def test_half_a_body_never_reaches_the_handler(text: bytes) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        async with serving(echo) as server:
+            _, writer = await asyncio.open_connection(server.host, server.port)
+            writer.write(text)
+            writer.close()
+            await writer.wait_closed()
+            assert (await raw(server.url, GET)).startswith(b"HTTP/1.1 200 ")
+        assert [request.method for request in echo.seen] == ["GET"]
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_asks_first_is_told_to_continue() -> None:
+    async def scenario() -> None:
+        async with serving(Echo()) as server:
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            writer.write(post(b"content-length: 2\r\nexpect: 100-continue"))
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(b"ab")
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+            await writer.wait_closed()
+
+    asyncio.run(scenario())
+
+
+# ── answers ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def got_from(given: Response, method: str = "GET") -> Response:
+    async def handler(_: Request) -> Response:
+        return given
+
+    async with serving(handler) as server, carried(server.url) as transport:
+        return await answer(transport, Request(method=method, path="/"))
+
+
+def test_an_answer_arrives_as_it_was_given() -> None:
+    given_ = Response(
+        status=418,
+        headers=(("content-type", "x/y"), ("set-cookie", "a=1"), ("set-cookie", "b=2")),
+        body=b"\x00\xff",
+    )
+    got = asyncio.run(got_from(given_))
+    assert (got.status, got.body) == (418, given_.body)
+    assert [pair for pair in got.headers if pair in given_.headers] == list(given_.headers)
+    assert got.header("server") == "runyard"
+
+
+def test_a_handler_cannot_break_the_framing() -> None:
+    lies = (("content-length", "999"), ("transfer-encoding", "chunked"), ("connection", "close"))
+    assert asyncio.run(got_from(Response(status=200, headers=lies, body=b"ok"))).body == b"ok"
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_that_must_be_empty_is_empty(status: int) -> None:
+    got = asyncio.run(got_from(Response(status=status, body=b"surprise")))
+    assert (got.status, got.body) == (status, b"")
+
+
+def test_head_is_a_get_without_the_body() -> None:
+    async def handler(request: Request) -> Response:
+        assert request.method == "GET"
+        return Response(status=200, body=b"twelve bytes")
+
+    text = asyncio.run(answered(GET.replace(b"GET", b"HEAD"), handler)).lower()
+    assert b"content-length: 12\r\n" in text
+    assert text.endswith(b"\r\n\r\n")
+
+
+def test_head_of_a_stream_closes_it() -> None:
+    async def scenario() -> None:
+        closed = asyncio.Event()
+
+        async def never() -> AsyncIterator[bytes]:
+            await asyncio.Event().wait()
+            yield b""
+
+        async def handler(_: Request) -> Stream:
+            return Stream(never(), on_close=closed.set)
+
+        assert (await answered(GET.replace(b"GET", b"HEAD"), handler)).endswith(b"\r\n\r\n")
+        assert closed.is_set()
+
+    asyncio.run(scenario())
+
+
+def test_a_handler_that_raises_is_a_500_without_a_trace_and_a_log_without_a_secret(
+    logged: io.StringIO,
+) -> None:
+    async def handler(request: Request) -> Response:
+        raise ValueError(f"cannot parse {request.body!r}")
+
+    head = b"authorization: Basic hunter2\r\ncontent-length: 7"
+    text = asyncio.run(answered(post(head, b"hunter2").replace(b" / ", b" /p?q=hunter2 "), handler))
+    assert text.startswith(b"HTTP/1.1 500 ")
+    assert b"Traceback" not in text and b"ValueError" not in text and b"cannot parse" not in text
+    assert "handler failed" in logged.getvalue()
+    assert "ValueError" in logged.getvalue()
+    assert "test_http_server.py" in logged.getvalue()
+    assert "hunter2" not in logged.getvalue()
+
+
+def test_an_answer_that_cannot_be_written_is_a_500(logged: io.StringIO) -> None:
+    got = asyncio.run(got_from(Response(status=200, headers=(("x", "a\r\nb: c"),))))
+    assert got.status == 500
+    assert "answer cannot be written" in logged.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text", [b"hunter2\r\n\r\n", GET.replace(b"host", b"hunter2 \x00: x\r\nhost")]
+)
+def test_what_cannot_be_parsed_is_not_logged(text: bytes, logged: io.StringIO, capfd) -> None:
+    assert b" 400 " in asyncio.run(answered(text))
+    assert "hunter2" not in logged.getvalue()
+    assert capfd.readouterr() == ("", "")
+
+
+# ── streams ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Tap:
+    """A stream that says what it is told to, and notes its end."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        self.closed = asyncio.Event()
+        self.taken = 0
+
+    def __aiter__(self) -> "Tap":
+        return self
+
+    async def __anext__(self) -> bytes:
+        item = await self.queue.get()
+        self.taken += 1
+        if item is None:
+            raise StopAsyncIteration
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    async def handle(self, _: Request) -> Stream:
+        return Stream(self, headers=(("content-type", "x/y"),), on_close=self.closed.set)
+
+
+def test_a_stream_is_not_held_back_and_ends_well() -> None:
+    async def scenario() -> None:
+        tap = Tap()
+        async with serving(tap.handle) as server, carried(server.url) as transport:
+            got = await stream(transport, WATCH)
+            assert ("content-type", "x/y") in got.headers
+            chunks = got.__aiter__()
+            for line in (b"1\n", b"2\n"):
+                tap.queue.put_nowait(line)
+                assert await anext(chunks) == line
+            tap.queue.put_nowait(None)
+            assert await anext(chunks, None) is None
+            await tap.closed.wait()
+            await got.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_whose_producer_fails_is_cut(logged: io.StringIO) -> None:
+    async def scenario() -> None:
+        tap = Tap()
+        async with serving(tap.handle) as server, carried(server.url) as transport:
+            got = await stream(transport, WATCH)
+            tap.queue.put_nowait(RuntimeError("hunter2"))
+            with pytest.raises(OutcomeUnknown):
+                await anext(got.__aiter__())
+            await tap.closed.wait()
+            await got.aclose()
+
+    asyncio.run(scenario())
+    assert "stream failed" in logged.getvalue()
+    assert "hunter2" not in logged.getvalue()
+
+
+@pytest.mark.parametrize("how", ["aclose", "reset"])
+def test_a_reader_that_goes_away_closes_a_silent_stream(how: str) -> None:
+    async def scenario() -> None:
+        tap = Tap()
+        async with serving(tap.handle) as server:
+            if how == "aclose":
+                async with carried(server.url) as transport:
+                    await (await stream(transport, WATCH)).aclose()
+                    await tap.closed.wait()
+            else:
+                reader, writer = await asyncio.open_connection(server.host, server.port)
+                writer.write(GET)
+                await reader.readuntil(b"\r\n\r\n")
+                writer.transport.abort()
+                await tap.closed.wait()
+
+    asyncio.run(scenario())
+
+
+def test_a_generator_behind_a_stream_is_ended_with_it() -> None:
+    async def scenario() -> None:
+        ended = asyncio.Event()
+
+        async def endless() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"x" * 100_000  # full buffers: the cancellation strikes in the write
+            finally:
+                ended.set()
+
+        async def handler(_: Request) -> Stream:
+            return Stream(endless())
+
+        async with serving(handler) as server, carried(server.url) as transport:
+            got = await stream(transport, WATCH)
+            await anext(got.__aiter__())
+            await got.aclose()
+            await ended.wait()
+
+    asyncio.run(scenario())
+
+
+def test_a_slow_reader_slows_the_producer() -> None:
+    async def scenario() -> None:
+        tap = Tap()
+        for _ in range(10_000):
+            tap.queue.put_nowait(b"x" * 65536)
+        async with serving(tap.handle) as server, carried(server.url) as transport:
+            got = await stream(transport, WATCH)
+            before = -1
+            while before != tap.taken:  # until the producer makes no progress while the loop turns
+                before = tap.taken
+                for _ in range(200):
+                    await asyncio.sleep(0)
+            assert 0 < tap.taken < 1000
+            await got.aclose()
+            await tap.closed.wait()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_goes_away_cancels_its_handler() -> None:
+    async def scenario() -> None:
+        asked, cancelled = asyncio.Event(), asyncio.Event()
+
+        async def handler(_: Request) -> Response:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+            return Response(status=200)
+
+        async with serving(handler) as server, carried(server.url) as transport:
+            sending = asyncio.ensure_future(transport.send(WATCH, timeout=60))
+            await asked.wait()
+            sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sending
+            await cancelled.wait()
+
+    asyncio.run(scenario())
+
+
+# ── the end ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_closing_cuts_streams_and_lets_requests_end() -> None:
+    async def scenario() -> None:
+        tap, asked, go = Tap(), asyncio.Event(), asyncio.Event()
+
+        async def handler(request: Request) -> Response | Stream:
+            if request.query:
+                return await tap.handle(request)
+            asked.set()
+            await go.wait()
+            return Response(status=200, body=b"done")
+
+        server = await listen(handler)
+        async with carried(server.url) as transport:
+            watch = await stream(transport, WATCH)
+            working = asyncio.ensure_future(answer(transport, Request(method="POST", path="/")))
+            await asked.wait()
+            closing = asyncio.ensure_future(server.close())
+            with pytest.raises(OutcomeUnknown):
+                await anext(watch.__aiter__())
+            await tap.closed.wait()
+            assert not closing.done()
+            go.set()
+            assert (await working).body == b"done"
+            await closing
+            await watch.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_closing_does_not_wait_for_ever() -> None:
+    async def scenario() -> None:
+        asked, cancelled = asyncio.Event(), asyncio.Event()
+
+        async def handler(_: Request) -> Response:
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            return Response(status=200)
+
+        server = await listen(handler, patience=Patience(close=0.01))
+        async with carried(server.url) as transport:
+            sending = asyncio.ensure_future(
+                transport.send(Request(method="POST", path="/"), timeout=60)
+            )
+            await asked.wait()
+            await server.close()
+            assert cancelled.is_set()
+            with pytest.raises(OutcomeUnknown):
+                await sending
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_idle_connections_at_once() -> None:
+    async def scenario() -> None:
+        server = await listen(Echo())
+        async with carried(server.url) as transport:
+            await answer(transport, Request(method="GET", path="/"))
+            await server.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_bound_socket_is_served_and_the_address_told() -> None:
+    async def scenario() -> None:
+        sock = socket.create_server(("127.0.0.1", 0))
+        server = await listen(Echo(), sock=sock)
+        assert (server.host, server.port) == sock.getsockname()[:2]
+        assert server.url == f"http://127.0.0.1:{server.port}"
+        async with carried(server.url) as transport:
+            assert (await answer(transport, Request(method="GET", path="/"))).status == 200
+        await server.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_next_server_takes_over_the_same_socket() -> None:
+    """A crashed child comes back on the port that its parent kept open."""
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as kept:
+            for _ in range(2):
+                server = await listen(Echo(), sock=kept.dup())
+                async with carried(server.url) as transport:
+                    got = await answer(transport, Request(method="GET", path="/"))
+                    assert got.status == 200
+                await server.close()
+
+    asyncio.run(scenario())
+
+
+def test_every_address_of_the_machine_is_reached_by_loopback() -> None:
+    async def scenario() -> None:
+        server = await listen(Echo(), host="0.0.0.0")
+        assert server.url == f"http://127.0.0.1:{server.port}"
+        await server.close()
+
+    asyncio.run(scenario())

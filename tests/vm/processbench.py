@@ -1,0 +1,202 @@
+"""A bench for VMs that are processes: homes that any user can pass, guests that signal, and the ways that work here.
+
+Tests learn what a guest does through named pipes: a line that arrives, or the end of a pipe whose last writer is
+gone. The latter is the kernel's own word on whether a guest's process still lives, whatever it did to hide.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from runyard.clock import RealClock
+from runyard.vm.contract import VmSpec, VmState, VmView
+from runyard.vm.guest import image as guest_image
+from runyard.vm.process import probe
+from runyard.vm.process.driver import ProcessDriver
+from runyard.vm.process.isolation import Isolation, Limits
+from runyard.vm.process.layout import Place, quoted
+
+IMAGE = "registry.invalid/guest@sha256:1"
+PATIENCE = 60.0
+Way = Literal["bwrap-users", "bwrap", "users", "one-user", "plain"]
+WAYS: tuple[Way, ...] = ("bwrap-users", "bwrap", "users", "one-user", "plain")
+_SHAPES = {
+    "bwrap-users": ("bwrap", "pair"),
+    "bwrap": ("bwrap", ""),
+    "users": ("none", "pair"),
+    "one-user": ("none", "one"),
+    "plain": ("none", ""),
+}
+
+
+@contextlib.contextmanager
+def home() -> Iterator[Path]:
+    """A directory that a VM's own user can pass; pytest's own temporary ones are root's alone."""
+    path = Path(tempfile.mkdtemp(prefix="runyard-vm-"))
+    path.chmod(0o711)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@cache
+def isolation(way: Way) -> Isolation | str:
+    """That way to keep VMs apart, or why it does not work on this machine."""
+
+    # One for all tests, also those that run at the same time: users are the machine's.
+    base = Isolation(registry=str(Path(tempfile.gettempdir()) / "runyard-test-users"))
+
+    async def find() -> Isolation | str:
+        for candidate in probe._candidates("auto", base):
+            if (candidate.kind, candidate.users) == _SHAPES[way]:
+                return await probe._trial(place, candidate) or candidate
+        return "it needs bubblewrap" if way.startswith("bwrap") else "it needs root"
+
+    with home() as place:
+        return asyncio.run(find())
+
+
+class Pipe:
+    """A named pipe that a guest may write to or hold open."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        path.chmod(0o666)
+        self.path = path
+        self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self._heard = b""
+
+    async def line(self) -> str:
+        """The next line that the guest writes."""
+        async with asyncio.timeout(PATIENCE):
+            while b"\n" not in self._heard:
+                await self._readable()
+                self._heard += os.read(self._reader, 4096)
+        line, _, self._heard = self._heard.partition(b"\n")
+        return line.decode()
+
+    def tell(self, line: str) -> None:
+        """Write a line to the guest, and stay: who opens a pipe to read waits until somebody has it open to write."""
+        self._writer = os.open(self.path, os.O_WRONLY)
+        os.write(self._writer, f"{line}\n".encode())
+
+    def held(self) -> bool:
+        """Whether somebody has it open for writing at this moment."""
+        try:
+            return os.read(self._reader, 1) != b""
+        except BlockingIOError:
+            return True
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        there = asyncio.Event()
+        loop.add_reader(self._reader, there.set)
+        try:
+            await there.wait()
+        finally:
+            loop.remove_reader(self._reader)
+
+
+class ProcessBench:
+    """A driver on a home, an image source, and the image's guest."""
+
+    def __init__(self, root: Path, way: Isolation, limits: Limits | None = None) -> None:
+        self.clock = RealClock()
+        self.root = root
+        self.isolation = way
+        self.limits = limits or Limits()
+        self.image, self.missing_image = IMAGE, "registry.invalid/none@sha256:2"
+        self.home = root / "home"
+        self.driver = self.reopened()
+
+    def reopened(self) -> ProcessDriver:
+        """The driver as a restarted agent would make it."""
+        return ProcessDriver(
+            self.home,
+            image_source=self.root / "source",
+            clock=self.clock,
+            limits=self.limits,
+            isolation=self.isolation,
+        )
+
+    def put_image(self, boot: str, **files: str) -> None:
+        """An image whose guest is this script."""
+        folder = self.root / "source" / quoted(self.image)
+        folder.mkdir(parents=True)
+        for name, text in {"boot.sh": boot, **files}.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        (folder / "boot.sh").chmod(0o755)
+
+    def put_guest_image(self, runner: str) -> None:
+        """An image of the packaged scripts around this runner."""
+        source = self.root / "runner"
+        source.mkdir()
+        (source / "run.sh").write_text(runner, encoding="utf-8")
+        guest_image.build_image(self.root / "source" / quoted(self.image), runner=source)
+
+    def place(self, name: str) -> Place:
+        return Place(self.home / "vms" / name)
+
+    async def create(self, name: str, *, token: str = "", **env: str) -> Place:
+        """Pull and create."""
+        await self.driver.pull(self.image)
+        spec = VmSpec(
+            name=name,
+            image=self.image,
+            cpu_milli=1000,
+            memory_mb=256,
+            env=tuple(env.items()),
+            token=token,
+        )
+        await self.driver.create(spec)
+        return self.place(name)
+
+    def pipe(self, name: str, label: str) -> Pipe:
+        """A pipe in the VM's status folder: its poller can open it."""
+        return Pipe(self.place(name).status / label)
+
+    async def view(self, name: str) -> VmView:
+        return next(view for view in await self.driver.list() if view.name == name)
+
+    async def exited(self, name: str) -> VmView:
+        """Its end, waiting for it."""
+        async with self.clock.timeout(PATIENCE):
+            await self.driver.ended(name)
+        view = await self.view(name)
+        assert view.state is VmState.EXITED
+        return view
+
+    async def clear(self) -> None:
+        """End and remove every VM."""
+        for view in await self.driver.list():
+            await self.driver.stop(view.name, grace=0)
+            await self.driver.delete(view.name)
+
+
+Scenario = Callable[[ProcessBench], Awaitable[None]]
+
+
+def run_on(way: Isolation, scenario: Scenario, limits: Limits | None = None) -> None:
+    """Run a scenario on a fresh bench and leave nothing behind."""
+
+    async def main(root: Path) -> None:
+        async with _cleared(ProcessBench(root, way, limits)) as bench:
+            await scenario(bench)
+
+    with home() as root:
+        asyncio.run(main(root))
+
+
+@contextlib.asynccontextmanager
+async def _cleared(bench: ProcessBench) -> AsyncIterator[ProcessBench]:
+    try:
+        yield bench
+    finally:
+        await bench.clear()

@@ -1,0 +1,296 @@
+"""The process driver's directories: whole or not there, whatever was killed, however full the disk, whatever a guest left."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import Absent
+from tests.vm.processbench import IMAGE, ProcessBench, home, isolation, run_on
+
+from runyard.vm.contract import DriverFailed, ImageMissing, NoSpace, VmSpec, VmState, VmView
+from runyard.vm.process.folders import Fresh, sweep
+from runyard.vm.process.isolation import Isolation, Limits
+from runyard.vm.process.layout import quoted, unquoted
+
+IDLE = '#!/bin/sh\necho up >"$RUNYARD_STATUS_DIR/up"\nexec sleep 86400\n'
+
+
+def plain() -> Isolation:
+    way = isolation("plain")
+    assert isinstance(way, Isolation), way
+    return way
+
+
+def on_plain(
+    scenario: Callable[[ProcessBench], Awaitable[None]], limits: Limits | None = None
+) -> None:
+    run_on(plain(), scenario, limits)
+
+
+def spec(name: str = "vm", **changes: object) -> VmSpec:
+    whole = {"name": name, "image": IMAGE, "cpu_milli": 1, "memory_mb": 1, **changes}
+    return VmSpec(**whole)  # type: ignore[arg-type]  # names are checked by the struct itself
+
+
+# ── half made, half removed ─────────────────────────────────────────────────────────────────────
+
+
+def test_half_a_vm_is_not_listed_and_does_not_hinder_the_next_attempt() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(IDLE)
+        await bench.driver.pull(IMAGE)
+        half = bench.home / "vms" / ".new-1-0-vm" / "made" / "work"
+        half.mkdir(parents=True)
+        bench.driver = bench.reopened()
+        assert await bench.driver.list() == ()
+        await bench.driver.create(spec())
+        assert [path.name for path in (bench.home / "vms").iterdir()] == ["vm"]
+
+    on_plain(scenario)
+
+
+@pytest.mark.parametrize("folder", ["vms", "images"])
+def test_what_was_half_removed_is_swept_away(folder: str) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        gone = bench.home / folder / ".gone-1-0-x"
+        (gone / "work").mkdir(parents=True)
+        assert await bench.driver.list() == ()
+        assert not gone.exists()
+
+    on_plain(scenario)
+
+
+def test_what_somebody_is_making_is_not_swept_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Fresh(tmp_path / "vm") as fresh:
+            fresh.path.mkdir()
+            await sweep(tmp_path)
+            fresh.appear()
+        await sweep(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["vm"]
+
+    asyncio.run(scenario())
+
+
+def test_a_failed_creation_leaves_nothing() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(IDLE)
+        await bench.driver.pull(IMAGE)
+        with pytest.raises(DriverFailed):
+            await bench.driver.create(spec(env=(("not a name", "x"),)))
+        assert list((bench.home / "vms").iterdir()) == []
+
+    on_plain(scenario)
+
+
+def test_creations_at_the_same_time_are_one_vm() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(IDLE)
+        await bench.driver.pull(IMAGE)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(bench.driver.create(spec()))
+        assert [path.name for path in (bench.home / "vms").iterdir()] == ["vm"]
+
+    on_plain(scenario)
+
+
+def test_starts_at_the_same_time_are_one_guest() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image('#!/bin/sh\necho one >>"$RUNYARD_STATUS_DIR/starts"\nexit 0\n')
+        place = await bench.create("vm")
+        drivers = [bench.driver, bench.reopened(), bench.reopened()]
+        async with asyncio.TaskGroup() as group:
+            for driver in drivers:
+                group.create_task(driver.start("vm"))
+        await bench.exited("vm")
+        assert (place.status / "starts").read_text() == "one\n"
+
+    on_plain(scenario)
+
+
+# ── a full disk ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def small_disk(absent: Absent) -> Iterator[Path]:
+    """A file system of a few mebibytes."""
+    if os.geteuid() != 0:
+        absent("root", "run the tests as root too: a small disk must be mounted")
+    with home() as place:
+        argv = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0711", "tmpfs", str(place)]
+        if subprocess.run(argv, capture_output=True, check=False).returncode != 0:
+            absent("a mountable tmpfs", "run the tests where mounting is allowed")
+        try:
+            yield place
+        finally:
+            subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_is_told_by_its_name(small_disk: Path) -> None:
+    async def scenario() -> None:
+        bench = ProcessBench(small_disk, plain())
+        bench.put_image(IDLE)
+        folder = bench.root / "source" / quoted(IMAGE)
+        (folder / "work").mkdir()
+        (folder / "work" / "big").write_bytes(b"x" * (1500 << 10))
+        await bench.driver.pull(IMAGE)
+        with pytest.raises(NoSpace):
+            await bench.driver.create(spec())
+        assert await bench.driver.list() == ()
+        await bench.driver.remove_image(IMAGE)
+        (small_disk / "filler").write_bytes(b"x" * (1500 << 10))
+        with pytest.raises(NoSpace):
+            await bench.driver.pull(IMAGE)
+        assert await bench.driver.images() == ()
+
+    asyncio.run(scenario())
+
+
+def test_a_full_disk_does_not_lose_an_exit(small_disk: Path) -> None:
+    async def scenario() -> None:
+        bench = ProcessBench(small_disk, plain())
+        bench.put_image(
+            '#!/bin/sh\necho 6 >"$RUNYARD_STATUS_DIR/runner-rc"\n'
+            'cat /dev/zero >"$RUNYARD_WORK_DIR/all" 2>/dev/null\n'
+        )
+        await bench.create("vm")
+        await bench.driver.start("vm")
+        assert (await bench.exited("vm")).exit_code == 6
+        await bench.clear()
+
+    asyncio.run(scenario())
+
+
+# ── what a guest leaves ─────────────────────────────────────────────────────────────────────────
+
+
+def test_whatever_a_guest_has_made_can_be_removed() -> None:
+    deep = """#!/bin/sh
+cd "$RUNYARD_WORK_DIR"
+"$RUNYARD_PYTHON" -I -S -c '
+import os
+for _ in range(3000):
+    os.mkdir("d"); os.chdir("d")
+'
+mkdir shut && : >shut/file && chmod 000 shut
+ln -s / root
+mkfifo pipe
+exit 0
+"""
+
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(deep)
+        place = await bench.create("vm")
+        await bench.driver.start("vm")
+        await bench.exited("vm")
+        assert (place.work / "shut").exists()
+        await bench.driver.delete("vm")
+        assert list((bench.home / "vms").iterdir()) == []
+
+    on_plain(scenario)
+
+
+def test_a_guest_that_cannot_be_started_has_ended_with_a_reason() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image("#!/nonexistent/interpreter\n")
+        place = await bench.create("vm")
+        await bench.driver.start("vm")
+        ended = await bench.exited("vm")
+        assert ended.exit_code is None
+        assert ended.exit_reason == "the guest ended with status 126 and reported nothing"
+        assert "cannot start" in (place.state / "console.log").read_text()
+
+    on_plain(scenario)
+
+
+def test_a_guest_ended_by_a_signal_says_so() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image("#!/bin/sh\nkill -9 $$\n")
+        await bench.create("vm")
+        await bench.driver.start("vm")
+        ended = await bench.exited("vm")
+        assert ended.exit_reason == "the guest ended with status 137 and reported nothing"
+
+    on_plain(scenario)
+
+
+def test_a_damaged_description_does_not_hide_a_vm() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(IDLE)
+        place = await bench.create("vm")
+        (place.path / "spec.json").unlink()
+        assert await bench.driver.list() == (VmView(name="vm", state=VmState.STOPPED),)
+        with pytest.raises(DriverFailed):
+            await bench.driver.start("vm")
+
+    on_plain(scenario)
+
+
+def test_the_used_part_of_a_disk_is_measured() -> None:
+    boot = """#!/bin/sh
+dd if=/dev/zero of="$RUNYARD_WORK_DIR/half" bs=1M count=4 2>/dev/null
+echo up >"$RUNYARD_STATUS_DIR/up"
+exec sleep 86400
+"""
+
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(boot)
+        await bench.create("vm")
+        up = bench.pipe("vm", "up")
+        assert await bench.driver.disk_usage("vm") is None
+        await bench.driver.start("vm")
+        await up.line()
+        async with bench.clock.timeout(60):
+            while (used := await bench.driver.disk_usage("vm") or 0.0) < 50.0:
+                await bench.clock.sleep(0.01)
+        assert used < 60.0
+        await bench.driver.stop("vm", grace=0)
+        assert await bench.driver.disk_usage("vm") is None
+
+    on_plain(scenario, Limits(disk_mb=8, disk_watch_seconds=0.05))
+
+
+# ── names ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", ".hidden", "-x", "a\n", "x" * 300, "ä"])
+def test_a_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(IDLE)
+        await bench.driver.pull(IMAGE)
+        for attempt in (
+            bench.driver.create(spec(name)),
+            bench.driver.start(name),
+            bench.driver.stop(name, grace=0),
+            bench.driver.delete(name),
+        ):
+            with pytest.raises(DriverFailed):
+                await attempt
+
+    on_plain(scenario)
+
+
+@pytest.mark.parametrize("image", ["a/b:c@sha256:0", "..", "../../etc", ".x", "ü", "a%2Fb"])
+def test_an_images_reference_is_a_name_and_comes_back(image: str) -> None:
+    name = quoted(image)
+    assert "/" not in name and not name.startswith(".")
+    assert unquoted(name) == image
+
+
+@pytest.mark.parametrize("image", ["", "x" * 300])
+def test_an_impossible_reference_is_refused(image: str) -> None:
+    with pytest.raises(DriverFailed):
+        quoted(image)
+
+
+def test_an_image_without_a_boot_script_is_missing() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        (bench.root / "source" / quoted(IMAGE)).mkdir(parents=True)
+        with pytest.raises(ImageMissing):
+            await bench.driver.pull(IMAGE)
+
+    on_plain(scenario)

@@ -1,0 +1,267 @@
+"""When a VM that is processes has ended, nothing of it is left, and whoever was killed meanwhile, its result is not lost."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Absent
+from tests.vm.processbench import WAYS, ProcessBench, Scenario, Way, isolation, run_on
+
+from runyard.vm.contract import DriverFailed, VmState
+from runyard.vm.process.exits import KEEPER_DIED, read_report
+from runyard.vm.process.layout import Pulse
+from runyard.vm.process.processes import MARK, parse_marks, parse_ps
+
+Run = Callable[[Scenario], None]
+NAME = "vm-1"
+HIDING: tuple[Way, ...] = ("bwrap-users", "bwrap", "users", "one-user")
+
+# A daemon in the old manner: two forks, a session of its own, another folder, and here not even an environment.
+DAEMON = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.chdir("/")
+        held = os.open(os.environ["RUNYARD_STATUS_DIR"] + "/held", os.O_WRONLY)
+        os.set_inheritable(held, True)
+        os.write(held, b"daemon\\n")
+        os.execve("/bin/sleep", ["sleep", "86400"], {} if sys.argv[1] == "bare" else os.environ)
+    os._exit(0)
+os.wait()
+"""
+BOOT = """#!/bin/sh
+wait_for() { read -r line <"$RUNYARD_STATUS_DIR/go"; }
+"$RUNYARD_PYTHON" -I -S "$RUNYARD_VM_DIR/image/daemon.py" "$(sed -n 's/^HOW=//p' "$RUNYARD_ENV_DIR/tuist.env")"
+trap 'exit 3' TERM
+echo up >"$RUNYARD_STATUS_DIR/up"
+wait_for & wait
+echo 7 >"$RUNYARD_STATUS_DIR/runner-rc"
+"""
+
+
+@pytest.fixture(params=WAYS)
+def run(request: pytest.FixtureRequest, absent: Absent) -> Run:
+    way = isolation(request.param)
+    if isinstance(way, str):
+        absent(f"a machine for VMs as processes, {request.param}", way)
+    return lambda scenario: run_on(way, scenario)
+
+
+async def up(
+    bench: ProcessBench, how: str = "bare"
+) -> tuple[Callable[[], bool], Callable[[], None]]:
+    """A VM that has left a daemon behind: whether that lives, and what lets the guest end."""
+    bench.put_image(BOOT, **{"daemon.py": DAEMON})
+    await bench.create(NAME, HOW=how)
+    held, told, go = (bench.pipe(NAME, label) for label in ("held", "up", "go"))
+    await bench.driver.start(NAME)
+    assert await held.line() == "daemon"
+    assert await told.line() == "up"
+    assert held.held()
+
+    return held.held, lambda: go.tell("go")
+
+
+def test_a_daemon_does_not_outlive_a_guest_that_ended(run: Run) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        daemon_lives, let_go = await up(bench)
+        let_go()
+        ended = await bench.exited(NAME)
+        assert (ended.exit_code, daemon_lives()) == (7, False)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("grace", [0, 30], ids=["powered off", "asked"])
+def test_a_daemon_does_not_outlive_a_stop(run: Run, grace: float) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        daemon_lives, _ = await up(bench)
+        await bench.driver.stop(NAME, grace=grace)
+        assert not daemon_lives()
+        ended = await bench.view(NAME)
+        assert ended.state is VmState.EXITED and ended.exit_code is None and ended.exit_reason
+
+    run(scenario)
+
+
+def test_a_killed_keeper_leaves_an_exit_and_no_processes(run: Run) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        hides = any(isolation(way) == bench.isolation for way in HIDING)
+        daemon_lives, _ = await up(bench, "bare" if hides else "marked")
+        place = bench.place(NAME)
+        keeper = int((place.state / "started").read_text())
+        os.kill(keeper, signal.SIGKILL)
+        await bench.driver.ended(NAME)
+        assert place.pulse() is Pulse.ORPHANED
+        ended = await bench.view(NAME)
+        assert (ended.state, ended.exit_code, ended.exit_reason) == (
+            VmState.EXITED,
+            None,
+            KEEPER_DIED,
+        )
+        assert not daemon_lives()
+        assert await bench.view(NAME) == ended
+        with pytest.raises(DriverFailed):
+            await bench.driver.start(NAME)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("act", ["stop", "delete"])
+def test_a_vm_whose_keeper_was_killed_can_be_torn_down(absent: Absent, act: str) -> None:
+    way = isolation("plain")
+    assert not isinstance(way, str), way
+
+    async def scenario(bench: ProcessBench) -> None:
+        daemon_lives, _ = await up(bench, "marked")
+        os.kill(int((bench.place(NAME).state / "started").read_text()), signal.SIGKILL)
+        await bench.driver.ended(NAME)
+        if act == "stop":
+            await bench.driver.stop(NAME, grace=30)
+        else:
+            await bench.driver.delete(NAME)
+        assert not daemon_lives()
+
+    run_on(way, scenario)
+
+
+AGENT = """
+import asyncio, sys
+from pathlib import Path
+import msgspec
+from runyard.clock import RealClock
+from runyard.vm.process.driver import ProcessDriver
+from runyard.vm.process.isolation import Isolation
+
+async def main():
+    home, source, way, name = sys.argv[1:]
+    driver = ProcessDriver(Path(home), image_source=Path(source), clock=RealClock(),
+                           isolation=msgspec.json.decode(way, type=Isolation))
+    await driver.start(name)
+    sys.stdout.write("started\\n")
+    sys.stdout.flush()
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_agent_loses_neither_the_vm_nor_its_result(run: Run) -> None:
+    import msgspec  # noqa: PLC0415 only this test hands an isolation on
+
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(BOOT, **{"daemon.py": DAEMON})
+        await bench.create(NAME, HOW="bare")
+        told, go, _held = (bench.pipe(NAME, label) for label in ("up", "go", "held"))
+        way = msgspec.json.encode(bench.isolation).decode()
+        argv = [sys.executable, "-c", AGENT, str(bench.home), str(bench.root / "source"), way, NAME]
+        path = {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": os.environ["PATH"]}
+        agent = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, env=path, start_new_session=True, text=True
+        )
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == "started\n"
+        os.killpg(agent.pid, signal.SIGKILL)
+        agent.wait()
+        agent.stdout.close()
+        assert await told.line() == "up"
+        bench.driver = bench.reopened()
+        assert (await bench.view(NAME)).state is VmState.RUNNING
+        await bench.driver.start(NAME)
+        go.tell("go")
+        assert (await bench.exited(NAME)).exit_code == 7
+
+    run(scenario)
+
+
+def test_a_vm_is_not_told_ended_while_a_process_of_it_lives(run: Run) -> None:
+    """Whoever sees the exit record finds every process gone: looked at from outside, at the first moment it exists."""
+
+    async def scenario(bench: ProcessBench) -> None:
+        daemon_lives, let_go = await up(bench)
+        place = bench.place(NAME)
+        let_go()
+        while place.ended() is None:
+            await asyncio.get_running_loop().run_in_executor(None, os.sched_yield)
+        assert not daemon_lives()
+        await bench.exited(NAME)
+
+    run(scenario)
+
+
+# ── what a guest reports ────────────────────────────────────────────────────────────────────────
+
+
+REPORTS: dict[str, tuple[bytes, int | None]] = {
+    "zero": (b"0\n", 0),
+    "the greatest": (b"255", 255),
+    "with blanks": (b" 7 \n", 7),
+    "too great": (b"256\n", None),
+    "negative": (b"-1\n", None),
+    "empty": (b"", None),
+    "words": (b"fine\n", None),
+    "two numbers": (b"0\n0\n", None),
+    "huge": (b"0" * 100_000, None),
+    "NUL": (b"0\0", None),
+    "not ASCII": ("٣".encode(), None),
+    "a fraction": (b"1.0", None),
+}
+
+
+@pytest.mark.parametrize(("data", "code"), REPORTS.values(), ids=list(REPORTS))
+def test_only_an_honest_report_is_believed(tmp_path: Path, data: bytes, code: int | None) -> None:
+    (tmp_path / "runner-rc").write_bytes(data)
+    assert read_report(str(tmp_path)) == code
+
+
+def _link(path: Path) -> None:
+    (path / "elsewhere").write_text("0")
+    (path / "runner-rc").symlink_to(path / "elsewhere")
+
+
+TRAPS: dict[str, Callable[[Path], None]] = {
+    "nothing": lambda path: None,
+    "a link": _link,
+    "a pipe that never ends": lambda path: os.mkfifo(path / "runner-rc"),
+    "a folder": lambda path: (path / "runner-rc").mkdir(),
+    "a device": lambda path: (path / "runner-rc").symlink_to("/dev/zero"),
+    "no folder at all": lambda path: path.rmdir(),
+    "a link for a folder": lambda path: (path.rmdir(), path.symlink_to("/etc"))[0],
+}
+
+
+@pytest.mark.parametrize("lay", TRAPS.values(), ids=list(TRAPS))
+def test_a_trap_in_place_of_a_report_is_no_report(
+    tmp_path: Path, lay: Callable[[Path], None]
+) -> None:
+    status = tmp_path / "status"
+    status.mkdir()
+    lay(status)
+    assert read_report(str(status)) is None
+
+
+# ── where there is no /proc ─────────────────────────────────────────────────────────────────────
+
+
+def test_the_process_table_of_a_mac_is_understood() -> None:
+    text = (
+        "    1     0     0 Ss   Mon Nov  2 10:00:00 2026\n"
+        "  501     1   502 S    Mon Nov  2 10:00:01 2026\n"
+        "  502   501   502 Z    Mon Nov  2 10:00:02 2026\n"
+        "garbage\n"
+    )
+    found = parse_ps(text)
+    assert list(found) == [1, 501]
+    assert (found[501].parent, found[501].uid) == (1, 502)
+    assert found[501].start == "Mon Nov 2 10:00:01 2026"
+
+
+def test_marks_are_found_whole() -> None:
+    text = f"  10 sh A=1 {MARK}=/v/a\n  11 sh {MARK}=/v/ab\n  12 sh\n"
+    assert parse_marks(text, "/v/a") == [10]

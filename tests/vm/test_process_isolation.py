@@ -1,0 +1,299 @@
+"""VMs that are processes are kept apart as far as this machine allows, and say how far that is."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Absent
+from tests.vm.guestbench import DRAIN, JIT, TOKEN, Server
+from tests.vm.processbench import WAYS, ProcessBench, Scenario, Way, home, isolation, run_on
+
+from runyard.vm.contract import VmState
+from runyard.vm.process.isolation import Isolation, Limits
+from runyard.vm.process.probe import probe_isolation
+from runyard.vm.process.processes import descendants, table
+from runyard.vm.process.users import claim
+
+APART: tuple[Way, ...] = ("bwrap-users", "bwrap", "users", "one-user")
+PAIRS: tuple[Way, ...] = ("bwrap-users", "users")
+Run = Callable[[Scenario], None]
+
+
+def found(way: Way, absent: Absent) -> Isolation:
+    held = isolation(way)
+    if isinstance(held, str):
+        absent(f"a machine for VMs as processes, {way}", held)
+    return held
+
+
+# ── the whole guest ─────────────────────────────────────────────────────────────────────────────
+
+# A job that looks for the token everywhere that it can read, and for who it is.
+CURIOUS = r"""#!/bin/sh
+{
+    grep -rl '[t]he-token-that' /proc/[0-9]*/environ /proc/[0-9]*/cmdline "$RUNYARD_VM_DIR" "$TMPDIR" 2>/dev/null
+    cat "$RUNYARD_VM_DIR/env/sa_token" "$RUNYARD_VM_DIR/run/headers" 2>/dev/null
+    ls "$RUNYARD_VM_DIR/state" 2>/dev/null
+} >found
+id -u >who
+echo 99 2>/dev/null >"$RUNYARD_STATUS_DIR/runner-rc"
+exit 5
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_job_runs_and_finds_no_token(way: Way, absent: Absent) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_guest_image(CURIOUS)
+        with Server([(204, b""), JIT]) as server:
+            place = await bench.create(
+                "vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url, RUNYARD_POLL_PAUSE="0"
+            )
+            await bench.driver.start("vm")
+            ended = await bench.exited("vm")
+        assert (ended.exit_code, ended.exit_reason) == (5, "the guest reported 5")
+        seen = (place.work / "runner" / "found").read_text().splitlines()
+        if (
+            way == "plain"
+        ):  # as the same user without any wall it sees the keeper's folder, which holds no token
+            seen = [line for line in seen if "/" in line or TOKEN in line]
+        assert seen == []
+        who = (place.work / "runner" / "who").read_text().strip()
+        assert (who == "1") == (way in PAIRS)
+
+    run_on(found(way, absent), scenario)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_drained_guest_completes(way: Way, absent: Absent) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_guest_image("#!/bin/sh\n")
+        with Server([DRAIN]) as server:
+            await bench.create("vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url)
+            await bench.driver.start("vm")
+            ended = await bench.exited("vm")
+        assert (ended.exit_code, ended.exit_reason) == (0, "completed")
+
+    run_on(found(way, absent), scenario)
+
+
+# ── neighbours ──────────────────────────────────────────────────────────────────────────────────
+
+SPY = """#!/bin/sh
+target=$(sed -n 's/^TARGET=//p' "$RUNYARD_ENV_DIR/tuist.env")
+[ -n "$target" ] || { echo up >"$RUNYARD_STATUS_DIR/up"; exec sleep 86400; }
+{
+    ls "$target" "$target/env" "$target/work"
+    cat "$target/env/sa_token" "$target/env/tuist.env" "$target/spec.json"
+    echo forged >"$target/status/runner-rc"
+    ls "$target/.."
+} >"$RUNYARD_STATUS_DIR/seen" 2>/dev/null
+for pid in $(sed -n 's/^PIDS=//p' "$RUNYARD_ENV_DIR/tuist.env"); do kill -9 "$pid"; done 2>/dev/null
+echo 0 >"$RUNYARD_STATUS_DIR/runner-rc"
+"""
+
+
+@pytest.mark.parametrize("way", APART)
+def test_a_neighbours_files_cannot_be_seen_nor_its_processes_ended(
+    way: Way, absent: Absent
+) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(SPY)
+        victim = await bench.create("victim", token=TOKEN)
+        up = bench.pipe("victim", "up")
+        await bench.driver.start("victim")
+        assert await up.line() == "up"
+        keeper = int((victim.state / "started").read_text())
+        pids = [keeper, *(process.pid for process in descendants(keeper, table()))]
+        assert len(pids) > 2
+        spy = await bench.create("spy", TARGET=str(victim.path), PIDS=" ".join(map(str, pids)))
+        await bench.driver.start("spy")
+        await bench.exited("spy")
+        assert (spy.status / "seen").read_text() == ""
+        assert not (victim.status / "runner-rc").exists()
+        assert (await bench.view("victim")).state is VmState.RUNNING
+        lives = [process.pid for process in descendants(keeper, table())]
+        assert [pid for pid in pids[1:] if pid not in lives] == []
+
+    run_on(found(way, absent), scenario)
+
+
+@pytest.mark.parametrize("way", ["bwrap-users", "bwrap"])
+def test_a_sandbox_shows_nothing_of_the_host(way: Way, absent: Absent) -> None:
+    boot = """#!/bin/sh
+ls / /home /root /var /srv /etc/shadow /etc/ssh 2>/dev/null >"$RUNYARD_STATUS_DIR/seen"
+ls /proc | grep -c '^[0-9]' >"$RUNYARD_STATUS_DIR/processes"
+hostname >"$RUNYARD_STATUS_DIR/name" 2>/dev/null || uname -n >"$RUNYARD_STATUS_DIR/name"
+for path in /usr/x /etc/x /vm/x /vm/image/x; do : >"$path"; done 2>/dev/null && echo wrote >>"$RUNYARD_STATUS_DIR/seen"
+exit 0
+"""
+
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(boot)
+        place = await bench.create("inside")
+        await bench.driver.start("inside")
+        await bench.exited("inside")
+        seen = (place.status / "seen").read_text()
+        assert "wrote" not in seen and "/etc/shadow" not in seen and "/home" not in seen
+        assert int((place.status / "processes").read_text()) < 10
+        assert (place.status / "name").read_text() == "inside\n"
+
+    run_on(found(way, absent), scenario)
+
+
+# ── limits ──────────────────────────────────────────────────────────────────────────────────────
+
+STORM = """#!/bin/sh
+exec "$RUNYARD_PYTHON" -I -S -c '
+import os, sys
+count = 0
+try:
+    while count < 500:
+        if os.fork() == 0:
+            os.read(os.pipe()[0], 1)
+        count += 1
+except OSError:
+    pass
+with open(os.environ["RUNYARD_STATUS_DIR"] + "/forked", "w") as file:
+    file.write(str(count))
+'
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_storm_of_processes_is_bounded_where_that_is_promised_and_always_ended(
+    way: Way, absent: Absent
+) -> None:
+    held = found(way, absent)
+
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(STORM)
+        place = await bench.create("storm")
+        await bench.driver.start("storm")
+        await bench.exited("storm")
+        forked = int((place.status / "forked").read_text())
+        assert forked < 64 if held.counts_processes else forked == 500
+
+    run_on(held, scenario, Limits(pids=64))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_file_cannot_outgrow_the_disk_that_a_vm_may_use(way: Way, absent: Absent) -> None:
+    boot = """#!/bin/sh
+dd if=/dev/zero of="$RUNYARD_WORK_DIR/big" bs=1M count=64 2>/dev/null
+echo $? >"$RUNYARD_STATUS_DIR/runner-rc"
+"""
+
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(boot)
+        place = await bench.create("vm")
+        await bench.driver.start("vm")
+        ended = await bench.exited("vm")
+        assert ended.exit_code not in (0, None)
+        assert (place.work / "big").stat().st_size == 8 << 20
+
+    run_on(found(way, absent), scenario, Limits(disk_mb=8))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_vm_that_fills_the_disk_with_many_files_is_ended(way: Way, absent: Absent) -> None:
+    boot = """#!/bin/sh
+for n in 1 2 3 4 5 6 7 8; do
+    dd if=/dev/zero of="$RUNYARD_WORK_DIR/$n" bs=1M count=4 2>/dev/null
+done
+exec sleep 86400
+"""
+
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image(boot)
+        await bench.create("vm")
+        await bench.driver.start("vm")
+        ended = await bench.exited("vm")
+        assert ended.exit_code is None
+        assert re.fullmatch(r"used \d+ MiB of disk, 8 are allowed", ended.exit_reason)
+
+    run_on(found(way, absent), scenario, Limits(disk_mb=8, disk_watch_seconds=0.05))
+
+
+def test_a_guest_that_floods_its_console_is_not_a_full_disk(absent: Absent) -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_image("#!/bin/sh\nhead -c 8000000 /dev/zero\necho the end\n")
+        place = await bench.create("vm")
+        await bench.driver.start("vm")
+        await bench.exited("vm")
+        logs = [place.state / "console.log", place.state / "console.log.1"]
+        assert sum(path.stat().st_size for path in logs) <= 2 << 20
+        assert logs[0].read_bytes().endswith(b"the end\n")
+
+    run_on(found("plain", absent), scenario)
+
+
+# ── the probe ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_best_way_that_works_is_chosen_and_described(tmp_path: Path) -> None:
+    with home() as place:
+        registry = str(tmp_path / "users")
+        chosen = asyncio.run(probe_isolation(place, registry=registry))
+        without = asyncio.run(probe_isolation(place, want="none", registry=registry))
+        left = list(place.iterdir())
+    best = next(way for way in WAYS if not isinstance(isolation(way), str))
+    expected = isolation(best)
+    assert isinstance(expected, Isolation)
+    assert (chosen.kind, chosen.users) == (expected.kind, expected.users)
+    assert without.kind == "none"
+    assert chosen.detail and "held:" in chosen.limits
+    assert left == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is a program for Linux")
+def test_a_bwrap_that_does_not_work_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bwrap").write_text(
+        "#!/bin/sh\necho 'bwrap: no permissions to create a namespace' >&2\nexit 1\n"
+    )
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with home() as place:
+        chosen = asyncio.run(probe_isolation(place, registry=str(tmp_path / "users")))
+    assert chosen.kind == "none"
+    assert "no permissions to create a namespace" in chosen.detail
+
+
+def test_a_home_that_no_user_can_pass_is_noticed(tmp_path: Path, absent: Absent) -> None:
+    if os.geteuid() != 0:
+        absent("root", "run the tests as root too")
+    (tmp_path / "shut").mkdir(mode=0o700)
+    registry = str(tmp_path / "users")
+    chosen = asyncio.run(
+        probe_isolation(tmp_path / "shut" / "home", want="none", registry=registry)
+    )
+    assert (chosen.kind, chosen.users) == ("none", "")
+    assert "not no sandbox" in chosen.detail
+
+
+# ── users ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_two_vms_of_one_machine_never_have_the_same_user(tmp_path: Path) -> None:
+    way = Isolation(users="pair", registry=str(tmp_path / "users"), uid_base=900_000_000)
+    owners = [tmp_path / name for name in ("a", "b", "c")]
+    for owner in owners:
+        owner.mkdir()
+    assert claim(way, owners[0]) == (900_000_000, 900_000_001)
+    assert claim(way, owners[1], tmp_path / "not yet") == (900_000_002, 900_000_003)
+    owners[0].rmdir()
+    assert claim(way, owners[2]) == (900_000_000, 900_000_001)
+    owners[1].rename(tmp_path / "not yet")
+    assert claim(way, tmp_path) == (900_000_004, 900_000_005)
+
+
+def test_a_user_that_somebody_runs_as_is_left_alone(tmp_path: Path) -> None:
+    own = os.geteuid()
+    way = Isolation(users="one", registry=str(tmp_path / "users"), uid_base=own - own % 2)
+    assert claim(way, tmp_path) != (own,)

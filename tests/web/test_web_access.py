@@ -1,0 +1,218 @@
+"""Nobody looks who may not: tokens, cookies, names; and nobody is locked out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from runyard.http.messages import Request
+from runyard.sim.clock import VirtualClock
+from runyard.sim.loop import run_virtual
+from runyard.web.access import (
+    Access,
+    AccessError,
+    host_of,
+    is_loopback,
+    same_origin,
+    token_of_form,
+)
+from runyard.web.settings import Settings
+
+TOKEN = "correct-horse-battery-staple"
+OUTSIDE = Settings(listen="0.0.0.0", token=TOKEN)
+
+
+def request(**headers: str) -> Request:
+    pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return Request(method="GET", path="/", headers=pairs)
+
+
+def virtual(scenario: Callable[[VirtualClock], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await scenario(VirtualClock())
+
+    run_virtual(main(), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (Settings(listen="0.0.0.0"), "give it a token"),
+        (Settings(listen=""), "every address"),
+        (Settings(listen="fleet.example"), "not loopback"),
+        (Settings(listen="::"), "not loopback"),
+        (Settings(listen="0.0.0.0", token="short"), "shorter than 16"),
+    ],
+    ids=["any", "empty", "name", "any6", "short"],
+)
+def test_an_open_dashboard_off_loopback_cannot_be_set_up(settings: Settings, told: str) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        with pytest.raises(AccessError, match=told):
+            Access(settings, clock=clock)
+
+    virtual(scenario)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
+def test_on_loopback_it_is_open(listen: str) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        access = Access(Settings(listen=listen), clock=clock)
+        for host in ("127.0.0.1:80", "localhost", "[::1]:8080", "LOCALHOST:1"):
+            assert access.names_us(request(host=host))
+            assert await access.admits(request(host=host))
+
+    virtual(scenario)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80", "[::2]:80"]
+)
+def test_a_rebound_name_is_not_ours(host: str) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        assert not Access(Settings(), clock=clock).names_us(request(host=host))
+
+    virtual(scenario)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["x-forwarded-for", "x-real-ip", "forwarded", "host", "x-forwarded-host"],
+)
+def test_no_header_makes_a_stranger_local(header: str) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        access = Access(OUTSIDE, clock=clock)
+        pairs = ((header, "127.0.0.1"),)
+        assert not await access.admits(Request(method="GET", path="/", headers=pairs))
+
+    virtual(scenario)
+
+
+def test_a_proxy_in_front_of_loopback_asks_for_the_token() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        settings = Settings(names=("Fleet.Example",), token=TOKEN)
+        access = Access(settings, clock=clock)
+        proxied = request(host="fleet.example")
+        assert access.names_us(proxied)
+        assert not await access.admits(proxied)
+        assert await access.admits(request(host="127.0.0.1:1"))
+        assert await access.admits(request(host="fleet.example", authorization=f"Bearer {TOKEN}"))
+
+    virtual(scenario)
+
+
+def test_guessing_gets_slower_and_the_right_token_does_not_wait() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        access = Access(OUTSIDE, clock=clock)
+
+        async def guess(number: int) -> None:
+            assert not await access.accepts(f"guess number {number} of many")
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(12):
+                group.create_task(guess(number))
+            await clock.sleep(0.01)
+            before = clock.monotonic()
+            assert await access.accepts(TOKEN)
+            assert clock.monotonic() == before
+        took = clock.monotonic()
+        assert 2.9 < took < 3.2  # twelve guesses at once, four a second
+        async with asyncio.TaskGroup() as group:
+            for number in range(100):
+                group.create_task(guess(number))
+        assert clock.monotonic() - took < 3.5  # slow, but never longer than a person would wait
+
+    virtual(scenario)
+
+
+def test_a_session_ends_with_its_time_and_with_its_token() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        access = Access(OUTSIDE, clock=clock)
+        cookie = access.session().partition(";")[0]
+        asking = request(cookie=f"other=1; {cookie}")
+        assert await access.admits(asking)
+        replica = Access(msgspec.structs.replace(OUTSIDE, listen="192.0.2.1"), clock=clock)
+        assert await replica.admits(asking)
+        rotated = Access(
+            msgspec.structs.replace(OUTSIDE, token="another-token-altogether"), clock=clock
+        )
+        assert not await rotated.admits(asking)
+        await clock.sleep(OUTSIDE.session + 1)
+        assert not await access.admits(asking)
+
+    virtual(scenario)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", ".", "9999999999.", "9999999999.00", "-1.x", "٣.x", "1e9.x", "x" * 5000, "9" * 400 + ".x"],
+)
+def test_a_forged_session_is_refused(value: str) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        access = Access(OUTSIDE, clock=clock)
+        assert not await access.admits(request(cookie=f"runyard={value}"))
+
+    virtual(scenario)
+
+
+def test_a_longer_life_cannot_be_signed_for_by_a_shorter_one() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        access = Access(OUTSIDE, clock=clock)
+        expires, _, signature = access.session().partition(";")[0].partition("=")[2].partition(".")
+        longer = f"runyard={int(expires) + 1}.{signature}"
+        assert not await access.admits(request(cookie=longer))
+
+    virtual(scenario)
+
+
+def test_over_tls_the_cookie_is_bound_to_it() -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        cookie = Access(msgspec.structs.replace(OUTSIDE, secure=True), clock=clock).session()
+        assert cookie.startswith("__Host-runyard=")
+        assert cookie.endswith("; Secure")
+        assert "Domain" not in cookie
+
+    virtual(scenario)
+
+
+@pytest.mark.parametrize(
+    ("body", "token"),
+    [
+        (b"token=a%20b", "a b"),
+        (b"", ""),
+        (b"other=1", ""),
+        (b"\xff\xfe", ""),
+        (b"token=" + b"x" * 5000, ""),
+        (b"&".join([b"a=1"] * 50) + b"&token=x", ""),
+    ],
+    ids=["plain", "empty", "other", "bytes", "long", "many"],
+)
+def test_a_form_that_makes_no_sense_has_no_token(body: bytes, token: str) -> None:
+    assert token_of_form(Request(method="POST", path="/login", body=body)) == token
+
+
+@pytest.mark.parametrize(
+    ("headers", "ours"),
+    [
+        ({}, True),
+        ({"origin": "http://a.example", "host": "a.example"}, True),
+        ({"origin": "http://b.example", "host": "a.example"}, False),
+        ({"origin": "null", "host": "a.example"}, False),
+        ({"sec_fetch_site": "cross-site", "host": "a.example"}, False),
+        ({"sec_fetch_site": "same-origin", "host": "a.example"}, True),
+    ],
+)
+def test_another_sites_form_is_known(headers: dict[str, str], ours: bool) -> None:
+    assert same_origin(request(**headers)) is ours
+
+
+@pytest.mark.parametrize(
+    ("header", "host"),
+    [("A.b:1", "a.b"), ("[::1]:80", "::1"), ("::1", "::1"), ("a", "a"), (" a:1 ", "a")],
+)
+def test_a_host_is_read_without_its_port(header: str, host: str) -> None:
+    assert host_of(header) == host
+
+
+def test_an_address_that_only_looks_like_loopback_is_not() -> None:
+    assert not any(map(is_loopback, ("127.0.0.1.nip.example", "0.0.0.0", "::", "localhost.x", "")))

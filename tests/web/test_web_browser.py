@@ -1,0 +1,163 @@
+"""The page in a real browser: it lives, it needs no script, it breaks no rule, it fits on a phone."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
+from tests.conftest import Absent
+from tests.web.webworld import EVIL, QUICK, Site, site
+
+CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+DESKTOP: ViewportSize = {"width": 1360, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+TOKEN = "correct-horse-battery-staple"
+Scenario = Callable[[Site, Browser], Awaitable[None]]
+
+pytestmark = pytest.mark.slow
+expect.set_options(timeout=20_000)
+
+
+@pytest.fixture
+def chromium(absent: Absent) -> str:
+    found = next((path for path in CHROMIUM if Path(path).exists()), "")
+    return found or absent("chromium", "apt-get install -y chromium")
+
+
+def browse(scenario: Scenario, url: str, chromium: str, **changes: object) -> None:
+    async def main() -> None:
+        settings = msgspec.structs.replace(QUICK, **changes)
+        async with asyncio.timeout(100), site(url, settings) as web, async_playwright() as tool:
+            browser = await tool.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            try:
+                await fleet(web)
+                await scenario(web, browser)
+            finally:
+                await browser.close()
+
+    asyncio.run(main())
+
+
+async def fleet(web: Site) -> None:
+    await web.pool("mac", replicas=4)
+    await web.pool("linux", os="linux", dispatchLabel="linux", image="registry/linux@sha256:12345")
+    await web.host("mini-1")
+    for number in range(3):
+        web.slot(await web.pod(f"mac-{number}"), f"mac-{number}")
+    await web.pod("mac-9", image="vm:0")
+    web.job(1001, repository="acme/app")
+    web.job(1002, repository=f"acme/{EVIL}")
+
+
+@asynccontextmanager
+async def opened(
+    web: Site, browser: Browser, *, script: bool = True, dark: bool = False, size: ViewportSize
+) -> AsyncIterator[tuple[Page, list[str]]]:
+    """A page and everything that the browser complains about."""
+    context = await browser.new_context(
+        java_script_enabled=script, color_scheme="dark" if dark else "light", viewport=size
+    )
+    page = await context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda told: complaints.append(told.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
+    await page.goto(web.url)
+    try:
+        yield page, complaints
+    finally:
+        await context.close()
+
+
+def test_the_page_follows_the_fleet_without_a_complaint(database_url: str, chromium: str) -> None:
+    async def scenario(web: Site, browser: Browser) -> None:
+        async with opened(web, browser, size=DESKTOP) as (page, complaints):
+            await expect(page.locator("#live")).to_have_text("live")
+            await expect(page.locator("#pools tbody tr")).to_have_count(2)
+            await expect(page.locator("#runners tbody tr")).to_have_count(4)
+            await page.evaluate("document.querySelector('#runners tbody tr').marked = 1")
+            web.job(4711, repository="acme/new")
+            await expect(page.get_by_text("acme/new")).to_be_visible()
+            await expect(page.locator("#waiting-jobs tbody tr")).to_have_count(3)
+            kept = await page.evaluate("document.querySelector('#runners tbody tr').marked")
+            assert kept == 1  # what did not change was not replaced
+            web.execute("DELETE FROM jobs WHERE job_id = 4711")
+            await expect(page.get_by_text("acme/new")).to_have_count(0)
+            assert EVIL in await page.locator("#waiting-jobs").inner_text()
+            assert complaints == []
+
+    browse(scenario, database_url, chromium)
+
+
+def test_a_lost_server_is_told_and_found_again(database_url: str, chromium: str) -> None:
+    async def scenario(web: Site, browser: Browser) -> None:
+        async with opened(web, browser, size=DESKTOP) as (page, _):
+            await expect(page.locator("#live")).to_have_text("live")
+            await page.context.set_offline(True)
+            web.dashboard._pages.close()
+            await expect(page.locator("#live")).to_have_text("reconnecting")
+            web.dashboard._pages._closed = False
+            await page.context.set_offline(False)
+            await expect(page.locator("#live")).to_have_text("live")
+
+    browse(scenario, database_url, chromium)
+
+
+def test_the_page_needs_no_script(database_url: str, chromium: str) -> None:
+    async def scenario(web: Site, browser: Browser) -> None:
+        async with opened(web, browser, script=False, size=DESKTOP) as (page, complaints):
+            await expect(page.locator("#runners tbody tr")).to_have_count(4)
+            await expect(page.locator("#live")).to_have_text("reloads by itself")
+            web.job(4711, repository="acme/new")
+            await expect(page.get_by_text("acme/new")).to_be_visible()
+            assert complaints == []
+
+    browse(scenario, database_url, chromium)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_nothing_hangs_out_of_the_page(
+    database_url: str, chromium: str, dark: bool, size: ViewportSize, tmp_path: Path
+) -> None:
+    async def scenario(web: Site, browser: Browser) -> None:
+        async with opened(web, browser, dark=dark, size=size) as (page, complaints):
+            await expect(page.locator("#live")).to_have_text("live")
+            wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0
+            await page.screenshot(path=shot(tmp_path, dark=dark, size=size), full_page=True)
+            assert complaints == []
+
+    browse(scenario, database_url, chromium)
+
+
+def test_the_token_opens_the_page_and_logging_out_closes_it(
+    database_url: str, chromium: str
+) -> None:
+    async def scenario(web: Site, browser: Browser) -> None:
+        async with opened(web, browser, size=PHONE) as (page, _):
+            await page.get_by_label("Token").fill("not-the-token-at-all")
+            await page.get_by_role("button").click()
+            await expect(page.get_by_text("This is not the token.")).to_be_visible()
+            await page.get_by_label("Token").fill(TOKEN)
+            await page.get_by_role("button").click()
+            await expect(page.locator("#live")).to_have_text("live")
+            assert await page.evaluate("document.cookie") == ""  # no script can read it
+            await page.get_by_role("button", name="Log out").click()
+            await expect(page.get_by_label("Token")).to_be_visible()
+
+    browse(scenario, database_url, chromium, listen="0.0.0.0", token=TOKEN)
+
+
+def shot(tmp_path: Path, *, dark: bool, size: ViewportSize) -> Path:
+    """Where the picture goes: beside the path in RUNYARD_SCREENSHOT, or nowhere that stays."""
+    name = f"{'dark' if dark else 'light'}-{size['width']}"
+    wanted = os.environ.get("RUNYARD_SCREENSHOT", "")
+    if not wanted:
+        return tmp_path / f"{name}.png"
+    path = Path(wanted)
+    return path if name == f"light-{DESKTOP['width']}" else path.with_stem(f"{path.stem}-{name}")
