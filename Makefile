@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-all check bench fmt clean prove lock
+.PHONY: help demo sim test test-all check bench fmt clean prove lock
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -36,13 +36,17 @@ help: ## List the targets (the default)
 	@echo
 	@echo "  Settings: PYTHON=/path/to/python3.x  WORKERS=$(WORKERS)  PYTEST_ARGS='-k name'"
 
-demo: .venv/ready ## Watch a simulated fleet live through two hours with faults
+demo: .venv/ready ## Run 20 real jobs on this machine, with faults, and count what is left
+	@$(RUNYARD) up --demo
+
+sim: .venv/ready ## Watch a simulated fleet live through two hours with faults
 	@$(RUNYARD) sim --seed 1 --hours 2 --demo
 
 test: .venv/ready ## Run the fast tests
 	@$(PY) -m pytest -n $(WORKERS) -m "not slow" $(PYTEST_ARGS)
 
 test-all: .venv/ready ## Run every test, the proof of the slot machine and 100 simulated hours
+	@$(STAGE) "system packages" sh tools/system.sh
 	@$(STAGE) "tests" $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 	@$(STAGE) "proof of the slot machine" $(RUNYARD) prove
 	@$(STAGE) "simulation, 100 seeds of one hour" $(RUNYARD) sim --seeds 100 --hours 1

@@ -1,7 +1,7 @@
 """A guest without a VM around it: the packaged scripts in plain folders, and a dispatch server that follows a script.
 
-The server is real HTTP on loopback. An answer is a status with a body, or `DROP`: the connection is cut after the request.
-`HOLD` is a poll that is not answered before the test lets go.
+The server is real HTTP on loopback. An answer is a status with a body, or `DROP`: the connection is cut after the
+request. `HOLD` is a poll that is not answered before the test lets go.
 """
 
 import os
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from runyard.vm.guest import envfile, image
 
@@ -46,7 +46,7 @@ class Server:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

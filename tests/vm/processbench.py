@@ -57,7 +57,8 @@ def isolation(way: Way) -> Isolation | str:
         for candidate in probe._candidates("auto", base):
             if (candidate.kind, candidate.users) == _SHAPES[way]:
                 return await probe._trial(place, candidate) or candidate
-        return "it needs bubblewrap" if way.startswith("bwrap") else "it needs root"
+        needs = {"bwrap": "bubblewrap", "bwrap-users": "bubblewrap and root"}
+        return f"it needs {needs.get(way, 'root')}"
 
     with home() as place:
         return asyncio.run(find())

@@ -1,4 +1,4 @@
-"""What enters and leaves a guest comes through unharmed: its environment, the server's JSON, its image; and its shell is plain."""
+"""What enters a guest comes through unharmed: its environment, the server's JSON, its scripts."""
 
 import json
 import os

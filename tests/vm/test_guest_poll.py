@@ -239,6 +239,16 @@ def test_the_pods_environment_reaches_the_job_exactly(tmp_path: Path) -> None:
     assert (tmp_path / "odd").read_bytes().decode() == value
 
 
+@pytest.mark.parametrize("cache", ["", "https://cache.invalid:8443/x"])
+def test_a_job_is_told_of_its_cache(tmp_path: Path, cache: str) -> None:
+    guest = Guest(tmp_path, runner='echo "${TUIST_CACHE_ENDPOINT:-}" >"$OUT/cache"')
+    body = JIT[1].replace(b"7}", b'7, "cache_endpoint_url": "' + cache.encode() + b'"}')
+    with Server([(200, body)]) as server:
+        guest.stage(server.url)
+        assert guest.run() == 0
+    assert guest.text("cache") == f"{cache}\n"
+
+
 def test_the_end_of_a_long_log_is_kept_for_the_host(tmp_path: Path) -> None:
     guest = Guest(tmp_path, runner="awk 'BEGIN { for (n = 0; n < 40000; n++) print n }'; echo last")
     with Server([JIT]) as server:

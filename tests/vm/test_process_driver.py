@@ -1,4 +1,4 @@
-"""The process driver's directories: whole or not there, whatever was killed, however full the disk, whatever a guest left."""
+"""The process driver's directories are whole or not there, whoever was killed and however full the disk is."""
 
 import asyncio
 import os
@@ -131,8 +131,10 @@ def small_disk(absent: Absent) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_told_by_its_name(small_disk: Path) -> None:
+    way = plain()
+
     async def scenario() -> None:
-        bench = ProcessBench(small_disk, plain())
+        bench = ProcessBench(small_disk, way)
         bench.put_image(IDLE)
         folder = bench.root / "source" / quoted(IMAGE)
         (folder / "work").mkdir()
@@ -151,8 +153,10 @@ def test_a_full_disk_is_told_by_its_name(small_disk: Path) -> None:
 
 
 def test_a_full_disk_does_not_lose_an_exit(small_disk: Path) -> None:
+    way = plain()
+
     async def scenario() -> None:
-        bench = ProcessBench(small_disk, plain())
+        bench = ProcessBench(small_disk, way)
         bench.put_image(
             '#!/bin/sh\necho 6 >"$RUNYARD_STATUS_DIR/runner-rc"\n'
             'cat /dev/zero >"$RUNYARD_WORK_DIR/all" 2>/dev/null\n'

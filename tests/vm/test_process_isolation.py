@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,7 @@ CURIOUS = r"""#!/bin/sh
     ls "$RUNYARD_VM_DIR/state" 2>/dev/null
 } >found
 id -u >who
+cat "$2" >jit
 echo 99 2>/dev/null >"$RUNYARD_STATUS_DIR/runner-rc"
 exit 5
 """
@@ -50,8 +52,9 @@ def test_a_job_runs_and_finds_no_token(way: Way, absent: Absent) -> None:
     async def scenario(bench: ProcessBench) -> None:
         bench.put_guest_image(CURIOUS)
         with Server([(204, b""), JIT]) as server:
+            env = {"RUNYARD_POLL_PAUSE": "0", "RUNYARD_JIT_FILE": "1"}
             place = await bench.create(
-                "vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url, RUNYARD_POLL_PAUSE="0"
+                "vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url, **env
             )
             await bench.driver.start("vm")
             ended = await bench.exited("vm")
@@ -62,6 +65,7 @@ def test_a_job_runs_and_finds_no_token(way: Way, absent: Absent) -> None:
         ):  # as the same user without any wall it sees the keeper's folder, which holds no token
             seen = [line for line in seen if "/" in line or TOKEN in line]
         assert seen == []
+        assert (place.work / "runner" / "jit").read_text() == "c2VjcmV0+/==\n"
         who = (place.work / "runner" / "who").read_text().strip()
         assert (who == "1") == (way in PAIRS)
 
@@ -293,7 +297,14 @@ def test_two_vms_of_one_machine_never_have_the_same_user(tmp_path: Path) -> None
     assert claim(way, tmp_path) == (900_000_004, 900_000_005)
 
 
-def test_a_user_that_somebody_runs_as_is_left_alone(tmp_path: Path) -> None:
-    own = os.geteuid()
-    way = Isolation(users="one", registry=str(tmp_path / "users"), uid_base=own - own % 2)
-    assert claim(way, tmp_path) != (own,)
+def test_a_user_that_somebody_runs_as_is_left_alone(tmp_path: Path, absent: Absent) -> None:
+    if os.geteuid() != 0:
+        absent("root", "run the tests as root too")
+    way = Isolation(users="one", registry=str(tmp_path / "users"), uid_base=900_000_000)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, user=900_000_000, cwd="/"):
+        assert claim(way, tmp_path) == (900_000_002,)
+
+
+def test_a_persons_number_is_no_vms_user() -> None:
+    with pytest.raises(ValueError, match="not at 1000"):
+        Isolation(uid_base=1000)

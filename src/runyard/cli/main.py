@@ -29,13 +29,13 @@ COMMANDS = {
 HELP = """A self-healing CI runner fleet for macOS and Linux.
 
 A Mac mini joins Kubernetes as a Node; a Pod bound to it becomes one virtual machine; the machine runs
-exactly one GitHub Actions job and is gone. This version runs that system under simulation: the same code
-of every part, on a virtual clock, with crashes, lost events and outages.
+exactly one GitHub Actions job and is gone. Whatever breaks on the way heals by itself.
 
 \b
 Start here:
-  runyard sim --seed 1 --hours 2 --demo   watch two hours of a fleet's life
-  runyard sim --seed 7 --hours 1          one run; the same number gives the same run
+  runyard up --demo                       20 real jobs on this machine, four faults, a count of what is left
+  runyard up                              the whole fleet on this machine, until Ctrl-C
+  runyard sim --seed 1 --hours 2 --demo   watch two hours of a simulated fleet's life
   runyard sim --seeds 100 --hours 1       a hundred different hours; failures name their number
   runyard prove                           every state that a slot can reach
 

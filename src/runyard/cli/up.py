@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,7 +26,7 @@ from runyard.embedded.up.demo.faults import NotHealed
 from runyard.embedded.up.demo.run import tell_story
 from runyard.embedded.up.demo.story import DemoFailed
 from runyard.embedded.up.layout import BadDirectory, default_root
-from runyard.embedded.up.machine import Options, running
+from runyard.embedded.up.machine import GitHubApp, Options, running
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.supervisor import PartFailed
 from runyard.telemetry.log import configure, get_logger
@@ -67,18 +68,53 @@ class CannotBegin(click.ClickException):
 @click.option(
     "--demo", is_flag=True, help="Run 20 jobs with faults in between, count what is left, and end."
 )
+@click.option("--github", is_flag=True, help="Serve a real GitHub instead of the practice one.")
+@click.option("--github-app-id", type=click.IntRange(min=1), help="The GitHub App's id.")
+@click.option(
+    "--github-app-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the GitHub App's private key (PEM).",
+)
+@click.option(
+    "--github-url",
+    default="https://api.github.com",
+    show_default=True,
+    help="Address of GitHub's API; for GitHub Enterprise Server its /api/v3.",
+)
+@click.option(
+    "--github-intake",
+    type=click.Choice(["pull", "webhook"]),
+    default="pull",
+    show_default=True,
+    help="Fetch deliveries from GitHub (needs no public address), or rely on webhooks.",
+)
+@click.option(
+    "--runner",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory of an unpacked actions runner (with run.sh); needed with --github.",
+)
 @click.option("--plain", is_flag=True, help="Lines instead of a live picture, also on a terminal.")
 def up(
-    data: Path | None, hosts: int | None, listen: str, port: int, *, demo: bool, plain: bool
+    data: Path | None,
+    hosts: int | None,
+    listen: str,
+    port: int,
+    *,
+    demo: bool,
+    plain: bool,
+    runner: Path | None,
+    **github: Any,
 ) -> None:
     """Run the whole fleet on this machine: Kubernetes API, Postgres, GitHub to practise with, server, operator, hosts.
 
     \b
     runyard up                       stays up until Ctrl-C; state is kept, the next start goes on
     runyard up --hosts 3             three hosts
+    runyard up --github --github-app-id 1 --github-app-key app.pem --runner ./actions-runner
     runyard up --demo                a minute with 20 jobs, four faults and a count of what leaked
     kubectl --kubeconfig DIR/kubeconfig get nodes,pods,runnerpools,events
     """
+    app = _github(demo=demo, runner=runner, **github)
     with _directory(data, demo=demo) as root:
         options = Options(
             data=root.absolute(),
@@ -86,8 +122,40 @@ def up(
             listen=listen,
             port=port,
             demo=demo,
+            github=app,
+            runner=runner.absolute() if runner else None,
         )
         sys.exit(_run(options, look(plain=plain, demo=demo)))
+
+
+def _github(
+    *,
+    demo: bool,
+    runner: Path | None,
+    github: bool,
+    github_app_id: int | None,
+    github_app_key: Path | None,
+    github_url: str,
+    github_intake: str,
+) -> GitHubApp | None:
+    """The real GitHub, if it is asked for; what is missing is named."""
+    if not github:
+        if github_app_id or github_app_key:
+            raise click.UsageError("an App was given without --github")
+        return None
+    if demo:
+        raise click.UsageError("--demo plays with the practice GitHub; leave --github out")
+    if github_app_id is None or github_app_key is None or runner is None:
+        raise click.UsageError(
+            "--github needs --github-app-id, --github-app-key and --runner: the App that you created"
+            " at GitHub, its private key, and an unpacked actions runner"
+        )
+    return GitHubApp(
+        app_id=github_app_id,
+        key=github_app_key.absolute(),
+        url=github_url,
+        pull=github_intake == "pull",
+    )
 
 
 @contextlib.contextmanager
@@ -100,7 +168,7 @@ def _directory(data: Path | None, *, demo: bool) -> Iterator[Path]:
 
 
 def _run(options: Options, show: Look) -> int:
-    configure(level="warning", json=False)
+    configure(level="error", json=False)
     try:
         with show:
             return asyncio.run(_live(options, show))

@@ -59,7 +59,10 @@ class Look:
     def up(self, machine: Machine) -> None:
         """Everything runs."""
         self.tell(f"up. Dashboard: {machine.urls.server}/")
-        if machine.options.listen not in ("127.0.0.1", "localhost", "::1"):
+        if machine.urls.public:
+            self.tell(
+                f"for others: {machine.urls.public}/ (its certificate's authority: {machine.layout.tls})"
+            )
             self.tell(f"its token is in {machine.layout.secrets} (dashboard_token)")
         self.tell(
             f"kubectl --kubeconfig '{machine.layout.kubeconfig}' get nodes,pods,runnerpools,events"

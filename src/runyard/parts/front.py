@@ -10,9 +10,7 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
 from runyard.web.dashboard import Dashboard
-from runyard.wire.paths import GITHUB_WEBHOOK
-
-_API = "/api/internal/"
+from runyard.wire.paths import GITHUB_WEBHOOK, INTERNAL
 
 
 def front(
@@ -22,7 +20,7 @@ def front(
     pages = Routes("runyard", "v1", (*dashboard.routes(), *probe_routes(health, freshness, meter)))
 
     async def handle(request: Request) -> Response | Stream:
-        if request.path == GITHUB_WEBHOOK or request.path.startswith(_API):
+        if request.path == GITHUB_WEBHOOK or request.path.startswith(INTERNAL):
             return await api(request)
         return await pages.handle(request)
 

@@ -1,5 +1,6 @@
 """Paths of the HTTP APIs that parts of a fleet call on each other."""
 
+INTERNAL = "/api/internal/"  # what only parts of a fleet call begins like this
 DISPATCH = "/api/internal/runners/dispatch"
 POD_STOPPED = "/api/internal/runners/pods/stopped"
 DESIRED_REPLICAS = "/api/internal/runners/desired_replicas"

@@ -32,6 +32,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     lease_every: float = 10.0
     runner_silent_after: float = 30.0
     runner_lost_after: float = 600.0
+    poll_wait: float = 25.0
     offered: float = 8.0
     armed: float = 120.0
     draining: float = 900.0
@@ -55,7 +56,8 @@ QUICK = Pace(
     lease_every=2.0,
     runner_silent_after=10.0,
     runner_lost_after=10.0,
-    offered=6.0,
+    poll_wait=3.0,
+    offered=4.0,
     armed=15.0,
     draining=10.0,
 )
@@ -71,11 +73,11 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     server_url: str
     github_url: str
     database: str = ""
-    socket: int = -1  # the inherited descriptor to listen on
+    sockets: tuple[tuple[str, int], ...] = ()  # address and inherited descriptor; loopback first
     pace: Pace = Pace()
     faults: bool = False  # the demo's faults may be triggered
     app_id: int = 1
-    listen: str = "127.0.0.1"  # off loopback the dashboard asks for a token
+    app_key_file: str = ""  # of a real GitHub App; empty: the practice GitHub's
     runtime: str = "process"
 
     @property

@@ -21,7 +21,10 @@ _LOG_LIMIT = 16 * 1024 * 1024
 _TAIL_BYTES = 4096
 _TAIL_LINES = 12
 # What a child inherits of our environment; everything else is none of its business.
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "USER", "LOGNAME", "RUNYARD_LOG")
+_ENVIRONMENT = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "USER", "LOGNAME"),
+    *("RUNYARD_LOG", "RUNYARD_ISOLATION"),
+)
 
 
 class Running:
@@ -29,6 +32,7 @@ class Running:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._swept = False  # ended, and its group with it: the number may be somebody else's by now
 
     @property
     def pid(self) -> int:
@@ -51,22 +55,24 @@ class Running:
 
     def ask_to_end(self) -> None:
         """Orderly."""
-        self._signal(signal.SIGTERM)
+        if self.code is None:
+            self._signal(signal.SIGTERM)
 
     def end(self) -> None:
-        """At once, with everything in its group."""
-        self._signal(signal.SIGKILL)
+        """At once, with everything in its group; also what a process that has ended left behind there."""
+        if not self._swept:
+            self._swept = self.code is not None
+            self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
 
 
-async def start(boot: Boot, *, keep: int) -> Running:
+async def start(boot: Boot, keep: int) -> Running:
     """Start the process of a part; `keep` is the data directory's lock, which it shares."""
     layout = boot.layout
-    fds = tuple(fd for fd in (boot.socket, keep) if fd >= 0)
+    fds = (*(descriptor for _, descriptor in boot.sockets), keep)
     log = _open_log(layout, boot.name)
     try:
         process = await asyncio.create_subprocess_exec(

@@ -3,6 +3,7 @@
 import random
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -32,9 +33,19 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         """This part's logger."""
         return get_logger(self.boot.role, part=self.boot.name)
 
+    def sockets(self) -> tuple[tuple[str, socket.socket], ...]:
+        """What this part listens on: addresses and sockets, loopback first."""
+        return tuple((address, socket.socket(fileno=fd)) for address, fd in self.boot.sockets)
+
     def socket(self) -> socket.socket:
-        """The socket that this part listens on."""
-        return socket.socket(fileno=self.boot.socket)
+        """The one socket of a part that listens on loopback alone."""
+        ((_, only),) = self.sockets()
+        return only
+
+    def app_key(self) -> str:
+        """The GitHub App's private key."""
+        path = self.boot.app_key_file
+        return Path(path).read_text(encoding="utf-8") if path else self.secrets().app_key
 
     def kube(self) -> HttpTransport:
         """A way to the API; close it."""

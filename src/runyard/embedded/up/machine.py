@@ -40,6 +40,15 @@ from runyard.wire import names
 VM_GRACE = 2.0
 
 
+class GitHubApp(msgspec.Struct, frozen=True, kw_only=True):
+    """A real GitHub, and the App that speaks to it."""
+
+    app_id: int
+    key: Path
+    url: str = "https://api.github.com"
+    pull: bool = True  # deliveries are fetched: no public address is needed
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a person may choose."""
 
@@ -48,12 +57,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1"
     port: int = 0
     demo: bool = False
+    github: GitHubApp | None = None  # None: the practice GitHub
+    runner: Path | None = None  # an unpacked actions runner, for a real GitHub
     runtime: str = names.NODE_RUNTIME_PROCESS
 
     @property
     def pace(self) -> Pace:
-        """A demo has no time for production's patience."""
-        return QUICK if self.demo else Pace()
+        """A demo has no time for production's patience; pulled deliveries are looked for often."""
+        if self.demo:
+            return QUICK
+        pull = self.github is not None and self.github.pull
+        return Pace(audit_every=5.0, audit_settle=1.0) if pull else Pace()
 
 
 class Urls(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +76,7 @@ class Urls(msgspec.Struct, frozen=True, kw_only=True):
     kube: str
     server: str
     github: str
+    public: str = ""  # the server for others, if it is to be reached by them
 
 
 class Machine:
@@ -99,7 +114,7 @@ class Machine:
         """The parts that speak to the API with a token of their own."""
         return ("server", "operator", *self.hosts)
 
-    def boot(self, role: str, name: str, *, sock: socket.socket | None = None) -> Boot:
+    def boot(self, role: str, name: str, *socks: socket.socket) -> Boot:
         """The orders of one part."""
         return Boot(
             role=role,
@@ -109,10 +124,11 @@ class Machine:
             server_url=self.urls.server,
             github_url=self.urls.github,
             database=self.conninfo if role == "server" else "",
-            socket=-1 if sock is None else sock.fileno(),
+            sockets=tuple((sock.getsockname()[0], sock.fileno()) for sock in socks),
             pace=self.options.pace,
             faults=self.options.demo,
-            listen=self.options.listen,
+            app_id=self.options.github.app_id if self.options.github else 1,
+            app_key_file=str(self.options.github.key) if self.options.github else "",
             runtime=self.options.runtime,
         )
 
@@ -158,7 +174,8 @@ async def running(
         urls = Urls(
             kube=_url(sockets["kube"], "https"),
             server=_url(sockets["server"]),
-            github=_url(sockets["github"]),
+            github=options.github.url if options.github else _url(sockets["github"]),
+            public=_url(sockets[ports.PUBLIC], "https") if ports.PUBLIC in sockets else "",
         )
         transport = kube_transport(layout, urls.kube, now=clock.now())
         stack.push_async_callback(transport.close)
@@ -214,8 +231,8 @@ async def _start(
     tell("starting the Kubernetes API and Postgres")
     async with asyncio.TaskGroup() as both:
         conninfo = both.create_task(machine.database.start())
-        both.create_task(supervisor.add(machine.boot("kube", "kube", sock=sockets["kube"])))
-        both.create_task(asyncio.to_thread(images.lay_out, layout))
+        both.create_task(supervisor.add(machine.boot("kube", "kube", sockets["kube"])))
+        both.create_task(asyncio.to_thread(images.lay_out, layout, machine.options.runner))
     machine.conninfo = conninfo.result()
     await machine.renew_tokens()
     text = render(
@@ -228,8 +245,10 @@ async def _start(
     await _first_pool(machine)
     tell("starting the practice GitHub, the server, the operator and the hosts")
     async with asyncio.TaskGroup() as rest:
-        for role in ("github", "server"):
-            rest.create_task(supervisor.add(machine.boot(role, role, sock=sockets[role])))
+        if machine.options.github is None:
+            rest.create_task(supervisor.add(machine.boot("github", "github", sockets["github"])))
+        served = [sockets[name] for name in ("server", ports.PUBLIC) if name in sockets]
+        rest.create_task(supervisor.add(machine.boot("server", "server", *served)))
         rest.create_task(supervisor.add(machine.boot("operator", "operator")))
         for host in machine.hosts:
             rest.create_task(supervisor.add(machine.boot("agent", host)))

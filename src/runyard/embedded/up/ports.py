@@ -13,6 +13,8 @@ import msgspec
 from runyard.embedded.up.layout import Layout, read_json, write_private
 
 NAMES = ("kube", "server", "github")
+PUBLIC = "public"  # the server once more, for others, over TLS
+LOOPBACK = "127.0.0.1"
 _BACKLOG = 512
 
 
@@ -21,15 +23,21 @@ class PortTaken(Exception):
 
 
 def bind(layout: Layout, *, host: str, wanted: Mapping[str, int]) -> dict[str, socket.socket]:
-    """Listen for each of `NAMES`; `wanted` names ports that must be had, 0 or absent means any."""
+    """Listen for each of `NAMES`, and for others too if `host` is not loopback.
+
+    `wanted` names ports that must be had, 0 or absent means any; the server's is the one that others see.
+    """
+    exposed = not is_loopback(host)
+    ports = dict(wanted)
+    if exposed:
+        ports[PUBLIC] = ports.pop("server", 0)
     stored = read_json(layout.ports)
     known = stored if isinstance(stored, dict) else {}
     bound: dict[str, socket.socket] = {}
     try:
-        for name in NAMES:
-            # Only the server is for others; the rest is this machine's own business.
-            address = host if name == "server" else "127.0.0.1"
-            port = wanted.get(name, 0)
+        for name in (*NAMES, PUBLIC) if exposed else NAMES:
+            address = host if name == PUBLIC or (name == "server" and not exposed) else LOOPBACK
+            port = ports.get(name, 0)
             remembered = known.get(name)
             bound[name] = (
                 _listen(address, port, name)
@@ -40,9 +48,14 @@ def bind(layout: Layout, *, host: str, wanted: Mapping[str, int]) -> dict[str, s
         for each in bound.values():
             each.close()
         raise
-    ports = {name: each.getsockname()[1] for name, each in bound.items()}
-    write_private(layout.ports, msgspec.json.encode(ports).decode())
+    chosen = {name: each.getsockname()[1] for name, each in bound.items()}
+    write_private(layout.ports, msgspec.json.encode(chosen).decode())
     return bound
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address."""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _listen_again(address: str, port: int, name: str) -> socket.socket:

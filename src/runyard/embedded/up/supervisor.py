@@ -18,10 +18,12 @@ from runyard.embedded.up.children import Running, last_words, start
 from runyard.telemetry.log import Logger
 
 Spawn = Callable[[Coroutine[None, None, None], str], None]  # work and its name
+Launch = Callable[[Boot, int], Awaitable[Running]]  # with the descriptor of the lock
 State = Literal["starting", "running", "waiting", "ended"]
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 LIVED = 60.0  # seconds after which earlier deaths are forgotten
 HOPELESS = 5  # starts in a row that never became ready
+READY_WITHIN = 60.0
 END_WITHIN = 5.0
 
 
@@ -58,12 +60,14 @@ class Supervisor:
         lock: int,
         spawn: Spawn,
         changed: Callable[[PartView], None] = lambda view: None,
+        launch: Launch = start,
     ) -> None:
         self._clock = clock
         self._log = log
         self._lock = lock
         self._spawn = spawn
         self._changed = changed
+        self._launch = launch
         self._parts: dict[str, _Part] = {}
         self._stopping = asyncio.Event()
 
@@ -75,15 +79,11 @@ class Supervisor:
         """The process id of a part; 0 while it does not run."""
         return self._parts[name].view.pid
 
-    async def add(self, boot: Boot, *, within: float = 60.0) -> None:
-        """Start a part and wait until it serves for the first time."""
+    async def add(self, boot: Boot, *, within: float = READY_WITHIN) -> None:
+        """Start a part and wait until it serves for the first time; each of its starts has so much time."""
         part = self._parts[boot.name] = _Part(boot)
-        self._spawn(self._keep(part), boot.name)
-        try:
-            async with self._clock.timeout(within):
-                await part.was_ready.wait()
-        except TimeoutError:
-            raise self._failed(part, f"was not ready within {within:g} s") from None
+        self._spawn(self._keep(part, within), boot.name)
+        await part.was_ready.wait()
 
     async def stop(self, names: tuple[str, ...]) -> None:
         """End these parts, side by side; those that do not listen are killed."""
@@ -112,18 +112,15 @@ class Supervisor:
         finally:
             running.end()  # what is left of its group
 
-    async def _keep(self, part: _Part) -> None:
+    async def _keep(self, part: _Part, within: float) -> None:
         pause, unready = FIRST_PAUSE, 0
         while not self._stopping.is_set():
             began = self._clock.monotonic()
-            running = part.running = await start(part.boot, keep=self._lock)
+            running = part.running = await self._launch(part.boot, self._lock)
             self._show(part, "starting", pid=running.pid, starts=part.view.starts + 1)
-            if await running.ready():
-                unready = 0
-                part.was_ready.set()
-                self._show(part, "running")
-            else:
-                unready += 1
+            if self._stopping.is_set():
+                running.end()  # whoever stops us has looked before it was there
+            unready = 0 if await self._became_ready(part, running, within) else unready + 1
             code = await running.wait()
             running.end()
             self._show(part, "ended" if self._stopping.is_set() else "waiting", pid=0, code=code)
@@ -131,10 +128,27 @@ class Supervisor:
                 return
             if code == CANNOT_WORK or unready >= HOPELESS:
                 raise self._failed(part, f"ended with code {code}")
-            lived = self._clock.monotonic() - began
-            pause = FIRST_PAUSE if lived > LIVED else min(pause * 2, LONGEST_PAUSE)
+            if self._clock.monotonic() - began > LIVED:
+                pause = FIRST_PAUSE
             self._log.warning("part died", part=part.boot.name, code=code, again_in=pause)
             await self._clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _became_ready(self, part: _Part, running: Running, within: float) -> bool:
+        """Whether it serves. One that hangs is killed: at first for good, later to try once more."""
+        try:
+            async with self._clock.timeout(within):
+                if not await running.ready():
+                    return False
+        except TimeoutError:
+            running.end()
+            if not part.was_ready.is_set():
+                raise self._failed(part, f"was not ready within {within:g} s") from None
+            self._log.warning("part not ready: killed", part=part.boot.name, within=within)
+            return False
+        part.was_ready.set()
+        self._show(part, "running")
+        return True
 
     def _show(self, part: _Part, state: State, **changes: object) -> None:
         part.view = msgspec.structs.replace(part.view, state=state, **changes)

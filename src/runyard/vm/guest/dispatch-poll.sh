@@ -109,6 +109,14 @@ await_work() {
     done
 }
 
+# What else the answer says that a job may use.
+take_extras() {
+    if cache=$("$here/json-field.sh" cache_endpoint_url <"$body"); then
+        TUIST_CACHE_ENDPOINT=$cache
+        export TUIST_CACHE_ENDPOINT
+    fi
+}
+
 # After this no file that a job could open holds the token.
 forget_token() {
     rm -f "$headers" "$body" "$status"
@@ -208,6 +216,7 @@ else
 fi
 
 await_work
+take_extras
 forget_token
 running=yes
 start_runner

@@ -93,7 +93,7 @@ LC_ALL=C exec awk -v key="$1" '
         if (substr(doc, at, 1) != "{") exit 1
         value(0)
         skip()
-        if (at <= size || found !~ /^[-A-Za-z0-9+\/=_.]+$/) exit 1
+        if (at <= size || found !~ /^[-A-Za-z0-9+\/=_.:]+$/) exit 1
         print found
     }
 '

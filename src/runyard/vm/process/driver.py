@@ -38,6 +38,7 @@ from runyard.vm.process import sandbox, staging
 from runyard.vm.process.folders import Fresh, away, copy, flock, full_disk_is_told, sweep, visible
 from runyard.vm.process.isolation import Isolation, Limits
 from runyard.vm.process.layout import Kept, Place, Pulse, quoted, unquoted, vm_name
+from runyard.vm.process.processes import drop_cgroup
 from runyard.vm.process.users import claim
 
 POWER_OFF_PATIENCE = 20.0  # for the kernel to end what was killed
@@ -163,6 +164,8 @@ class ProcessDriver(VmDriver):
         async with _locked(place, self._clock) as lock:
             if lock is None:
                 raise DriverFailed(f"{name} is being started")
+            if self.isolation.cgroup:
+                drop_cgroup(str(self._cgroup(place)))
             await away(place.path)
 
     async def images(self) -> tuple[str, ...]:
@@ -209,11 +212,14 @@ class ProcessDriver(VmDriver):
         staging.private(fresh, msgspec.json.encode(order))
         fresh.replace(place.state / "order.json")
 
+    def _cgroup(self, place: Place) -> Path:
+        digest = hashlib.sha256(str(place.path).encode()).hexdigest()[:16]
+        return Path(self.isolation.cgroup) / f"runyard-{digest}"
+
     def _make_cgroup(self, place: Place, kept: Kept) -> str:
         if not self.isolation.cgroup:
             return ""
-        digest = hashlib.sha256(str(place.path).encode()).hexdigest()[:16]
-        group = Path(self.isolation.cgroup) / f"runyard-{digest}"
+        group = self._cgroup(place)
         memory = self.limits.memory_mb or kept.memory_mb
         wanted = {"memory": ("memory.max", memory << 20), "pids": ("pids.max", self.limits.pids)}
         try:
@@ -292,6 +298,12 @@ class ProcessDriver(VmDriver):
         place = Place(self._vms / vm_name(name))
         while not await self._gone(place, within=3600.0):
             pass
+
+    async def stop_all(self, *, grace: float) -> None:
+        """Stop every VM at once, for an orderly end of the host's agent."""
+        async with asyncio.TaskGroup() as group:
+            for view in await self.list():
+                group.create_task(self.stop(view.name, grace=grace))
 
     async def _bury(self, place: Place) -> None:
         async with _locked(place, self._clock) as lock:

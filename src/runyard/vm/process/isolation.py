@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 UID_BASE = 200_000
+LOWEST_UID = 70_000
 REGISTRY = "/var/lib/runyard/users"
 
 
@@ -41,6 +42,11 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[str, ...] = ()
     guest_python: str = ""
     guest_prefix: str = ""  # where that Python lies, to be shown to a sandboxed guest
+
+    def __post_init__(self) -> None:
+        """Everything that runs as a VM's user is ended with the VM: that must not be a person, nor a service."""
+        if self.uid_base < LOWEST_UID:
+            raise ValueError(f"users of VMs begin at {LOWEST_UID} or above, not at {self.uid_base}")
 
     @property
     def counts_processes(self) -> bool:

@@ -29,6 +29,7 @@ from typing import Any
 from runyard.vm.process.exits import KEEPER_DIED, ended_how, read_report, reserve, write_exit
 from runyard.vm.process.processes import (
     Process,
+    cgroup_lives,
     descendants,
     drop_cgroup,
     end,
@@ -252,7 +253,7 @@ class Keeper:
                 )  # of a sandbox: then the kernel ends the rest of it
         end_cgroup(self.order["cgroup"])
         rounds = 0
-        while self._reap() or self._strangers():
+        while self._reap() or self._strangers() or cgroup_lives(self.order["cgroup"]):
             rounds += 1
             end(descendants(os.getpid(), table()) + self._strangers(), self.order["users"])
             time.sleep(min(0.002 * rounds, 0.1))
@@ -296,9 +297,10 @@ def bury(state: str) -> int:
         order = json.load(file)
     end_cgroup(order["cgroup"])
     rounds = 0
-    while left := marked(order["mark"], order["users"]):
+    while (left := marked(order["mark"], order["users"])) or cgroup_lives(order["cgroup"]):
         rounds += 1
         end(left, order["users"])
+        end_cgroup(order["cgroup"])
         time.sleep(min(0.002 * rounds, 0.1))
     drop_cgroup(order["cgroup"])
     code = read_report(f"{order['mark']}/status")

@@ -4,8 +4,9 @@ Imported by the keeper, so it imports nothing but the standard library. A proces
 a number alone may be somebody else's a moment later.
 
 Who belongs to a VM is told by ancestry while its keeper lives. When the keeper is gone it is told by the VM's own
-users, where it has some; by the mark in the environment that every process of it inherits; and by the folder that a
-process works in. A process without a user of its own that has dropped all of that, and whose keeper was killed, is not found.
+users, where it has some; by its control group, where it has one; and by the mark in the environment that every process
+of it inherits. Where there is neither user nor group, a process that has dropped its environment outlives a killed
+keeper.
 """
 
 import contextlib
@@ -138,6 +139,15 @@ def end_cgroup(path: str) -> None:
                 file.write("1")
 
 
+def cgroup_lives(path: str) -> bool:
+    """Whether anybody is left in a control group."""
+    with contextlib.suppress(OSError):
+        if path:
+            with open(f"{path}/cgroup.events", encoding="ascii") as file:  # noqa: PTH123 as above
+                return "populated 1" in file.read()
+    return False
+
+
 def drop_cgroup(path: str) -> None:
     """Remove an empty control group."""
     with contextlib.suppress(OSError):
@@ -146,7 +156,7 @@ def drop_cgroup(path: str) -> None:
 
 
 def marked(mark: str, users: list[int]) -> list[Process]:
-    """The processes of a guest whose keeper is gone, by its users, its mark, or a folder that they stand in."""
+    """The processes of a guest whose keeper is gone, by its users or its mark; only ours and the VM's own."""
     everybody = table()
     ours = {pid: p for pid, p in everybody.items() if p.uid in (os.geteuid(), *users)}
     bearers = _bearers(ours, mark)
@@ -159,7 +169,7 @@ def marked(mark: str, users: list[int]) -> list[Process]:
 
 
 def _bearers(processes: dict[int, Process], mark: str) -> dict[int, bool]:
-    """Those that carry the mark in their environment or work in the VM's directory."""
+    """Those that carry the mark in their environment."""
     if sys.platform == "linux":
         return {pid: True for pid in processes if _bears(pid, mark)}
     else:  # noqa: RET505 a type checker follows platforms only so
@@ -175,9 +185,6 @@ def parse_marks(text: str, mark: str) -> list[int]:
 def _bears(pid: int, mark: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 as above
-            if f"{MARK}={mark}".encode() in file.read().split(b"\0"):
-                return True
-        where = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 as above
+            return f"{MARK}={mark}".encode() in file.read().split(b"\0")
     except OSError:
         return False
-    return where == f"{mark}/work" or where.startswith(f"{mark}/work/")

@@ -77,7 +77,7 @@ def _environment(
     return {
         "PATH": PATH,
         "HOME": f"{root}/work",
-        "TMPDIR": "/tmp" if isolation.kind == "bwrap" else f"{root}/tmp",  # noqa: S108 its own
+        "TMPDIR": "/tmp" if isolation.kind == "bwrap" else f"{root}/tmp",  # noqa: S108 the guest's own, not the host's
         "LANG": "C.UTF-8",
         "RUNYARD_VM": place.name,
         MARK: str(place.path),
@@ -111,7 +111,7 @@ def _bwrap(place: Place, isolation: Isolation) -> list[str]:
         argv += ["--unshare-user"]
     else:  # for the first process: to name the guest's users, to become them and to signal them
         argv += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
-    argv += ["--proc", "/proc", "--dev", "/dev", "--bind", str(place.tmp), "/tmp"]  # noqa: S108 its own
+    argv += ["--proc", "/proc", "--dev", "/dev", "--bind", str(place.tmp), "/tmp"]  # noqa: S108 the guest's own, not the host's
     for path in _SYSTEM:
         if Path(path).is_symlink():
             argv += ["--symlink", str(Path(path).readlink()), path]

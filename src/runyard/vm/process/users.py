@@ -1,7 +1,7 @@
 """Users for VMs, where we are root: each VM has its own, on the whole machine.
 
-Several agents may live on one machine, each with a home of its own, and a VM's user is how its processes are told from all
-others and ended. So which users are taken is written in one place for all of them: a file per slot, which names the
+Several agents may live on one machine, each with a home of its own, and a VM's user is how its processes are told from
+all others and ended. So which users are taken is written in one place for all of them: a file per slot, which names the
 directories of the VM that has it. A slot is free when none of them exists (any more) and nothing runs as its users:
 there is nothing to give back, and a killed agent leaves nothing behind.
 """

@@ -12,7 +12,7 @@ from runyard.clock import Clock
 from runyard.embedded.up.demo.eyes import SPACE, Eyes, busy
 from runyard.embedded.up.faults import armed_after_stamp
 from runyard.embedded.up.layout import write_private
-from runyard.embedded.up.practice import IMAGES, POOL
+from runyard.embedded.up.practice import ACCOUNT, IMAGES, POOL
 from runyard.http.errors import TransportError
 from runyard.kube.errors import KubeError
 from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
@@ -84,7 +84,7 @@ class Faults:
         pod = await self._idle_pod()
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         self._tell(f"fault: {name} is stamped as busy by hand, and belongs to no job")
-        stamp = {"metadata": {"uid": uid, "labels": {names.POOL_OWNER: "leaked-by-hand"}}}
+        stamp = {"metadata": {"uid": uid, "labels": {names.POOL_OWNER: ACCOUNT}}}
         await self._machine.kube.patch(PODS, name, stamp, namespace=SPACE)
 
         async def reaped() -> bool:

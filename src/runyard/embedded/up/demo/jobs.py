@@ -65,7 +65,7 @@ def _seconds(number: int) -> float:
 _NOSY = r"""
 found=no
 for place in "$PWD/../../.." "$PWD/../.." "$PWD/.."; do
-  for neighbour in "$place"/*/env/tuist.env "$place"/*/work/*; do
+  for neighbour in "$place"/*/env/tuist.env "$place"/*/[w]ork/*; do
     case "$neighbour" in "$PWD"*|*'*'*) continue;; esac
     case "$(cd "$(dirname "$neighbour")" 2>/dev/null && pwd -P)" in "$(pwd -P)"*) continue;; esac
     if cat "$neighbour" >/dev/null 2>&1; then found=yes; fi

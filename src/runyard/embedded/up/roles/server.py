@@ -1,19 +1,27 @@
-"""The dispatch server as a process: its API, its dashboard and its probes behind one socket."""
+"""The dispatch server as a process: its API, its dashboard and its probes.
+
+On loopback it is open to this machine: guests, the operator and the practice GitHub speak to it there. When it is
+to be reached from elsewhere too, a second socket serves the same over TLS, and there the dashboard asks for a token.
+"""
 
 import asyncio
 import contextlib
 
 from runyard.db import migrate
 from runyard.db.pooled import open_pool
+from runyard.dispatch.machine.table import Deadlines
 from runyard.dispatch.settings import Settings
 from runyard.embedded.up.context import Context, transport
 from runyard.embedded.up.faults import with_faults
+from runyard.embedded.up.ports import is_loopback
+from runyard.embedded.up.trust import serving
 from runyard.http.messages import Handler
 from runyard.http.server import listen
 from runyard.kube.client import Kube
 from runyard.parts import server
 from runyard.parts.front import front
-from runyard.telemetry.conditions import ALL
+from runyard.parts.reporting import ReportingDatabase, ReportingTransport
+from runyard.telemetry import conditions
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
@@ -23,64 +31,91 @@ from runyard.web.settings import Settings as WebSettings
 
 async def run(context: Context) -> None:
     """Serve until cancelled."""
-    boot, clock = context.boot, context.clock
+    boot = context.boot
     await asyncio.to_thread(migrate.apply, boot.database)
     handlers: asyncio.Queue[Handler] = asyncio.Queue()
+    health, freshness = Health(context.clock, conditions.ALL), Freshness(context.clock)
     async with contextlib.AsyncExitStack() as stack:
-        database = await stack.enter_async_context(
-            open_pool(boot.database, clock=clock, rng=context.rng)
-        )
-        kube, github = context.kube(), transport(boot.github_url)
-        stack.push_async_callback(kube.close)
-        stack.push_async_callback(github.close)
-        freshness = Freshness(clock)
-        deps = server.ServerDeps(
-            name=boot.name,
-            clock=clock,
-            rng=context.rng,
-            kube=with_faults(kube, boot),
-            token=context.token(boot.name),
-            github=github,
-            app_id=boot.app_id,
-            app_key=context.secrets().app_key,
-            database=database,
-            meter=Meter(),
-            log=context.log(),
-            settings=_settings(context),
-            listen=handlers.put_nowait,
-            freshness=freshness,
-        )
-        dashboard, health = _dashboard(context, deps, freshness)
+        deps = await _deps(context, stack, health, freshness, handlers)
         async with asyncio.TaskGroup() as group:
             group.create_task(server.run(deps))
-            group.create_task(dashboard.run())
-            handler = front(
-                await handlers.get(),
-                dashboard,
-                health=health,
-                freshness=freshness,
-                meter=deps.meter,
-            )
-            listening = await listen(handler, sock=context.socket())
-            stack.push_async_callback(listening.close)
+            api = await handlers.get()
+            for address, sock in context.sockets():
+                exposed = not is_loopback(address)
+                dashboard = _dashboard(context, deps, health, address)
+                group.create_task(dashboard.run())
+                handler = front(
+                    api, dashboard, health=health, freshness=freshness, meter=deps.meter
+                )
+                tls = serving(boot.layout, now=context.clock.now()) if exposed else None
+                listening = await listen(handler, sock=sock, tls=tls)
+                stack.push_async_callback(listening.close)
             context.ready()
 
 
+async def _deps(
+    context: Context,
+    stack: contextlib.AsyncExitStack,
+    health: Health,
+    freshness: Freshness,
+    handlers: "asyncio.Queue[Handler]",
+) -> server.ServerDeps:
+    boot = context.boot
+    pool = open_pool(boot.database, clock=context.clock, rng=context.rng)
+    kube, github = context.kube(), transport(boot.github_url)
+    stack.push_async_callback(kube.close)
+    stack.push_async_callback(github.close)
+    return server.ServerDeps(
+        name=boot.name,
+        clock=context.clock,
+        rng=context.rng,
+        kube=ReportingTransport(
+            with_faults(kube, boot),
+            health,
+            unreachable=conditions.KUBERNETES_UNREACHABLE,
+            refused=conditions.KUBERNETES_REFUSED,
+            refusals=(401, 403),
+        ),
+        token=context.token(boot.name),
+        github=ReportingTransport(
+            github,
+            health,
+            unreachable=conditions.GITHUB_UNREACHABLE,
+            refused=conditions.GITHUB_REFUSED,
+        ),
+        app_id=boot.app_id,
+        app_key=context.app_key(),
+        database=ReportingDatabase(
+            await stack.enter_async_context(pool),
+            health,
+            unreachable=conditions.DATABASE_UNREACHABLE,
+        ),
+        meter=Meter(),
+        log=context.log(),
+        settings=_settings(context),
+        listen=handlers.put_nowait,
+        freshness=freshness,
+    )
+
+
 def _dashboard(
-    context: Context, deps: server.ServerDeps, freshness: Freshness
-) -> tuple[Dashboard, Health]:
-    health = Health(context.clock, ALL)
-    dashboard = Dashboard(
+    context: Context, deps: server.ServerDeps, health: Health, address: str
+) -> Dashboard:
+    assert deps.freshness is not None
+    return Dashboard(
         deps.database,
         kube=Kube(deps.kube, token=deps.token),
         health=health,
-        freshness=freshness,
+        freshness=deps.freshness,
         clock=context.clock,
         meter=deps.meter,
         log=deps.log,
-        settings=WebSettings(listen=context.boot.listen, token=context.secrets().dashboard_token),
+        settings=WebSettings(
+            listen=address,
+            token="" if is_loopback(address) else context.secrets().dashboard_token,
+            secure=not is_loopback(address),
+        ),
     )
-    return dashboard, health
 
 
 def _settings(context: Context) -> Settings:
@@ -88,6 +123,10 @@ def _settings(context: Context) -> Settings:
     return Settings(
         webhook_secrets=(secrets.webhook_secret,),
         seal_key=secrets.seal,
+        deadlines=Deadlines(offered=pace.offered, armed=pace.armed, draining=pace.draining),
+        poll_wait_max=pace.poll_wait,
+        mint_within=min(6.0, pace.offered * 0.7),
+        clear_within=min(1.5, pace.offered * 0.2),
         stamped_grace=pace.stamped_grace,
         silent_grace=pace.silent_grace,
         recover_every=pace.recover_every,
