@@ -93,6 +93,18 @@ def test_everybody_who_waits_is_woken_by_one_pull() -> None:
     on_shelf(scenario)
 
 
+def test_who_only_looks_at_a_pull_is_woken_by_its_end_too() -> None:
+    async def scenario(shelf: Shelf) -> None:
+        shelf.store.want("i", "a")
+        await shelf.clock.sleep(5)
+        assert shelf.store.facts("i", "b").state is ImageState.PULLING
+        await shelf.clock.sleep(6)
+        assert shelf.woken == ["a", "b"]
+        assert shelf.store.facts("i", "c").state is ImageState.HELD
+
+    on_shelf(scenario)
+
+
 def test_a_failed_pull_waits_longer_each_time_and_wakes_too() -> None:
     async def scenario(shelf: Shelf) -> None:
         waits: list[float] = []

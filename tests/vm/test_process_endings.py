@@ -260,10 +260,16 @@ def _link(path: Path) -> None:
     (path / "runner-rc").symlink_to(path / "elsewhere")
 
 
+def _full_pipe(path: Path) -> None:
+    os.mkfifo(path / "runner-rc")
+    os.write(os.open(path / "runner-rc", os.O_RDWR), b"0\n")  # left open: so it can be read
+
+
 TRAPS: dict[str, Callable[[Path], None]] = {
     "nothing": lambda path: None,
     "a link": _link,
     "a pipe that never ends": lambda path: os.mkfifo(path / "runner-rc"),
+    "a pipe with a report in it": _full_pipe,
     "a folder": lambda path: (path / "runner-rc").mkdir(),
     "a device": lambda path: (path / "runner-rc").symlink_to("/dev/zero"),
     "no folder at all": lambda path: path.rmdir(),

@@ -285,16 +285,16 @@ def test_a_home_that_no_user_can_pass_is_noticed(tmp_path: Path, absent: Absent)
 
 
 def test_two_vms_of_one_machine_never_have_the_same_user(tmp_path: Path) -> None:
-    way = Isolation(users="pair", registry=str(tmp_path / "users"), uid_base=900_000_000)
+    way = Isolation(users="pair", registry=str(tmp_path / "users"), uid_base=910_000_000)
     owners = [tmp_path / name for name in ("a", "b", "c")]
     for owner in owners:
         owner.mkdir()
-    assert claim(way, owners[0]) == (900_000_000, 900_000_001)
-    assert claim(way, owners[1], tmp_path / "not yet") == (900_000_002, 900_000_003)
+    assert claim(way, owners[0]) == (910_000_000, 910_000_001)
+    assert claim(way, owners[1], tmp_path / "not yet") == (910_000_002, 910_000_003)
     owners[0].rmdir()
-    assert claim(way, owners[2]) == (900_000_000, 900_000_001)
+    assert claim(way, owners[2]) == (910_000_000, 910_000_001)
     owners[1].rename(tmp_path / "not yet")
-    assert claim(way, tmp_path) == (900_000_004, 900_000_005)
+    assert claim(way, tmp_path) == (910_000_004, 910_000_005)
 
 
 def test_a_user_that_somebody_runs_as_is_left_alone(tmp_path: Path, absent: Absent) -> None:

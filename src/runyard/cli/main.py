@@ -22,6 +22,7 @@ from runyard.cli.children import unwind_on_terminate
 # Command name → the one line that `--help` shows, so that listing commands imports none of them.
 COMMANDS = {
     "prove": "Explore every reachable state of the slot machine and check its invariants.",
+    "practice": "Push a job to the practice GitHub of a machine that is up, and watch it run.",
     "up": "Run the whole fleet on this machine, or a demo of it with faults.",
     "sim": "Run the whole fleet under virtual time, with faults, from one number.",
 }
@@ -39,7 +40,8 @@ Start here:
   runyard sim --seeds 100 --hours 1       a hundred different hours; failures name their number
   runyard prove                           every state that a slot can reach
 
-Exit codes: 0 all is well, 1 an invariant was broken or a run failed, 2 the command line was wrong.
+Exit codes: 0 all is well, 1 an invariant was broken or a run failed, 2 the command line was wrong, or
+nothing could be begun.
 """
 
 

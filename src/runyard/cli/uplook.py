@@ -52,7 +52,7 @@ class Look:
     def part(self, view: PartView) -> None:
         """A part changed its state."""
         if view.state == "waiting":
-            self.tell(f"{view.name} died (code {view.code}); it is started again")
+            self.tell(f"{view.name} died (code {view.code})")
         elif view.state == "running" and view.starts > 1:
             self.tell(f"{view.name} is back (process {view.pid})")
 
@@ -70,6 +70,9 @@ class Look:
         if machine.database.notice:
             self.tell(machine.database.notice)
         if not machine.options.demo:
+            if machine.options.github is None:
+                where = f" --data '{machine.layout.root}'"
+                self.tell(f"a job to try it with: runyard practice{where} 'echo hello'")
             self.tell("Ctrl-C ends it; state is kept for the next start")
 
     def jobs(self, states: tuple[JobState, ...]) -> None:

@@ -50,9 +50,12 @@ class ImageStore:
         """References of the images that are here; None if that is not known yet."""
         return None if self._last_used is None else tuple(self._last_used)
 
-    def facts(self, image: str) -> ImageFacts:
-        """Where an image is."""
-        if image in self._waiting:
+    def facts(self, image: str, key: str = "") -> ImageFacts:
+        """Where an image is. Whoever finds it being pulled, for whomever, is woken when that has ended."""
+        waiting = self._waiting.get(image)
+        if waiting is not None:
+            if key:
+                waiting[key] = None
             return ImageFacts(state=ImageState.PULLING)
         if self._last_used is not None and image in self._last_used:
             return ImageFacts(state=ImageState.HELD)

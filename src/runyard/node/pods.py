@@ -160,7 +160,7 @@ class PodLoop:
             suspect=self._ledger.suspect(uid),
             listed=self._effects.listed(uid),
             vm=self._vms.get(name),
-            image=self._images.facts(image),
+            image=self._images.facts(image, case.key),
             hold=max(0.0, not_before - deps.clock.monotonic()),
         )
 

@@ -79,6 +79,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     app_id: int = 1
     app_key_file: str = ""  # of a real GitHub App; empty: the practice GitHub's
     runtime: str = "process"
+    disk_mb: int = 0  # that one VM may write; 0: as much as is usual
 
     @property
     def layout(self) -> Layout:

@@ -7,8 +7,11 @@ children in the right order; and its whole group can be ended at once.
 import asyncio
 import contextlib
 import os
+import select
 import signal
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -17,6 +20,7 @@ import runyard
 from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.layout import Layout
 
+_READY = b"ready\n"
 _LOG_LIMIT = 16 * 1024 * 1024
 _TAIL_BYTES = 4096
 _TAIL_LINES = 12
@@ -28,11 +32,23 @@ _ENVIRONMENT = (
 
 
 class Running:
-    """A child that was started."""
+    """A child that was started, with pipes for its input and output.
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    Its end is the end of its process, not of its pipes: what it started may hold those open for as long as it likes.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self._swept = False  # ended, and its group with it: the number may be somebody else's by now
+        self._swept = (
+            False  # ended, and its group with it: the number may be somebody else's by now
+        )
+        self._loop = asyncio.get_running_loop()
+        self._spoke: asyncio.Future[bytes] = self._loop.create_future()
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        assert process.stdin is not None and process.stdout is not None
+        self._input, self._output = process.stdin, process.stdout
+        self._loop.add_reader(self._output.fileno(), self._hear)
+        threading.Thread(target=self._await_end, name=f"child {self.pid}", daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -42,16 +58,16 @@ class Running:
     @property
     def code(self) -> int | None:
         """Its exit code, once it has ended."""
-        return self._process.returncode
+        return self._ended.result() if self._ended.done() else None
 
     async def ready(self) -> bool:
-        """Wait until it serves; False if it ended first."""
-        assert self._process.stdout is not None
-        return await self._process.stdout.readline() == b"ready\n"
+        """Wait until it serves; False if it ended before that."""
+        await asyncio.wait((self._spoke, self._ended), return_when=asyncio.FIRST_COMPLETED)
+        return self._spoke.done() and self._spoke.result() == _READY
 
     async def wait(self) -> int:
         """Wait for its end."""
-        return await self._process.wait()
+        return await asyncio.shield(self._ended)
 
     def ask_to_end(self) -> None:
         """Orderly."""
@@ -68,21 +84,40 @@ class Running:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
+    def _await_end(self) -> None:
+        code = self._process.wait()
+        with contextlib.suppress(RuntimeError):  # nobody is left to be told
+            self._loop.call_soon_threadsafe(self._set_ended, code)
+
+    def _hear(self) -> None:
+        """The one word that it says, or the end of its output."""
+        self._loop.remove_reader(self._output.fileno())
+        self._spoke.set_result(os.read(self._output.fileno(), len(_READY)))
+
+    def _set_ended(self, code: int) -> None:
+        if not self._spoke.done():
+            self._loop.remove_reader(self._output.fileno())
+            if select.select([self._output], [], [], 0)[0]:  # it may have spoken just before
+                self._hear()
+        self._output.close()
+        with contextlib.suppress(OSError):
+            self._input.close()
+        self._ended.set_result(code)
+
 
 async def start(boot: Boot, keep: int) -> Running:
     """Start the process of a part; `keep` is the data directory's lock, which it shares."""
     layout = boot.layout
-    fds = (*(descriptor for _, descriptor in boot.sockets), keep)
+    fds = tuple(fd for fd in (*(fd for _, fd in boot.sockets), keep) if fd >= 0)
     log = _open_log(layout, boot.name)
     try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "runyard.embedded.up.child",
-            boot.name,  # for people who look at a list of processes
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+        process = subprocess.Popen(  # noqa: ASYNC220 our own program; starting one takes a moment only
+            # The last word is for people who look at a list of processes.
+            [sys.executable, "-m", "runyard.embedded.up.child", boot.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=log,
+            bufsize=0,
             pass_fds=fds,
             start_new_session=True,
             env=_environment(),
@@ -91,9 +126,8 @@ async def start(boot: Boot, keep: int) -> Running:
     finally:
         os.close(log)
     assert process.stdin is not None
-    with contextlib.suppress(ConnectionError):  # it died at once; whoever waits for it will see
-        process.stdin.write(msgspec.json.encode(boot) + b"\n")
-        await process.stdin.drain()
+    with contextlib.suppress(OSError):  # it died at once; whoever waits for it will see
+        process.stdin.write(msgspec.json.encode(boot) + b"\n")  # less than a pipe holds
     return Running(process)
 
 

@@ -1,7 +1,7 @@
 """The machine's own Postgres: started with it, started again when it dies, unless a URL names another one."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from runyard.clock import Clock
 from runyard.embedded.postgres.server import EmbeddedPostgres
@@ -24,10 +24,12 @@ class MachineDatabase:
         log: Logger,
         environ: Mapping[str, str],
         durable: bool = True,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._given = environ.get("DATABASE_URL", "")
         self._clock = clock
         self._log = log
+        self._tell = tell
         self._server = EmbeddedPostgres(
             layout.postgres, durable=durable, database=DATABASE, max_connections=40
         )
@@ -46,6 +48,9 @@ class MachineDatabase:
     async def start(self) -> str:
         """How to connect."""
         if self._given:
+            self._tell(
+                "the database is the one that DATABASE_URL names; unset it for one of our own"
+            )
             return self._given
         return await asyncio.to_thread(self._server.start)
 
@@ -55,7 +60,8 @@ class MachineDatabase:
             await self._clock.sleep(_LOOK_EVERY)
             if self._server.running:
                 continue
-            self._log.warning("postgres died: it is started again")
+            self._log.warning("postgres died")
+            self._tell("postgres died; it is started again")
             self.restarts += 1
             await asyncio.to_thread(self._server.stop)
             await asyncio.to_thread(self._server.start)

@@ -10,7 +10,6 @@
     hosts/NAME/           one host: its records and its VMs
     tokens/NAME           the parts' own credentials, renewed while the machine runs (0600)
     logs/NAME.log         one log a process
-    status.json           what runs now; read by people and by the tests
 
 Everything is private to its owner: the directory has mode 0700.
 """
@@ -72,11 +71,6 @@ class Layout(msgspec.Struct, frozen=True):
         """Where hosts pull images from."""
         return self.root / "images"
 
-    @property
-    def status(self) -> Path:
-        """What runs now."""
-        return self.root / "status.json"
-
     def host(self, name: str) -> Path:
         """The directory of one host."""
         return self.root / "hosts" / name
@@ -93,6 +87,7 @@ class Layout(msgspec.Struct, frozen=True):
         """Make the directories; raises `BadDirectory`."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._close()
             for folder in ("hosts", "tokens", "logs", "images"):
                 (self.root / folder).mkdir(exist_ok=True, mode=0o700)
             write_private(self.root / ".writable", "")
@@ -102,6 +97,17 @@ class Layout(msgspec.Struct, frozen=True):
                 f"cannot use {self.root} as data directory: {error.strerror}."
                 " Choose a directory that you may write, with --data DIR"
             ) from error
+
+    def _close(self) -> None:
+        """Keep others out; somebody's own directory, given by mistake, is not touched."""
+        if not self.root.stat().st_mode & 0o077:
+            return
+        if any(self.root.iterdir()) and not self.secrets.exists():
+            raise BadDirectory(
+                f"{self.root} holds other files and is open to others, so it is not used as data directory."
+                " Choose a new or an empty directory, with --data DIR"
+            )
+        self.root.chmod(0o700)
 
 
 def default_root(environ: Mapping[str, str]) -> Path:
@@ -116,6 +122,7 @@ def write_private(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, 0o600)  # a crash may have left one with another mode
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -26,9 +26,11 @@ from runyard.embedded.up.boot import QUICK, Boot, Pace
 from runyard.embedded.up.database import MachineDatabase
 from runyard.embedded.up.hosts import PODS, driver_for, host_names
 from runyard.embedded.up.layout import Layout, write_private
+from runyard.embedded.up.people import People
 from runyard.embedded.up.secrets import Secrets, load_or_make
 from runyard.embedded.up.supervisor import PartView, Spawn, Supervisor, quietly
 from runyard.embedded.up.trust import authority, kube_transport
+from runyard.http.client import HttpTransport
 from runyard.kube.client import Kube
 from runyard.kube.errors import AlreadyExists
 from runyard.kube.kinds import RUNNER_POOLS
@@ -38,6 +40,7 @@ from runyard.telemetry.meter import Meter
 from runyard.wire import names
 
 VM_GRACE = 2.0
+DEMO_DISK_MB = 64  # one of its jobs fills it
 
 
 class GitHubApp(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +133,7 @@ class Machine:
             app_id=self.options.github.app_id if self.options.github else 1,
             app_key_file=str(self.options.github.key) if self.options.github else "",
             runtime=self.options.runtime,
+            disk_mb=DEMO_DISK_MB if self.options.demo else 0,
         )
 
     async def renew_tokens(self) -> None:
@@ -180,7 +184,7 @@ async def running(
         transport = kube_transport(layout, urls.kube, now=clock.now())
         stack.push_async_callback(transport.close)
         database = MachineDatabase(
-            layout, clock=clock, log=log, environ=environ, durable=not options.demo
+            layout, clock=clock, log=log, environ=environ, durable=not options.demo, tell=tell
         )
         stack.push_async_callback(database.stop)
         spawn = await stack.enter_async_context(_background())
@@ -242,7 +246,7 @@ async def _start(
         namespace=names.RUNNERS_NAMESPACE,
     )
     write_private(layout.kubeconfig, text)
-    await _first_pool(machine)
+    await _first_pool(machine, tell)
     tell("starting the practice GitHub, the server, the operator and the hosts")
     async with asyncio.TaskGroup() as rest:
         if machine.options.github is None:
@@ -252,15 +256,36 @@ async def _start(
         rest.create_task(supervisor.add(machine.boot("operator", "operator")))
         for host in machine.hosts:
             rest.create_task(supervisor.add(machine.boot("agent", host)))
+    if machine.options.github is None:
+        await _practice_repository(machine)
 
 
-async def _first_pool(machine: Machine) -> None:
+async def _first_pool(machine: Machine, tell: Callable[[str], None]) -> None:
     """A pool to begin with; one that somebody changed since is left alone."""
     body = practice.pool(replicas=machine.options.hosts * PODS, runtime=machine.options.runtime)
     try:
         await machine.kube.create(RUNNER_POOLS, body, namespace=names.RUNNERS_NAMESPACE)
     except AlreadyExists:
-        return
+        found = await machine.kube.get(
+            RUNNER_POOLS, practice.POOL, namespace=names.RUNNERS_NAMESPACE
+        )
+        has, seats = found["spec"].get("replicas", 0), body["spec"]["replicas"]
+        if has != seats:
+            tell(
+                f"the pool {practice.POOL} keeps its {has} runners; these hosts have {seats} seats."
+                f" Change it with kubectl patch runnerpool {practice.POOL} --type=merge"
+                f' -p \'{{"spec":{{"replicas":{seats}}}}}\''
+            )
+
+
+async def _practice_repository(machine: Machine) -> None:
+    """Somewhere to push to."""
+    transport = HttpTransport(machine.urls.github)
+    try:
+        people = People(transport, token=machine.secrets.people_token)
+        await people.install(practice.ACCOUNT, practice.REPOSITORY)
+    finally:
+        await transport.close()
 
 
 async def _renew(machine: Machine, *, clock: Clock, log: Logger) -> None:

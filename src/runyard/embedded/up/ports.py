@@ -38,11 +38,10 @@ def bind(layout: Layout, *, host: str, wanted: Mapping[str, int]) -> dict[str, s
         for name in (*NAMES, PUBLIC) if exposed else NAMES:
             address = host if name == PUBLIC or (name == "server" and not exposed) else LOOPBACK
             port = ports.get(name, 0)
-            remembered = known.get(name)
             bound[name] = (
                 _listen(address, port, name)
                 if port
-                else _listen_again(address, remembered if isinstance(remembered, int) else 0, name)
+                else _listen_again(address, _port(known.get(name)), name)
             )
     except BaseException:
         for each in bound.values():
@@ -56,6 +55,12 @@ def bind(layout: Layout, *, host: str, wanted: Mapping[str, int]) -> dict[str, s
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach that address."""
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _port(remembered: object) -> int:
+    """A number that was written down, if it makes sense; else any."""
+    sound = isinstance(remembered, int) and 1024 <= remembered < 65536
+    return remembered if isinstance(remembered, int) and sound else 0
 
 
 def _listen_again(address: str, port: int, name: str) -> socket.socket:

@@ -37,23 +37,25 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_or_make(layout: Layout, rng: random.Random) -> Secrets:
     """The secrets of this directory; the first call makes them. `rng` must be the system's generator."""
-    stored = read_json(layout.secrets)
-    if stored is not None:
-        try:
-            return msgspec.convert(stored, Secrets)
-        except msgspec.ValidationError as error:
-            raise BadDirectory(
-                f"{layout.secrets} is damaged ({error}). Restore it from a backup: without it stored"
-                " credentials cannot be opened"
-            ) from error
+    if read_json(layout.secrets) is not None:
+        return load(layout)
     made = _make(rng, generate_key_pair())
     write_private(layout.secrets, msgspec.json.encode(made).decode())
     return made
 
 
 def load(layout: Layout) -> Secrets:
-    """The secrets that are there already; for the processes that the machine starts."""
-    return msgspec.convert(read_json(layout.secrets), Secrets)
+    """The secrets that are there already; raises `BadDirectory` if they are damaged or gone."""
+    try:
+        found = msgspec.convert(read_json(layout.secrets), Secrets)
+        if len(found.seal) != _BYTES:
+            raise ValueError("the seal's key has another length")
+    except ValueError as error:
+        raise BadDirectory(
+            f"{layout.secrets} is damaged ({error}). Restore it from a backup: without it stored"
+            " credentials cannot be opened"
+        ) from error
+    return found
 
 
 def _make(rng: random.Random, key: KeyPair) -> Secrets:

@@ -142,6 +142,7 @@ class Supervisor:
                     return False
         except TimeoutError:
             running.end()
+            await running.wait()
             if not part.was_ready.is_set():
                 raise self._failed(part, f"was not ready within {within:g} s") from None
             self._log.warning("part not ready: killed", part=part.boot.name, within=within)

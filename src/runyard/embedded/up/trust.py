@@ -3,6 +3,7 @@
 The authority lives as long as the data directory. Clients are given its certificate and trust nothing else.
 """
 
+import socket
 import ssl
 
 from runyard.embedded.up.layout import Layout
@@ -10,6 +11,7 @@ from runyard.http.client import HttpTransport
 from runyard.http.tls import client_context, keep_authority, keep_server, server_context
 
 NAMES = ("localhost", "127.0.0.1", "::1")
+_ANY = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
 def authority(layout: Layout, *, now: float) -> bytes:
@@ -17,10 +19,26 @@ def authority(layout: Layout, *, now: float) -> bytes:
     return keep_authority(layout.tls, now=now).certificate
 
 
-def serving(layout: Layout, *, now: float) -> ssl.SSLContext:
-    """The context of a server on this machine; its certificate is renewed when it is due."""
-    files, _ = keep_server(layout.tls, keep_authority(layout.tls, now=now), NAMES, now=now)
+def serving(layout: Layout, *, now: float, address: str = "") -> ssl.SSLContext:
+    """The context of a server on this machine; its certificate is renewed when it is due.
+
+    `address` is where others reach it: the certificate is then good for that and for this machine's name too.
+    """
+    folder = layout.tls / "others" if address else layout.tls
+    names = (*NAMES, *_names_of(address)) if address else NAMES
+    files, _ = keep_server(folder, keep_authority(layout.tls, now=now), names, now=now)
     return server_context(files)
+
+
+def _names_of(address: str) -> tuple[str, ...]:
+    own = socket.gethostname()
+    if address not in _ANY:
+        return (address, own)
+    try:
+        found = socket.getaddrinfo(own, None)
+    except OSError:
+        return (own,)
+    return (own, *sorted({str(each[4][0]).partition("%")[0] for each in found}))
 
 
 def kube_transport(layout: Layout, url: str, *, now: float) -> HttpTransport:

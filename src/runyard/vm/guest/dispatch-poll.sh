@@ -146,7 +146,8 @@ start_runner() {
     ACTIONS_RUNNER_HOOK_JOB_STARTED="$here/job-started.sh"
     export ACTIONS_RUNNER_HOOK_JOB_STARTED
     cd "$RUNYARD_WORK_DIR/runner" || exit 1
-    if [ -n "$RUNYARD_JIT_FILE" ]; then
+    # Arguments can be read by everybody on the machine: a file is better, where the runner takes one.
+    if [ -n "$RUNYARD_JIT_FILE" ] || grep -q -e '--jitconfig-file' run.sh; then
         mv -f "$jit" "$RUNYARD_WORK_DIR/.jit" || exit 1
         if [ -n "$RUNYARD_JOB_USER" ]; then
             chown "$RUNYARD_JOB_USER" "$RUNYARD_WORK_DIR/.jit" || exit 1

@@ -7,10 +7,10 @@ from typing import Any
 from runyard.clock import Clock
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
-from runyard.embedded.up.demo.github import PracticeClient
 from runyard.embedded.up.demo.leaks import Seen, processes
 from runyard.embedded.up.hosts import driver_for, vm_home
 from runyard.embedded.up.machine import Machine
+from runyard.embedded.up.people import People
 from runyard.embedded.up.practice import POOL
 from runyard.kube.kinds import LEASES, PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
 from runyard.wire import names
@@ -29,7 +29,7 @@ class Eyes:
         machine: Machine,
         *,
         database: Database,
-        github: PracticeClient,
+        github: People,
         clock: Clock,
         marker: str,
     ) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from runyard.clock import Clock
 from runyard.db.pooled import open_pool
 from runyard.embedded.up.demo.eyes import Eyes
-from runyard.embedded.up.demo.github import PracticeClient
 from runyard.embedded.up.demo.jobs import daemon_marker
 from runyard.embedded.up.demo.story import DemoFailed, JobState, Outcome, Story
 from runyard.embedded.up.hosts import driver_for
 from runyard.embedded.up.machine import Machine
-from runyard.embedded.up.practice import ACCOUNT, REPOSITORY
+from runyard.embedded.up.people import People
 from runyard.http.client import HttpTransport
 
 
@@ -30,8 +29,7 @@ async def tell_story(
     tell(f"isolation: {isolation.kind} ({isolation.detail})")
     try:
         async with open_pool(machine.conninfo, clock=clock, rng=rng, max_size=2) as database:
-            github = PracticeClient(transport, token=machine.secrets.people_token)
-            await github.install(ACCOUNT, REPOSITORY)
+            github = People(transport, token=machine.secrets.people_token)
             eyes = Eyes(
                 machine,
                 database=database,

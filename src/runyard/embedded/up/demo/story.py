@@ -12,9 +12,9 @@ import msgspec
 from runyard.clock import Clock
 from runyard.embedded.up.demo.eyes import Eyes
 from runyard.embedded.up.demo.faults import Faults, Healed
-from runyard.embedded.up.demo.github import PracticeClient
 from runyard.embedded.up.demo.jobs import DemoJob, jobs
 from runyard.embedded.up.demo.leaks import leaks
+from runyard.embedded.up.people import People
 from runyard.embedded.up.practice import LABEL, REPOSITORY
 from runyard.http.errors import TransportError
 from runyard.kube.errors import KubeError
@@ -69,7 +69,7 @@ class Story:
         show: Callable[[tuple[JobState, ...]], None],
     ) -> None:
         self._eyes = eyes
-        self._github: PracticeClient = eyes.github
+        self._github: People = eyes.github
         self._clock = clock
         self._tell = tell
         self._show = show

@@ -9,7 +9,14 @@ import platform
 import sys
 
 from runyard.embedded.up.context import Context
-from runyard.embedded.up.hosts import FLEET, PODS, SLOT_CPU_MILLI, SLOT_MEMORY_MB, driver_for
+from runyard.embedded.up.hosts import (
+    DISK_MB,
+    FLEET,
+    PODS,
+    SLOT_CPU_MILLI,
+    SLOT_MEMORY_MB,
+    driver_for,
+)
 from runyard.node.records import Records
 from runyard.node.settings import Settings
 from runyard.parts import agent
@@ -22,7 +29,9 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 async def run(context: Context) -> None:
     """Serve one host until cancelled."""
     boot, pace = context.boot, context.boot.pace
-    driver = await driver_for(boot.layout, boot.name, clock=context.clock)
+    driver = await driver_for(
+        boot.layout, boot.name, clock=context.clock, disk_mb=boot.disk_mb or DISK_MB
+    )
     kube = context.kube()
     machine = platform.machine()
     settings = Settings(

@@ -47,7 +47,11 @@ async def run(context: Context) -> None:
                 handler = front(
                     api, dashboard, health=health, freshness=freshness, meter=deps.meter
                 )
-                tls = serving(boot.layout, now=context.clock.now()) if exposed else None
+                tls = (
+                    serving(boot.layout, now=context.clock.now(), address=address)
+                    if exposed
+                    else None
+                )
                 listening = await listen(handler, sock=sock, tls=tls)
                 stack.push_async_callback(listening.close)
             context.ready()

@@ -1,4 +1,4 @@
-"""The practice GitHub as the demo's people use it: they push, and look on."""
+"""People at the practice GitHub: they push, and look on."""
 
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ class _Runners(msgspec.Struct):
     items: tuple[RunnerView, ...]
 
 
-class PracticeClient:
+class People:
     """Speaks with the people's token."""
 
     def __init__(self, transport: Transport, *, token: str) -> None:
@@ -40,6 +40,10 @@ class PracticeClient:
         body = {"repo": repo, "labels": labels, "script": script, "name": name}
         answer = await self._ask("POST", "/practice/jobs", body)
         return _decoded(answer, JobView).id
+
+    async def job(self, number: int) -> JobView:
+        """One job as it is now."""
+        return _decoded(await self._ask("GET", f"/practice/jobs/{number}"), JobView)
 
     async def jobs(self) -> tuple[JobView, ...]:
         """The newest jobs."""

@@ -1,0 +1,109 @@
+"""`runyard practice`: push a job to the practice GitHub of a machine that is up, and watch it run."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from runyard.clock import RealClock
+from runyard.embedded.github.views import JobView
+from runyard.embedded.up.layout import BadDirectory, Layout, default_root, read_json
+from runyard.embedded.up.people import People, Refused
+from runyard.embedded.up.practice import LABEL, REPOSITORY
+from runyard.embedded.up.secrets import load
+from runyard.http.client import HttpTransport
+from runyard.http.errors import TransportError
+
+LOOK_EVERY = 0.3
+
+
+class NotUp(click.ClickException):
+    """There is no machine to push to."""
+
+    exit_code = 2
+
+
+@click.command(context_settings={"max_content_width": 110})
+@click.argument("script", required=False)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The data directory of the machine.  [default: that of 'runyard up']",
+)
+@click.option("--name", default="", help="What the job is called.")
+@click.option(
+    "--label", default=LABEL, show_default=True, help="The label that a runner must have."
+)
+@click.option("--no-wait", is_flag=True, help="Queue it and print its id, without watching it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the job as JSON instead of its log.")
+def practice(
+    script: str | None, data: Path | None, name: str, label: str, *, no_wait: bool, as_json: bool
+) -> None:
+    """Push a job to the practice GitHub of a machine that 'runyard up' runs, and show its log.
+
+    SCRIPT is shell text; without it, standard input is read. The exit code is 0 if the job succeeded, 1 if not.
+
+    \b
+    runyard practice 'echo hello from $GITHUB_JOB'
+    runyard practice --name build < build.sh
+    """
+    text = script if script is not None else sys.stdin.read()
+    root = data or default_root(os.environ)
+    try:
+        people = _people(Layout(root.absolute()))
+        sys.exit(
+            asyncio.run(
+                _push(*people, text, name=name, label=label, wait=not no_wait, as_json=as_json)
+            )
+        )
+    except (TransportError, Refused) as error:
+        raise NotUp(
+            f"the practice GitHub of {root} does not take the job: {error}. Is it up?"
+        ) from error
+
+
+def _people(layout: Layout) -> tuple[HttpTransport, People]:
+    try:
+        ports = read_json(layout.ports)
+        if not isinstance(ports, dict) or "github" not in ports:
+            raise NotUp(f"no machine was ever up in {layout.root}; start one with 'runyard up'")
+        token = load(layout).people_token
+    except BadDirectory as error:
+        raise NotUp(str(error)) from error
+    transport = HttpTransport(f"http://127.0.0.1:{ports['github']}")
+    return transport, People(transport, token=token)
+
+
+async def _push(
+    transport: HttpTransport,
+    people: People,
+    script: str,
+    *,
+    name: str,
+    label: str,
+    wait: bool,
+    as_json: bool,
+) -> int:
+    clock = RealClock()
+    try:
+        number = await people.queue_job(REPOSITORY, labels=(label,), script=script, name=name)
+        if not wait:
+            click.echo(number)
+            return 0
+        job = await people.job(number)
+        while job.status != "completed":
+            await clock.sleep(LOOK_EVERY)
+            job = await people.job(number)
+        click.echo(_shown(job) if as_json else await people.log(number), nl=as_json)
+        if not as_json:
+            click.echo(f"job {number}: {job.conclusion} on {job.runner_name}", err=True)
+        return 0 if job.conclusion == "success" else 1
+    finally:
+        await transport.close()
+
+
+def _shown(job: JobView) -> str:
+    return msgspec.json.encode(job).decode()

@@ -1,0 +1,270 @@
+"""What a machine keeps in its directory: private, the same after a restart, and damage is told with its cure."""
+
+import base64
+import os
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runyard.embedded.up import ports, secrets
+from runyard.embedded.up.hosts import host_names, wanted_isolation
+from runyard.embedded.up.layout import BadDirectory, Layout, default_root, write_private
+
+RNG = random.SystemRandom()
+
+
+def prepared(root: Path) -> Layout:
+    layout = Layout(root)
+    layout.prepare()
+    return layout
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+# The directory
+
+
+def test_a_data_directory_is_private_to_its_owner(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    assert mode(layout.root) == 0o700
+    folders = [path for path in layout.root.iterdir() if path.is_dir()]
+    assert {path.name for path in folders} == {"hosts", "tokens", "logs", "images"}
+    assert {mode(path) for path in folders} == {0o700}
+
+
+def test_a_directory_that_others_could_enter_is_closed(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    root.mkdir(mode=0o755)
+    root.chmod(0o755)
+    assert mode(prepared(root).root) == 0o700
+
+
+def test_a_file_in_place_of_the_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(BadDirectory, match=r"data.*File exists.*--data DIR"):
+        Layout(tmp_path / "data").prepare()
+
+
+def test_a_directory_below_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadDirectory, match=r"Not a directory.*--data DIR"):
+        Layout(tmp_path / "file" / "data").prepare()
+
+
+_AS_A_PLAIN_USER = """
+import os
+from pathlib import Path
+from runyard.embedded.up.layout import BadDirectory, Layout
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    Layout(Path("/not-for-plain-users")).prepare()
+except BadDirectory as error:
+    print(error)
+"""
+
+
+def test_a_directory_that_cannot_be_written_is_told() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", _AS_A_PLAIN_USER],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert "Permission denied" in said.stdout or "Read-only file system" in said.stdout
+    assert "--data DIR" in said.stdout
+
+
+def test_somebodys_own_directory_is_not_closed_by_mistake(tmp_path: Path) -> None:
+    root = tmp_path / "projects"
+    root.mkdir()
+    root.chmod(0o755)
+    (root / "mine").write_text("")
+    with pytest.raises(BadDirectory, match="holds other files.*--data DIR"):
+        Layout(root).prepare()
+    assert mode(root) == 0o755
+
+
+def test_the_default_place_is_where_a_user_keeps_such_data() -> None:
+    assert default_root({"XDG_DATA_HOME": "/x/share"}) == Path("/x/share/runyard")
+    assert default_root({"XDG_DATA_HOME": "relative"}) == default_root({})
+    assert default_root({}) == Path.home() / ".local/share/runyard"
+
+
+def test_a_private_file_is_never_seen_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    path.chmod(0o644)
+    write_private(path, "new")
+    assert (path.read_text(), mode(path)) == ("new", 0o600)
+    assert [each.name for each in tmp_path.iterdir()] == ["token"]
+
+
+def test_a_leftover_of_a_crash_does_not_lend_its_mode_to_a_secret(tmp_path: Path) -> None:
+    leftover = tmp_path / "token.new"
+    leftover.write_text("half")
+    leftover.chmod(0o644)
+    write_private(tmp_path / "token", "new")
+    assert mode(tmp_path / "token") == 0o600
+
+
+# Secrets
+
+
+def test_secrets_are_private_stay_the_same_and_are_not_shown(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    made = secrets.load_or_make(layout, RNG)
+    assert mode(layout.secrets) == 0o600
+    assert secrets.load_or_make(layout, RNG) == made == secrets.load(layout)
+    assert len(made.seal) == 32
+    values = {getattr(made, name) for name in made.__struct_fields__}
+    assert len(values) == len(made.__struct_fields__)
+    assert not any(value in f"{made!r} {made} {[made]}" for value in values)
+
+
+def test_two_machines_share_no_secret(tmp_path: Path) -> None:
+    one, other = (
+        secrets.load_or_make(prepared(tmp_path / name), RNG) for name in ("one", "other")
+    )
+    for name in one.__struct_fields__:
+        assert getattr(one, name) != getattr(other, name), name
+
+
+DAMAGE = {
+    "no JSON": "{",
+    "nothing": "",
+    "not UTF-8": "\udcff",
+    "another shape": "[]",
+    "a value is missing": '{"admin_token": "x"}',
+    "a value of another type": '{"admin_token": 1}',
+    "a number that is none": "NaN",
+}
+
+
+@pytest.mark.parametrize("text", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_secrets_are_told_with_their_cure(tmp_path: Path, text: str) -> None:
+    layout = prepared(tmp_path / "data")
+    layout.secrets.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(BadDirectory, match=r"secrets\.json .*[Bb]ackup"):
+        secrets.load_or_make(layout, RNG)
+    with pytest.raises(BadDirectory, match=r"secrets\.json"):
+        secrets.load(layout)
+
+
+@pytest.mark.parametrize("key", ["", "x", base64.b64encode(b"short").decode()])
+def test_a_seal_key_that_is_none_is_told_before_anything_is_sealed(
+    tmp_path: Path, key: str
+) -> None:
+    layout = prepared(tmp_path / "data")
+    made = secrets.load_or_make(layout, RNG)
+    layout.secrets.write_text(layout.secrets.read_text().replace(made.seal_key, key))
+    with pytest.raises(BadDirectory, match=r"secrets\.json .*backup"):
+        secrets.load_or_make(layout, RNG)
+
+
+def test_damaged_secrets_are_not_shown_in_the_complaint(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    made = secrets.load_or_make(layout, RNG)
+    layout.secrets.write_text(layout.secrets.read_text()[:-4])
+    with pytest.raises(BadDirectory) as caught:
+        secrets.load_or_make(layout, RNG)
+    assert made.admin_token not in str(caught.value)
+
+
+# Ports
+
+
+def close(bound: dict[str, socket.socket]) -> dict[str, int]:
+    numbers = {name: each.getsockname()[1] for name, each in bound.items()}
+    for each in bound.values():
+        each.close()
+    return numbers
+
+
+def test_ports_stay_the_same_from_start_to_start(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    first = close(ports.bind(layout, host="127.0.0.1", wanted={"server": 0}))
+    again = close(ports.bind(layout, host="127.0.0.1", wanted={"server": 0}))
+    assert again == first
+    assert set(first) == set(ports.NAMES)
+    assert len(set(first.values())) == len(first)
+
+
+def test_a_remembered_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    first = close(ports.bind(layout, host="127.0.0.1", wanted={}))
+    with socket.create_server(("127.0.0.1", first["kube"])):
+        other = close(ports.bind(layout, host="127.0.0.1", wanted={}))
+    assert other["kube"] != first["kube"]
+    assert other["server"] == first["server"]
+    assert close(ports.bind(layout, host="127.0.0.1", wanted={})) == other
+
+
+def test_a_wanted_port_that_is_taken_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ports.PortTaken, match=rf"127\.0\.0\.1:{port} \(server\).*--port"):
+            ports.bind(layout, host="127.0.0.1", wanted={"server": port})
+    assert not layout.ports.exists()
+
+
+def test_a_machine_that_could_not_begin_keeps_no_port(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    first = close(ports.bind(layout, host="127.0.0.1", wanted={}))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(ports.PortTaken),
+    ):
+        ports.bind(layout, host="127.0.0.1", wanted={"github": taken.getsockname()[1]})
+    with socket.create_server(("127.0.0.1", first["kube"])):
+        pass
+
+
+@pytest.mark.parametrize(
+    "host", ["192.0.2.1", "no.such.host.invalid", "not an address", "::ffff:1:2:3:4:5:6:7"]
+)
+def test_an_address_that_is_not_ours_is_told(tmp_path: Path, host: str) -> None:
+    layout = prepared(tmp_path / "data")
+    with pytest.raises(ports.PortTaken, match=r"cannot listen on .*--"):
+        close(ports.bind(layout, host=host, wanted={}))
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", '{"kube": "x"}', '{"kube": true}', '{"kube": 70000}', '{"kube": -1}', '"x"']
+)
+def test_remembered_ports_that_make_no_sense_are_chosen_anew(tmp_path: Path, text: str) -> None:
+    layout = prepared(tmp_path / "data")
+    layout.ports.write_text(text)
+    bound = close(ports.bind(layout, host="127.0.0.1", wanted={}))
+    assert all(1024 <= number < 65536 for number in bound.values())
+
+
+def test_a_damaged_file_of_ports_is_told_with_its_cure(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    layout.ports.write_text('{"kube": ')
+    with pytest.raises(BadDirectory, match=r"ports\.json .*(Restore|Remove|remove)"):
+        ports.bind(layout, host="127.0.0.1", wanted={})
+
+
+# Hosts
+
+
+def test_hosts_are_numbered_from_one() -> None:
+    assert host_names(3) == ("host-1", "host-2", "host-3")
+
+
+def test_a_word_for_isolation_that_means_nothing_is_told() -> None:
+    assert [wanted_isolation({}), wanted_isolation({"RUNYARD_ISOLATION": "none"})] == [
+        "auto",
+        "none",
+    ]
+    with pytest.raises(BadDirectory, match="'maximum'.*auto or none"):
+        wanted_isolation({"RUNYARD_ISOLATION": "maximum"})

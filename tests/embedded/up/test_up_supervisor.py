@@ -1,0 +1,373 @@
+"""Parts that crash, hang, refuse or leave something behind: with real processes, in no time."""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from runyard.clock import RealClock
+from runyard.embedded.up import supervisor as module
+from runyard.embedded.up.boot import Boot
+from runyard.embedded.up.children import Running, last_words, start
+from runyard.embedded.up.layout import Layout
+from runyard.embedded.up.secrets import load_or_make
+from runyard.embedded.up.supervisor import PartFailed, PartView, Supervisor
+from runyard.telemetry.log import get_logger
+from tests.embedded.up.upworld import HAS_PROC, ended, group_is_empty, until
+
+pytestmark = pytest.mark.skipif(not HAS_PROC, reason="looks for what is left over in /proc")
+READY = "echo ready; "
+
+
+class QuickClock(RealClock):
+    """Pauses are written down instead of waited for; lifetimes are what a test says."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await super().sleep(0.0)
+
+
+class Stage:
+    """A supervisor whose parts are shell scripts."""
+
+    def __init__(self, folder: Path, group: asyncio.TaskGroup) -> None:
+        self.layout = Layout(folder / "data")
+        self.layout.prepare()
+        self.clock = QuickClock()
+        self.views: list[PartView] = []
+        self.scripts: list[str] = []
+        self.started: list[int] = []
+        self.on_start: Callable[[], None] = lambda: None
+        self._moved = asyncio.Event()
+        self._group = group
+        self.supervisor = Supervisor(
+            clock=self.clock,
+            log=get_logger("test"),
+            lock=-1,
+            spawn=self._spawn,
+            changed=self._changed,
+            launch=self._launch,
+        )
+
+    def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
+        self._group.create_task(work, name=name)
+
+    def _changed(self, view: PartView) -> None:
+        self.views.append(view)
+        self._moved.set()
+
+    async def _launch(self, boot: Boot, lock: int) -> Running:
+        """The next script; the last one again and again."""
+        script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+        with boot.layout.log(boot.name).open("ab") as log:
+            process = subprocess.Popen(
+                ["sh", "-c", script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                start_new_session=True,
+            )
+        self.started.append(process.pid)
+        self.on_start()
+        return Running(process)
+
+    def boot(self) -> Boot:
+        root = str(self.layout.root)
+        return Boot(role="x", name="part", root=root, kube_url="", server_url="", github_url="")
+
+    async def until(self, seen: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not seen():
+                self._moved.clear()
+                await self._moved.wait()
+
+
+def play(folder: Path, scenario: Callable[[Stage], Awaitable[None]]) -> None:
+    """Nothing that was started is alive afterwards."""
+    begun: list[Stage] = []
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            stage = Stage(folder, group)
+            begun.append(stage)
+            try:
+                await scenario(stage)
+                await stage.supervisor.stop(("part",))
+            except AssertionError:
+                stage.supervisor.kill_all()
+                raise
+
+    try:
+        asyncio.run(main())
+    finally:
+        for pid in begun[0].started:
+            until(lambda pid=pid: group_is_empty(pid), within=5.0, what=f"the end of group {pid}")
+
+
+def only(group: pytest.ExceptionInfo[BaseExceptionGroup[Any]]) -> str:
+    (error,) = group.value.exceptions
+    assert isinstance(error, PartFailed)
+    return str(error)
+
+
+def test_a_part_that_crashes_comes_back_after_growing_pauses(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = [*[READY + "exit 1"] * 9, READY + "cat"]
+        await stage.supervisor.add(stage.boot())
+        await stage.until(lambda: stage.views[-1].starts == 10 and stage.views[-1].pid > 0)
+        assert stage.clock.pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
+
+    play(tmp_path, scenario)
+
+
+def test_old_deaths_are_forgotten_once_a_part_has_lived(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = [READY + "exit 1", READY + "exit 1", READY + "cat", READY + "cat"]
+        await stage.supervisor.add(stage.boot())
+        await stage.until(lambda: stage.views[-1].starts == 3 and stage.views[-1].state == "running")
+        stage.clock.ahead += module.LIVED + 1
+        os.kill(stage.supervisor.pid("part"), signal.SIGKILL)
+        await stage.until(lambda: stage.views[-1].starts == 4)
+        assert stage.clock.pauses == [0.2, 0.4, 0.2]
+
+    play(tmp_path, scenario)
+
+
+def test_whoever_looks_on_sees_a_death_and_the_return(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = [READY + "exit 7", READY + "cat"]
+        await stage.supervisor.add(stage.boot())
+        await stage.until(lambda: stage.views[-1].starts == 2 and stage.views[-1].state == "running")
+        assert [view.state for view in stage.views] == [
+            *("starting", "running", "waiting", "starting", "running")
+        ]
+        died = stage.views[2]
+        assert (died.pid, died.code) == (0, 7)
+        assert stage.supervisor.views() == (stage.views[-1],)
+        assert stage.supervisor.pid("part") == stage.started[-1]
+
+    play(tmp_path, scenario)
+
+
+def test_a_part_that_cannot_work_ends_the_machine_at_once(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = ["echo 'the disk is broken' >&2; exit 3"]
+        await stage.supervisor.add(stage.boot())
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        play(tmp_path, scenario)
+    said = only(caught)
+    assert "the part part ended with code 3" in said
+    assert f"Its log: {tmp_path}/data/logs/part.log" in said
+    assert said.endswith("It said last:\nthe disk is broken")
+
+
+def test_a_part_that_never_becomes_ready_is_given_up(tmp_path: Path) -> None:
+    starts = []
+
+    async def scenario(stage: Stage) -> None:
+        stage.on_start = lambda: starts.append(1)
+        stage.scripts = ["echo 'no database' >&2; exit 1"]
+        await stage.supervisor.add(stage.boot())
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        play(tmp_path, scenario)
+    assert len(starts) == module.HOPELESS
+    assert "ended with code 1" in only(caught) and "no database" in only(caught)
+
+
+def test_a_part_that_hangs_at_its_first_start_is_told(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = ["echo 'waiting for something' >&2; exec cat"]
+        await stage.supervisor.add(stage.boot(), within=0.3)
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        play(tmp_path, scenario)
+    assert "was not ready within 0.3 s" in only(caught)
+
+
+def test_a_part_that_hangs_when_it_comes_back_is_killed_and_tried_again(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = [READY + "exit 1", "exec cat", READY + "cat"]
+        await stage.supervisor.add(stage.boot(), within=1.0)
+        await stage.until(lambda: stage.views[-1].starts == 3 and stage.views[-1].state == "running")
+
+    play(tmp_path, scenario)
+
+
+def test_a_part_that_ignores_the_request_to_end_is_killed_with_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "END_WITHIN", 0.2)
+
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = [f"trap '' TERM; (cat <&3 & echo ready) 3<&0; {'read x; ' * 9}"]
+        await stage.supervisor.add(stage.boot())
+
+    play(tmp_path, scenario)
+
+
+def test_what_a_part_left_in_its_group_ends_with_it(tmp_path: Path) -> None:
+    left = "(trap '' TERM HUP; exec sleep 300) >/dev/null & "
+
+    async def orderly(stage: Stage) -> None:
+        stage.scripts = [f"trap 'exit 0' TERM; {left}{READY}wait"]
+        await stage.supervisor.add(stage.boot())
+
+    async def crashed(stage: Stage) -> None:
+        stage.scripts = [f"{left}{READY}exit 1", READY + "cat"]
+        await stage.supervisor.add(stage.boot())
+        await stage.until(lambda: stage.views[-1].starts == 2 and stage.views[-1].state == "running")
+
+    play(tmp_path, orderly)
+    play(tmp_path, crashed)
+
+
+def test_nothing_is_started_again_once_the_end_has_begun(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = [READY + "cat"]
+        await stage.supervisor.add(stage.boot())
+        await stage.supervisor.stop(("part",))
+        await stage.until(lambda: stage.views[-1].state == "ended")
+        assert len(stage.started) == 1
+
+    play(tmp_path, scenario)
+
+
+def test_a_part_that_starts_while_the_machine_ends_does_not_stay(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        def stop() -> None:
+            if len(stage.started) == 2:
+                stage.supervisor._stopping.set()
+
+        stage.on_start = stop
+        stage.scripts = [READY + "exit 1", READY + "exec sleep 300"]
+        await stage.supervisor.add(stage.boot())
+        await stage.until(lambda: stage.views[-1].state == "ended")
+
+    play(tmp_path, scenario)
+
+
+def test_kill_all_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.scripts = [f"trap '' TERM; {READY}while read x; do :; done; sleep 300"]
+        await stage.supervisor.add(stage.boot())
+        stage.supervisor.kill_all()
+        await stage.until(lambda: stage.views[-1].state == "ended")
+
+    play(tmp_path, scenario)
+
+
+# The real child
+
+
+def orders(folder: Path, **changes: Any) -> Boot:
+    layout = Layout(folder / "data")
+    layout.prepare()
+    boot = Boot(
+        role="github",
+        name="github",
+        root=str(layout.root),
+        kube_url="http://127.0.0.1:1",
+        server_url="http://127.0.0.1:1",
+        github_url="http://127.0.0.1:1",
+    )
+    return msgspec.structs.replace(boot, **changes)
+
+
+def test_a_child_with_a_damaged_directory_says_that_it_cannot_work(tmp_path: Path) -> None:
+    boot = orders(tmp_path)
+    boot.layout.secrets.write_text("{")
+
+    async def scenario() -> int:
+        running = await start(boot, -1)
+        assert not await running.ready()
+        return await running.wait()
+
+    assert asyncio.run(scenario()) == 3
+    words = last_words(boot.layout, "github")
+    assert "secrets.json" in words and "backup" in words
+    assert "Traceback" not in words
+
+
+def test_a_child_gets_no_more_of_the_environment_than_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    monkeypatch.setenv("RUNYARD_ISOLATION", "none")
+    boot = orders(tmp_path)
+    secret = "postgres-password-" + "x" * 8
+
+    async def scenario() -> tuple[bytes, bytes]:
+        running = await start(msgspec.structs.replace(boot, database=secret), -1)
+        try:
+            place = Path(f"/proc/{running.pid}")
+            return (place / "environ").read_bytes(), (place / "cmdline").read_bytes()
+        finally:
+            running.end()
+            await running.wait()
+
+    environment, arguments = asyncio.run(scenario())
+    assert b"hush" not in environment
+    assert b"RUNYARD_ISOLATION=none" in environment
+    assert secret.encode() not in environment + arguments
+    assert arguments.endswith(b"github\0")
+
+
+def test_a_child_that_nobody_gives_orders_says_what_it_is_for() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "runyard.embedded.up.child"],
+        input=b"\n",
+        capture_output=True,
+        check=False,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (said.returncode, said.stderr) == (2, b"this program is started by `runyard up`\n")
+
+
+_PARENT = """
+import asyncio, sys, msgspec
+from runyard.embedded.up.boot import Boot
+from runyard.embedded.up.children import start
+async def main():
+    running = await start(msgspec.json.decode(sys.argv[1], type=Boot), -1)
+    assert await running.ready()
+    print(running.pid, flush=True)
+    await running.wait()
+asyncio.run(main())
+"""
+
+
+def test_a_child_ends_when_its_parent_was_killed(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.set_inheritable(True)
+        boot = orders(tmp_path, sockets=(("127.0.0.1", listening.fileno()),))
+        load_or_make(boot.layout, random.SystemRandom())
+        parent = subprocess.Popen(
+            [sys.executable, "-c", _PARENT, msgspec.json.encode(boot).decode()],
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]},
+            pass_fds=[listening.fileno()],
+        )
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+        parent.communicate()
+        assert ended(child, within=20.0)
