@@ -53,6 +53,15 @@ def test_looking_at_what_is_pending_changes_nothing(empty_database_url: str, sou
     assert relations(empty_database_url) == []
 
 
+def test_somebody_elses_database_is_recognised(empty_database_url: str) -> None:
+    assert not migrate.foreign(empty_database_url)
+    with psycopg.connect(empty_database_url) as link:
+        link.execute("CREATE TABLE orders (id int)")
+    assert migrate.foreign(empty_database_url)
+    migrate.apply(empty_database_url)
+    assert not migrate.foreign(empty_database_url)  # somebody chose to share it
+
+
 def test_files_are_applied_in_order(empty_database_url: str, source: Path) -> None:
     names = ("0001_pre_a.sql", "0002_post_b.sql", "0003_pre_c.sql")
     assert migrate.apply(empty_database_url, source=source) == names

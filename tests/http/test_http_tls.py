@@ -227,6 +227,19 @@ def test_a_server_certificate_is_made_anew_when_it_will_not_do(
     tls.server_context(files)
 
 
+def test_certificates_from_a_wrong_clock_are_made_anew_when_it_is_right(
+    tmp_path: Path, now: float
+) -> None:
+    early = tls.keep_authority(tmp_path, now=now + 10 * DAY)
+    tls.keep_server(tmp_path, early, NAMES, now=now + 10 * DAY)
+    healed = tls.keep_authority(tmp_path, now=now)
+    assert healed.key == early.key
+    assert not tls.renewal_due(healed.certificate, now=now)
+    files, new = tls.keep_server(tmp_path, healed, NAMES, now=now)
+    assert new
+    assert not tls.renewal_due(files.certificate.read_bytes(), now=now)
+
+
 def test_a_renewed_authority_is_still_the_one_that_hosts_trust(tmp_path: Path, now: float) -> None:
     made = now - 3000 * DAY
     old = tls.keep_authority(tmp_path, now=made)

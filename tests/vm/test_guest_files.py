@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.conftest import Absent
 
 from runyard.vm.guest import envfile
-from runyard.vm.guest.image import SCRIPTS, build_image
+from runyard.vm.guest.image import SCRIPTS, build_image, image_id
 
 SHELLS = sorted(path.name for path in SCRIPTS.glob("*.sh"))
 _key = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
@@ -178,11 +178,26 @@ def test_an_image_holds_everything_that_its_scripts_call(tmp_path: Path) -> None
     assert build_image(tmp_path / "images" / "one", runner=runner) == image
     names = sorted(path.name for path in image.iterdir())
     helpers = ["become.py", "post.py"]
-    assert names == sorted([*SHELLS, *helpers, "work"])
+    assert names == sorted([*SHELLS, *helpers, "work", "image.id"])
     assert os.access(image / "boot.sh", os.X_OK)
     assert os.access(image / "work" / "runner" / "run.sh", os.X_OK)
     assert (image / "work" / "runner" / "lib").is_symlink()
     assert [path.name for path in image.parent.iterdir()] == ["one"]
+
+
+def test_an_image_of_another_runner_is_another_image(tmp_path: Path) -> None:
+    runner = tmp_path / "runner"
+    runner.mkdir()
+    (runner / "run.sh").write_text("#!/bin/sh\n")
+    target = tmp_path / "one"
+    before = image_id(build_image(target, runner=runner))
+    made = (target / "boot.sh").stat().st_ino
+    assert image_id(build_image(target, runner=runner)) == before
+    assert (target / "boot.sh").stat().st_ino == made  # the same content: left alone
+    (runner / "run.sh").write_text("#!/bin/sh\necho new\n")
+    assert image_id(build_image(target, runner=runner)) not in ("", before)
+    assert "new" in (target / "work" / "runner" / "run.sh").read_text()
+    assert image_id(tmp_path) == ""
 
 
 def test_an_image_without_a_runner_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.conftest import Absent
 from tests.vm.processbench import IMAGE, ProcessBench, home, isolation, run_on
 
 from runyard.vm.contract import DriverFailed, ImageMissing, NoSpace, VmSpec, VmState, VmView
+from runyard.vm.guest.image import build_image
 from runyard.vm.process.folders import Fresh, sweep
 from runyard.vm.process.isolation import Isolation, Limits
 from runyard.vm.process.layout import quoted, unquoted
@@ -296,5 +297,22 @@ def test_an_image_without_a_boot_script_is_missing() -> None:
         (bench.root / "source" / quoted(IMAGE)).mkdir(parents=True)
         with pytest.raises(ImageMissing):
             await bench.driver.pull(IMAGE)
+
+    on_plain(scenario)
+
+
+def test_an_image_that_was_made_anew_is_pulled_again() -> None:
+    async def scenario(bench: ProcessBench) -> None:
+        bench.put_guest_image("#!/bin/sh\nexit 1\n")
+        await bench.driver.pull(IMAGE)
+        assert await bench.driver.images() == (IMAGE,)
+        runner = bench.root / "runner"
+        (runner / "run.sh").write_text("#!/bin/sh\nexit 2\n", encoding="utf-8")
+        build_image(bench.root / "source" / quoted(IMAGE), runner=runner)
+        assert await bench.driver.images() == ()
+        await bench.driver.pull(IMAGE)
+        assert await bench.driver.images() == (IMAGE,)
+        held = bench.home / "images" / quoted(IMAGE) / "work" / "runner" / "run.sh"
+        assert "exit 2" in held.read_text(encoding="utf-8")
 
     on_plain(scenario)

@@ -7,8 +7,10 @@ use, a port taken, a bad value).
 
 import asyncio
 import contextlib
+import errno
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from runyard.cli.uplook import Look, look
 from runyard.clock import RealClock
 from runyard.embedded.lock import DirectoryInUse, DirectoryStuck
 from runyard.embedded.postgres.errors import EmbeddedPostgresError
+from runyard.embedded.up.database import BadDatabase
 from runyard.embedded.up.demo.faults import NotHealed
 from runyard.embedded.up.demo.run import tell_story
 from runyard.embedded.up.demo.story import DemoFailed
@@ -29,9 +32,18 @@ from runyard.embedded.up.layout import BadDirectory, default_root
 from runyard.embedded.up.machine import GitHubApp, Options, running
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.supervisor import PartFailed
+from runyard.http.tls import TlsError
 from runyard.telemetry.log import configure, get_logger
 
-CANNOT_BEGIN = (DirectoryInUse, DirectoryStuck, BadDirectory, PortTaken, EmbeddedPostgresError)
+CANNOT_BEGIN = (
+    DirectoryInUse,
+    DirectoryStuck,
+    BadDirectory,
+    PortTaken,
+    EmbeddedPostgresError,
+    TlsError,
+    BadDatabase,
+)
 FAILED = (PartFailed, DemoFailed, NotHealed)
 DEMO_HOSTS = 2
 
@@ -163,8 +175,18 @@ def _directory(data: Path | None, *, demo: bool) -> Iterator[Path]:
     if data is not None or not demo:
         yield data or default_root(os.environ)
         return
-    with tempfile.TemporaryDirectory(prefix="runyard-demo-", ignore_cleanup_errors=True) as name:
-        yield Path(name)
+    name = Path(tempfile.mkdtemp(prefix="runyard-demo-"))
+    failed = False
+    try:
+        yield name
+    except SystemExit as ended:
+        failed = ended.code == 1
+        raise
+    finally:
+        if failed:  # the messages name logs in it
+            click.echo(f"runyard: what the demo wrote is kept in {name}", err=True)
+        else:
+            shutil.rmtree(name, ignore_errors=True)
 
 
 def _run(options: Options, show: Look) -> int:
@@ -174,20 +196,30 @@ def _run(options: Options, show: Look) -> int:
             return asyncio.run(_live(options, show))
     except BaseExceptionGroup as group:
         return _explain(group, show)
-    except (*CANNOT_BEGIN, *FAILED) as error:
+    except (*CANNOT_BEGIN, *FAILED, OSError) as error:
         return _explain(BaseExceptionGroup("up", [error]), show)
 
 
 def _explain(group: BaseExceptionGroup[BaseException], show: Look) -> int:
     """One line for what a person can act upon; anything else is a defect and keeps its traceback."""
-    known, rest = group.split((*CANNOT_BEGIN, *FAILED))
+    known, rest = group.split(
+        lambda error: isinstance(error, (*CANNOT_BEGIN, *FAILED)) or _full(error)
+    )
     if rest is not None or known is None:
         raise group
     first = _first(known)
+    if _full(first):
+        raise CannotBegin(
+            f"no space left on the disk ({first}). Free some, or choose another --data DIR"
+        )
     if isinstance(first, CANNOT_BEGIN):
         raise CannotBegin(str(first))
     show.failed(str(first))
     return 1
+
+
+def _full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -52,7 +52,9 @@ class Look:
     def part(self, view: PartView) -> None:
         """A part changed its state."""
         if view.state == "waiting":
-            self.tell(f"{view.name} died (code {view.code})")
+            self.tell(
+                f"{view.name} died (code {view.code})" + (f"; {view.note}" if view.note else "")
+            )
         elif view.state == "running" and view.starts > 1:
             self.tell(f"{view.name} is back (process {view.pid})")
 

@@ -86,6 +86,17 @@ def pending(
     return tuple(file.name for file in _due(files, applied, phase))
 
 
+def foreign(conninfo: str) -> bool:
+    """Whether the database is somebody else's: it has tables, and none of ours."""
+    with _connect(conninfo) as link:
+        row = link.execute(
+            "SELECT to_regclass('runyard_migrations') IS NULL AND EXISTS ("
+            " SELECT FROM pg_catalog.pg_tables"
+            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema'))"
+        ).fetchone()
+    return bool(row and row[0])
+
+
 def apply(
     conninfo: str, *, phase: Phase = "all", source: Traversable | None = None
 ) -> tuple[str, ...]:

@@ -73,9 +73,20 @@ def _try(descriptor: int) -> bool:
 
 
 def _alive(holder: str) -> bool:
-    """Whether that process is there; an empty name is an owner that has just taken the lock."""
+    """Whether that process is there; an empty name is an owner that has just taken the lock.
+
+    A zombie is not: it holds nothing any more, and where nobody reaps it stays one.
+    """
     if not holder.isdigit():
         return True
+    try:
+        if (
+            Path(f"/proc/{holder}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            == "Z"
+        ):
+            return False
+    except (OSError, IndexError):
+        pass  # no such file system here, or no such process
     try:
         os.kill(int(holder), 0)
     except ProcessLookupError:

@@ -43,9 +43,6 @@ _FRAMING = frozenset(
     ("connection", "content-length", "keep-alive", "transfer-encoding", "upgrade", "server")
 )
 _SERVER = "runyard"
-_LINGER = (
-    2.0  # for how long a refused body is read and thrown away, so that the refusal can be read
-)
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,10 +115,11 @@ def issue_client(
 
 
 def renewal_due(certificate: bytes, *, now: float) -> bool:
-    """Whether less than a third of the certificate's life is left."""
+    """Whether less than a third of the certificate's life is left, or it has not begun: a clock was wrong."""
     loaded = _load(certificate)
     life = loaded.not_valid_after_utc - loaded.not_valid_before_utc
-    return _moment(now) > loaded.not_valid_after_utc - life / 3
+    moment = _moment(now)
+    return moment < loaded.not_valid_before_utc or moment > loaded.not_valid_after_utc - life / 3
 
 
 # ── keeping ─────────────────────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-
 from tests.embedded.up.upworld import HAS_PROC, Up, machine
 
 

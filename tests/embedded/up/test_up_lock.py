@@ -105,8 +105,8 @@ def test_a_lock_that_was_released_is_free_for_the_next(tmp_path: Path) -> None:
 def test_a_refused_lock_keeps_no_file_open(tmp_path: Path) -> None:
     holder = DirectoryLock(tmp_path)
     holder.acquire()
-    before = len(os.listdir("/dev/fd"))
+    before = len(list(Path("/dev/fd").iterdir()))
     with pytest.raises(DirectoryInUse):
         DirectoryLock(tmp_path, patience=0.0).acquire()
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(list(Path("/dev/fd").iterdir())) == before
     holder.release()

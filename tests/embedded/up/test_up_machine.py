@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from tests.conftest import Absent
 from tests.embedded.up.upworld import (
     EVENTS,
@@ -107,34 +106,33 @@ def uids(up: Up, path: str) -> dict[str, str]:
 
 
 def test_after_a_kill_of_everything_the_next_start_goes_on() -> None:
-    with directory() as data:
-        with Up(data) as first:
-            first.ready()
-            first.install()
-            done = first.queue("echo first", "finished before")
-            first.in_state(done, "completed")
-            running = first.queue("n=0; while [ $n -lt 12 ]; do sleep 1; n=$((n+1)); done", "lasts")
-            first.in_state(running, "in_progress")
-            pools, pods = uids(first, POOLS), uids(first, PODS)
-            parts = [first.pid(part) for part in PARTS]
-            assert all(parts)
-            ports = (data / "ports.json").read_text()
-            secrets = (data / "secrets.json").read_bytes()
-            first.kill()
-            for pid in parts:
-                assert ended(pid, within=15.0), f"{pid} outlives its owner"
-            with Up(data) as second:
-                second.ready()
-                assert (data / "ports.json").read_text() == ports
-                assert (data / "secrets.json").read_bytes() == secrets
-                assert uids(second, POOLS) == pools
-                runner = second.job(running)["runner_name"]
-                assert runner in pods and uids(second, PODS).get(runner) == pods[runner]
-                assert second.job(done)["conclusion"] == "success"
-                assert second.in_state(running, "completed")["conclusion"] == "success"
-                assert second.run("true", "afterwards", within=90.0) == "success"
-                assert second.interrupt() == 0
-                nothing_left(data)
+    with directory() as data, Up(data) as first:
+        first.ready()
+        first.install()
+        done = first.queue("echo first", "finished before")
+        first.in_state(done, "completed")
+        running = first.queue("n=0; while [ $n -lt 12 ]; do sleep 1; n=$((n+1)); done", "lasts")
+        first.in_state(running, "in_progress")
+        pools, pods = uids(first, POOLS), uids(first, PODS)
+        parts = [first.pid(part) for part in PARTS]
+        assert all(parts)
+        ports = (data / "ports.json").read_text()
+        secrets = (data / "secrets.json").read_bytes()
+        first.kill()
+        for pid in parts:
+            assert ended(pid, within=15.0), f"{pid} outlives its owner"
+        with Up(data) as second:
+            second.ready()
+            assert (data / "ports.json").read_text() == ports
+            assert (data / "secrets.json").read_bytes() == secrets
+            assert uids(second, POOLS) == pools
+            runner = second.job(running)["runner_name"]
+            assert runner in pods and uids(second, PODS).get(runner) == pods[runner]
+            assert second.job(done)["conclusion"] == "success"
+            assert second.in_state(running, "completed")["conclusion"] == "success"
+            assert second.run("true", "afterwards", within=90.0) == "success"
+            assert second.interrupt() == 0
+            nothing_left(data)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -167,7 +165,9 @@ def test_a_port_that_is_taken_is_told_with_a_way_out() -> None:
         with Up(data, "--port", str(port)) as up:
             assert up.finish() == 2
             said = up.errors
-    assert re.search(rf"^runyard: cannot listen on 127\.0\.0\.1:{port} .*--port$", said, re.MULTILINE)
+    assert re.search(
+        rf"^runyard: cannot listen on 127\.0\.0\.1:{port} .*--port$", said, re.MULTILINE
+    )
     assert "Traceback" not in said
 
 

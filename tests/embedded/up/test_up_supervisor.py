@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.embedded.up.upworld import HAS_PROC, ended, group_is_empty, until
 
 from runyard.clock import RealClock
 from runyard.embedded.up import supervisor as module
@@ -22,7 +23,6 @@ from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.secrets import load_or_make
 from runyard.embedded.up.supervisor import PartFailed, PartView, Supervisor
 from runyard.telemetry.log import get_logger
-from tests.embedded.up.upworld import HAS_PROC, ended, group_is_empty, until
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="looks for what is left over in /proc")
 READY = "echo ready; "
@@ -141,7 +141,9 @@ def test_old_deaths_are_forgotten_once_a_part_has_lived(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.scripts = [READY + "exit 1", READY + "exit 1", READY + "cat", READY + "cat"]
         await stage.supervisor.add(stage.boot())
-        await stage.until(lambda: stage.views[-1].starts == 3 and stage.views[-1].state == "running")
+        await stage.until(
+            lambda: stage.views[-1].starts == 3 and stage.views[-1].state == "running"
+        )
         stage.clock.ahead += module.LIVED + 1
         os.kill(stage.supervisor.pid("part"), signal.SIGKILL)
         await stage.until(lambda: stage.views[-1].starts == 4)
@@ -154,7 +156,9 @@ def test_whoever_looks_on_sees_a_death_and_the_return(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         stage.scripts = [READY + "exit 7", READY + "cat"]
         await stage.supervisor.add(stage.boot())
-        await stage.until(lambda: stage.views[-1].starts == 2 and stage.views[-1].state == "running")
+        await stage.until(
+            lambda: stage.views[-1].starts == 2 and stage.views[-1].state == "running"
+        )
         assert [view.state for view in stage.views] == [
             *("starting", "running", "waiting", "starting", "running")
         ]
@@ -207,7 +211,9 @@ def test_a_part_that_hangs_when_it_comes_back_is_killed_and_tried_again(tmp_path
     async def scenario(stage: Stage) -> None:
         stage.scripts = [READY + "exit 1", "exec cat", READY + "cat"]
         await stage.supervisor.add(stage.boot(), within=1.0)
-        await stage.until(lambda: stage.views[-1].starts == 3 and stage.views[-1].state == "running")
+        await stage.until(
+            lambda: stage.views[-1].starts == 3 and stage.views[-1].state == "running"
+        )
 
     play(tmp_path, scenario)
 
@@ -234,7 +240,9 @@ def test_what_a_part_left_in_its_group_ends_with_it(tmp_path: Path) -> None:
     async def crashed(stage: Stage) -> None:
         stage.scripts = [f"{left}{READY}exit 1", READY + "cat"]
         await stage.supervisor.add(stage.boot())
-        await stage.until(lambda: stage.views[-1].starts == 2 and stage.views[-1].state == "running")
+        await stage.until(
+            lambda: stage.views[-1].starts == 2 and stage.views[-1].state == "running"
+        )
 
     play(tmp_path, orderly)
     play(tmp_path, crashed)

@@ -85,14 +85,12 @@ def all_processes() -> Iterator[Seen]:
                 continue
             folder = ""
             with contextlib.suppress(OSError):
-                folder = os.readlink(entry / "cwd")
+                folder = str((entry / "cwd").readlink())
             environment = b""
             with contextlib.suppress(OSError):
                 environment = (entry / "environ").read_bytes()
             arguments = (entry / "cmdline").read_bytes()
-            yield Seen(
-                int(entry.name), int(fields[2]), fields[0], arguments, environment, folder
-            )
+            yield Seen(int(entry.name), int(fields[2]), fields[0], arguments, environment, folder)
         except OSError:
             continue
 
@@ -147,7 +145,8 @@ def ask(
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has heard enough
             connection.send(body)
         got = connection.getresponse()
-        return Answer(got.status, dict(got.getheaders()), got.read())
+        told = {name.lower(): value for name, value in got.getheaders()}
+        return Answer(got.status, told, got.read())
     finally:
         connection.close()
 
@@ -276,7 +275,9 @@ class Up:
         return ssl.create_default_context(cafile=str(authority))
 
     def kube(self, method: str, path: str, body: object = None, **headers: str) -> Answer:
-        sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        sent = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
         token = {"authorization": f"Bearer {self.secrets['admin_token']}"}
         return ask(
             self.url("kube"),
@@ -347,7 +348,9 @@ class Up:
 
     def run(self, script: str, name: str = "a job", *, within: float = PATIENCE) -> str:
         """Queue it, wait for its end; how it ended."""
-        return str(self.in_state(self.queue(script, name), "completed", within=within)["conclusion"])
+        return str(
+            self.in_state(self.queue(script, name), "completed", within=within)["conclusion"]
+        )
 
     def log(self, number: int) -> str:
         return self.github("GET", f"/practice/jobs/{number}/log").body.decode()

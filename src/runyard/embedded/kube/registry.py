@@ -243,11 +243,12 @@ def check_preconditions(resource: Resource, record: Record, told: Any) -> None:
 
 
 def with_condition(status: Object, condition: Object) -> Object:
-    """A status with that condition in place of the one of the same type."""
+    """A status with that condition in place of the one of the same type, whose reason and message end with it."""
     conditions = list(status.get("conditions", []))
     for index, item in enumerate(conditions):
         if item.get("type") == condition["type"]:
-            conditions[index] = {**item, **condition}
+            kept = {key: item[key] for key in item if key not in ("reason", "message")}
+            conditions[index] = {**kept, **condition}
             break
     else:
         conditions.append(condition)

@@ -4,7 +4,11 @@ Each part speaks with a token of its own, read from a private file, so a log of 
 taking away one part's rights does not touch the others.
 """
 
+import base64
 import contextlib
+from pathlib import Path
+
+import msgspec
 
 from runyard.embedded.up.layout import Layout, write_private
 from runyard.kube.client import Kube
@@ -13,7 +17,9 @@ from runyard.kube.kinds import SERVICE_ACCOUNTS
 from runyard.wire import names
 
 TOKEN_SECONDS = 86400
-RENEW_EVERY = 3600.0
+LOOK_EVERY = (
+    30.0  # of real time: a machine that slept, or whose clock jumped, has stale tokens at once
+)
 SERVER_ACCOUNT = "tuist-runners-server"
 
 
@@ -22,6 +28,25 @@ def account_of(part: str) -> str:
     if part == "server":
         return SERVER_ACCOUNT
     return names.CONTROLLER_ACCOUNT if part == "operator" else f"{names.NODE_AGENT}-{part}"
+
+
+def due(layout: Layout, parts: tuple[str, ...], *, now: float) -> tuple[str, ...]:
+    """The parts whose token has less than half of its life left, or cannot be read."""
+    return tuple(part for part in parts if _expiry(layout.token(part)) - now < TOKEN_SECONDS / 2)
+
+
+def _expiry(path: Path) -> float:
+    """When the token in that file ends, by its own words; long ago if it has none."""
+    try:
+        payload = path.read_text(encoding="ascii").split(".")[1]
+        padded = payload + "=" * (-len(payload) % 4)
+        return float(msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims).exp)
+    except (OSError, ValueError, IndexError, msgspec.MsgspecError):
+        return float("-inf")
+
+
+class _Claims(msgspec.Struct):
+    exp: float
 
 
 async def renew(kube: Kube, layout: Layout, parts: tuple[str, ...]) -> None:

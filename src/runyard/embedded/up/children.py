@@ -22,7 +22,7 @@ from runyard.embedded.up.layout import Layout
 
 _READY = b"ready\n"
 _LOG_LIMIT = 16 * 1024 * 1024
-_TAIL_BYTES = 4096
+_TAIL_BYTES = 65536
 _TAIL_LINES = 12
 # What a child inherits of our environment; everything else is none of its business.
 _ENVIRONMENT = (
@@ -141,11 +141,25 @@ def last_words(layout: Layout, name: str) -> str:
     """The end of a process's log."""
     try:
         with layout.log(name).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
+            start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
+            file.seek(start)
+            lines = file.read().decode(errors="replace").splitlines()[1 if start else 0 :]
     except OSError:
         return ""
-    return "\n".join(lines[-_TAIL_LINES:])
+    return "\n".join(_readable(line) for line in lines[-_TAIL_LINES:])
+
+
+def _readable(line: str) -> str:
+    """A line of a log for a person: what happened and why, without the trimmings."""
+    try:
+        said = msgspec.json.decode(line, type=dict[str, object])
+    except msgspec.MsgspecError:
+        return line
+    text = str(said.get("error") or said.get("exception") or "")
+    why = [
+        part for part in text.splitlines() if part and not part[0].isspace() and part[0] not in "+|"
+    ]
+    return f"{said.get('event', '')}: {why[-1]}" if why else str(said.get("event", line))
 
 
 def _open_log(layout: Layout, name: str) -> int:

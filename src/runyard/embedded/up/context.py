@@ -14,7 +14,7 @@ from runyard.embedded.up.trust import kube_transport
 from runyard.http.client import HttpTransport
 from runyard.telemetry.log import Logger, get_logger
 
-_REREAD = 30.0
+_REREAD = 10.0
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenFile:
-    """A credential in a file, read at most twice a minute."""
+    """A credential in a file, read again every few seconds."""
 
     def __init__(self, context: Context, part: str) -> None:
         self._path = context.boot.layout.token(part)

@@ -11,7 +11,8 @@
     tokens/NAME           the parts' own credentials, renewed while the machine runs (0600)
     logs/NAME.log         one log a process
 
-Everything is private to its owner: the directory has mode 0700.
+Everything is private to its owner: the directory has mode 0700. Under root it is 0711: the VMs' own users may pass
+through to their folders, and see nothing on the way.
 """
 
 import json
@@ -90,6 +91,9 @@ class Layout(msgspec.Struct, frozen=True):
             self._close()
             for folder in ("hosts", "tokens", "logs", "images"):
                 (self.root / folder).mkdir(exist_ok=True, mode=0o700)
+            if os.geteuid() == 0:
+                self.root.chmod(0o711)
+                (self.root / "hosts").chmod(0o711)
             write_private(self.root / ".writable", "")
             (self.root / ".writable").unlink()
         except OSError as error:
@@ -100,7 +104,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     def _close(self) -> None:
         """Keep others out; somebody's own directory, given by mistake, is not touched."""
-        if not self.root.stat().st_mode & 0o077:
+        if not self.root.stat().st_mode & 0o066:
             return
         if any(self.root.iterdir()) and not self.secrets.exists():
             raise BadDirectory(

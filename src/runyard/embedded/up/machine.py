@@ -24,7 +24,7 @@ from runyard.embedded.lock import DirectoryLock
 from runyard.embedded.up import accounts, images, ports, practice
 from runyard.embedded.up.boot import QUICK, Boot, Pace
 from runyard.embedded.up.database import MachineDatabase
-from runyard.embedded.up.hosts import PODS, driver_for, host_names
+from runyard.embedded.up.hosts import PODS, host_names, vm_home, wanted_isolation
 from runyard.embedded.up.layout import Layout, write_private
 from runyard.embedded.up.people import People
 from runyard.embedded.up.secrets import Secrets, load_or_make
@@ -32,14 +32,16 @@ from runyard.embedded.up.supervisor import PartView, Spawn, Supervisor, quietly
 from runyard.embedded.up.trust import authority, kube_transport
 from runyard.http.client import HttpTransport
 from runyard.kube.client import Kube
-from runyard.kube.errors import AlreadyExists
+from runyard.kube.errors import AlreadyExists, KubeError
 from runyard.kube.kinds import RUNNER_POOLS
 from runyard.telemetry.log import Logger
-from runyard.telemetry.loops import run_loop
+from runyard.telemetry.loops import EXPECTED, run_loop
 from runyard.telemetry.meter import Meter
+from runyard.vm.process.driver import ProcessDriver
 from runyard.wire import names
 
 VM_GRACE = 2.0
+VMS_WITHIN = 6.0
 DEMO_DISK_MB = 64  # one of its jobs fills it
 
 
@@ -137,20 +139,25 @@ class Machine:
         )
 
     async def renew_tokens(self) -> None:
-        """Fresh credentials for every part."""
-        await accounts.renew(self.kube, self.layout, self.parts)
+        """Fresh credentials for every part whose own will not last."""
+        parts = accounts.due(self.layout, self.parts, now=self._clock.now())
+        await accounts.renew(self.kube, self.layout, parts)
 
-    async def stop_vms(self) -> int:
-        """End every VM of every host; how many were running."""
-        ended = 0
-        for host in self.hosts:
-            driver = await driver_for(self.layout, host, clock=self._clock)
-            running = [
-                view.name for view in await driver.list() if view.state in ("booting", "running")
-            ]
-            await asyncio.gather(*(driver.stop(name, grace=VM_GRACE) for name in running))
-            ended += len(running)
-        return ended
+    async def stop_vms(self) -> None:
+        """End every VM of every host, side by side; one that cannot be ended keeps none of the others."""
+        drivers = [
+            ProcessDriver(
+                vm_home(self.layout, host), image_source=self.layout.images, clock=self._clock
+            )
+            for host in self.hosts
+        ]
+        async with self._clock.timeout(VMS_WITHIN):
+            outcomes = await asyncio.gather(
+                *(driver.stop_all(grace=VM_GRACE) for driver in drivers), return_exceptions=True
+            )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
 
 @asynccontextmanager
@@ -165,6 +172,7 @@ async def running(
     tell: Callable[[str], None] = lambda text: None,
 ) -> AsyncIterator[Machine]:
     """A machine that is up for as long as the context lasts."""
+    wanted_isolation(environ)  # a word that means nothing is told before anything is started
     layout = Layout(options.data)
     layout.prepare()
     async with AsyncExitStack() as stack:
@@ -184,7 +192,13 @@ async def running(
         transport = kube_transport(layout, urls.kube, now=clock.now())
         stack.push_async_callback(transport.close)
         database = MachineDatabase(
-            layout, clock=clock, log=log, environ=environ, durable=not options.demo, tell=tell
+            layout,
+            clock=clock,
+            log=log,
+            # A demo plays with a database of its own, whatever the shell was set up for.
+            given="" if options.demo else environ.get("DATABASE_URL", ""),
+            durable=not options.demo,
+            tell=tell,
         )
         stack.push_async_callback(database.stop)
         spawn = await stack.enter_async_context(_background())
@@ -289,15 +303,17 @@ async def _practice_repository(machine: Machine) -> None:
 
 
 async def _renew(machine: Machine, *, clock: Clock, log: Logger) -> None:
-    await clock.sleep(accounts.RENEW_EVERY)
+    await clock.sleep(accounts.LOOK_EVERY)
     await run_loop(
         "tokens",
         machine.renew_tokens,
         clock=clock,
         meter=Meter(),
         log=log,
-        every=accounts.RENEW_EVERY,
+        every=accounts.LOOK_EVERY,
         deadline=60.0,
+        expected=(*EXPECTED, KubeError),
+        max_backoff=accounts.LOOK_EVERY,
     )
 
 

@@ -5,7 +5,8 @@ from typing import TypeVar
 import msgspec
 
 from runyard.embedded.github.views import JobView, RunnerView
-from runyard.http.messages import Request, Response, Stream, Transport
+from runyard.http.messages import Pairs, Request, Response, Stream, Transport
+from runyard.http.problems import Problem
 
 T = TypeVar("T")
 TIMEOUT = 10.0
@@ -54,17 +55,37 @@ class People:
         return _decoded(await self._ask("GET", "/practice/runners"), _Runners).items
 
     async def log(self, job: int) -> str:
-        """What a job has written."""
-        return (await self._ask("GET", f"/practice/jobs/{job}/log")).body.decode(errors="replace")
+        """What a job has written, all of it."""
+        whole = bytearray()
+        while True:
+            page = await self._ask(
+                "GET", f"/practice/jobs/{job}/log", query=(("offset", str(len(whole))),)
+            )
+            whole += page.body
+            if not page.body or len(whole) >= int(page.header("x-runyard-log-size", "0")):
+                return whole.decode(errors="replace")
 
-    async def _ask(self, method: str, path: str, body: object = None) -> Response:
+    async def _ask(
+        self, method: str, path: str, body: object = None, *, query: Pairs = ()
+    ) -> Response:
         sent = b"" if body is None else msgspec.json.encode(body)
         headers = (*self._headers, ("content-type", "application/json"))
-        request = Request(method=method, path=path, headers=headers, body=sent)
+        request = Request(method=method, path=path, query=query, headers=headers, body=sent)
         answer = await self._transport.send(request, timeout=TIMEOUT)
-        if isinstance(answer, Stream) or answer.status >= 300:
-            raise Refused(f"{method} {path}: {answer.status}")
+        if isinstance(answer, Stream):
+            await answer.aclose()
+            raise Refused(f"{method} {path}: a stream")
+        if answer.status >= 300:
+            raise Refused(f"{method} {path}: {answer.status} {_reason(answer)}".rstrip())
         return answer
+
+
+def _reason(answer: Response) -> str:
+    try:
+        said = msgspec.json.decode(answer.body, type=Problem)
+    except msgspec.MsgspecError:
+        return ""
+    return ": ".join(part for part in (said.error, said.reason) if part)
 
 
 def _decoded(answer: Response, type_: type[T]) -> T:

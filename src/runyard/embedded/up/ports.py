@@ -5,6 +5,7 @@ and no other program can take the port in between. A port that was chosen freely
 again at the next start, because links and kubeconfigs point at it.
 """
 
+import errno
 import socket
 from collections.abc import Mapping
 
@@ -79,8 +80,12 @@ def _listen(address: str, port: int, name: str) -> socket.socket:
         found.listen(_BACKLOG)
     except OSError as error:
         found.close()
+        fix = (
+            "Stop the program that uses it, or choose another port with --port"
+            if error.errno == errno.EADDRINUSE
+            else "Choose an address of this machine with --listen, and a port that you may use with --port"
+        )
         raise PortTaken(
-            f"cannot listen on {address}:{port} ({name}): {error.strerror}."
-            " Stop the program that uses it, or choose another port with --port"
+            f"cannot listen on {address}:{port} ({name}): {error.strerror}. {fix}"
         ) from error
     return found

@@ -39,6 +39,11 @@ def load_or_make(layout: Layout, rng: random.Random) -> Secrets:
     """The secrets of this directory; the first call makes them. `rng` must be the system's generator."""
     if read_json(layout.secrets) is not None:
         return load(layout)
+    if layout.kube.exists() or layout.postgres.exists():
+        raise BadDirectory(
+            f"{layout.secrets} is gone, but {layout.root} holds the state that it belongs to. Restore it from"
+            " a backup, or move the data directory away to begin anew"
+        )
     made = _make(rng, generate_key_pair())
     write_private(layout.secrets, msgspec.json.encode(made).decode())
     return made

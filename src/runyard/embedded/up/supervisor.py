@@ -6,7 +6,9 @@ attempts, ends the machine with its last words: going on would only look alive.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -25,6 +27,7 @@ LIVED = 60.0  # seconds after which earlier deaths are forgotten
 HOPELESS = 5  # starts in a row that never became ready
 READY_WITHIN = 60.0
 END_WITHIN = 5.0
+_ROOM = 1 << 20
 
 
 class PartFailed(Exception):
@@ -39,6 +42,7 @@ class PartView(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
     starts: int = 0
     code: int | None = None  # of its last death
+    note: str = ""  # what may be behind it
 
 
 class _Part:
@@ -116,14 +120,21 @@ class Supervisor:
         pause, unready = FIRST_PAUSE, 0
         while not self._stopping.is_set():
             began = self._clock.monotonic()
-            running = part.running = await self._launch(part.boot, self._lock)
+            try:
+                running = part.running = await self._launch(part.boot, self._lock)
+            except OSError as error:
+                self._show(part, "waiting", pid=0, note=f"cannot be started: {error.strerror}")
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+                continue
             self._show(part, "starting", pid=running.pid, starts=part.view.starts + 1)
             if self._stopping.is_set():
                 running.end()  # whoever stops us has looked before it was there
             unready = 0 if await self._became_ready(part, running, within) else unready + 1
             code = await running.wait()
             running.end()
-            self._show(part, "ended" if self._stopping.is_set() else "waiting", pid=0, code=code)
+            state: State = "ended" if self._stopping.is_set() else "waiting"
+            self._show(part, state, pid=0, code=code, note=_suspicion(part.boot.layout.root))
             if self._stopping.is_set():
                 return
             if code == CANNOT_WORK or unready >= HOPELESS:
@@ -160,6 +171,19 @@ class Supervisor:
         words = last_words(layout, name)
         said = f" It said last:\n{words}" if words else ""
         return PartFailed(f"the part {name} {what}. Its log: {layout.log(name)}.{said}")
+
+
+def _suspicion(root: Path) -> str:
+    """A part that dies on a full disk cannot say so: its log is on it."""
+    try:
+        room = os.statvfs(root)
+    except OSError:
+        return ""
+    return (
+        f"the disk of {root} is full: free some space"
+        if room.f_bavail * room.f_frsize < _ROOM
+        else ""
+    )
 
 
 async def quietly(work: Awaitable[object], log: Logger, what: str) -> None:

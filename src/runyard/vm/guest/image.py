@@ -6,6 +6,7 @@
 The packaged scripts are in this folder; a real VM's image gets the same ones.
 """
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -13,12 +14,21 @@ from pathlib import Path
 SCRIPTS = Path(__file__).parent
 _PROGRAMS = ("boot.sh", "inject-env.sh", "dispatch-poll.sh", "job-started.sh", "json-field.sh")
 _PARTS = ("lib.sh", "post.py", "become.py")
+ID = "image.id"
+_LARGE = 1 << 20
 
 
 def build_image(target: Path, *, runner: Path, scripts: Path = SCRIPTS) -> Path:
-    """Make an image of the guest's scripts and a runner (a directory with run.sh); replaces an older one."""
+    """Make an image of the guest's scripts and a runner (a directory with run.sh).
+
+    An older one is replaced; one of the same content is left as it is. What it is made of is in its `image.id`, by
+    which a host that has pulled it notices that there is another one under the same name.
+    """
     if not (runner / "run.sh").is_file():
         raise FileNotFoundError(f"{runner} holds no run.sh")
+    identity = _identity(runner, scripts)
+    if image_id(target) == identity:
+        return target
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.new-{os.getpid()}")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -30,5 +40,28 @@ def build_image(target: Path, *, runner: Path, scripts: Path = SCRIPTS) -> Path:
         )  # an archive may have lost the modes
     shutil.copytree(runner, fresh / "work" / "runner", symlinks=True)
     (fresh / "work" / "runner" / "run.sh").chmod(0o755)
+    (fresh / ID).write_text(identity, encoding="ascii")
     shutil.rmtree(target, ignore_errors=True)
     return fresh.replace(target)
+
+
+def image_id(image: Path) -> str:
+    """What an image is made of; empty if it does not say."""
+    try:
+        return (image / ID).read_text(encoding="ascii", errors="replace")[:128].strip()
+    except OSError:
+        return ""
+
+
+def _identity(runner: Path, scripts: Path) -> str:
+    parts = [(name, scripts / name) for name in (*_PROGRAMS, *_PARTS)]
+    parts += [(f"runner/{path.relative_to(runner)}", path) for path in sorted(runner.rglob("*"))]
+    digest = hashlib.sha256()
+    for name, path in parts:
+        if path.is_symlink() or not path.is_file():
+            continue
+        info = path.stat()
+        large = info.st_size > _LARGE  # a real runner has hundreds of megabytes of libraries
+        what = f"{info.st_size} {info.st_mtime_ns}".encode() if large else path.read_bytes()
+        digest.update(f"{name}\0{info.st_mode & 0o111}\0{len(what)}\0".encode() + what)
+    return digest.hexdigest()

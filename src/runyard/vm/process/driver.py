@@ -34,6 +34,7 @@ from runyard.vm.contract import (
     VmSpec,
     VmView,
 )
+from runyard.vm.guest.image import image_id
 from runyard.vm.process import sandbox, staging
 from runyard.vm.process.folders import Fresh, away, copy, flock, full_disk_is_told, sweep, visible
 from runyard.vm.process.isolation import Isolation, Limits
@@ -169,23 +170,31 @@ class ProcessDriver(VmDriver):
             await away(place.path)
 
     async def images(self) -> tuple[str, ...]:
-        """What was pulled."""
+        """What was pulled, and is still what the source offers under that name."""
         await self._open()
-        return tuple(unquoted(path.name) for path in visible(self._images))
+        return tuple(
+            unquoted(path.name) for path in visible(self._images) if not self._outdated(path)
+        )
 
     async def pull(self, image: str) -> None:
         """Copy it from the source; it appears when it is complete."""
         await self._open()
         target = self._images / quoted(image)
         source = self._source / quoted(image)
-        if target.is_dir():
+        if target.is_dir() and not self._outdated(target):
             return
         if not (source / "boot.sh").is_file():
             raise ImageMissing(f"there is no image {image} with a boot.sh in {self._source}")
         with full_disk_is_told():
             async with Fresh(target) as fresh:
                 await copy(source, fresh.path)
+                await away(target)  # an outdated one; VMs have their own copies
                 fresh.appear()
+
+    def _outdated(self, held: Path) -> bool:
+        """Whether the source has another image under this name by now."""
+        offered = image_id(self._source / held.name)
+        return bool(offered) and offered != image_id(held)
 
     async def remove_image(self, image: str) -> None:
         """Remove its directory; VMs have their own copies."""

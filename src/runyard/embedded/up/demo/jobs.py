@@ -62,25 +62,34 @@ def _seconds(number: int) -> float:
     return 3.0 if number in (1, 2, 8, 15) else 0.5
 
 
+# Goes up from its own directory, as far as it can, and tries what it finds beside the way.
 _NOSY = r"""
-found=no
-for place in "$PWD/../../.." "$PWD/../.." "$PWD/.."; do
-  for neighbour in "$place"/*/env/tuist.env "$place"/*/[w]ork/*; do
-    case "$neighbour" in "$PWD"*|*'*'*) continue;; esac
-    case "$(cd "$(dirname "$neighbour")" 2>/dev/null && pwd -P)" in "$(pwd -P)"*) continue;; esac
-    if cat "$neighbour" >/dev/null 2>&1; then found=yes; fi
-  done
-done
-echo "neighbour: $found"
+here=$(pwd -P)
+neighbour=no
 token=no
-for place in "$PWD" "$PWD/.." "$PWD/../.."; do
-  for file in "$place"/sa_token "$place"/env/sa_token /etc/tuist-sa-token; do
+place=$here
+while [ -n "$place" ]; do
+  place=$(dirname "$place")
+  place=${place%/}
+  for file in "$place"/sa_token "$place"/env/sa_token "$place"/run/headers /etc/tuist-sa-token; do
     if cat "$file" >/dev/null 2>&1; then token=yes; fi
+  done
+  for other in "$place"/*/; do
+    case "$here/" in "$other"*) continue;; esac
+    for file in "$other"env/tuist.env "$other"status/runner-rc; do
+      if cat "$file" >/dev/null 2>&1; then neighbour=yes; fi
+    done
+    for file in "$other"env/sa_token "$other"run/headers; do
+      if cat "$file" >/dev/null 2>&1; then neighbour=yes; fi
+    done
   done
 done
 if env | grep -q 'eyJ'; then token=yes; fi
-for environment in /proc/[0-9]*/environ; do
-  if tr '\0' '\n' < "$environment" 2>/dev/null | grep -q 'TOKEN=eyJ'; then token=yes; fi
+for process in /proc/[0-9]*; do
+  for file in environ cmdline; do
+    if tr '\0' '\n' < "$process/$file" 2>/dev/null | grep -q 'eyJhbGci'; then token=yes; fi
+  done
 done
+echo "neighbour: $neighbour"
 echo "token: $token"
 """

@@ -22,6 +22,7 @@ from runyard.kube.errors import KubeError
 LOOK_EVERY = 0.25
 JOBS_WITHIN = 120.0
 REST_WITHIN = 60.0
+SETTLED_WITHIN = 30.0
 
 
 class DemoFailed(Exception):
@@ -166,7 +167,7 @@ class Story:
             await self._clock.sleep(LOOK_EVERY)
 
     async def _count(self, healed: tuple[Healed, ...]) -> Outcome:
-        left = leaks(await self._eyes.seen())
+        left = await self._left_over()
         for kind, names in left.items():
             self._tell(
                 f"left over, {kind}: {len(names)}" + (f" ({', '.join(names)})" if names else "")
@@ -193,6 +194,15 @@ class Story:
                 f" Logs: {self._eyes.machine.layout.root / 'logs'}"
             )
         return outcome
+
+    async def _left_over(self) -> dict[str, tuple[str, ...]]:
+        """What is left when everything had its time: GitHub itself lets go of a lost runner only after a while."""
+        began = self._clock.monotonic()
+        while True:
+            left = leaks(await self._eyes.seen())
+            if not any(left.values()) or self._clock.monotonic() - began > SETTLED_WITHIN:
+                return left
+            await self._clock.sleep(LOOK_EVERY)
 
     async def _findings(self) -> tuple[str, ...]:
         found = []

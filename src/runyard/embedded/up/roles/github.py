@@ -18,7 +18,7 @@ async def run(context: Context) -> None:
         keeper = Keeper(boot.layout.github)
     except KeepError as error:
         raise BadDirectory(str(error)) from error
-    server = transport(boot.server_url)
+    server, log = transport(boot.server_url), context.log()
     core = GithubCore(
         clock=context.clock,
         rng=context.rng,
@@ -26,6 +26,9 @@ async def run(context: Context) -> None:
         public_key=secrets.app_public_key,
         webhook_secret=secrets.webhook_secret,
         deliver=carrier(server),
+        on_event=lambda what, detail: log.info(
+            what, **{f"github_{k}": v for k, v in detail.items()}
+        ),
         settings=PracticeSettings(
             public_url=boot.github_url,
             silent_after=boot.pace.runner_silent_after,

@@ -1,0 +1,183 @@
+"""`runyard up` on the command line: bad values are refused in one line, and what happens is said in lines."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from runyard.cli import up as module
+from runyard.cli.main import cli
+from runyard.cli.main import run as run_cli
+from runyard.cli.uplook import LivePicture, Look
+from runyard.embedded.lock import DirectoryInUse
+from runyard.embedded.up.demo.faults import Healed
+from runyard.embedded.up.demo.story import DemoFailed, JobState, Outcome
+from runyard.embedded.up.layout import BadDirectory
+from runyard.embedded.up.machine import Options
+from runyard.embedded.up.ports import PortTaken
+from runyard.embedded.up.supervisor import PartFailed, PartView
+
+OUTCOME = Outcome(
+    jobs=20,
+    succeeded=19,
+    failed_as_scripted=1,
+    leaked=0,
+    healed=(Healed(what="a fault", seconds=2.0),),
+    findings=(),
+)
+
+
+def run(*argv: str) -> int:
+    """The command's exit code, however it is given."""
+    try:
+        return run_cli(cli, name="runyard", argv=["up", *argv])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def test_its_help_shows_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    shown = capsys.readouterr().out
+    for words in ("runyard up --demo", "--data", "--hosts", "--port", "--listen", "kubectl"):
+        assert words in shown
+
+
+BAD = {
+    "no hosts": ["--hosts", "0"],
+    "too many hosts": ["--hosts", "51"],
+    "hosts that are no number": ["--hosts", "x"],
+    "no port": ["--port", "70000"],
+    "a file as directory": ["--data", __file__],
+    "half an App": ["--github", "--github-app-id", "1"],
+    "an App without GitHub": ["--github-app-id", "1"],
+    "a demo with GitHub": ["--demo", "--github", "--github-app-id", "1"],
+    "an unknown option": ["--nope"],
+}
+
+
+@pytest.mark.parametrize("argv", BAD.values(), ids=BAD)
+def test_a_bad_value_is_refused_before_anything_starts(
+    argv: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    assert run(*argv) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("runyard")
+    assert said.err.count("\n") == 1
+    assert not (tmp_path / "home").exists()
+
+
+def look() -> tuple[Look, io.StringIO]:
+    file = io.StringIO()
+    return Look(Console(file=file, width=60)), file
+
+
+ENDINGS = {
+    "in use": (DirectoryInUse("d is in use"), 2),
+    "bad directory": (BadDirectory("d cannot be used. Do this"), 2),
+    "port": (PortTaken("p is taken. Do this"), 2),
+    "part": (PartFailed("the part x ended"), 1),
+    "demo": (DemoFailed("not as scripted"), 1),
+}
+
+
+@pytest.mark.parametrize(("error", "code"), ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_what_a_person_can_act_upon_is_said_without_a_traceback(
+    error: Exception,
+    code: int,
+    depth: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    raised: BaseException = error
+    for _ in range(depth):
+        raised = BaseExceptionGroup("inside", [raised])
+
+    async def live(options: Options, show: Look) -> int:
+        raise raised
+
+    monkeypatch.setattr(module, "_live", live)
+    assert run("--data", str(tmp_path)) == code
+    said = capsys.readouterr().err
+    assert said == f"runyard: {error}\n"
+
+
+def test_a_demo_without_a_directory_takes_its_own_away_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Path] = []
+
+    async def live(options: Options, show: Look) -> int:
+        seen.append(options.data)
+        (options.data / "something").write_text("")
+        return 0
+
+    monkeypatch.setattr(module, "_live", live)
+    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
+    assert run("--demo") == 0
+    assert len(seen) == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_the_outcome_is_the_last_line_and_is_not_wrapped() -> None:
+    shown, file = look()
+    with shown:
+        shown.outcome(OUTCOME)
+        shown.tell("stopping")
+    assert file.getvalue().splitlines()[-1] == OUTCOME.line()
+
+
+def test_a_death_and_a_return_are_told_once() -> None:
+    shown, file = look()
+    with shown:
+        for view in (
+            PartView(name="kube", state="starting", pid=1, starts=1),
+            PartView(name="kube", state="running", pid=1, starts=1),
+            PartView(name="kube", state="waiting", starts=1, code=-9),
+            PartView(name="kube", state="starting", pid=2, starts=2),
+            PartView(name="kube", state="running", pid=2, starts=2),
+        ):
+            shown.part(view)
+    lines = [line.split(" s  ", 1)[1] for line in file.getvalue().splitlines()]
+    assert len(lines) == 2
+    assert lines[0].startswith("kube died (code -9)") and lines[1] == "kube is back (process 2)"
+
+
+def test_a_job_is_told_when_it_ends_and_only_then() -> None:
+    shown, file = look()
+    states = [
+        JobState(name="[red]a", state="queued"),
+        JobState(name="[red]a", state="in_progress", runner="r"),
+        JobState(name="[red]a", state="completed", conclusion="success", runner="r"),
+    ]
+    with shown:
+        for state in (*states, states[-1]):
+            shown.jobs((state,))
+    assert [line.split(" s  ", 1)[1] for line in file.getvalue().splitlines()] == [
+        "job '[red]a': success on r"
+    ]
+
+
+def test_the_live_picture_ends_with_the_outcome_too() -> None:
+    file = io.StringIO()
+    picture = LivePicture(Console(file=file, width=100, force_terminal=True))
+    with picture:
+        picture.part(PartView(name="kube", state="running", pid=7, starts=2))
+        picture.jobs(
+            (
+                JobState(name="a", state="completed", conclusion="failure"),
+                JobState(name="b", state="in_progress"),
+                JobState(name="c"),
+            )
+        )
+        picture.tell("something happened")
+        picture.outcome(OUTCOME)
+    shown = file.getvalue()
+    assert "something happened" in shown and "✗" in shown
+    assert shown.rstrip().endswith(OUTCOME.line())
