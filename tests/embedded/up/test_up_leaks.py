@@ -126,7 +126,7 @@ def test_the_last_line_can_be_written_with_no_fault_at_all() -> None:
 
 
 def test_the_script_has_twenty_jobs_and_four_of_them_misbehave() -> None:
-    script = jobs("run")
+    script = jobs("run", Path("hosts"))
     assert len(script) == 20
     assert len({job.name for job in script}) == 20
     special = [job for job in script if not job.name.startswith("build ")]

@@ -3,6 +3,9 @@
 Each is a shell script that runs in a sandbox of its own. What the nosy one finds out is read from its log.
 """
 
+import shlex
+from pathlib import Path
+
 import msgspec
 
 DISK_TRY_MB = 192  # more than a sandbox may hold
@@ -27,8 +30,11 @@ def daemon_marker(run: str) -> str:
     return f"runyard-demo-daemon-{run}"
 
 
-def jobs(run: str) -> tuple[DemoJob, ...]:
-    """All twenty, in the order in which they are queued; `run` makes the daemon's name unique."""
+def jobs(run: str, hosts: Path) -> tuple[DemoJob, ...]:
+    """All twenty, in the order in which they are queued.
+
+    `run` makes the daemon's name unique, `hosts` is where this machine keeps its VMs.
+    """
     failing = DemoJob(
         name="fails", script='echo "this one fails on purpose"\nexit 3\n', conclusion="failure"
     )
@@ -44,7 +50,7 @@ def jobs(run: str) -> tuple[DemoJob, ...]:
             'echo "left a daemon behind"\n'
         ),
     )
-    nosy = DemoJob(name="is nosy", script=_NOSY)
+    nosy = DemoJob(name="is nosy", script=f"hosts={shlex.quote(str(hosts))}\n{_NOSY}")
     greedy = DemoJob(
         name="fills its disk",
         script=(
@@ -62,7 +68,8 @@ def _seconds(number: int) -> float:
     return 3.0 if number in (1, 2, 8, 15) else 0.5
 
 
-# Goes up from its own directory, as far as it can, and tries what it finds beside the way.
+# Goes up from its own directory, as far as it can, and tries what it finds beside the way. It is also told where
+# this machine keeps its VMs: not knowing the place must not be what protects it.
 _NOSY = r"""
 here=$(pwd -P)
 neighbour=no
@@ -74,7 +81,7 @@ while [ -n "$place" ]; do
   for file in "$place"/sa_token "$place"/env/sa_token "$place"/run/headers /etc/tuist-sa-token; do
     if cat "$file" >/dev/null 2>&1; then token=yes; fi
   done
-  for other in "$place"/*/; do
+  for other in "$place"/*/ "$hosts"/*/vm/vms/*/; do
     case "$here/" in "$other"*) continue;; esac
     for file in "$other"env/tuist.env "$other"status/runner-rc; do
       if cat "$file" >/dev/null 2>&1; then neighbour=yes; fi

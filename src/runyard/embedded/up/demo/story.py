@@ -74,7 +74,7 @@ class Story:
         self._clock = clock
         self._tell = tell
         self._show = show
-        self._script = jobs(run)
+        self._script = jobs(run, eyes.machine.layout.root / "hosts")
         self._ids: dict[int, DemoJob] = {}
         self._states: dict[int, JobState] = {}
 
