@@ -194,4 +194,4 @@ def test_private_files_are_private(up: Up) -> None:
         for path in (up.data / folder).iterdir():
             assert path.stat().st_mode & 0o077 == 0, path
     assert (up.data / "tls" / "ca.key").stat().st_mode & 0o077 == 0
-    assert up.data.stat().st_mode & 0o077 == 0
+    assert up.data.stat().st_mode & 0o066 == 0

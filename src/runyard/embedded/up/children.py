@@ -146,7 +146,12 @@ def last_words(layout: Layout, name: str) -> str:
             lines = file.read().decode(errors="replace").splitlines()[1 if start else 0 :]
     except OSError:
         return ""
-    return "\n".join(_readable(line) for line in lines[-_TAIL_LINES:])
+    bad = [line for line in lines if not _is_routine(line)]
+    return "\n".join(_readable(line) for line in (bad or lines)[-_TAIL_LINES:])
+
+
+def _is_routine(line: str) -> bool:
+    return '"level":"info"' in line or '"level":"debug"' in line
 
 
 def _readable(line: str) -> str:
