@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from runyard.db.inline import InlineDatabase
-from runyard.dispatch.settings import Limit
-from runyard.dispatch.settings import Settings as ServerSettings
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair
@@ -33,9 +31,7 @@ from runyard.http.loopback import Loopback
 from runyard.http.messages import Handler, Request, Response, Stream
 from runyard.kube.client import Kube
 from runyard.kube.kinds import NODES, RUNNER_POOLS, SERVICE_ACCOUNTS
-from runyard.node.settings import Settings as NodeSettings
 from runyard.parts import operator, server
-from runyard.pools.settings import Settings as PoolSettings
 from runyard.sim.books import Books
 from runyard.sim.clock import VirtualClock
 from runyard.sim.faults import Weather
@@ -45,9 +41,10 @@ from runyard.sim.invariants import Invariants
 from runyard.sim.liveness import LOOK_EVERY, Liveness
 from runyard.sim.loop import VirtualLoop
 from runyard.sim.network import Faults, Link
+from runyard.sim.orders import OPERATOR, SECRET, node_settings, pool_body, server_settings
 from runyard.sim.process import Process, wrap_database, wrap_transport
 from runyard.sim.replicas import Balancer, Replica
-from runyard.sim.shape import FLEET, PLATFORM, Shape
+from runyard.sim.shape import PLATFORM, Shape
 from runyard.sim.trace import Trace
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
@@ -56,13 +53,11 @@ from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK
 
 SPACE = names.RUNNERS_NAMESPACE
 APP_ID = 4711
-SECRET = "practice-webhook-secret"
 LATENCY = Faults(latency=(0.001, 0.01))
 OUTSIDE = Faults(latency=(0.02, 0.08))  # to and from GitHub
 RESTART = {"agent": (2.0, 10.0), "operator": (1.0, 8.0), "server": (2.0, 12.0), "kube": (5.0, 5.0)}
 WEBHOOK_TIMEOUT = 9.9  # just before GitHub itself gives up, so that losses are counted
 TEN_YEARS = 10 * 365 * 86400
-MATCH_EVERY = 5.0  # looks into an empty queue are most of a quiet run otherwise
 
 
 class Fleet:
@@ -99,7 +94,13 @@ class Fleet:
         self._databases: list[InlineDatabase] = []
         self._tasks: asyncio.TaskGroup | None = None
         self.links: list[Link] = []
+        self._make_world(key)
+        self._draw_lines()
 
+    # ── setting up ──────────────────────────────────────────────────────────────────────────────
+
+    def _make_world(self, key: KeyPair) -> None:
+        """What is there before any part runs, and whoever looks on."""
         self.kube = KubeCore(
             clock=self.clock, rng=self.chance("kube"), on_write=self._on_kube_write
         )
@@ -114,27 +115,28 @@ class Fleet:
         )
         self.books = Books(self._open_database(onlooker=True))
         self.invariants = Invariants(
-            trace=trace,
+            trace=self.trace,
             books=self.books,
             github=self.github,
             kube=self.kube,
             now=self.clock.monotonic,
-            fail=loop.fail,
+            fail=self.loop.fail,
         )
+
+    def _draw_lines(self) -> None:
+        """The processes of the parts and every line between them."""
         self.admin = Kube(Loopback(self.kube.handle))
-        self.kube_process = Process("kube", trace=trace)
-        self.replicas = [self._replica(number) for number in range(1, shape.replicas + 1)]
+        self.kube_process = Process("kube", trace=self.trace)
+        self.replicas = [self._replica(number) for number in range(1, self.shape.replicas + 1)]
         self._webhooks = self._ways("github", OUTSIDE)
         self.webhook_links = [link for _, link in self._webhooks]
         self._webhook_rng = self.chance("webhooks")
-        self.operator = Process("operator", trace=trace)
+        self.operator = Process("operator", trace=self.trace)
         self.operator_kube = self._kube_link("operator")
         self._operator_kube = wrap_transport(self.operator, self.operator_kube, name="kube")
         self._operator_ways = self._ways("operator", LATENCY)
         self._operator_token = ""
         self.hosts: dict[str, SimHost] = {}
-
-    # ── setting up ──────────────────────────────────────────────────────────────────────────────
 
     def chance(self, name: str) -> random.Random:
         """A component's own generator."""
@@ -158,7 +160,7 @@ class Fleet:
         for number in range(1, self.shape.hosts + 1):
             self.add_host(f"mini-{number}")
         for pool in self.shape.pools:
-            await self.admin.create(RUNNER_POOLS, self._pool_body(pool.name), namespace=SPACE)
+            await self.admin.create(RUNNER_POOLS, pool_body(self.shape, pool), namespace=SPACE)
         for replica in self.replicas:
             self._start_replica(replica)
         self._start(self.operator, self._run_operator, "operator")
@@ -216,17 +218,9 @@ class Fleet:
             on_create=lambda vm: self.invariants.vm_created(name, vm, vm in records.vms.values()),
             on_start=lambda vm, times: self.invariants.vm_started(name, vm, times),
         )
-        settings = NodeSettings(
-            node_name=name,
-            node_ip=f"10.0.0.{len(self.hosts) + 10}",
-            fleet=FLEET,
-            pods=self.shape.seats,
-            cpu_milli=4000 * self.shape.seats,
-            memory_mb=8192 * self.shape.seats,
-        )
         host = SimHost(
             name,
-            settings=settings,
+            settings=node_settings(self.shape, name, number=len(self.hosts)),
             driver=driver,
             records=records,
             kube=self._kube_link(f"agent-{name}"),
@@ -274,7 +268,7 @@ class Fleet:
                     database=database,
                     meter=meter,
                     log=get_logger("server", replica=name),
-                    settings=self._server_settings(),
+                    settings=server_settings(self.shape),
                     name=name,
                     listen=replica.listen,
                 )
@@ -282,15 +276,6 @@ class Fleet:
 
         replica.main = main
         return replica
-
-    def _server_settings(self) -> ServerSettings:
-        return ServerSettings(
-            webhook_secrets=(SECRET,),
-            seal_key=b"0123456789abcdef0123456789abcdef",
-            stamped_grace=self.shape.stamped_grace,
-            match_every=MATCH_EVERY,
-            default_limits=(Limit(platform=PLATFORM, vcpus=8, memory_gb=14),),
-        )
 
     async def _run_operator(self) -> None:
         meter = Meter()
@@ -304,7 +289,7 @@ class Fleet:
                 server=wrap_transport(self.operator, lines, name="server"),
                 meter=meter,
                 log=get_logger("operator"),
-                settings=PoolSettings(dispatch_url=f"https://dispatch.example{DISPATCH}"),
+                settings=OPERATOR,
                 token=lambda: self._operator_token,
             )
         )
@@ -321,22 +306,6 @@ class Fleet:
             vcpus=tenant.vcpus,
             memory_gb=tenant.memory_gb,
         )
-
-    def _pool_body(self, name: str) -> dict[str, Any]:
-        pool = next(each for each in self.shape.pools if each.name == name)
-        spec = {
-            "image": pool.image,
-            "fleetSelector": FLEET,
-            "dispatchLabel": pool.label,
-            "runnerLabels": ["self-hosted", "macOS"],
-            "replicas": self.shape.seats_of(pool),
-            "os": "darwin",
-            "podCPUMilli": pool.cpu_milli,
-            "podMemoryMB": pool.memory_mb,
-            "idleTimeoutSeconds": pool.idle_timeout,
-            "rollout": {"maxConcurrentPercent": pool.roll_percent},
-        }
-        return {"metadata": {"name": name}, "spec": spec}
 
     # ── lines and processes ─────────────────────────────────────────────────────────────────────
 

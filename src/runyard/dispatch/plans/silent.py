@@ -10,9 +10,8 @@ judged.
 
 import msgspec
 
-from runyard.dispatch.machine.events import Retire
 from runyard.dispatch.machine.values import SlotState
-from runyard.dispatch.plans.stamped import Leak, PodView, SlotView
+from runyard.dispatch.plans.stamped import Leak, PodView, SlotView, leak
 
 _FEW = 2  # so many may be silent at once even in a small fleet
 
@@ -53,20 +52,12 @@ def judge_silence(
         for each, pod in zip(seen, silent, strict=True)
         if now - each.since >= grace
     ]
-    leaks = tuple(_leak(pod, known.get(pod.uid), age) for age, pod in overdue[:limit])
+    leaks = tuple(
+        leak(pod, known.get(pod.uid), age=age, why="does not ask for work")
+        for age, pod in overdue[:limit]
+    )
     return Verdict(leaks=leaks, watched=seen)
 
 
 def _silent(slot: SlotView | None) -> bool:
     return slot is None or (slot.state is SlotState.IDLE and slot.silent)
-
-
-def _leak(pod: PodView, slot: SlotView | None, age: float) -> Leak:
-    event = Retire(
-        pod_uid=pod.uid,
-        pod_name=pod.name,
-        pool=pod.pool,
-        generation=None if slot is None else slot.generation,
-        why="does not ask for work",
-    )
-    return Leak(uid=pod.uid, age=age, event=event, owner=pod.owner)

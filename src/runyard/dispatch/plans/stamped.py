@@ -59,7 +59,7 @@ def find_leaks(
     """Stamped, without a claim, older than the grace; the oldest first, at most `limit`."""
     known = {slot.pod_uid: slot for slot in slots}
     leaks = [
-        _leak(pod, known.get(pod.uid), now - pod.created_at)
+        leak(pod, known.get(pod.uid), age=now - pod.created_at, why="stamped without a claim")
         for pod in sorted(pods, key=lambda each: (each.created_at, each.uid))
         if pod.owner
         and not pod.ending
@@ -73,12 +73,13 @@ def _spoken_for(slot: SlotView | None) -> bool:
     return slot is not None and (slot.state in CLAIMS or slot.fence is Fence.DUE)
 
 
-def _leak(pod: PodView, slot: SlotView | None, age: float) -> Leak:
+def leak(pod: PodView, slot: SlotView | None, *, age: float, why: str) -> Leak:
+    """Retire this Pod, as long as its slot is still the one that was judged."""
     event = Retire(
         pod_uid=pod.uid,
         pod_name=pod.name,
         pool=pod.pool,
         generation=None if slot is None else slot.generation,
-        why="stamped without a claim",
+        why=why,
     )
     return Leak(uid=pod.uid, age=age, event=event, owner=pod.owner)

@@ -1,0 +1,54 @@
+"""What the parts of a simulated fleet are told: their settings, and the pools they serve. Values of a `Shape` only."""
+
+from typing import Any
+
+from runyard.dispatch.settings import Limit
+from runyard.dispatch.settings import Settings as ServerSettings
+from runyard.node.settings import Settings as NodeSettings
+from runyard.pools.settings import Settings as PoolSettings
+from runyard.sim.shape import FLEET, PLATFORM, PoolShape, Shape
+from runyard.wire.paths import DISPATCH
+
+SECRET = "practice-webhook-secret"
+MATCH_EVERY = 5.0  # looks into an empty queue are most of a quiet run otherwise
+OPERATOR = PoolSettings(dispatch_url=f"https://dispatch.example{DISPATCH}")
+
+
+def server_settings(shape: Shape) -> ServerSettings:
+    """Of each replica."""
+    return ServerSettings(
+        webhook_secrets=(SECRET,),
+        seal_key=b"0123456789abcdef0123456789abcdef",
+        stamped_grace=shape.stamped_grace,
+        match_every=MATCH_EVERY,
+        default_limits=(Limit(platform=PLATFORM, vcpus=8, memory_gb=14),),
+    )
+
+
+def node_settings(shape: Shape, name: str, *, number: int) -> NodeSettings:
+    """Of one host's agent."""
+    return NodeSettings(
+        node_name=name,
+        node_ip=f"10.0.0.{number + 10}",
+        fleet=FLEET,
+        pods=shape.seats,
+        cpu_milli=4000 * shape.seats,
+        memory_mb=8192 * shape.seats,
+    )
+
+
+def pool_body(shape: Shape, pool: PoolShape) -> dict[str, Any]:
+    """The RunnerPool as somebody would apply it."""
+    spec = {
+        "image": pool.image,
+        "fleetSelector": FLEET,
+        "dispatchLabel": pool.label,
+        "runnerLabels": ["self-hosted", "macOS"],
+        "replicas": shape.seats_of(pool),
+        "os": "darwin",
+        "podCPUMilli": pool.cpu_milli,
+        "podMemoryMB": pool.memory_mb,
+        "idleTimeoutSeconds": pool.idle_timeout,
+        "rollout": {"maxConcurrentPercent": pool.roll_percent},
+    }
+    return {"metadata": {"name": pool.name}, "spec": spec}
