@@ -296,6 +296,10 @@ class World:
             self._idle.setdefault(runner.account, {})[runner.id] = runner
         return session
 
+    def session_of(self, runner_id: int) -> RunnerSession | None:
+        """The connected session of a registration."""
+        return self._sessions.get(runner_id)
+
     def finish(self, runner: Runner, conclusion: str) -> bool:
         """The runner reports its job's end; `False` when GitHub no longer listens to it."""
         if conclusion not in CONCLUSIONS:
