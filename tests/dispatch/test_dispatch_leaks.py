@@ -72,6 +72,23 @@ def test_of_a_mixed_batch_only_the_leaks_go(database_url: str, app_keys: KeyPair
     play(scenario, database_url, app_keys)
 
 
+def test_a_stamp_of_an_owner_nobody_knows_does_not_keep_a_pod_that_asks_for_work(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await known(world)
+        stranger = {names.POOL_OWNER: "nobody-we-know"}
+        asks, silent = await world.pod(1, **stranger), await world.pod(2, **stranger)
+        for guest in (asks, silent):
+            await world.poll(guest)
+        await world.clock.sleep(301)
+        await world.poll(asks)
+        await recover(world)
+        assert there(world, asks, silent) == [False, True], "the silent one may be at work"
+
+    play(scenario, database_url, app_keys)
+
+
 @pytest.mark.parametrize("how", ["500", "lost", "nonsense"])
 def test_a_list_that_fails_judges_nobody(database_url: str, app_keys: KeyPair, how: str) -> None:
     async def scenario(world: World) -> None:

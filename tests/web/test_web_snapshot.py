@@ -13,7 +13,6 @@ from runyard.http.errors import NotSent
 from runyard.kube.client import Kube
 from runyard.kube.kinds import LEASES, NODES, PODS
 from runyard.web.cluster import read_cluster
-from runyard.web.fleet import offer_of
 from runyard.web.records import Records, read_records
 from runyard.web.settings import Settings
 from runyard.web.snapshot import Picture, overview
@@ -276,18 +275,6 @@ def test_a_host_says_how_it_is(database_url: str, app_keys: KeyPair) -> None:
         view = await look(world)
         assert (view.hosts[0].state, view.totals.hosts_ready) == ("silent", 0)
         assert view.verdict.title == "1 of 1 hosts is not there"
-
-    play(scenario, database_url, app_keys)
-
-
-def test_what_the_dashboard_calls_a_pool_is_what_the_dispatcher_matches(
-    database_url: str, app_keys: KeyPair
-) -> None:
-    async def scenario(world: World) -> None:
-        await world.pool("a", podCPUMilli=1500, podMemoryMB=3000, runnerLabels=["Self-Hosted", "X"])
-        await world.pool("b", os="linux", image="other@sha256:1")
-        cluster = await read_cluster(world.admin, namespace=SPACE)
-        assert tuple(map(offer_of, cluster.pools)) == world.server.pools.known
 
     play(scenario, database_url, app_keys)
 

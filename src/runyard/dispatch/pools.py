@@ -45,10 +45,11 @@ class Pools:
                 pools.append(read(raw))
             except msgspec.MsgspecError:
                 continue
-        self._known = tuple(_view(pool) for pool in sorted(pools, key=lambda p: p.metadata.name))
+        self._known = tuple(view_of(pool) for pool in sorted(pools, key=lambda p: p.metadata.name))
 
 
-def _view(pool: RunnerPool) -> PoolView:
+def view_of(pool: RunnerPool) -> PoolView:
+    """What a pool's runners offer, as the matcher sees it."""
     spec = pool.spec
     labels = (*spec.runner_labels, spec.dispatch_label)
     return PoolView(

@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from runyard.dispatch.machine.values import SlotState
-from runyard.dispatch.matching.match import PoolView
+from runyard.dispatch.pools import view_of
 from runyard.kube.objects import Condition, Node, Pod, RunnerPool
 from runyard.web.cluster import Cluster
 from runyard.web.records import SlotRow
@@ -23,7 +23,6 @@ from runyard.wire import names
 from runyard.wire.instants import from_rfc3339
 
 ENDED = ("Succeeded", "Failed")
-PLATFORMS = {"darwin": "macos", "linux": "linux"}
 TONES: dict[RunnerState, Tone] = {
     "idle": "good",
     "silent": "warn",
@@ -51,22 +50,6 @@ def instant(text: str) -> float | None:
         return from_rfc3339(text) if text else None
     except ValueError:
         return None
-
-
-def offer_of(pool: RunnerPool) -> PoolView:
-    """What a pool's runners offer, as the dispatcher sees it."""
-    spec = pool.spec
-    labels = (*spec.runner_labels, spec.dispatch_label)
-    return PoolView(
-        name=pool.metadata.name,
-        platform=PLATFORMS[spec.os],
-        labels=tuple(label.lower() for label in labels),
-        dispatch_label=spec.dispatch_label.lower(),
-        mint_labels=labels,
-        vcpus=max(1, -(-spec.pod_cpu_milli // 1000)),
-        memory_gb=max(1, -(-spec.pod_memory_mb // 1024)),
-        image=spec.image,
-    )
 
 
 def runners(
@@ -232,7 +215,7 @@ def _pool(
     )
     if pool is None:
         return shown
-    offer = offer_of(pool)
+    offer = view_of(pool)
     return msgspec.structs.replace(
         shown,
         platform=offer.platform,

@@ -10,6 +10,7 @@ import msgspec
 
 from runyard.dispatch.machine.values import Room
 from runyard.dispatch.matching.match import fits
+from runyard.dispatch.pools import view_of
 from runyard.telemetry.conditions import DATABASE_UNREACHABLE, KUBERNETES_UNREACHABLE
 from runyard.web import fleet
 from runyard.web.cluster import Cluster
@@ -133,7 +134,7 @@ def _supplies(cluster: Cluster, everyone: tuple[Runner, ...]) -> tuple[Supply, .
     counts = Counter((runner.pool, runner.state) for runner in everyone)
     return tuple(
         Supply(
-            pool=fleet.offer_of(pool),
+            pool=view_of(pool),
             desired=pool.spec.replicas,
             idle=counts[pool.metadata.name, "idle"],
             busy=counts[pool.metadata.name, "busy"] + counts[pool.metadata.name, "taking"],

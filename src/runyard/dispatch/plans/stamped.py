@@ -46,6 +46,7 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True):
     age: float
     event: Retire
     owner: str = ""  # whose stamp it carries: a runner of theirs may be at work in it
+    asks: bool = False  # it asked for work just now, which no Pod does that is at work
 
 
 def find_leaks(
@@ -82,4 +83,5 @@ def leak(pod: PodView, slot: SlotView | None, *, age: float, why: str) -> Leak:
         generation=None if slot is None else slot.generation,
         why=why,
     )
-    return Leak(uid=pod.uid, age=age, event=event, owner=pod.owner)
+    asks = slot is not None and slot.state is SlotState.IDLE and not slot.silent
+    return Leak(uid=pod.uid, age=age, event=event, owner=pod.owner, asks=asks)

@@ -129,7 +129,9 @@ class PodReconciler:
             answer = await self._fencer.fence_name(scope, runner_name(leak.event.pod_name))
             if answer is None or answer is FenceAnswer.BUSY:
                 return False
-        return bool(found)  # an owner that we do not know cannot be asked about: not yet
+        # About an owner that we do not know nobody can be asked, so only the Pod itself can tell: one that asks
+        # for work has none. One that does not may be at work for them, and then ends by itself.
+        return bool(found) or leak.asks
 
     async def _retire(self, leak: Leak, *, kind: str, era: str) -> None:
         if not await self._fenced(leak):
