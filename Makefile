@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo sim test test-all check bench fmt clean prove lock
+.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets conformance
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -45,8 +45,17 @@ sim: .venv/ready ## Watch a simulated fleet live through two hours with faults
 test: .venv/ready ## Run the fast tests
 	@$(PY) -m pytest -n $(WORKERS) -m "not slow" $(PYTEST_ARGS)
 
+kube-assets: ## Build a real Kubernetes control plane for the tests, once, into the user's cache
+	@sh tools/kube_assets.sh
+
+conformance: .venv/ready ## Hold the embedded Kubernetes API against a real one, if there is one; counts by server
+	@$(PY) tools/controlplane.py --version
+	@$(PY) -m pytest -n $(WORKERS) -p no:randomly tests/conformance $(PYTEST_ARGS)
+
 test-all: .venv/ready ## Run every test, the proof of the slot machine and 100 simulated hours
 	@$(STAGE) "system packages" sh tools/system.sh
+	-@$(STAGE) "real Kubernetes" sh tools/kube_assets.sh
+	@$(PY) tools/controlplane.py --version
 	@$(STAGE) "tests" $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 	@$(STAGE) "proof of the slot machine" $(RUNYARD) prove
 	@$(STAGE) "simulation, 100 seeds of one hour" $(RUNYARD) sim --seeds 100 --hours 1

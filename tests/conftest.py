@@ -3,6 +3,7 @@
 - A test that connects to anything but this machine fails at once.
 - A test that needs a component which this machine lacks calls `absent("kubectl", "how to get it")`; the
   test is skipped, and the end of the run lists every absent component with the number of its tests.
+- A test that runs on several servers notes which (`BACKEND`); the end of the run counts by server.
 """
 
 import ipaddress
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 ABSENT = "absent-component"
+BACKEND = "conformance-backend"
 
 # A property must hold on a slow machine too: no example is judged by the clock.
 settings.register_profile("runyard", deadline=None, print_blob=True)
@@ -68,7 +70,29 @@ def absent(request: pytest.FixtureRequest) -> Absent:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List the absent components; properties travel from xdist's workers, module state would not."""
+    """Count by server, and list what was absent; properties travel from xdist's workers, state would not."""
+    _count_by_backend(terminalreporter)
+    _list_absent(terminalreporter)
+
+
+def _count_by_backend(terminalreporter: pytest.TerminalReporter) -> None:
+    counts: dict[str, Counter[str]] = {}
+    versions: dict[str, str] = {}
+    for outcome in ("passed", "failed", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            noted = dict(getattr(report, "user_properties", ()))
+            if BACKEND in noted:
+                counts.setdefault(noted[BACKEND], Counter())[outcome] += 1
+                versions[noted[BACKEND]] = noted.get(BACKEND + "-version", "")
+    if not counts:
+        return
+    terminalreporter.section("Kubernetes conformance")
+    for backend, count in sorted(counts.items()):
+        told = f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} NOT RUN"
+        terminalreporter.write_line(f"{backend:9} {versions[backend]:9} {told}")
+
+
+def _list_absent(terminalreporter: pytest.TerminalReporter) -> None:
     missing = Counter(
         str(value)
         for report in terminalreporter.stats.get("skipped", [])

@@ -70,6 +70,41 @@ def test_a_peer_that_is_away_or_refuses_us_is_told(
     assert codes_after(*answers) == codes
 
 
+PODS = "/api/v1/namespaces/x/pods"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "told"),
+    [
+        ("GET", PODS, 200, True),
+        ("DELETE", "/api/v1/namespaces/y/pods/a", 200, True),
+        ("DELETE", "/api/v1/namespaces/x/serviceaccounts/a", 200, True),
+        ("DELETE", f"{PODS}/a/status", 200, True),
+        ("DELETE", f"{PODS}/b", 500, True),
+        ("DELETE", f"{PODS}/b", 200, False),
+        ("DELETE", f"{PODS}/b", 404, True),  # allowed again, and the next success says so
+    ],
+)
+def test_one_missing_right_is_told_until_that_right_is_there_and_not_only_until_the_next_success(
+    method: str, path: str, status: int, *, told: bool
+) -> None:
+    async def scenario() -> None:
+        health = Health(RealClock(), (GONE, REFUSED))
+        peer = Scripted(403, status, 200)
+        transport = ReportingTransport(
+            peer, health, unreachable=GONE, refused=REFUSED, refusals=(401, 403)
+        )
+        await transport.send(Request(method="DELETE", path=f"{PODS}/a"), timeout=1)
+        (report,) = health.report()
+        assert report.message == f"403 to DELETE {PODS}/a"
+        await transport.send(Request(method=method, path=path), timeout=1)
+        assert bool(health.report()) is told
+        await transport.send(Request(method="DELETE", path=f"{PODS}/c"), timeout=1)
+        assert not health.report()
+
+    asyncio.run(scenario())
+
+
 def test_a_database_that_is_away_is_told_until_it_answers() -> None:
     class Away:
         def __init__(self) -> None:

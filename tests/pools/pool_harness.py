@@ -16,7 +16,7 @@ from runyard.embedded.kube.core import KubeCore
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream
 from runyard.kube.client import Kube
-from runyard.kube.kinds import NODES, PODS, RUNNER_POOLS
+from runyard.kube.kinds import NODES, PODS, RUNNER_POOLS, Kind
 from runyard.pools.operator import Operator
 from runyard.pools.settings import Settings
 from runyard.sim.clock import VirtualClock
@@ -47,6 +47,9 @@ class Gate:
         if self.after is not None and (answer := await self.after(request)) is not None:
             return answer
         return result
+
+
+RUNTIMES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 
 class Yard:
@@ -123,6 +126,10 @@ class Yard:
         ready = {"type": "Ready", "status": "True"}
         status = {"capacity": size, "allocatable": size, "conditions": [ready]}
         await self.kube.patch(NODES, name, {"status": status}, subresource="status")
+
+    async def runtime(self, name: str) -> None:
+        """A RuntimeClass, without which no Pod may name it."""
+        await self.kube.create(RUNTIMES, {"metadata": {"name": name}, "handler": name})
 
     async def pool(self, replicas: int, *, name: str = "mac", **more: Any) -> None:
         spec = {

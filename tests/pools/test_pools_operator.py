@@ -524,6 +524,7 @@ def test_sibling_pools_share_the_places_to_start_and_none_starves(seed: int) -> 
     async def scenario(yard: Yard) -> None:
         for number in range(3):
             await yard.host(f"host-{number}", slots=10, os="linux")
+        await yard.runtime("kata-qemu")
         linux = {"os": "linux", "runtimeClass": "kata-qemu"}
         for name in ("big", "small"):
             await yard.pool(8, name=name, **linux)

@@ -23,6 +23,7 @@ from runyard.http.messages import Pairs, Request, Response, Stream, Transport
 from runyard.kube.errors import Gone, ServerFailed, error_for
 from runyard.kube.kinds import SERVICE_ACCOUNTS, TOKEN_REVIEWS, Kind
 from runyard.kube.objects import Reader, T
+from runyard.kube.paging import Found, read_pages
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -59,16 +60,6 @@ class TokenReview(msgspec.Struct, frozen=True):
     error: str
 
 
-class _PageMeta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str | None = None
-    next: str | None = msgspec.field(default=None, name="continue")
-
-
-class _Page(msgspec.Struct, frozen=True):
-    metadata: _PageMeta = _PageMeta()
-    items: tuple[msgspec.Raw, ...] | None = None
-
-
 class _User(msgspec.Struct, frozen=True):
     username: str = ""
     extra: dict[str, tuple[str, ...]] = {}
@@ -94,7 +85,6 @@ class _TokenAnswer(msgspec.Struct, frozen=True):
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
-_PAGE = msgspec.json.Decoder(_Page)
 _REVIEW: Reader[_Review] = Reader(_Review)
 _TOKEN: Reader[_TokenAnswer] = Reader(_TokenAnswer)
 
@@ -159,16 +149,41 @@ class Kube:
         fields: str = "",
         limit: int = DEFAULT_PAGE,
     ) -> RawListing:
-        """All objects that match, not yet decoded, so that one bad object does not spoil the rest.
+        """All objects that match, not yet decoded, so that one bad object does not spoil the rest."""
+        items, version = await self.list_through(
+            kind,
+            lambda raw: raw,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            limit=limit,
+        )
+        return RawListing(tuple(items), version)
+
+    async def list_through(
+        self,
+        kind: Kind,
+        read: Callable[[msgspec.Raw], U],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        limit: int = DEFAULT_PAGE,
+    ) -> Found[U]:
+        """What `read` makes of each object that matches, and the version to watch from.
 
         If the continue token expires between two pages, the list starts again in one single page.
         """
         path = kind.path(namespace)
         query = _selectors(labels, fields)
+
+        async def ask(paging: Pairs) -> Response:
+            return await self._ask("GET", path, query=(*paging, *query))
+
         try:
-            return await self._pages(path, query, limit)
+            return await read_pages(ask, read, limit=limit, what=path)
         except Gone:
-            return await self._pages(path, query, 0)
+            return await read_pages(ask, read, limit=0, what=path)
 
     async def watch(
         self,
@@ -318,20 +333,6 @@ class Kube:
         if found is None:
             found = self._readers[type_] = Reader(type_)
         return found
-
-    async def _pages(self, path: str, query: Pairs, limit: int) -> RawListing:
-        items: list[msgspec.Raw] = []
-        token = ""
-        while True:
-            paging: Pairs = (("limit", str(limit)),) if limit else ()
-            if token:
-                paging = (*paging, ("continue", token))
-            answer = await self._ask("GET", path, query=(*paging, *query))
-            page = _decoded(_PAGE.decode, answer.body, path)
-            items += page.items or ()
-            token = page.metadata.next or ""
-            if not token:
-                return RawListing(tuple(items), page.metadata.resource_version or "")
 
     async def _ask(
         self,

@@ -9,7 +9,8 @@ What comes of one reconcile, and what happens then:
     result     because                                then
     success    it returned `Result()`                 the key rests until something changes
     requeue    it returned `Result(requeue_after=s)`  again in `s` seconds, or earlier if it changes
-    error      it raised                              again after the key's backoff
+    error      it raised                              again after the key's backoff, and not before the time
+                                                      that the server asked for
     timeout    it lasted longer than `deadline`       again after the key's backoff
     terminal   it raised `Terminal`                   rests: trying again cannot help
 
@@ -102,7 +103,9 @@ class Controller:
             self._log.error("reconcile is hopeless", error=str(error))
         except Exception as error:  # noqa: BLE001 whatever one key does, the others get their turn
             result = "timeout" if limit.expired() else "error"
-            self._complain(error, result=result, again=self._queue.retry(key))
+            wanted = error.retry_after if isinstance(error, KubeError) else 0.0
+            again = self._queue.retry(key, at_least=wanted)
+            self._complain(error, result=result, again=again)
         finally:
             spent = self._clock.monotonic() - began
             self._meter.inc(RUNYARD_RECONCILE_TOTAL, controller=self._name, result=result)

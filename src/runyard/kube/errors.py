@@ -4,12 +4,17 @@
     ├── NotFound        404  the object is not there: success for a delete, proof for "gone"
     ├── AlreadyExists   409  somebody created that name first: read it and compare
     ├── Conflict        409  a precondition failed: the plan is stale, read again and plan again
+    │                   422  the same, where a patch named the uid of an object that is no longer there
     ├── Gone            410  that resourceVersion is compacted: list again
     ├── Invalid         400/405/415/422, or refused before sending: asking again gives the same answer
     ├── Unauthorized    401  our identity was not accepted
     ├── Forbidden       403  our identity may not do this
-    ├── Throttled       429  later; `retry_after` says when, if the server did
+    ├── Throttled       429  later
     └── ServerFailed    5xx, or an answer that cannot be read: maybe carried out, maybe not
+
+Any of them may carry `retry_after`, the seconds that the server asks us to wait: from the header, or from the
+`Status` object, which is all that a refusal inside of a watch has. It is a wish of a stranger: whoever obeys
+it sets a bound.
 
 Transport errors (`http.errors.NotSent`, `OutcomeUnknown`) are no answers at all and pass through the
 client unchanged. Messages never hold a request body: it may carry a token.
@@ -23,11 +28,12 @@ from runyard.http.messages import Response
 class KubeError(Exception):
     """The API answered, and the answer was no."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, *, retry_after: float = 0.0) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
+        self.retry_after = retry_after  # seconds; zero when the server did not say
 
 
 class NotFound(KubeError):
@@ -59,15 +65,24 @@ class Forbidden(KubeError):
 
 
 class Throttled(KubeError):
-    """Too many requests; `retry_after` is in seconds, zero when the server did not say."""
-
-    def __init__(self, status: int, reason: str, message: str, *, retry_after: float = 0.0) -> None:
-        super().__init__(status, reason, message)
-        self.retry_after = retry_after
+    """Too many requests."""
 
 
 class ServerFailed(KubeError):
     """The server failed, or its answer made no sense."""
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One field that a refusal is about."""
+
+    field: str | None = None
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel"):
+    """What a refusal is about."""
+
+    causes: list[Cause] | None = None
+    retry_after_seconds: int | None = None
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -76,6 +91,19 @@ class Status(msgspec.Struct, frozen=True):
     code: int | None = None
     reason: str | None = None
     message: str | None = None
+    details: Details | None = None
+
+    @property
+    def other_uid(self) -> bool:
+        """Whether a patch named the uid of another object: the API then speaks of an immutable field, with 422."""
+        causes = (self.details and self.details.causes) or []
+        return any(cause.field == "metadata.uid" for cause in causes)
+
+    @property
+    def wait(self) -> float:
+        """The seconds that the server asks us to wait; zero if it does not."""
+        asked = self.details.retry_after_seconds if self.details is not None else None
+        return float(max(0, asked or 0))
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {
@@ -104,18 +132,26 @@ def error_for(response: Response, *, what: str) -> KubeError:
 
 def error_of(status: Status, *, code: int, what: str, retry_after: float = 0.0) -> KubeError:
     """The error that a `Status` means, whether it came as an answer or inside of a watch."""
-    reason = status.reason or ""
+    kind, usual = _meaning(status, code)
     message = f"{what}: {status.message}" if status.message else what
+    wait = retry_after or status.wait
+    return kind(code, status.reason or usual, message, retry_after=wait)
+
+
+def _meaning(status: Status, code: int) -> tuple[type[KubeError], str]:
+    """The kind of error, and its reason if the server gave none."""
     if code == 429:
-        return Throttled(code, reason or "TooManyRequests", message, retry_after=retry_after)
-    if code == 409 and reason == "AlreadyExists":
-        return AlreadyExists(code, reason, message)
-    if code == 410 or reason in {"Expired", "Gone"}:
-        return Gone(code, reason or "Gone", message)
+        return Throttled, "TooManyRequests"
+    if code == 409 and status.reason == "AlreadyExists":
+        return AlreadyExists, status.reason
+    if code == 422 and status.other_uid:
+        return Conflict, "Invalid"
+    if code == 410 or status.reason in {"Expired", "Gone"}:
+        return Gone, "Gone"
     if code >= 500:
-        return ServerFailed(code, reason or "InternalError", message)
+        return ServerFailed, "InternalError"
     kind = _BY_STATUS.get(code, KubeError)
-    return kind(code, reason or kind.__name__, message)
+    return kind, kind.__name__
 
 
 def _seconds(text: str) -> float:

@@ -40,28 +40,40 @@ class Frames:
     """Collects chunks and gives back whole events."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []  # of a line that is not complete: joined once, when it is
+        self._size = 0
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events completed by this chunk; `Malformed` if a line is none or never ends."""
-        if b"\n" not in chunk:
-            self._rest += chunk
-            if len(self._rest) > MAX_LINE:
-                raise Malformed(f"a line of more than {MAX_LINE} bytes")
-            return []
-        lines = (self._rest + chunk).split(b"\n") if self._rest else chunk.split(b"\n")
-        self._rest = lines.pop()
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and self._rest:
+            lines[0] = self._take() + lines[0]
+        self._keep(rest)
         return [_event(line) for line in lines if line and not line.isspace()]
 
     def finish(self) -> tuple[list[Event], bool]:
         """What the end of the stream completes, and whether it cut an event in two."""
-        rest, self._rest = self._rest, b""
+        rest = self._take()
         if not rest or rest.isspace():
             return [], False
         try:
             return [_event(rest)], False
         except Malformed:
             return [], True
+
+    def _keep(self, part: bytes) -> None:
+        if part:
+            self._rest.append(part)
+            self._size += len(part)
+            if self._size > MAX_LINE:
+                raise Malformed(f"a line of more than {MAX_LINE} bytes")
+
+    def _take(self) -> bytes:
+        rest = b"".join(self._rest)
+        self._rest.clear()
+        self._size = 0
+        return rest
 
 
 def _event(line: bytes) -> Event:

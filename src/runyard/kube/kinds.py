@@ -73,4 +73,11 @@ SECRETS = Kind("", "v1", "secrets", "Secret", namespaced=True)
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", namespaced=True)
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+_RBAC = "rbac.authorization.k8s.io"
+ROLES = Kind(_RBAC, "v1", "roles", "Role", namespaced=True)
+ROLE_BINDINGS = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)
+CLUSTER_ROLES = Kind(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Kind(
+    _RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
 RUNNER_POOLS = Kind(names.GROUP, names.VERSION, names.POOL_PLURAL, names.POOL_KIND, namespaced=True)

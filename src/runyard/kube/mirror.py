@@ -7,9 +7,12 @@ already taken, or that a later step of the same object has overtaken, is ignored
 healed by the next list.
 
 Invariants:
-- After `replace` the store holds exactly the listed objects, and every difference was announced once.
+- After `replace` the store holds exactly the listed objects, and every difference was announced once. A list
+  that cannot be read as a whole changes nothing.
+- No deletion is missed: whatever was announced as there is announced as gone, with the last state that was known,
+  also if nobody told us and the name is somebody else's by now. An object with another uid is another object.
 - A deleted object does not come back through a delayed event of its former life: the version of the
-  deletion is remembered until the next list.
+  deletion is remembered, of the last `MOST_REMEMBERED` ones, until the next list.
 - An object that does not fit its type changes nothing: the last readable version stays, and
   `unreadable` says why. An object that nobody can read is not an object that is gone.
 - A listener that fails is logged, and neither stops the mirror nor hides the change from the store.
@@ -28,7 +31,30 @@ from runyard.telemetry.log import Logger
 
 M = TypeVar("M", bound=HasMeta)
 Listener = Callable[[str, M | None, M | None], None]
+MOST_REMEMBERED = 10_000  # deletions: lists may fail for hours, and events do not come that late
 _BARE: Reader[Bare] = Reader(Bare)
+
+
+class _Tag(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Tagged(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Tag
+
+
+_TAGGED: Reader[_Tagged] = Reader(_Tagged)
+
+
+class Entry(msgspec.Struct, Generic[M], frozen=True):
+    """One object of a list: `obj` is None if it does not fit its type, and `trouble` says why."""
+
+    key: str
+    obj: M | None
+    trouble: str = ""
 
 
 class Mirror(Generic[M]):
@@ -51,14 +77,35 @@ class Mirror(Generic[M]):
 
     def replace(self, items: Iterable[msgspec.Raw]) -> None:
         """Take over a complete list."""
+        self.adopt([self.entry(raw) for raw in items])
+
+    def entry(self, raw: msgspec.Raw) -> Entry[M]:
+        """Read one object of a list; one that is known already is not decoded again, nor kept twice."""
+        if len(self.store):
+            tag = _TAGGED.read(raw).metadata
+            where = f"{tag.namespace}/{tag.name}"
+            known = self.store.get(where)
+            if known is not None:
+                meta = known.metadata
+                if tag.resource_version == meta.resource_version and tag.uid == meta.uid:
+                    return Entry(where, known)
+        try:
+            obj = self._reader.read(raw)
+        except msgspec.ValidationError as error:
+            return Entry(key(_BARE.read(raw)), None, str(error))
+        return Entry(key(obj), obj)
+
+    def adopt(self, entries: Iterable[Entry[M]]) -> None:
+        """Take over a complete list that was read by `entry`."""
         self._deleted.clear()
         self.unreadable.clear()
         seen: dict[str, None] = {}
-        for raw in items:
-            where, obj = self._read(raw)
-            seen[where] = None
-            if obj is not None:
-                self._take(where, obj)
+        for entry in entries:
+            seen[entry.key] = None
+            if entry.obj is None:
+                self._complain(entry.key, entry.trouble)
+            else:
+                self._take(entry.key, entry.obj)
         known = self.store.keys()
         for where in known:
             if where not in seen:
@@ -67,30 +114,26 @@ class Mirror(Generic[M]):
     def step(self, event: Event) -> str:
         """Take one ADDED, MODIFIED or DELETED; returns the version of its object."""
         if event.type == "DELETED":
-            meta = _BARE.read(event.object).metadata
-            where = f"{meta.namespace}/{meta.name}"
-            self._delete(where, meta.resource_version)
-            return meta.resource_version
-        where, obj = self._read(event.object)
-        if obj is None:
-            return _BARE.read(event.object).metadata.resource_version
+            tag = _TAGGED.read(event.object).metadata
+            self._delete(f"{tag.namespace}/{tag.name}", tag.resource_version)
+            return tag.resource_version
+        try:
+            obj = self._reader.read(event.object)
+        except msgspec.ValidationError as error:
+            bare = _BARE.read(event.object)
+            self._complain(key(bare), str(error))
+            return bare.metadata.resource_version
+        where = key(obj)
         version = obj.metadata.resource_version
-        if not is_stale(version, self._deleted.get(where, "")):
+        if self.unreadable:
+            self.unreadable.pop(where, None)
+        if not (self._deleted and is_stale(version, self._deleted.get(where, ""))):
             self._update(where, obj)
         return version
 
-    def _read(self, raw: msgspec.Raw) -> tuple[str, M | None]:
-        try:
-            obj = self._reader.read(raw)
-        except msgspec.ValidationError as error:
-            where = key(_BARE.read(raw))
-            self.unreadable[where] = str(error)
-            self._log.warning("object does not fit its type", key=where, error=str(error))
-            return where, None
-        where = key(obj)
-        if self.unreadable:
-            self.unreadable.pop(where, None)
-        return where, obj
+    def _complain(self, where: str, trouble: str) -> None:
+        self.unreadable[where] = trouble
+        self._log.warning("object does not fit its type", key=where, error=trouble)
 
     def _update(self, where: str, obj: M) -> None:
         old = self.store.get(where)
@@ -98,15 +141,20 @@ class Mirror(Generic[M]):
             obj.metadata.resource_version, old.metadata.resource_version
         ):
             self._deleted.pop(where, None)
-            self.store.put(where, obj)
-            self._announce(where, old, obj)
+            self._place(where, old, obj)
 
     def _take(self, where: str, obj: M) -> None:
         # A list is believed also if its version is lower: a server restored from a backup goes back.
         old = self.store.get(where)
-        if old is None or old.metadata.resource_version != obj.metadata.resource_version:
-            self.store.put(where, obj)
-            self._announce(where, old, obj)
+        if old is not obj and (old is None or not _same(old, obj)):
+            self._place(where, old, obj)
+
+    def _place(self, where: str, old: M | None, obj: M) -> None:
+        if old is not None and old.metadata.uid != obj.metadata.uid:
+            self._drop(where)  # nobody told us that it went before its name was taken again
+            old = None
+        self.store.put(where, obj)
+        self._announce(where, old, obj)
 
     def _delete(self, where: str, version: str) -> None:
         old = self.store.get(where)
@@ -115,7 +163,10 @@ class Mirror(Generic[M]):
             if version != known and is_stale(version, known):
                 return  # of a former life: the name has been created again since
         if not is_stale(version, self._deleted.get(where, "")):
+            self._deleted.pop(where, None)  # to the end: what is forgotten first is the oldest
             self._deleted[where] = version
+            if len(self._deleted) > MOST_REMEMBERED:
+                del self._deleted[next(iter(self._deleted))]
         self.unreadable.pop(where, None)
         self._drop(where)
 
@@ -131,3 +182,9 @@ class Mirror(Generic[M]):
             self._on_change(where, old, new)
         except Exception:  # noqa: BLE001 a listener's failure must not cost the other changes
             self._log.exception("listener failed", key=where)
+
+
+def _same(one: HasMeta, other: HasMeta) -> bool:
+    """Whether both are the same version of the same object."""
+    first, second = one.metadata, other.metadata
+    return first.resource_version == second.resource_version and first.uid == second.uid

@@ -6,12 +6,18 @@
 
 A watch alone cannot be trusted: it falls silent without an error, repeats itself, and loses events
 that nobody will send again. So silence is bounded (`mute_after`), a watch's life is bounded, and every
-`resync` seconds a full list is compared with the store and the differences are announced as changes.
+`resync` seconds a full list is compared with the store and the differences are announced as changes. No
+bookmark can show that an event was lost, because it names a version and not what led to it: only a list can.
 
 Invariants:
 - `run` ends only by cancellation. Every other failure is counted by its cause and followed by a pause.
 - No hot loop: a watch that ends within `STEADY` seconds, for whatever reason, is followed by a pause
-  that grows up to `LONGEST_PAUSE` while the same thing goes wrong again and again.
+  that grows up to `LONGEST_PAUSE` while the same thing goes wrong again and again. What costs a list is
+  forgiven later: after `CALM` seconds without one.
+- A server that names a time is given it, and a little more, so that those who were sent away together do not
+  come back together; but never more than `LONGEST_OBEDIENCE`.
+- Once the server answers again, the store equals it within `LONGEST_OBEDIENCE` and a little more if a list was
+  due, and after a loss that nobody noticed within `resync` and a little more.
 - The store is never emptied because of an error; it becomes old, and `last_contact` and the metric of
   the watch's age say how old.
 - Every stream that was opened is closed.
@@ -28,7 +34,7 @@ import msgspec
 from runyard.clock import Clock
 from runyard.http.errors import TransportError
 from runyard.http.messages import Stream
-from runyard.kube.client import Kube
+from runyard.kube.client import DEFAULT_PAGE, Kube
 from runyard.kube.errors import Gone, KubeError, Status, Throttled, error_of
 from runyard.kube.frames import Event, Frames, Malformed, version_of
 from runyard.kube.kinds import Kind
@@ -44,9 +50,11 @@ FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 15.0
 LONGEST_OBEDIENCE = 60.0  # the most that a server may ask us to wait
 JITTER = 0.1
+CALM = 60.0
 RELIST_AGAIN = 30.0
 PATIENCE = 3  # refused watches in a row, after which the version is blamed
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+_COSTLY = frozenset({"gone", "malformed", "error"})  # what is followed by a list
 _STATUS = msgspec.json.Decoder(Status)
 
 
@@ -74,6 +82,7 @@ class Reflector(Generic[M]):
         indexes: Mapping[str, Callable[[M], Iterable[str]]] | None = None,
         resync: float = 300.0,
         mute_after: float = 75.0,
+        page: int = DEFAULT_PAGE,
     ) -> None:
         self.synced = asyncio.Event()
         self.last_contact = 0.0
@@ -85,11 +94,13 @@ class Reflector(Generic[M]):
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._resync = resync
         self._mute_after = mute_after
+        self._page = page
         self._log = get_logger("kube.reflector", kind=kind.kind, namespace=namespace)
         self._mirror: Mirror[M] = Mirror(
             kube.reader(type_), log=self._log, on_change=on_change, indexes=indexes or {}
         )
         self._version = ""  # where to watch from; empty: list first
+        self._listed_at = 0.0
         self._relist_at = 0.0
         self._failures: Counter[str] = Counter()
 
@@ -134,12 +145,12 @@ class Reflector(Generic[M]):
             cause = await self._read(stream)
             clean = cause in {"closed", "resync"}
         except Gone as error:
-            self._version, cause = "", "gone"
+            self._version, cause, wanted = "", "gone", error.retry_after
             self._log.info("version is gone, listing again", error=str(error))
         except Throttled as error:
             cause, wanted = "throttled", error.retry_after
         except KubeError as error:
-            cause = "refused"
+            cause, wanted = "refused", error.retry_after
             if self._failures["refused"] >= PATIENCE:
                 self._version = ""  # a version from the future, say: the server lost its last hours
             self._log.warning("list or watch refused", error=str(error))
@@ -155,17 +166,27 @@ class Reflector(Generic[M]):
         self._meter.inc(RUNYARD_WATCH_RESTARTS_TOTAL, kind=self._kind.kind, cause=cause)
         steady = began is not None and self._clock.monotonic() - began >= STEADY
         pause = self._pause(cause, steady=steady, clean=clean)
-        return max(pause, min(wanted, LONGEST_OBEDIENCE))
+        return max(pause, self._obey(wanted)) if wanted > 0 else pause
+
+    def _obey(self, seconds: float) -> float:
+        return min(seconds, LONGEST_OBEDIENCE) * (1.0 + JITTER * self._rng.random())
 
     def _pause(self, cause: str, *, steady: bool, clean: bool) -> float:
         if steady:
-            self._failures.clear()
+            self._forgive()
             if clean:
                 return 0.0
         # Each cause grows by itself: the 410 after a long outage is the first 410, and no outage.
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._failures[cause], 20))
         self._failures[cause] += 1
         return longest * (0.5 + 0.5 * self._rng.random())
+
+    def _forgive(self) -> None:
+        """A watch has lasted: what went wrong before it is over, unless it costs a list each time."""
+        calm = self._clock.monotonic() - self._listed_at >= CALM
+        for cause in list(self._failures):
+            if calm or cause not in _COSTLY:
+                del self._failures[cause]
 
     async def _list_if_due(self) -> None:
         now = self._clock.monotonic()
@@ -175,13 +196,17 @@ class Reflector(Generic[M]):
             await self._list()
 
     async def _list(self) -> None:
-        listing = await self._kube.list_raw(
-            self._kind, namespace=self._namespace, labels=self._labels, fields=self._fields
+        entries, self._version = await self._kube.list_through(
+            self._kind,
+            self._mirror.entry,
+            namespace=self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            limit=self._page,
         )
-        self._mirror.replace(listing.items)
-        self._version = listing.resource_version
+        self._mirror.adopt(entries)
         now = self._clock.monotonic()
-        self.last_contact = now
+        self.last_contact = self._listed_at = now
         # Spread, so that the reflectors of a fleet that started together do not list together.
         self._relist_at = now + self._resync * (1.0 - JITTER + 2 * JITTER * self._rng.random())
         self.synced.set()
@@ -212,10 +237,11 @@ class Reflector(Generic[M]):
                 return "resync"
             try:
                 async with self._clock.timeout(min(self._mute_after, left)):
-                    chunk = await anext(chunks, None)
+                    # Without a default: with one, CPython 3.11 leaks some bytes each time it is cancelled.
+                    chunk = await anext(chunks)
             except TimeoutError:
                 return "mute" if left > self._mute_after else "resync"
-            if chunk is None:
+            except StopAsyncIteration:
                 events, cut = frames.finish()
                 self._take(events)
                 return "cut" if cut else "closed"

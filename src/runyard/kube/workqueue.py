@@ -86,12 +86,16 @@ class WorkQueue:
             del self._dirty[key]
             self.add(key)
 
-    def retry(self, key: str) -> float:
-        """Have a failed key looked at again after its backoff, which is returned."""
+    def retry(self, key: str, *, at_least: float = 0.0) -> float:
+        """Have a failed key looked at again after its backoff, which is returned.
+
+        `at_least` is what a server asked for; the cap holds for it too, and so do the dice.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         longest = min(self._cap, self._base * 2.0 ** min(failures, MAX_DOUBLINGS))
-        delay = longest * (0.5 + 0.5 * self._rng.random())
+        dice = self._rng.random()
+        delay = max(longest * (0.5 + 0.5 * dice), min(at_least, self._cap) * (1.0 + 0.1 * dice))
         self.add_after(key, delay)
         return delay
 

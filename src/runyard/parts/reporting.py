@@ -2,6 +2,10 @@
 
 Wrapped around a transport or a database, these report each answer and each silence, and change nothing else. So
 the conditions say what the part itself meets in its work, not what a separate probe would.
+
+A 401 is about who we are: any success disproves it. A 403 is about one thing that we may not do, while everything else
+goes on as if nothing were wrong; so it is remembered until that very thing is allowed. A worker that lacked a single
+right did nothing for weeks once, and nobody saw it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,8 +15,13 @@ from runyard.db.contract import Database, Tx, Unavailable
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response, Stream, Transport
 from runyard.telemetry.health import Condition, Health
+from runyard.telemetry.log import Logger
 
 T = TypeVar("T")
+
+
+FORBIDDEN = 403
+_SHOWN = 3
 
 
 class ReportingTransport:
@@ -26,12 +35,15 @@ class ReportingTransport:
         unreachable: Condition,
         refused: Condition,
         refusals: tuple[int, ...] = (401,),
+        log: Logger | None = None,
     ) -> None:
         self._inner = inner
         self._health = health
         self._unreachable = unreachable.code
         self._refused = refused.code
         self._refusals = refusals
+        self._log = log
+        self._denied: dict[str, str] = {}  # a kind of request → the last one that was forbidden
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
         """Send, and report."""
@@ -41,11 +53,49 @@ class ReportingTransport:
             self._health.fail(self._unreachable, str(error))
             raise
         self._health.ok(self._unreachable)
-        if answer.status in self._refusals:
-            self._health.fail(self._refused, f"{answer.status} to {request.method} {request.path}")
-        elif answer.status < 400:
-            self._health.ok(self._refused)
+        self._judge(request, answer)
         return answer
+
+    def _judge(self, request: Request, answer: Response | Stream) -> None:
+        status = answer.status
+        told = f"{status} to {request.method} {request.path}"
+        if status in self._refusals and status != FORBIDDEN:
+            self._health.fail(self._refused, told)
+            return
+        if status == FORBIDDEN and status in self._refusals:
+            self._deny(request, answer, told)
+        elif self._denied and status < 500:
+            self._denied.pop(kind_of(request), None)
+        if self._denied:
+            self._health.fail(self._refused, ", ".join(list(self._denied.values())[-_SHOWN:]))
+        elif status < 400:
+            self._health.ok(self._refused)
+
+    def _deny(self, request: Request, answer: Response | Stream, told: str) -> None:
+        kind = kind_of(request)
+        if kind not in self._denied and self._log is not None:
+            self._log.error("forbidden", request=told, error=_said(answer))
+        self._denied[kind] = told
+
+
+def _said(answer: Response | Stream) -> str:
+    """The peer's own words, if it has any."""
+    try:
+        return "" if isinstance(answer, Stream) else str(answer.json()["message"])[:500]
+    except (ValueError, TypeError, KeyError):
+        return ""
+
+
+def kind_of(request: Request) -> str:
+    """A request without the name of its object: `PATCH /api/v1/namespaces/x/pods/*/status`."""
+    steps = request.path.strip("/").split("/")
+    named = 2 if steps[0] == "api" else 3  # where the resource is, after the group's version
+    if steps[named : named + 1] == ["namespaces"] and len(steps) > named + 2:
+        named += 2
+    if len(steps) > named + 1:
+        steps[named + 1] = "*"
+    watch = "?watch" if request.param("watch") else ""
+    return f"{request.method} /{'/'.join(steps)}{watch}"
 
 
 class ReportingDatabase:

@@ -33,6 +33,7 @@ from runyard.kube.client import Kube
 from runyard.kube.kinds import NODES, RUNNER_POOLS, SERVICE_ACCOUNTS
 from runyard.parts import operator, server
 from runyard.sim.books import Books
+from runyard.sim.callers import Callers
 from runyard.sim.clock import VirtualClock
 from runyard.sim.faults import Weather
 from runyard.sim.guest import Fate, Guest, GuestView
@@ -101,8 +102,13 @@ class Fleet:
 
     def _make_world(self, key: KeyPair) -> None:
         """What is there before any part runs, and whoever looks on."""
+        self.callers = Callers()
         self.kube = KubeCore(
-            clock=self.clock, rng=self.chance("kube"), on_write=self._on_kube_write
+            clock=self.clock,
+            rng=self.chance("kube"),
+            on_write=self._on_kube_write,
+            authenticate=self.callers.who,
+            authorize=self.callers.decide,
         )
         self.github = GithubCore(
             clock=self.clock,
@@ -328,10 +334,16 @@ class Fleet:
         return link
 
     def _kube_link(self, client: str) -> Link:
+        self.callers.add(client)
+
         async def handle(request: Request) -> Response | Stream:
             self.requests[client.partition("-")[0]] += 1
             busy = self.invariants.deletes_busy(client, request)
-            answer = await self.kube.handle(request)
+            self.callers.asking = client
+            try:
+                answer = await self.kube.handle(request)
+            finally:
+                self.callers.asking = ""
             if busy and answer.status < 300:
                 self.invariants.deleted_busy(client, busy)
             return answer

@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -66,7 +68,7 @@ class World:
     async def call(self, method: str, path: str, body: Any = None, **options: Any) -> Response:
         answer = await self.send(method, path, body, **options)
         assert isinstance(answer, Response)
-        assert answer.status != 500, answer.body
+        assert b"InternalError" not in answer.body, answer.body
         return answer
 
     async def ok(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
@@ -81,13 +83,16 @@ class World:
         answer = await self.call(method, path, body, **options)
         status = answer.json()
         assert status["kind"] == "Status" and status["code"] == answer.status
+        assert status["status"] == "Failure", status
         return answer.status, status.get("reason", "")
 
     async def merge(self, path: str, body: Any, **options: Any) -> dict[str, Any]:
         return await self.ok("PATCH", path, body, kind=MERGE, **options)
 
     async def apply(self, path: str, body: Any, manager: str, **options: Any) -> dict[str, Any]:
-        return await self.ok("PATCH", path, body, kind=APPLY, fieldManager=manager, **options)
+        return await self.ok(
+            "PATCH", path, said(path, body), kind=APPLY, fieldManager=manager, **options
+        )
 
     async def watch(self, path: str, **query: Any) -> Stream:
         stream = await self.send("GET", path, watch="true", **query)
@@ -111,6 +116,27 @@ def play(scenario: Callable[[World], Awaitable[T]], **settings: Any) -> T:
         return result
 
     return run_virtual(main())
+
+
+KINDS = {
+    "configmaps": "ConfigMap",
+    "nodes": "Node",
+    "pods": "Pod",
+    "serviceaccounts": "ServiceAccount",
+    "leases": "Lease",
+    "secrets": "Secret",
+    "runnerpools": "RunnerPool",
+    "namespaces": "Namespace",
+    "events": "Event",
+}
+
+
+def said(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """A body that says what it is, from the path it goes to."""
+    steps = path.split("/")
+    version = "v1" if steps[1] == "api" else f"{steps[2]}/{steps[3]}"
+    kind = next(KINDS[step] for step in reversed(steps) if step in KINDS)
+    return {"kind": kind, "apiVersion": version} | body
 
 
 async def events(stream: Stream, *, count: int | None = None) -> list[dict[str, Any]]:
@@ -154,4 +180,5 @@ def pool(name: str = "mac", **spec: Any) -> dict[str, Any]:
         "dispatchLabel": "d",
         "runnerLabels": ["self-hosted"],
     }
-    return {"metadata": {"name": name}, "spec": base | spec}
+    what = {"kind": "RunnerPool", "apiVersion": "tuist.dev/v1alpha1"}
+    return {**what, "metadata": {"name": name}, "spec": base | spec}

@@ -17,9 +17,9 @@ from tests.embedded.kube.coresupport import (
     pool,
 )
 
+from runyard.embedded.kube.catalogue import Catalogue
 from runyard.embedded.kube.core import KubeCore
 from runyard.embedded.kube.journal import Journal
-from runyard.embedded.kube.resources import STORED
 from runyard.sim.loop import run_virtual
 
 Scene = Callable[[World], Awaitable[Any]]
@@ -53,7 +53,8 @@ def lives(home: Home, *scenes: Scene, **settings: Any) -> None:
 
 
 def state(core: KubeCore) -> dict[str, Any]:
-    return {item.plural: core.objects(item.plural) for item in STORED} | {"version": core.version}
+    kinds = [*(item.key for item in Catalogue().stored), "runnerpools"]
+    return {kind: core.objects(kind) for kind in kinds} | {"version": core.version}
 
 
 async def populated(world: World) -> None:

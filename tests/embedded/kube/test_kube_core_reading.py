@@ -32,7 +32,9 @@ async def populated(world: World) -> None:
     await world.ok("POST", NODES, node())
     for name, marks in labels.items():
         await world.ok("POST", PODS, pod(name, meta={"labels": marks}))
-    await world.ok("POST", f"{PODS}/d/binding", {"target": {"name": "n1"}})
+    await world.ok(
+        "POST", f"{PODS}/d/binding", {"metadata": {"name": "d"}, "target": {"name": "n1"}}
+    )
     await world.merge(f"{PODS}/d/status", {"status": {"phase": "Running"}})
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.embedded.kube.coresupport import MAPS, PODS, World, events, node, play, pod
 
-from runyard.embedded.kube import cells, tables
-from runyard.embedded.kube.resources import STORED
+from runyard.embedded.kube import cells, podcells, tables
+from runyard.embedded.kube.catalogue import Catalogue
 from runyard.http.messages import Request, Response, Stream
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -166,23 +166,55 @@ STATUSES: dict[str, tuple[dict[str, Any], str]] = {
         "Signal:9",
     ),
     "with a reason": ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
-    "lost": ({}, "Unknown"),
+    "of init containers": (
+        {
+            "phase": "Pending",
+            "initContainerStatuses": [container(terminated={"exitCode": 0}), container(running={})],
+        },
+        "Init:1/0",
+    ),
+    "stuck in the beginning": (
+        {"initContainerStatuses": [container(waiting={"reason": "CrashLoopBackOff"})]},
+        "Init:CrashLoopBackOff",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", STATUSES)
 def test_one_word_says_what_a_pod_is_up_to(case: str) -> None:
     status, word = STATUSES[case]
-    assert cells.pod_status({"metadata": {"name": "p"}, "status": status}) == word
+    assert podcells.status({"metadata": {"name": "p"}, "status": status}) == word
     ended = status.get("phase") in ("Succeeded", "Failed")
     expected = word if ended else "Terminating"
-    assert cells.pod_status({"metadata": DELETED, "status": status}) == expected
+    assert podcells.status({"metadata": DELETED, "status": status}) == expected
+
+
+def test_a_node_that_was_lost_makes_its_pods_unknown() -> None:
+    lost = {"metadata": DELETED, "status": {"reason": "NodeLost", "phase": "Running"}}
+    assert podcells.status(lost) == "Unknown"
+
+
+def test_gates_and_sidecars_count() -> None:
+    spec = {
+        "readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}],
+        "containers": [{"name": "c"}],
+        "initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}],
+    }
+    beside = {"name": "s", "started": True, "ready": True, "restartCount": 4}
+    status = {
+        "conditions": [{"type": "b", "status": "True"}],
+        "initContainerStatuses": [container(terminated={"exitCode": 0}), beside],
+    }
+    pod = {"spec": spec, "status": status}
+    assert (podcells.gates(pod), podcells.ready(pod)) == ("1/2", "1/2")
+    assert podcells.restarts(pod, 0) == "4"
+    assert podcells.gates({}) == "<none>"
 
 
 def test_restarts_say_when() -> None:
     ended = {"restartCount": 2, "lastState": {"terminated": {"finishedAt": "1970-01-01T00:00:00Z"}}}
-    assert cells.restarts({"status": {"containerStatuses": [ended]}}, 125) == "2 (2m5s ago)"
-    assert cells.restarts({}, 0) == "0"
+    assert podcells.restarts({"status": {"containerStatuses": [ended]}}, 125) == "2 (2m5s ago)"
+    assert podcells.restarts({}, 0) == "0"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +245,7 @@ JSON = st.recursive(
 )
 
 
-@given(obj=st.dictionaries(KEYS, JSON, max_size=5), kind=st.sampled_from(STORED))
+@given(obj=st.dictionaries(KEYS, JSON, max_size=5), kind=st.sampled_from(Catalogue().stored))
 def test_no_object_however_odd_breaks_a_table(obj: dict[str, Any], kind: Any) -> None:
     meta = {"name": "x", "creationTimestamp": obj.get("reason"), "labels": obj.get("labels")}
     shown = tables.table(kind, [obj | {"metadata": meta}], tables.Form("v1", "None"), {}, now=0.0)

@@ -90,7 +90,8 @@ def test_a_node_sees_its_own_pods_only() -> None:
         )
         for name, place in (("a", "n1"), ("b", "n2"), ("c", "n1")):
             await world.ok("POST", PODS, pod(name))
-            await world.ok("POST", f"{PODS}/{name}/binding", {"target": {"name": place}})
+            body = {"metadata": {"name": name}, "target": {"name": place}}
+            await world.ok("POST", f"{PODS}/{name}/binding", body)
         await world.merge(f"{PODS}/b/status", {"status": {"phase": "Running"}})
         await world.merge(f"{PODS}/c/status", {"status": {"phase": "Running"}})
         expected = [("ADDED", "a"), ("ADDED", "c"), ("MODIFIED", "c")]
@@ -165,8 +166,8 @@ def test_a_version_that_history_forgot_is_410_as_a_status() -> None:
             await make(world, f"m{index}")
         code = await world.refused("GET", MAPS, watch="true", resourceVersion="1")
         assert code == (410, "Expired")
-        code = await world.refused("GET", MAPS, watch="true", resourceVersion="999999")
-        assert code == (504, "Timeout")
+        code = await world.refused("GET", MAPS, watch="true", resourceVersion="x")
+        assert code == (500, "")
 
     play(scenario, history=3, gone_in_stream=False)
 
@@ -241,6 +242,12 @@ def test_all_watchers_share_the_encoded_line() -> None:
     play(scenario)
 
 
+def named(listed: dict[str, Any]) -> dict[str, Any]:
+    """The items of a list by name, saying what they are, as they do alone."""
+    what = {"kind": "ConfigMap", "apiVersion": "v1"}
+    return {item["metadata"]["name"]: what | item for item in listed["items"]}
+
+
 STEP = st.tuples(
     st.sampled_from("abc"), st.sampled_from(["create", "label", "data", "delete", "look"])
 )
@@ -270,7 +277,7 @@ def test_replaying_a_watch_gives_the_list(steps: list[tuple[str, str]], *, selec
                     timeoutSeconds=10,
                     **selector,
                 )
-                views.append(({item["metadata"]["name"]: item for item in listed["items"]}, stream))
+                views.append((named(listed), stream))
             elif what == "label":
                 value = "yes" if index % 2 else "no"
                 body = {"metadata": {"labels": {"on": value}}}
@@ -281,7 +288,7 @@ def test_replaying_a_watch_gives_the_list(steps: list[tuple[str, str]], *, selec
             versions.append(world.core.version)
         assert versions == sorted(versions)
         now = await world.ok("GET", MAPS, **selector)
-        expected = {item["metadata"]["name"]: item for item in now["items"]}
+        expected = named(now)
         for state, stream in views:
             seen = 0
             for event in await events(stream):

@@ -31,7 +31,7 @@ class Served:
     """One running API and what kubectl asked of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.core = KubeCore(clock=RealClock(), rng=random.Random(5))
+        self.core = KubeCore(clock=RealClock(), rng=random.Random(5), rbac=True)
         self.core.guard(authenticator([ADMIN], self.core.tokens))
         self.asked: list[str] = []
         self.folder = folder
@@ -190,6 +190,8 @@ NODE = {
     },
 }
 POOL = {
+    "apiVersion": "tuist.dev/v1alpha1",
+    "kind": "RunnerPool",
     "metadata": {"name": "mac"},
     "spec": {
         "image": "vm:1",

@@ -1,36 +1,42 @@
 """Server-side apply, and the bookkeeping of who owns which field.
 
-A manager applies the fields that it wants to own, and only those. Fields of other managers that it
-would change are a conflict, unless forced; fields that it owned and no longer mentions are removed,
-unless somebody else owns them too. Plain writes take part as well: whoever changes a field by a patch
-owns it from then on, so that a later apply of another manager notices. Writes of the built-in
-controllers are not recorded: they are the server.
+A manager applies the fields that it wants to own, and only those. Fields of other managers that it would change are
+a conflict, unless forced; fields that it owned and no longer mentions are removed, unless somebody else owns them too.
+Plain writes take part as well: whoever changes a field owns it from then on, so that a later apply of another manager
+notices. Writes of the built-in controllers are not recorded: they are the server.
+
+An object that nobody owned anything of when it was created is not followed, until somebody applies to it: what it held
+then belongs to `before-first-apply`.
 
 The functions are pure: they take objects and return objects that share what did not change.
 """
 
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
 
 from runyard.embedded.kube.fields import (
     Fields,
-    Schema,
+    applied,
     changes,
-    children,
-    fields_of,
-    is_leaf,
-    item_step,
     minus,
     overlap,
     ownable,
+    paths,
     union,
-    unmentioned,
 )
+from runyard.embedded.kube.merging import merge, without
 from runyard.embedded.kube.resources import Object, Resource
-from runyard.embedded.kube.status import Cause, conflict
+from runyard.embedded.kube.schema import model
+from runyard.embedded.kube.schema.model import Type
+from runyard.embedded.kube.schema.typed import known, typed
+from runyard.embedded.kube.status import Cause, apply_conflict
 
-_LIMIT = 64  # managers remembered per object; the oldest is forgotten first
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECTL = "kubectl"  # the one manager that may take over what the same tool applied from the client's side
+_UPDATERS = 10  # plain writers remembered one by one; older ones are put together
+_BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,181 +56,248 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def schema_of(resource: Resource) -> Schema:
-    """How that kind merges."""
-    return _CUSTOM if resource.custom else _BUILT_IN
+@lru_cache(maxsize=256)
+def type_of(resource: Resource) -> Type:
+    """How the objects of that kind merge."""
+    if known(resource):
+        return model.named(resource.kind)
+    return model.of_definition(resource.kind, getattr(resource.definition, "schema", None))
 
 
-_CUSTOM, _BUILT_IN = Schema(custom=True), Schema()
+@cache
+def _empty(resource: Resource) -> Object:
+    return typed(resource, {"metadata": {}}) if known(resource) else {"metadata": {}}
 
 
-def owned_by_create(resource: Resource, *, told: Object, new: Object, writer: Writer) -> Object:
-    """The new object with its `managedFields`: its creator owns what it told, not the defaults."""
-    if resource.has_status and not resource.status_on_create:
-        told = {key: value for key, value in told.items() if key != "status"}
-    fields = fields_of(schema_of(resource), "", ownable(told))
-    return _with_entries(new, _entry(resource, writer, fields))
+# ---- plain writes
+
+
+def owned_by_create(resource: Resource, *, new: Object, told: Object, writer: Writer) -> Object:
+    """The new object with its `managedFields`; `told` is it before the server added what is its own."""
+    skip = ("status",) if resource.has_status else ()
+    ours = {key: value for key, value in told.items() if key not in skip}
+    base = {key: value for key, value in _empty(resource).items() if key not in skip}
+    changed, _ = changes(type_of(resource), old=base, new=ours)
+    return with_entries(new, _with(resource, [], writer, changed, fresh=True))
 
 
 def owned_by_update(resource: Resource, *, old: Object, new: Object, writer: Writer) -> Object:
     """The new object with its `managedFields` after a plain write."""
-    changed, removed = changes(schema_of(resource), old=old, new=new)
-    entries = _entries(old)
+    entries = entries_of(new) or entries_of(old)
+    if not entries or is_reset(new):
+        return with_entries(new, [])
+    changed, removed = changes(type_of(resource), old=old, new=new)
     if not changed and not removed:
-        return _with_entries(new, entries)
-    touched = union(changed, removed) if removed else changed
-    kept: list[Object] = []
-    mine: Fields = {}
-    for entry in entries:
-        if writer.wrote(entry):
-            mine = entry["fieldsV1"]
-        elif rest := minus(entry["fieldsV1"], touched):
-            kept.append(entry if rest is entry["fieldsV1"] else {**entry, "fieldsV1": rest})
-    mine = union(minus(mine, removed), changed)
-    return _with_entries(new, [*kept, *_entry(resource, writer, mine)])
+        return with_entries(new, entries)
+    kept = _without(_without(entries, changed), removed)
+    if changed:
+        kept = _capped(_with(resource, kept, writer, changed, fresh=True))
+    return with_entries(new, kept)
+
+
+def is_reset(obj: Object) -> bool:
+    """Whether a client asks to forget who owns what: an empty list, or one empty entry."""
+    told = obj["metadata"].get("managedFields")
+    return isinstance(told, list) and told in ([], [{}])
+
+
+# ---- apply
 
 
 def apply(
     resource: Resource, *, live: Object, wanted: Object, writer: Writer, force: bool
 ) -> Object:
     """The live object after the apply, with its `managedFields`; raises 409 on a conflict."""
-    schema = schema_of(resource)
+    kind = type_of(resource)
     body = ownable(wanted)
-    asked = fields_of(schema, "", body)
-    entries = _entries(live)
+    asked = applied(kind, body) or {}
+    entries = entries_of(live) or _before(resource, live, writer)
     mine: Fields = next((item["fieldsV1"] for item in entries if writer.wrote(item)), {})
     others = [entry for entry in entries if not writer.wrote(entry)]
-    others = _yield_or_refuse(schema, resource, live, body, asked, others, force=force)
-    dropped = unmentioned(mine, asked)
-    for entry in others:
-        dropped = minus(dropped, entry["fieldsV1"])
-    merged = _merge(schema, "", live, body)
-    if dropped:  # laid over again: a map that was applied empty stays, emptied
-        merged = _merge(schema, "", without(schema, "", merged, dropped), body)
-    return _with_entries(merged, [*others, *_entry(resource, writer, asked)])
+    new = merge(kind, live, body)
+    if mine:
+        keep = asked
+        for entry in others:
+            keep = union(keep, entry["fieldsV1"])
+        new = without(kind, new, mine, keep)
+    changed, removed = changes(kind, old=live, new=new)
+    _refuse_conflicts(resource, kind, live, writer, changed, others, force=force)
+    others = _without(_without(others, changed), removed)
+    unchanged = [entry for entry in entries if writer.wrote(entry)]
+    if not changed and not removed and ownable(new) == ownable(live):
+        time = unchanged[0].get("time") if unchanged else None
+        return with_entries(live, _with(resource, others, writer, asked, time=time))
+    return with_entries(new, _with(resource, others, writer, asked, fresh=True))
 
 
-def _yield_or_refuse(
-    schema: Schema,
+def owned_by_apply(resource: Resource, *, new: Object, wanted: Object, writer: Writer) -> Object:
+    """A new object that was made by an apply: its manager owns what it said."""
+    asked = applied(type_of(resource), ownable(wanted)) or {}
+    return with_entries(new, _with(resource, [], writer, asked, fresh=True))
+
+
+def _before(resource: Resource, live: Object, writer: Writer) -> list[Object]:
+    """Somebody for what an object held before the first apply to it."""
+    held, _ = changes(type_of(resource), old=_empty(resource), new=live)
+    nobody = msgspec.structs.replace(writer, manager=_BEFORE, operation="Update")
+    return _with(resource, [], nobody, held, fresh=True)
+
+
+def _refuse_conflicts(
     resource: Resource,
+    kind: Type,
     live: Object,
-    body: Object,
-    asked: Fields,
+    writer: Writer,
+    changed: Fields,
     others: list[Object],
     *,
     force: bool,
-) -> list[Object]:
-    """The other managers' entries after this apply took what it may."""
-    left: list[Object] = []
-    causes: list[Cause] = []
+) -> None:
+    if force or not changed:
+        return
+    allowed = _from_last_applied(kind, resource, live) if writer.manager == _KUBECTL else {}
+    fought: dict[str, list[str]] = {}
     for entry in others:
-        fought = _differing(schema, "", live, body, overlap(asked, entry["fieldsV1"]))
-        rest = minus(entry["fieldsV1"], fought) if fought else entry["fieldsV1"]
-        for path in _paths(fought):
-            told = f'conflict with "{entry.get("manager", "")}"'
-            causes.append(Cause(path, told, "FieldManagerConflict"))
-        if rest:
-            left.append(entry if rest is entry["fieldsV1"] else {**entry, "fieldsV1": rest})
-    if causes and not force:
-        name = str(live["metadata"]["name"])
-        told = "; ".join(f"{cause.message}: {cause.field}" for cause in causes)
-        raise conflict(resource, name, f"Apply failed with conflicts: {told}", causes)
-    return left
-
-
-def _differing(schema: Schema, name: str, live: Any, body: Any, shared: Fields) -> Fields:
-    """Those shared fields whose value the apply would change."""
-    here, there = children(schema, name, live), children(schema, name, body)
-    result: Fields = {}
-    if here is None or there is None:
-        return result
-    for step, inner in shared.items():
-        if step == "." or step not in there:
-            continue
-        child, item = there[step]
-        if step not in here:
-            result[step] = inner
-        elif inner and not (is_leaf(schema, child, here[step][1]) or is_leaf(schema, child, item)):
-            if deeper := _differing(schema, child, here[step][1], item, inner):
-                result[step] = deeper
-        elif here[step][1] != item:
-            result[step] = inner
-    return result
-
-
-def _merge(schema: Schema, name: str, live: Any, body: Any) -> Any:
-    """The live value with the applied one laid over it."""
-    if schema.is_map(name, live) and isinstance(body, dict):
-        merged = {key: _merge(schema, key, live.get(key), value) for key, value in body.items()}
-        same = all(key in live and live[key] is value for key, value in merged.items())
-        return live if same else {**live, **merged}
-    if isinstance(live, list) and isinstance(body, list):
-        if keys := schema.keys_of(name, live, body):
-            over = {item_step(item, keys): item for item in body}
-            result = [
-                _merge(schema, "", item, over.pop(item_step(item, keys), item)) for item in live
+        shared = minus(overlap(entry["fieldsV1"], changed), allowed)
+        if shared:
+            fought.setdefault(_named(entry), []).extend(paths(shared))
+    if fought:
+        raise apply_conflict(
+            [
+                Cause(path, f"conflict with {who}", "FieldManagerConflict")
+                for who in sorted(fought)
+                for path in fought[who]
             ]
-            result += over.values()
-            return live if _same_items(live, result) else result
-        if schema.is_set(name, live, body):
-            added = [item for item in dict.fromkeys(body) if item not in live]
-            return [*live, *added] if added else live
-    return live if type(live) is type(body) and live == body else body
+        )
 
 
-def _same_items(one: list[Any], two: list[Any]) -> bool:
-    return len(one) == len(two) and all(a is b for a, b in zip(one, two, strict=True))
+def _named(entry: Object) -> str:
+    told = msgspec.json.encode(entry.get("manager", "")).decode()
+    if entry.get("subresource"):
+        told += f' with subresource "{entry["subresource"]}"'
+    return told if entry.get("operation") == "Apply" else f"{told} using {entry.get('apiVersion')}"
 
 
-def without(schema: Schema, name: str, value: Any, dropped: Fields) -> Any:
-    """The value without those fields; emptied maps and lists go with their last member."""
-    below = children(schema, name, value)
-    if below is None:
-        return value
-    kept: list[tuple[str, Any]] = []
-    for step, (child, item) in below.items():
-        gone = dropped.get(step)
-        if gone is None:
-            kept.append((child, item))
-        elif gone and "." not in gone:
-            rest = without(schema, child, item, gone)
-            if rest not in ({}, []):
-                kept.append((child, rest))
-    return dict(kept) if isinstance(value, dict) else [item for _, item in kept]
+def _from_last_applied(kind: Type, resource: Resource, live: Object) -> Fields:
+    """What kubectl applied from the client's side and is still as it left it: it may take that over."""
+    text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        last = msgspec.json.decode(text) if text else None
+    except msgspec.DecodeError:
+        return {}
+    if not isinstance(last, dict) or last.get("apiVersion") != resource.api_version:
+        return {}
+    body = ownable(last)
+    changed, removed = changes(kind, old=body, new=ownable(live))
+    return minus(minus(applied(kind, body) or {}, changed), removed)
 
 
-def _entries(obj: Object) -> list[Object]:
-    entries: list[Object] = obj["metadata"].get("managedFields") or []
-    return entries
+def refreshed_annotation(live: Object, wanted: Object) -> Object:
+    """The object with the annotation of a client-side apply kept up, where there is one."""
+    notes = live["metadata"].get("annotations") or {}
+    if not notes.get(LAST_APPLIED):
+        return live
+    meta = dict(wanted["metadata"])
+    told = dict(meta.pop("annotations", None) or {})
+    told.pop(LAST_APPLIED, None)
+    if told:
+        meta["annotations"] = told
+    text = msgspec.json.encode({**wanted, "metadata": meta}, order="sorted").decode() + "\n"
+    if notes[LAST_APPLIED] == text:
+        return live
+    notes = {**notes, LAST_APPLIED: text}
+    return {**live, "metadata": {**live["metadata"], "annotations": notes}}
 
 
-def _entry(resource: Resource, writer: Writer, fields: Fields) -> list[Object]:
-    if not fields:
-        return []
-    entry: Object = {
-        "manager": writer.manager,
-        "operation": writer.operation,
-        "apiVersion": resource.api_version,
-        "time": writer.time,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-    }
-    return [entry | {"subresource": writer.subresource} if writer.subresource else entry]
+# ---- entries
 
 
-def _with_entries(obj: Object, entries: list[Object]) -> Object:
+def entries_of(obj: Object) -> list[Object]:
+    """Who owns what, as the object says."""
+    entries = obj["metadata"].get("managedFields")
+    return entries if isinstance(entries, list) else []
+
+
+def with_entries(obj: Object, entries: list[Object]) -> Object:
+    """The object with those entries in their order."""
+    before = obj["metadata"].get("managedFields")
+    if before is entries or (not entries and before is None):
+        return obj
     meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     if entries:
-        meta["managedFields"] = entries[-_LIMIT:]
+        meta["managedFields"] = sorted(entries, key=_rank) if len(entries) > 1 else entries
     return {**obj, "metadata": meta}
 
 
-def _paths(fields: Fields, prefix: str = "") -> list[str]:
-    """A field set as the paths that people read."""
-    found: list[str] = []
-    for step, inner in fields.items():
-        if step == ".":
-            continue
-        shown = f".{step[2:]}" if step.startswith("f:") else f"[{step[2:]}]"
-        found += _paths(inner, prefix + shown) if inner else [prefix + shown]
-    return found
+def _rank(entry: Object) -> tuple[str, ...]:
+    told = entry.get
+    return (
+        entry["operation"],
+        told("time") or "",
+        told("manager") or "",
+        entry["apiVersion"],
+        told("subresource") or "",
+    )
+
+
+def _with(
+    resource: Resource,
+    entries: list[Object],
+    writer: Writer,
+    fields: Fields,
+    *,
+    fresh: bool = False,
+    time: str | None = None,
+) -> list[Object]:
+    """The entries with one more for the writer, or with its own extended."""
+    if not fields:
+        return entries
+    mine: Fields = {}
+    others: list[Object] = []
+    for entry in entries:
+        if writer.wrote(entry):
+            mine = entry["fieldsV1"]
+        else:
+            others.append(entry)
+    made: Object = {
+        "manager": writer.manager,
+        "operation": writer.operation,
+        "apiVersion": resource.api_version,
+    }
+    if when := writer.time if fresh else time:
+        made["time"] = when
+    made |= {"fieldsType": "FieldsV1", "fieldsV1": union(mine, fields)}
+    if writer.subresource:
+        made["subresource"] = writer.subresource
+    return [*others, made]
+
+
+def _without(entries: list[Object], fields: Fields) -> list[Object]:
+    """The entries without those fields; who owns nothing any more is forgotten."""
+    if not fields:
+        return entries
+    kept: list[Object] = []
+    for entry in entries:
+        rest = minus(entry["fieldsV1"], fields)
+        if rest is entry["fieldsV1"]:
+            kept.append(entry)
+        elif rest:
+            kept.append({**entry, "fieldsV1": rest})
+    return kept
+
+
+def _capped(entries: list[Object]) -> list[Object]:
+    """The oldest plain writers put together when there are too many of them."""
+    if len(entries) <= _UPDATERS:
+        return entries
+    updaters = sorted((item for item in entries if item["operation"] == "Update"), key=_rank)
+    surplus = len(updaters) - _UPDATERS
+    if surplus <= 0:
+        return entries
+    oldest = updaters[: surplus + 1]
+    together: Fields = {}
+    for entry in oldest:
+        together = union(together, entry["fieldsV1"])
+    bucket: dict[str, Any] = {**oldest[-1], "manager": _ANCIENT, "fieldsV1": together}
+    bucket.pop("subresource", None)
+    return [*(item for item in entries if not any(item is old for old in oldest)), bucket]

@@ -1,7 +1,8 @@
 """Who asks, and whether they may: two functions that a caller of the core can exchange.
 
 The defaults let everybody be an administrator, which is right for a core that only the process around
-it can reach. An adapter that opens a socket gives its own.
+it can reach. An adapter that opens a socket gives its own (`login`), and switches on the roles and bindings
+that the API itself holds (`access`).
 """
 
 from collections.abc import Callable
@@ -9,6 +10,9 @@ from collections.abc import Callable
 import msgspec
 
 from runyard.http.messages import Request
+
+MASTERS = "system:masters"  # may do everything, whatever roles say
+AUTHENTICATED = "system:authenticated"
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,20 +25,35 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """What they want to do."""
+    """What they want to do: a verb on a resource, or, with a `path`, on something that is none."""
 
-    verb: str  # get list watch create update patch delete
-    group: str
-    plural: str
+    verb: str  # get list watch create update patch delete deletecollection; a method for a path
+    group: str = ""
+    plural: str = ""
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    path: str = ""
+
+    @property
+    def resource(self) -> str:
+        """As rules name it: `pods`, `pods/status`."""
+        return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Whether they may; a reason for a yes, or what could not be evaluated for a no."""
+
+    allowed: bool
+    reason: str = ""
+    error: str = ""
 
 
 Authenticate = Callable[[Request], User | None]  # None: 401
-Authorize = Callable[[User, Action], str]  # why not; empty: allowed
+Authorize = Callable[[User, Action], Decision]
 
-ADMIN = User(name="system:admin", groups=("system:masters", "system:authenticated"))
+YES, NO = Decision(True), Decision(False)
+ADMIN = User(name="system:admin", groups=(MASTERS, AUTHENTICATED))
 
 
 def everybody_is_admin(request: Request) -> User | None:
@@ -42,9 +61,9 @@ def everybody_is_admin(request: Request) -> User | None:
     return ADMIN
 
 
-def everything_is_allowed(user: User, action: Action) -> str:
+def everything_is_allowed(user: User, action: Action) -> Decision:
     """The default: nothing refused."""
-    return ""
+    return YES
 
 
 def bearer(request: Request) -> str:

@@ -5,12 +5,12 @@ from typing import Any
 from runyard.embedded.kube.resources import Object
 from runyard.wire.instants import from_rfc3339
 
-Cell = str | int
+Cell = str | int | float | bool | None
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
 _ROLE = "node-role.kubernetes.io/"
-_FINISHED = ("Succeeded", "Failed")
+_NAMED_ROLE = "kubernetes.io/role"
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 # From this many seconds on: the large unit, and the small one beside it (0: none).
 _SCALE = (
@@ -81,52 +81,6 @@ def duration(seconds: float) -> str:
     return f"{max(whole, 0)}s"
 
 
-# ---- Pods
-
-
-def ready_containers(pod: Object) -> int:
-    """How many containers run and are ready."""
-    return sum(
-        1
-        for item in items(pod, "status", "containerStatuses")
-        if item.get("ready") is True and at(item, "state", "running") is not None
-    )
-
-
-def pod_status(pod: Object) -> str:
-    """One word on what a Pod is up to: the deepest reason that is known."""
-    phase = text(at(pod, "status", "phase"), "Unknown")
-    found = text(at(pod, "status", "reason"), phase)
-    running = False
-    for item in reversed(items(pod, "status", "containerStatuses")):
-        found = _container_reason(item) or found
-        running = running or at(item, "state", "running") is not None
-    if found == "Completed" and running:
-        found = "Running" if ready_containers(pod) else "NotReady"
-    if at(pod, "metadata", "deletionTimestamp") and phase not in _FINISHED:
-        return "Unknown" if at(pod, "status", "reason") == "NodeLost" else "Terminating"
-    return found
-
-
-def _container_reason(status: Object) -> str:
-    ended = at(status, "state", "terminated")
-    if not isinstance(ended, dict):
-        return text(at(status, "state", "waiting", "reason"))
-    if reason := text(ended.get("reason")):
-        return reason
-    signal = count(ended.get("signal"))
-    return f"Signal:{signal}" if signal else f"ExitCode:{count(ended.get('exitCode'))}"
-
-
-def restarts(pod: Object, now: float) -> str:
-    """How often containers began again, and when the last one did."""
-    statuses = items(pod, "status", "containerStatuses")
-    total = sum(count(item.get("restartCount")) for item in statuses)
-    ends = [text(at(item, "lastState", "terminated", "finishedAt")) for item in statuses]
-    last = max(ends, default="")
-    return f"{total} ({age(last, now)} ago)" if total and last else str(total)
-
-
 # ---- Nodes
 
 
@@ -146,8 +100,9 @@ def node_roles(node: Object) -> str:
     """The roles that a node's labels name."""
     labels = at(node, "metadata", "labels")
     keys = [key for key in labels if isinstance(key, str)] if isinstance(labels, dict) else []
-    roles = sorted(key[len(_ROLE) :] for key in keys if key.startswith(_ROLE))
-    return ",".join(role for role in roles if role) or NONE
+    roles = [key[len(_ROLE) :] for key in keys if key.startswith(_ROLE)]
+    roles.append(text(at(labels, _NAMED_ROLE)))
+    return ",".join(sorted(role for role in roles if role)) or NONE
 
 
 def address(node: Object, kind: str) -> str:
@@ -164,3 +119,35 @@ def event_source(event: Object) -> str:
     component = text(at(event, "source", "component")) or text(event.get("reportingComponent"))
     host = text(at(event, "source", "host")) or text(event.get("reportingInstance"))
     return f"{component}, {host}" if component and host else component or host
+
+
+# ---- access
+
+
+def role(binding: Object) -> str:
+    """What a binding grants."""
+    return f"{text(at(binding, 'roleRef', 'kind'))}/{text(at(binding, 'roleRef', 'name'))}"
+
+
+def subjects(binding: Object, kind: str) -> str:
+    """To whom a binding grants it, of one kind of subject."""
+    found = [item for item in items(binding, "subjects") if item.get("kind") == kind]
+    if kind == "ServiceAccount":
+        return ", ".join(
+            f"{text(item.get('namespace'))}/{text(item.get('name'))}" for item in found
+        )
+    return ", ".join(text(item.get("name")) for item in found)
+
+
+def requested(request: Object) -> str:
+    """How long a certificate is asked for."""
+    seconds = at(request, "spec", "expirationSeconds")
+    return duration(seconds) if isinstance(seconds, int) else NONE
+
+
+def decision(request: Object) -> str:
+    """How far a request for a certificate has come."""
+    found = [item.get("type") for item in items(request, "status", "conditions")]
+    words = [word for word in ("Approved", "Denied", "Failed") if word in found]
+    shown = ",".join(words) or "Pending"
+    return f"{shown},Issued" if at(request, "status", "certificate") else shown

@@ -1,151 +1,228 @@
-"""Garbage: dependents whose owners are gone, contents of namespaces that are going, old Events.
+"""Garbage: dependents whose owners are gone, and the orders in which owners and dependents go.
 
-Owners are found through an index that is kept up with every commit, so that the removal of one object
-looks at its dependents only. An owner of a kind that this server does not serve counts as alive.
+Owners are found through an index that is kept up with every commit, so that the removal of one object looks
+at its dependents only. How a deletion treats dependents is written on the owner as a finalizer (`deletion`):
+
+    none                  the owner goes at once, then whatever nobody else owns
+    foregroundDeletion    dependents go first; the owner waits for those that say that they block it
+    orphan                dependents are let go of, then the owner goes
+
+An owner is looked for where its dependent is: one in another namespace, or one of the same name but another
+uid, is no owner at all, and is struck off when there is another. Of an owner whose kind nobody here knows, or
+that cannot be found by its dependent (a namespaced owner of something that is in no namespace), nothing is
+known, so nothing is done.
 """
 
-from collections import deque
+from collections.abc import Callable
+from typing import Literal
 
+from runyard.embedded.kube.controllers.events import COLLECTOR, Recorder
+from runyard.embedded.kube.deletion import FOREGROUND, ORPHAN, finished
 from runyard.embedded.kube.registry import Registry
-from runyard.embedded.kube.resources import (
-    BY_KIND,
-    EVENTS,
-    NAMESPACES,
-    SERVICE_ACCOUNTS,
-    STORED,
-    Object,
-    Resource,
-)
+from runyard.embedded.kube.resources import NAMESPACES, Object, Resource
 from runyard.embedded.kube.store import Event, Record
-from runyard.wire.instants import from_rfc3339
 
-Key = tuple[str, str, str]  # plural, namespace, name
+Key = tuple[str, str, str]  # table, namespace, name
+State = Literal["solid", "waiting", "dangling", "unknown"]
+Gone = Callable[[Object], bool]  # whether an owner is to be struck off
 
 
 class Collector:
     """Deletes what nobody holds any more."""
 
-    def __init__(self, registry: Registry, *, event_ttl: float) -> None:
+    def __init__(self, registry: Registry, recorder: Recorder) -> None:
         self._registry = registry
         self._store = registry.store
-        self._event_ttl = event_ttl
+        self._recorder = recorder
         self._dependents: dict[str, dict[Key, Resource]] = {}
-        self._events: deque[tuple[float, Record]] = deque()
+        self._waiting: dict[str, tuple[Resource, str, str]] = {}  # uid: owners going last
 
     def note(self, event: Event) -> None:
         """React to one commit."""
         old, new = event.old, event.new
-        key = (event.resource.plural, event.record.namespace, event.record.name)
-        before = _owner_uids(old.obj) if old else ()
-        after = _owner_uids(new.obj) if new else ()
-        if before != after:
-            self._index(key, event.resource, before, after)
-            if new is not None:
-                self._check(event.resource, new)
-        if event.resource is NAMESPACES:
-            self._namespace(event)
-        elif event.resource is EVENTS and new is not None:
-            self._events.append((self._registry.clock.now(), new))
+        refs_before = old.obj["metadata"].get("ownerReferences") if old is not None else None
+        refs_after = new.obj["metadata"].get("ownerReferences") if new is not None else None
+        if refs_before is not refs_after and refs_before != refs_after:
+            self._owners_changed(event, refs_before or [], refs_after or [])
         if new is None:
-            self._removed(event)
+            self._removed(event.record)
+        elif "deletionTimestamp" in new.meta:
+            self._going(event.resource, old, new)
 
     def adopt(self) -> None:
         """Take over what the store already holds, writing nothing."""
-        for resource in STORED:
+        for resource in self._store.catalogue.stored:
             for record in self._store.table(resource).records():
-                key = (resource.plural, record.namespace, record.name)
-                self._index(key, resource, (), _owner_uids(record.obj))
-        now = self._registry.clock.now()
-        events = [(_moment(item, now), item) for item in self._store.table(EVENTS).records()]
-        self._events.extend(sorted(events, key=lambda pair: pair[0]))
+                owners = record.meta.get("ownerReferences")
+                if owners:
+                    self._index(resource, record, [], owners)
+                if _goes_last(record.obj):
+                    self._waiting[record.uid] = (resource, record.namespace, record.name)
 
-    def tick(self) -> None:
-        """Let Events that nobody has touched for their lifetime go."""
-        oldest = self._registry.clock.now() - self._event_ttl
-        while self._events and self._events[0][0] <= oldest:
-            _, record = self._events.popleft()
-            current = self._store.get(EVENTS, record.namespace, record.name)
-            if current is record:
-                self._registry.delete(EVENTS, current, grace=0)
+    # ---- commits
+
+    def _owners_changed(self, event: Event, before: list[Object], after: list[Object]) -> None:
+        self._index(event.resource, event.record, before, after)
+        for owner in before:
+            if owner["uid"] in self._waiting:
+                self._release(owner["uid"])
+        if event.new is not None:
+            self._judge(event.resource, event.new, first=True)
 
     def _index(
-        self, key: Key, resource: Resource, before: tuple[str, ...], after: tuple[str, ...]
+        self, resource: Resource, record: Record, before: list[Object], after: list[Object]
     ) -> None:
-        for uid in before:
-            held = self._dependents.get(uid, {})
+        key = (resource.key, record.namespace, record.name)
+        for owner in before:
+            held = self._dependents.get(owner["uid"], {})
             held.pop(key, None)
             if not held:
-                self._dependents.pop(uid, None)
-        for uid in after:
-            self._dependents.setdefault(uid, {})[key] = resource
+                self._dependents.pop(owner["uid"], None)
+        for owner in after:
+            self._dependents.setdefault(owner["uid"], {})[key] = resource
 
-    def _removed(self, event: Event) -> None:
-        for (_, namespace, name), resource in tuple(
-            self._dependents.get(event.record.uid, {}).items()
-        ):
+    def _going(self, resource: Resource, old: Record | None, new: Record) -> None:
+        """An object is on its way out: begin with its dependents, once."""
+        before = old.obj if old is not None else None
+        if _goes_last(new.obj) and not (before is not None and _goes_last(before)):
+            self._waiting[new.uid] = (resource, new.namespace, new.name)
+            for kind, dependent in self._owned_by(new.uid):
+                self._judge(kind, dependent)
+            self._release(new.uid)
+        elif _lets_go(new.obj) and not (before is not None and _lets_go(before)):
+            for kind, dependent in self._owned_by(new.uid):
+                self._strike(kind, dependent, lambda owner: owner["uid"] == new.uid)
+            self._drop_finalizer(resource, new, ORPHAN)
+
+    def _removed(self, record: Record) -> None:
+        self._waiting.pop(record.uid, None)
+        for resource, dependent in self._owned_by(record.uid):
+            self._judge(resource, dependent)
+
+    def _owned_by(self, uid: str) -> list[tuple[Resource, Record]]:
+        found = []
+        for (_, namespace, name), resource in tuple(self._dependents.get(uid, {}).items()):
             record = self._store.get(resource, namespace, name)
             if record is not None:
-                self._check(resource, record)
-        if event.resource.namespaced:
-            place = self._store.get(NAMESPACES, "", event.record.namespace)
-            if place is not None and "deletionTimestamp" in place.meta:
-                self._finish_namespace(place)
+                found.append((resource, record))
+        return found
 
-    def _check(self, resource: Resource, record: Record) -> None:
-        """Delete a dependent all of whose owners are gone."""
+    # ---- decisions
+
+    def _judge(self, resource: Resource, record: Record, *, first: bool = False) -> None:
+        """Delete a dependent that nobody holds; strike off owners that are none."""
         current = self._store.get(resource, record.namespace, record.name)
         if current is None or current.uid != record.uid or "deletionTimestamp" in current.meta:
             return
-        owners = current.meta.get("ownerReferences", [])
-        if owners and not any(self._alive(owner, current.namespace) for owner in owners):
-            self._registry.delete(resource, current)
-
-    def _alive(self, owner: Object, namespace: str) -> bool:
-        kind = BY_KIND.get((owner["apiVersion"], owner["kind"]))
-        if kind is None:
-            return True
-        record = self._store.get(kind, namespace if kind.namespaced else "", owner["name"])
-        return record is not None and record.uid == owner["uid"]
-
-    def _namespace(self, event: Event) -> None:
-        place = event.new
-        if place is None:
+        owners = current.meta.get("ownerReferences") or []
+        states = [self._state(resource, current, owner) for owner in owners]
+        if not owners or "unknown" in states:
             return
-        if event.old is None:
-            current = self._store.get(NAMESPACES, "", place.name)
-            if current is None or "deletionTimestamp" in current.meta:
-                return  # its owner is gone, and so is it
-            if self._store.get(SERVICE_ACCOUNTS, place.name, "default") is not None:
-                return
-            account = {"metadata": {"name": "default"}}
-            self._registry.create(SERVICE_ACCOUNTS, account, namespace=place.name)
-        elif "deletionTimestamp" in place.meta and "deletionTimestamp" not in event.old.meta:
-            for resource in STORED:
-                if resource.namespaced:
-                    for record in self._store.table(resource).records(place.name):
-                        self._registry.delete(resource, record)
-            self._finish_namespace(place)
-        elif "deletionTimestamp" in place.meta:
-            self._finish_namespace(place)
+        if first:
+            self._warn(resource, current, owners, states)
+        if "solid" in states:
+            lasting = [o["uid"] for o, s in zip(owners, states, strict=True) if s == "solid"]
+            if len(lasting) < len(owners):
+                self._strike(resource, current, lambda owner: owner["uid"] not in lasting)
+        elif "waiting" in states and current.uid in self._dependents:
+            self._delete_first(resource, current)
+        else:
+            self._registry.delete(resource, current, policy=_policy(current.obj))
 
-    def _finish_namespace(self, place: Record) -> None:
-        current = self._store.get(NAMESPACES, "", place.name)
-        if current is None or current.meta.get("finalizers"):
+    def _state(self, resource: Resource, record: Record, owner: Object) -> State:
+        kind = self._store.catalogue.by_kind.get((owner["apiVersion"], owner["kind"]))
+        if kind is None or (kind.namespaced and not resource.namespaced):
+            return "unknown"
+        space = record.namespace if kind.namespaced else ""
+        found = self._store.get(kind, space, owner["name"])
+        if found is None or found.uid != owner["uid"]:
+            return "dangling"
+        return "waiting" if _goes_last(found.obj) else "solid"
+
+    def _delete_first(self, resource: Resource, record: Record) -> None:
+        """Delete a dependent that has dependents itself, and break a ring that would wait for itself."""
+        if any(_goes_last(other.obj) for _, other in self._owned_by(record.uid)):
+            owners = [{**o, "blockOwnerDeletion": False} for o in record.meta["ownerReferences"]]
+            record = self._store.put(resource, _with_owners(record.obj, owners))
+        self._registry.delete(resource, record, policy="Foreground")
+
+    def _strike(self, resource: Resource, record: Record, gone: Gone) -> None:
+        current = self._store.get(resource, record.namespace, record.name)
+        if current is None or current.uid != record.uid:
             return
-        tables = (self._store.table(resource) for resource in STORED if resource.namespaced)
-        if not any(place.name in table.spaces for table in tables):
-            self._store.remove(NAMESPACES, current)
+        owners = current.meta.get("ownerReferences") or []
+        kept = [owner for owner in owners if not gone(owner)]
+        if len(kept) < len(owners):
+            self._store.put(resource, _with_owners(current.obj, kept))
+
+    def _release(self, uid: str) -> None:
+        """Let an owner go that waits for nobody any more."""
+        resource, namespace, name = self._waiting[uid]
+        owner = self._store.get(resource, namespace, name)
+        if owner is None or owner.uid != uid or not _goes_last(owner.obj):
+            self._waiting.pop(uid, None)
+        elif not any(_blocks(item.obj, uid) for _, item in self._owned_by(uid)):
+            self._waiting.pop(uid)
+            self._drop_finalizer(resource, owner, FOREGROUND)
+
+    def _drop_finalizer(self, resource: Resource, record: Record, name: str) -> None:
+        current = self._store.get(resource, record.namespace, record.name)
+        if current is None or current.uid != record.uid:
+            return
+        left = [item for item in current.meta.get("finalizers", []) if item != name]
+        meta = {key: value for key, value in current.meta.items() if key != "finalizers"}
+        obj = {**current.obj, "metadata": meta | ({"finalizers": left} if left else {})}
+        if resource is not NAMESPACES and finished(obj):
+            self._store.remove(resource, current)
+        else:
+            self._store.put(resource, obj)
+
+    def _warn(
+        self, resource: Resource, record: Record, owners: list[Object], states: list[State]
+    ) -> None:
+        """Say that an owner lives elsewhere: such a reference is a mistake that costs the dependent its life."""
+        for owner, state in zip(owners, states, strict=True):
+            if state != "dangling" or not record.namespace:
+                continue
+            kind = self._store.catalogue.by_kind[owner["apiVersion"], owner["kind"]]
+            spaces = self._store.table(kind).spaces.values() if kind.namespaced else ()
+            elsewhere = (space.get(owner["name"]) for space in spaces)
+            if not any(item is not None and item.uid == owner["uid"] for item in elsewhere):
+                continue
+            named = f"{owner['apiVersion']}/{owner['kind']}, namespace: {record.namespace}"
+            told = f"ownerRef [{named}, name: {owner['name']}, uid: {owner['uid']}]"
+            self._recorder.told(
+                record,
+                resource,
+                by=COLLECTOR,
+                reason="OwnerRefInvalidNamespace",
+                message=f'{told} does not exist in namespace "{record.namespace}"',
+                warning=True,
+            )
 
 
-def _owner_uids(obj: Object) -> tuple[str, ...]:
-    owners = obj["metadata"].get("ownerReferences")
-    return tuple(owner["uid"] for owner in owners) if owners else ()
+def _goes_last(obj: Object) -> bool:
+    meta = obj["metadata"]
+    return "deletionTimestamp" in meta and FOREGROUND in meta.get("finalizers", ())
 
 
-def _moment(event: Record, now: float) -> float:
-    """When an Event was last touched, as far as it says so itself."""
-    told = event.obj.get("lastTimestamp") or event.meta["creationTimestamp"]
-    try:
-        return min(now, from_rfc3339(told))
-    except (TypeError, ValueError):
-        return now
+def _lets_go(obj: Object) -> bool:
+    meta = obj["metadata"]
+    return "deletionTimestamp" in meta and ORPHAN in meta.get("finalizers", ())
+
+
+def _blocks(obj: Object, uid: str) -> bool:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
+
+
+def _policy(obj: Object) -> str:
+    finalizers = obj["metadata"].get("finalizers", ())
+    if ORPHAN in finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in finalizers else ""
+
+
+def _with_owners(obj: Object, owners: list[Object]) -> Object:
+    meta = {key: value for key, value in obj["metadata"].items() if key != "ownerReferences"}
+    return {**obj, "metadata": meta | ({"ownerReferences": owners} if owners else {})}

@@ -29,14 +29,15 @@ from collections.abc import Callable
 
 from runyard.clock import Clock
 from runyard.embedded.kube import auth, discovery, verbs
-from runyard.embedded.kube.collector import Collector
+from runyard.embedded.kube.access.access import Access
+from runyard.embedded.kube.controllers.controllers import Controllers
+from runyard.embedded.kube.crd.controller import Definitions
 from runyard.embedded.kube.journal import Journal, JournalError, JournalFull
 from runyard.embedded.kube.keeping import Keeper
 from runyard.embedded.kube.listing import Reader, gone_line
-from runyard.embedded.kube.nodes import NodeLifecycle
+from runyard.embedded.kube.nodeproxy import NodeProxy, Passed, pass_on
 from runyard.embedded.kube.registry import Registry
-from runyard.embedded.kube.resources import NAMESPACES, Object
-from runyard.embedded.kube.scheduler import Scheduler
+from runyard.embedded.kube.resources import NAMESPACES, RUNTIME_CLASSES, Object, Resource
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.kube.status import (
     StatusError,
@@ -50,8 +51,10 @@ from runyard.embedded.kube.status import (
 )
 from runyard.embedded.kube.store import Event, Store
 from runyard.embedded.kube.tokens import Tokens
-from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.http.messages import Request, Response, Stream
+from runyard.http.tls import Pair
 from runyard.telemetry.log import get_logger
+from runyard.wire import shipped
 
 OnWrite = Callable[[str, str, str, str], None]
 
@@ -69,16 +72,21 @@ class KubeCore:
         journal: Journal | None = None,
         authenticate: auth.Authenticate = auth.everybody_is_admin,
         authorize: auth.Authorize = auth.everything_is_allowed,
+        rbac: bool = False,
+        authority: Pair | None = None,
+        proxy: NodeProxy | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.failures: Counter[str] = Counter()
         self._clock = clock
         self._on_write = on_write
+        self.proxy = proxy  # whom to pass a Pod's log, exec, attach and portforward to
         self._authenticate = authenticate
         self._log = get_logger("embedded.kube")
         self._fresh: deque[Event] = deque()
         self._stopped: JournalError | None = None
         self._store = Store(history=self.settings.history, on_commit=self._committed)
+        self._discovery = discovery.Discovery(self._store.catalogue)
         self._registry = Registry(self._store, clock=clock, rng=rng)
         self._keeper: Keeper | None = None
         if journal is None:
@@ -90,28 +98,34 @@ class KubeCore:
         self.tokens = Tokens(self._store, clock=clock, rng=rng, key=key)
         reader = Reader(self._store, clock=clock, rng=rng, settings=self.settings)
         self._verbs = verbs.Verbs(
-            self._registry, reader, tokens=self.tokens, clock=clock, authorize=authorize
+            self._registry, reader, tokens=self.tokens, clock=clock, review=self._review
         )
+        self._access = Access(self._registry, authorize=authorize, rbac=rbac, authority=authority)
         self._start_controllers()
         self._begin()
 
     def _start_controllers(self) -> None:
         """New controllers, which know of what is stored and have written nothing yet."""
         registry, clock, settings = self._registry, self._clock, self.settings
-        self.scheduler = Scheduler(registry, clock=clock, enabled=settings.schedule)
-        self._collector = Collector(registry, event_ttl=settings.event_ttl)
-        self._nodes = NodeLifecycle(registry, clock=clock, settings=settings)
-        self._reactions = (self._collector.note, self._nodes.note, self.scheduler.note)
+        self._definitions = Definitions(registry)
+        self._controllers = Controllers(registry, clock=clock, settings=settings)
+        self.scheduler = self._controllers.scheduler
+        self._access.forget()
+        self._first = (self._definitions.note, self._access.note)
         if self._keeper is not None:
-            self._collector.adopt()
-            self._nodes.adopt()
-            self.scheduler.adopt()
+            self._definitions.adopt()
+            self._controllers.adopt()
 
     def _begin(self) -> None:
         """The first step: what must always be there; raises `JournalError` if it cannot be kept."""
         for name in self.settings.namespaces:
             if self._store.get(NAMESPACES, "", name) is None:
                 self._registry.create(NAMESPACES, {"metadata": {"name": name}}, namespace="")
+        self._definitions.install(shipped.definitions())
+        for obj in shipped.runtime_classes():
+            if self._store.get(RUNTIME_CLASSES, "", obj["metadata"]["name"]) is None:
+                self._registry.create(RUNTIME_CLASSES, obj, namespace="")
+        self._access.begin()
         self.scheduler.resume()
         self._settle()
         if self._keeper is not None and self._keeper.outbox:
@@ -128,7 +142,7 @@ class KubeCore:
         if self._stopped is not None:
             return stopped(self._stopped.cause).response()
         try:
-            answer = self._answer(request)
+            answer: Response | Stream | Passed = self._answer(request)
         except StatusError as refusal:
             answer = refusal.response()
         except RecursionError:
@@ -138,7 +152,18 @@ class KubeCore:
             answer = internal().response()
         self._settle()
         lost = None if self._keeper is None else self._keep(self._keeper)
-        return answer if lost is None else lost.response()
+        if lost is not None:
+            return lost.response()
+        if self._definitions.retired:
+            self._definitions.retire()
+        return await self._pass_on(answer, request) if isinstance(answer, Passed) else answer
+
+    async def _pass_on(self, passed: Passed, request: Request) -> Response | Stream:
+        try:
+            return await pass_on(self.proxy, passed, request)
+        except Exception as defect:  # noqa: BLE001  the boundary: a defect is an answer, and counted
+            self._failed(defect, path=request.path)
+            return internal().response()
 
     def _keep(self, keeper: Keeper) -> StatusError | None:
         """End a step: on disk and then seen, or taken back; the refusal, if it was that."""
@@ -167,19 +192,21 @@ class KubeCore:
         self.failures[type(defect).__name__] += 1
         self._log.error("embedded API failed", path=path, exc_info=defect)
 
-    def _answer(self, request: Request) -> Response | Stream:
+    def _answer(self, request: Request) -> Response | Stream | Passed:
         user = self._authenticate(request)
         if user is None:
             raise unauthorized()
         if len(request.body) > self.settings.body_limit:
             raise body_too_large(self.settings.body_limit)
+        self._access.enter(user, request)
         if request.method in ("GET", "HEAD"):
-            found = discovery.document(request.path) if request.path.count("/") <= 3 else None
-            if isinstance(found, str):
-                return Response(status=200, body=found.encode())
+            found = self._discovery.document(request)
             if found is not None:
-                return json_response(200, found)
-        return self._verbs.serve(user, request)
+                return found
+        return self._verbs.serve(request)
+
+    def _review(self, resource: Resource, body: Object) -> Object:
+        return self._access.review(resource, body)
 
     # ---- controllers
 
@@ -201,7 +228,7 @@ class KubeCore:
         """Let the controllers react until there is nothing left to react to."""
         while self._fresh:
             event = self._fresh.popleft()
-            for note in self._reactions:
+            for note in (*self._first, *self._controllers.reactions(event)):
                 try:
                     note(event)
                 except Exception as defect:  # noqa: BLE001  the boundary of a reaction: the write stands
@@ -209,11 +236,7 @@ class KubeCore:
 
     def tick(self) -> None:
         """What depends on time: silent nodes, evictions, old Events, reasons of waiting Pods."""
-        self._nodes.tick()
-        self._collector.tick()
-        self._settle()
-        self.scheduler.tick()
-        self._settle()
+        self._controllers.tick(self._settle)
         if self._keeper is not None:
             self._keep(self._keeper)
 

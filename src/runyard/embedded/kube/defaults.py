@@ -1,25 +1,19 @@
 """What the server fills in on a create, because clients rely on finding it there."""
 
 from base64 import b64encode
-from typing import Any
 
+from runyard.embedded.kube import admission
+from runyard.embedded.kube.controllers import taints
+from runyard.embedded.kube.crd import approval
 from runyard.embedded.kube.resources import (
+    DEFINITIONS,
     NAMESPACES,
+    NODES,
     PODS,
-    RUNNER_POOLS,
     SECRETS,
     Object,
     Resource,
 )
-
-_POD = {
-    "restartPolicy": "Always",
-    "terminationGracePeriodSeconds": 30,
-    "serviceAccountName": "default",
-    "schedulerName": "default-scheduler",
-    "dnsPolicy": "ClusterFirst",
-}
-_POOL = {"replicas": 0, "os": "darwin", "podCPUMilli": 8000, "podMemoryMB": 14336}
 
 
 def fill(resource: Resource, obj: Object) -> Object:
@@ -27,38 +21,35 @@ def fill(resource: Resource, obj: Object) -> Object:
     if resource.has_status and not resource.status_on_create:
         obj = {key: value for key, value in obj.items() if key != "status"}
     if resource is PODS:
-        return _pod(obj)
-    if resource is RUNNER_POOLS and isinstance(obj.get("spec"), dict):
-        return {**obj, "spec": _POOL | obj["spec"]}
+        return admission.filled(obj) if isinstance(obj.get("spec"), dict) else obj
+    if resource is NODES:
+        return taints.registered(obj)
     if resource is NAMESPACES:
-        return {**obj, "status": {"phase": "Active"}}
+        spec = {"finalizers": ["kubernetes"]}
+        return {**obj, "spec": spec, "status": {"phase": "Active"}}
+    if resource is DEFINITIONS:
+        return approval.begun(obj)
     if resource is SECRETS:
         return {"type": "Opaque"} | obj
     return obj
 
 
-def _pod(obj: Object) -> Object:
-    spec = obj.get("spec")
-    if not isinstance(spec, dict):
+def readmitted(resource: Resource, obj: Object, old: Object) -> Object:
+    """A changed object with what the server adds again to every version of it."""
+    if resource is not PODS or obj["spec"] is old["spec"]:
         return obj
-    filled: Object = {**_POD, **spec}
-    for key in ("containers", "initContainers"):
-        if isinstance(filled.get(key), list):
-            filled[key] = [_requests_from_limits(item) for item in filled[key]]
-    return {**obj, "spec": filled, "status": {"phase": "Pending"}}
-
-
-def _requests_from_limits(container: Any) -> Any:
-    resources = container.get("resources") if isinstance(container, dict) else None
-    if not isinstance(resources, dict) or not isinstance(resources.get("limits"), dict):
-        return container
-    requests = resources.get("requests", {})
-    if not isinstance(requests, dict):
-        return container  # validation will say so
-    return {**container, "resources": {**resources, "requests": resources["limits"] | requests}}
+    return admission.again(obj, old)
 
 
 def fold(resource: Resource, obj: Object) -> Object:
+    """What every write of an object goes through: the shape in which it is kept."""
+    if resource.definition is not None:
+        shaped: Object = resource.definition.shaped(obj)
+        return shaped
+    return approval.filled(obj) if resource is DEFINITIONS else _plain_secret(resource, obj)
+
+
+def _plain_secret(resource: Resource, obj: Object) -> Object:
     """A Secret's plain `stringData` moved into `data`, where readers look."""
     plain = obj.get("stringData") if resource is SECRETS else None
     if not isinstance(plain, dict):

@@ -1,49 +1,79 @@
 """Deletion: what a DELETE does to an object, and when an object is really gone.
 
-- Finalizers keep an object, marked as deleting, until their owners have removed them.
-- A Pod that runs on a node is only marked: its agent stops it and deletes it again with grace 0. A Pod
-  that is bound nowhere, or that has finished, needs nobody's help and goes at once.
+- Finalizers keep an object, marked as deleting, until their owners have removed them. How dependents are to be treated
+  is such a finalizer too: `foregroundDeletion` and `orphan` are set here and acted on by the collector.
+- A Pod that runs on a node is only marked: its agent stops it and deletes it again with grace 0. A Pod that is bound
+  nowhere, or that has finished, needs nobody's help: it is marked and gone in one step, as two events.
 - A grace period can be shortened, never extended, and a deletion is never taken back.
 
 The functions are pure: the registry commits what they return.
 """
 
-from runyard.embedded.kube.resources import PODS, Object, Resource
+import msgspec
+
+from runyard.embedded.kube.resources import NAMESPACES, PODS, Object, Resource
 from runyard.wire.instants import from_rfc3339, to_rfc3339
 
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _FINISHED = ("Succeeded", "Failed")
+_POLICIES = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """How somebody wants an object deleted."""
+
+    grace: int | None = None
+    policy: str = ""  # Foreground, Background, Orphan; empty: as the object's finalizers say
 
 
 def after_delete(
-    resource: Resource, obj: Object, *, grace: int | None, now: float, held: bool = False
-) -> Object | None:
-    """The object after a DELETE: itself if nothing changes, None if it goes at once.
+    resource: Resource, obj: Object, wish: Wish, *, now: float, held: bool = False
+) -> tuple[Object, bool]:
+    """The object after a DELETE (itself if nothing changes) and whether it is gone with that.
 
     `held` keeps an object that still has contents (a namespace), as a finalizer would.
     """
+    obj = _with_policy(obj, wish.policy)
     meta = obj["metadata"]
-    seconds = grace_of(resource, obj, grace)
-    if seconds == 0 and not meta.get("finalizers") and not held:
-        return None
+    seconds = grace_of(resource, obj, wish.grace)
+    waits = bool(meta.get("finalizers")) or held
     if "deletionTimestamp" not in meta:
-        return _marked(resource, obj, moment=now + seconds, seconds=seconds)
-    before = int(meta.get("deletionGracePeriodSeconds", 0))
+        if seconds == 0 and not waits and resource is not PODS:
+            return obj, True
+        marked = _marked(resource, obj, moment=now + seconds, seconds=seconds)
+        return marked, seconds == 0 and not waits
+    before = int(meta.get("deletionGracePeriodSeconds") or 0)
     if seconds >= before:
-        return obj
+        return obj, before == 0 and not waits
     begun = from_rfc3339(meta["deletionTimestamp"]) - before
-    return _marked(resource, obj, moment=begun + seconds, seconds=seconds)
+    marked = _marked(resource, obj, moment=begun + seconds, seconds=seconds)
+    return marked, seconds == 0 and not waits
+
+
+def _with_policy(obj: Object, policy: str) -> Object:
+    wanted = _POLICIES.get(policy)
+    if wanted is None:
+        return obj
+    before = obj["metadata"].get("finalizers") or []
+    after = [item for item in before if item not in (FOREGROUND, ORPHAN) or item == wanted]
+    if wanted and wanted not in after:
+        after.append(wanted)
+    if after == before:
+        return obj
+    meta = {key: value for key, value in obj["metadata"].items() if key != "finalizers"}
+    return {**obj, "metadata": meta | ({"finalizers": after} if after else {})}
 
 
 def grace_of(resource: Resource, obj: Object, asked: int | None) -> int:
-    """How long the object may take to go."""
+    """How long the object may take to go; to ask for less than nothing is to ask for a second."""
     if resource is not PODS:
         return 0
     spec = obj["spec"]
     if not spec.get("nodeName") or obj.get("status", {}).get("phase") in _FINISHED:
         return 0
     if asked is None:
-        return int(spec.get("terminationGracePeriodSeconds", 30))
-    return max(asked, 0)
+        asked = int(spec.get("terminationGracePeriodSeconds", 30))
+    return asked if asked >= 0 else 1
 
 
 def _marked(resource: Resource, obj: Object, *, moment: float, seconds: int) -> Object:
@@ -51,7 +81,8 @@ def _marked(resource: Resource, obj: Object, *, moment: float, seconds: int) -> 
     if resource.counted and "deletionTimestamp" not in meta:
         meta["generation"] = int(meta.get("generation", 0)) + 1
     meta["deletionTimestamp"] = to_rfc3339(moment)
-    meta["deletionGracePeriodSeconds"] = seconds
+    if resource is not NAMESPACES:
+        meta["deletionGracePeriodSeconds"] = seconds
     return {**obj, "metadata": meta}
 
 
@@ -61,5 +92,5 @@ def finished(obj: Object) -> bool:
     return (
         "deletionTimestamp" in meta
         and not meta.get("finalizers")
-        and meta.get("deletionGracePeriodSeconds", 0) == 0
+        and not meta.get("deletionGracePeriodSeconds")
     )

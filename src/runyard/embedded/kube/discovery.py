@@ -1,41 +1,133 @@
-"""What this server serves, for clients that ask before they speak."""
+"""What this server serves, for clients that ask before they speak.
 
-from runyard.embedded.kube.resources import ALL, GROUPS, Object, Resource
+Documents are made from the catalogue and kept as bytes until it changes. The groups can be asked for one by one, or all
+at once in the aggregated form that newer clients prefer.
+"""
 
-_VERSION = {"major": "1", "minor": "33", "gitVersion": "v1.33.0+runyard", "platform": "embedded"}
-_VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
+from collections.abc import Callable
+
+import msgspec
+
+from runyard.embedded.kube.catalogue import Catalogue
+from runyard.embedded.kube.openapi.documents import OpenApi
+from runyard.embedded.kube.resources import NAMESPACES, Object, Resource
+from runyard.http.messages import Request, Response
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0+runyard",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "embedded",
+}
+_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
+_STATUS_VERBS = ["get", "patch", "update"]
+# Subresources with verbs or a kind of their own.
+_SUBRESOURCES: dict[str, tuple[list[str], Object]] = {
+    "binding": (["create"], {"kind": "Binding"}),
+    "eviction": (["create"], {"group": "policy", "version": "v1", "kind": "Eviction"}),
+    "log": (["get"], {}),
+    "exec": (["create", "get"], {"kind": "PodExecOptions"}),
+    "attach": (["create", "get"], {"kind": "PodAttachOptions"}),
+    "portforward": (["create", "get"], {"kind": "PodPortForwardOptions"}),
+    "token": (
+        ["create"],
+        {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"},
+    ),
+    "scale": (_STATUS_VERBS, {"group": "autoscaling", "version": "v1", "kind": "Scale"}),
+}
 _HEALTH = ("/healthz", "/livez", "/readyz")
+_TEXT = (("content-type", "text/plain; charset=utf-8"),)
+_JSON = (("content-type", "application/json"),)
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_DEEPEST = 5  # slashes in the longest path of a document
+_PREFIXES = ("/api", "/apis", "/openapi", "/version", *_HEALTH)
 
 
-def document(path: str) -> Object | str | None:
-    """The document at that path: JSON, plain text, or None if there is none."""
-    path = path.rstrip("/") or "/"
-    if path in _HEALTH:
-        return "ok"
-    if path == "/version":
-        return dict(_VERSION)
-    if path == "/api":
-        return {"kind": "APIVersions", "versions": ["v1"]}
-    if path == "/apis":
-        groups = [_group(group, version) for group, version in GROUPS if group]
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-    for group, version in GROUPS:
-        if path == (f"/apis/{group}/{version}" if group else f"/api/{version}"):
-            return _resources(group, version)
-        if group and path == f"/apis/{group}":
-            return {"kind": "APIGroup", "apiVersion": "v1"} | _group(group, version)
-    return None
+class Discovery:
+    """Answers what is asked about the server itself."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._openapi = OpenApi(catalogue)
+        self._edition = -1
+        self._kept: dict[str, Response] = {}
+
+    def document(self, request: Request) -> Response | None:
+        """The document at that path, or None if there is none."""
+        path = request.path
+        if path.count("/") > _DEEPEST or not path.startswith(_PREFIXES):
+            return None
+        path = path.rstrip("/")
+        if path in _HEALTH or path.startswith(("/livez/", "/readyz/")):
+            return Response(status=200, headers=_TEXT, body=b"ok")
+        if path.startswith("/openapi"):
+            return self._openapi.document(path, request)
+        if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in request.header("accept"):
+            path = f"{path} aggregated"
+        return self._made(path)
+
+    def _made(self, path: str) -> Response | None:
+        if self._edition != self._catalogue.edition:
+            self._edition = self._catalogue.edition
+            self._kept = {path: _answer(make()) for path, make in self._makers().items()}
+            for root in ("api", "apis"):
+                found = _aggregated(self._catalogue, core=root == "api")
+                headers = (("content-type", _AGGREGATED),)
+                body = msgspec.json.encode(found)
+                answer = Response(status=200, headers=headers, body=body)
+                self._kept[f"/{root} aggregated"] = answer
+        return self._kept.get(path)
+
+    def _makers(self) -> dict[str, Callable[[], Object]]:
+        rows = self._catalogue
+        makers: dict[str, Callable[[], Object]] = {
+            "/version": lambda: VERSION,
+            "/api": lambda: {"kind": "APIVersions", "versions": ["v1"]},
+            "/apis": lambda: _groups(rows),
+        }
+        for group, version in rows.groups:
+            path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+            makers[path] = lambda group=group, version=version: _resources(rows, group, version)  # type: ignore[misc]  # bound per turn
+            if group:
+                makers[f"/apis/{group}"] = lambda group=group: (
+                    {  # type: ignore[misc]  # bound per turn
+                        "kind": "APIGroup",
+                        "apiVersion": "v1",
+                    }
+                    | _group(rows, group)
+                )
+        return makers
 
 
-def _group(group: str, version: str) -> Object:
-    served = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [served], "preferredVersion": served}
+def _answer(value: Object) -> Response:
+    return Response(status=200, headers=_JSON, body=msgspec.json.encode(value))
 
 
-def _resources(group: str, version: str) -> Object:
+def _groups(catalogue: Catalogue) -> Object:
+    names = dict.fromkeys(group for group, _ in catalogue.groups if group)
+    found = [_group(catalogue, group) for group in names]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
+
+
+def _group(catalogue: Catalogue, group: str) -> Object:
+    versions = [
+        {"groupVersion": f"{group}/{version}", "version": version}
+        for name, version in catalogue.groups
+        if name == group
+    ]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resources(catalogue: Catalogue, group: str, version: str) -> Object:
     rows = [
         row
-        for resource in ALL
+        for resource in catalogue.served
         if (resource.group, resource.version) == (group, version)
         for row in _rows(resource)
     ]
@@ -48,15 +140,90 @@ def _resources(group: str, version: str) -> Object:
     }
 
 
+def verbs_of(resource: Resource) -> list[str]:
+    """The verbs of a kind."""
+    if not resource.stored:
+        return ["create"]
+    if resource is NAMESPACES:  # one at a time
+        return [verb for verb in _VERBS if verb != "deletecollection"]
+    return _CUSTOM_VERBS if resource.custom else _VERBS
+
+
 def _rows(resource: Resource) -> list[Object]:
-    base: Object = {
-        "singularName": resource.kind.lower(),
+    row: Object = {
+        "name": resource.plural,
+        "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
+        "verbs": verbs_of(resource),
     }
-    verbs = _VERBS if resource.stored else ["create"]
-    rows = [{"name": resource.plural, **base, "verbs": verbs, "shortNames": list(resource.short)}]
-    for sub in resource.subresources:
-        allowed = ["get", "patch", "update"] if sub == "status" else ["create"]
-        rows.append({"name": f"{resource.plural}/{sub}", **base, "verbs": allowed})
-    return rows
+    if resource.short:
+        row["shortNames"] = list(resource.short)
+    if resource.categories:
+        row["categories"] = list(resource.categories)
+    return [row, *(_subrow(resource, name) for name in resource.subresources)]
+
+
+def _subrow(resource: Resource, name: str) -> Object:
+    verbs, kind = _SUBRESOURCES.get(name, (_STATUS_VERBS, {}))
+    return {
+        "name": f"{resource.plural}/{name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": verbs,
+    } | kind
+
+
+# ---- everything at once
+
+
+def _aggregated(catalogue: Catalogue, *, core: bool) -> Object:
+    groups = dict.fromkeys(group for group, _ in catalogue.groups if bool(group) != core)
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [_aggregated_group(catalogue, group) for group in groups],
+    }
+
+
+def _aggregated_group(catalogue: Catalogue, group: str) -> Object:
+    versions = [
+        {
+            "version": version,
+            "resources": [
+                _aggregated_row(item)
+                for item in catalogue.served
+                if (item.group, item.version) == (group, version)
+            ],
+            "freshness": "Current",
+        }
+        for name, version in catalogue.groups
+        if name == group
+    ]
+    return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+
+def _aggregated_row(resource: Resource) -> Object:
+    group, version = (resource.group, resource.version) if resource.custom else ("", "")
+    kind = {"group": group, "version": version, "kind": resource.kind}  # empty: as the row's own
+    row: Object = {
+        "resource": resource.plural,
+        "responseKind": kind,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": verbs_of(resource),
+    }
+    if resource.short:
+        row["shortNames"] = list(resource.short)
+    if resource.categories:
+        row["categories"] = list(resource.categories)
+    if resource.subresources:
+        row["subresources"] = [_aggregated_sub(kind, name) for name in resource.subresources]
+    return row
+
+
+def _aggregated_sub(parent: Object, name: str) -> Object:
+    verbs, kind = _SUBRESOURCES.get(name, (_STATUS_VERBS, {}))
+    return {"subresource": name, "responseKind": parent | kind, "verbs": verbs}

@@ -1,261 +1,288 @@
 """Field ownership as Kubernetes writes it down (`fieldsV1`), and arithmetic on it.
 
-A field set is a tree: `f:name` steps into a map, `k:{...}` into an item of a keyed list, `v:...` names
-an item of a set, `.` is the item itself, and an empty tree is a leaf: the field is owned whole. Sets are
-never changed in place.
+A field set is a tree: `f:name` steps into a map, `k:{...}` into an item of a list with keys, `v:...` names an item
+of a set. A node that is empty, or holds `.`, is itself a member; a node with steps only is on the way to members.
+The root is never a member, so an empty root is the empty set. Sets are never changed in place.
 
-Which lists are keyed is a table by field name; a list that is not in it, or whose items lack their
-keys, is atomic: it is owned and replaced as a whole. Inside a custom resource only the lists of
-`metadata` are keyed, because its schema declares no others.
+What is a member follows from the types (`schema.model`): whoever applies a value owns its leaves and the items of
+its lists, whoever writes it otherwise owns the maps and lists that the write brought as well.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.schema.model import Type
 
 Fields = dict[str, Any]
-Keys = tuple[str, ...]
+Change = tuple[Fields, Fields]  # what a write set or changed, and what it removed
 
-_META_LISTS: dict[str, Keys] = {"ownerReferences": ("uid",)}
-_LISTS: dict[str, Keys] = {
-    "ownerReferences": ("uid",),
-    "containers": ("name",),
-    "initContainers": ("name",),
-    "env": ("name",),
-    "ports": ("containerPort", "protocol"),
-    "volumes": ("name",),
-    "volumeMounts": ("mountPath",),
-    "conditions": ("type",),
-    "addresses": ("type",),
-    "imagePullSecrets": ("name",),
-    "secrets": ("name",),
-    "podIPs": ("ip",),
-    "hostIPs": ("ip",),
-}
-_SETS = ("finalizers",)
-_ATOMIC_MAPS = ("nodeSelector", "matchLabels", "involvedObject", "target")
-_DEFAULTS = {"protocol": "TCP"}
+SELF: Fields = {}
 _ABSENT = object()
-_NOT_OWNED = ("apiVersion", "kind")
-_NOT_OWNED_META = (
+_encode = msgspec.json.Encoder(order="sorted").encode
+# What nobody owns: the server's own.
+_SERVER = ("apiVersion", "kind")
+_SERVER_META = (
     "name",
     "namespace",
-    "generateName",
+    "selfLink",
     "uid",
     "resourceVersion",
     "generation",
     "creationTimestamp",
+    "managedFields",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
-    "selfLink",
-    "managedFields",
 )
-
-
-class Schema(msgspec.Struct, frozen=True):
-    """How the values below a field merge."""
-
-    custom: bool = False
-
-    def keys_of(self, name: str, *values: Any) -> Keys | None:
-        """The keys of a keyed list; None if it is atomic."""
-        keys = (_META_LISTS if self.custom else _LISTS).get(name)
-        if keys is None or not all(keyed(value, keys) for value in values):
-            return None
-        return keys
-
-    def is_set(self, name: str, *values: Any) -> bool:
-        """Whether the list is a set of strings."""
-        return name in _SETS and all(
-            isinstance(value, list) and all(isinstance(item, str) for item in value)
-            for value in values
-        )
-
-    def is_map(self, name: str, value: Any) -> bool:
-        """Whether the value is a map whose members are owned one by one."""
-        return isinstance(value, dict) and (self.custom or name not in _ATOMIC_MAPS)
-
-
-def keyed(value: Any, keys: Keys) -> bool:
-    """Whether every item of the list has its keys, and no two the same."""
-    if not isinstance(value, list):
-        return False
-    seen: dict[str, None] = {}
-    for item in value:
-        if not isinstance(item, dict) or any(
-            not isinstance(item.get(key, _DEFAULTS.get(key)), str | int) for key in keys
-        ):
-            return False
-        seen[item_step(item, keys)] = None
-    return len(seen) == len(value)
-
-
-def item_step(item: Object, keys: Keys) -> str:
-    """The step into one item of a keyed list."""
-    named = {key: item.get(key, _DEFAULTS.get(key)) for key in keys}
-    return "k:" + msgspec.json.encode(named).decode()
-
-
-def set_step(item: str) -> str:
-    """The step that names one item of a set."""
-    return "v:" + msgspec.json.encode(item).decode()
 
 
 def ownable(obj: Object) -> Object:
     """The part of an object that a manager can own."""
-    rest = {key: value for key, value in obj.items() if key not in _NOT_OWNED}
+    rest = {key: value for key, value in obj.items() if key not in _SERVER}
     meta = rest.pop("metadata", None)
     if isinstance(meta, dict):
-        kept = {key: value for key, value in meta.items() if key not in _NOT_OWNED_META}
+        kept = {key: value for key, value in meta.items() if key not in _SERVER_META}
         if kept:
             rest["metadata"] = kept
     return rest
 
 
-def children(schema: Schema, name: str, value: Any) -> dict[str, tuple[str, Any]] | None:
-    """The steps below a value, each with the name and value there; None for a leaf."""
-    if isinstance(value, dict):
-        if not schema.is_map(name, value):
-            return None
-        return {f"f:{key}": (key, item) for key, item in value.items()}
-    if isinstance(value, list):
-        if keys := schema.keys_of(name, value):
-            return {item_step(item, keys): ("", item) for item in value}
-        if schema.is_set(name, value):
-            return {set_step(item): ("", item) for item in value}
-    return None
+# ---- items of lists
 
 
-def is_leaf(schema: Schema, name: str, value: Any) -> bool:
-    """Whether the value is owned as a whole."""
-    if isinstance(value, dict):
-        return not schema.is_map(name, value)
-    if isinstance(value, list):
-        return schema.keys_of(name, value) is None and not schema.is_set(name, value)
-    return True
+def item_step(kind: Type, item: Any) -> str | None:
+    """The step into one item of a list with keys, or that names one of a set; None if it has none."""
+    if kind.is_set:
+        return "v:" + _encode(item).decode()
+    if not isinstance(item, dict):
+        return None
+    told = tuple([item.get(key, kind.defaults.get(key)) for key in kind.keys])
+    try:
+        return None if None in told else _key_step(kind.keys, told)
+    except TypeError:  # a key that is no plain value
+        return None
 
 
-def fields_of(schema: Schema, name: str, value: Any) -> Fields:
-    """The field set that somebody who wrote this value owns."""
-    below = children(schema, name, value)
-    if not below:
-        return {}
+@lru_cache(maxsize=8192, typed=True)
+def _key_step(keys: tuple[str, ...], told: tuple[Any, ...]) -> str:
+    return "k:" + _encode(dict(zip(keys, told, strict=True))).decode()
+
+
+def items_of(kind: Type, value: list[Any]) -> dict[str, Any]:
+    """The items of a list by their step; of two with the same step the first."""
+    found: dict[str, Any] = {}
+    for item in value:
+        step = item_step(kind, item)
+        if step is not None and step not in found:
+            found[step] = item
+    return found
+
+
+def _inside(kind: Type, value: Any) -> bool:
+    """Whether the value is one whose inside is owned piece by piece."""
+    if kind.atomic:
+        return False
+    return isinstance(value, dict) if kind.is_map else kind.is_list and isinstance(value, list)
+
+
+# ---- what a value amounts to
+
+
+def applied(kind: Type, value: Any) -> Fields | None:
+    """What somebody who applies the value owns; None: nothing."""
+    if not _inside(kind, value):
+        return SELF
     owned: Fields = {}
-    for step, (child, item) in below.items():
-        owned[step] = _whole(schema, child, step, item)
+    if kind.is_map:
+        if not value:
+            return SELF
+        for key, item in value.items():
+            below = applied(kind.member(key), item)
+            if key not in kind.fields:
+                owned[f"f:{key}"] = with_self(below or SELF)
+            elif below is not None:
+                owned[f"f:{key}"] = below
+    else:
+        for step, item in items_of(kind, value).items():
+            owned[step] = with_self(applied(kind.element, item) or SELF)
+    return owned or None
+
+
+def written(kind: Type, value: Any) -> Fields:
+    """What somebody who brings the value by a plain write owns: also what it is made of."""
+    if not value or not _inside(kind, value):
+        return SELF
+    owned: Fields = {".": SELF}
+    if kind.is_map:
+        for key, item in value.items():
+            owned[f"f:{key}"] = written(kind.member(key), item)
+    else:
+        for step, item in items_of(kind, value).items():
+            owned[step] = written(kind.element, item)
     return owned
 
 
-def difference(
-    schema: Schema, name: str, *, old: Any, new: Any, skip: Keys = ()
-) -> tuple[Fields, Fields]:
-    """What a write set or changed, and what it removed. Shared subtrees cost nothing."""
+def with_self(node: Fields) -> Fields:
+    """The node as a member of its set."""
+    return node if not node or "." in node else {".": SELF, **node}
+
+
+# ---- what a write did
+
+
+def changes(kind: Type, *, old: Object, new: Object) -> Change:
+    """What differs between two objects, in what a manager can own."""
     changed: Fields = {}
     removed: Fields = {}
-    before, after = _plain(schema, name, old), _plain(schema, name, new)
-    if before is None or after is None:
-        return changed, removed
-    mark = "f:" if isinstance(new, dict) else ""
-    for key, item in after.items():
-        previous = before.get(key, _ABSENT)
-        if previous is item or key in skip:
+    for key, item in new.items():
+        before = old.get(key, _ABSENT)
+        if before is item or key in _SERVER:
             continue
-        child, step = key if mark else "", mark + key
-        if previous is _ABSENT:
-            changed[step] = _whole(schema, child, step, item)
-        elif previous != item:
-            _step(schema, child, step, (previous, item), (changed, removed))
-    for key, item in before.items():
-        if key not in after and key not in skip:
-            removed[mark + key] = _whole(schema, key if mark else "", mark + key, item)
+        skip = _SERVER_META if key == "metadata" else ()
+        if before is _ABSENT and key == "metadata":
+            before = {}
+        _member(kind.member(key), f"f:{key}", (before, item), (changed, removed), skip)
+    for key, item in old.items():
+        if key not in new and key not in _SERVER:
+            removed[f"f:{key}"] = written(kind.member(key), item)
     return changed, removed
 
 
-def _step(
-    schema: Schema, child: str, step: str, values: tuple[Any, Any], found: tuple[Fields, Fields]
+def _member(
+    kind: Type, step: str, values: tuple[Any, Any], found: Change, skip: tuple[str, ...] = ()
 ) -> None:
-    """One member that differs: inside it if both sides have an inside, else as a whole."""
+    """One member that may differ: inside it if both sides have an inside, else as a whole."""
     old, new = values
-    if is_leaf(schema, child, old) or is_leaf(schema, child, new):
-        found[0][step] = fields_of(schema, child, new)
+    if old is _ABSENT:
+        found[0][step] = written(kind, new)
         return
-    skip = _NOT_OWNED_META if step == "f:metadata" else ()
-    changed, removed = difference(schema, child, old=old, new=new, skip=skip)
-    if changed:
-        found[0][step] = changed
-    if removed:
-        found[1][step] = removed
+    if old == new and type(old) is type(new):
+        return
+    if old is None and _inside(kind, new):
+        old = type(new)()  # null is there, and has nothing inside
+    elif new is None and _inside(kind, old):
+        new = type(old)()
+    if not _inside(kind, old) or not _inside(kind, new):
+        found[0][step] = SELF
+    else:
+        changed: Fields = {}
+        removed: Fields = {}
+        _below(kind, old, new, (changed, removed), skip)
+        if changed:
+            found[0][step] = changed
+        if removed:
+            found[1][step] = removed
 
 
-def changes(schema: Schema, *, old: Object, new: Object) -> tuple[Fields, Fields]:
-    """The difference of two objects, in what a manager can own."""
-    return difference(schema, "", old=old, new=new, skip=_NOT_OWNED)
+def _below(kind: Type, old: Any, new: Any, found: Change, skip: tuple[str, ...]) -> None:
+    mark = "f:" if kind.is_map else ""
+    before = old if kind.is_map else items_of(kind, old)
+    after = new if kind.is_map else items_of(kind, new)
+    for key, item in after.items():
+        previous = before.get(key, _ABSENT)
+        if previous is not item and key not in skip:
+            child = kind.member(key) if mark else kind.element
+            _member(child, mark + key, (previous, item), found)
+    for key, item in before.items():
+        if key not in after and key not in skip:
+            child = kind.member(key) if mark else kind.element
+            found[1][mark + key] = written(child, item)
 
 
-def _plain(schema: Schema, name: str, value: Any) -> dict[str, Any] | None:
-    """A value's members by key (map) or by step (keyed list, set); None for a leaf."""
-    if isinstance(value, dict):
-        return value if schema.is_map(name, value) else None
-    below = children(schema, name, value)
-    return None if below is None else {step: item for step, (_, item) in below.items()}
-
-
-def _whole(schema: Schema, child: str, step: str, item: Any) -> Fields:
-    inner = fields_of(schema, child, item)
-    return {".": {}, **inner} if step.startswith("k:") else inner
+# ---- arithmetic
 
 
 def union(one: Fields, two: Fields) -> Fields:
-    """Every field of either; the first itself if the second adds nothing."""
+    """Every member of either; the first itself if the second adds nothing."""
+    if one is two or not two:
+        return one
+    if not one:
+        return two
     result: Fields | None = None
-    for step, inner in two.items():
+    for step, theirs in two.items():
         mine = one.get(step)
-        both = inner if mine is None else union(mine, inner)
-        if mine is None or both is not mine:
+        both = theirs if mine is None else _both(mine, theirs)
+        if both is not mine:
             result = dict(one) if result is None else result
             result[step] = both
     return one if result is None else result
 
 
+def _both(mine: Fields, theirs: Fields) -> Fields:
+    if not mine:
+        return mine if not theirs else with_self(theirs)
+    return with_self(mine) if not theirs else union(mine, theirs)
+
+
 def minus(one: Fields, two: Fields) -> Fields:
-    """The fields of the first that the second does not have; the first itself if none."""
+    """The members of the first that the second does not have; the first itself if that is all."""
+    if not one or not two:
+        return one
     result: Fields | None = None
-    for step, inner in two.items():
+    for step, theirs in two.items():
         mine = one.get(step)
-        if mine is None:
+        if mine is None or step == ".":
             continue
-        rest = minus(mine, inner) if mine and inner else {}
-        if rest is not mine or not rest:
+        rest = _less(mine, theirs)
+        if rest is not mine:
             result = dict(one) if result is None else result
-            if rest:
-                result[step] = rest
-            else:
+            if rest is None:
                 del result[step]
+            else:
+                result[step] = rest
     return one if result is None else result
 
 
-def unmentioned(mine: Fields, asked: Fields) -> Fields:
-    """The fields of the first that the second does not name; naming a map names none of its members."""
-    rest: Fields = {}
-    for step, inner in mine.items():
-        if step not in asked:
-            rest[step] = inner
-        elif inner and (below := unmentioned(inner, asked[step])):
-            rest[step] = below
-    return rest
+def _less(mine: Fields, theirs: Fields) -> Fields | None:
+    """One node without another; None when nothing is left."""
+    gone = not theirs or "." in theirs
+    if not mine:
+        return None if gone else mine
+    below = minus(mine, theirs)
+    if gone and "." in below:
+        below = {step: inner for step, inner in below.items() if step != "."}
+    if not below:
+        return None
+    return SELF if len(below) == 1 and "." in below else below
 
 
 def overlap(one: Fields, two: Fields) -> Fields:
-    """The fields that both have."""
+    """The members that both have."""
     shared: Fields = {}
-    for step, inner in one.items():
-        if step not in two:
+    for step, mine in one.items():
+        theirs = two.get(step)
+        if theirs is None or step == ".":
             continue
-        other = two[step]
-        if not inner or not other:
-            shared[step] = inner or other
-        elif both := overlap(inner, other):
-            shared[step] = both
+        member = (not mine or "." in mine) and (not theirs or "." in theirs)
+        below = overlap(mine, theirs) if mine and theirs else {}
+        if member:
+            shared[step] = with_self(below)
+        elif below:
+            shared[step] = below
     return shared
+
+
+def has(node: Fields | None) -> bool:
+    """Whether that node is a member."""
+    return node is not None and (not node or "." in node)
+
+
+def paths(fields: Fields, prefix: str = "") -> list[str]:
+    """Every member as the path that people read, in order."""
+    steps = [step for step in sorted(fields) if step != "."]
+    found = [prefix + _shown(step) for step in steps if has(fields[step])]
+    for step in steps:
+        found += paths(fields[step], prefix + _shown(step))
+    return found
+
+
+def _shown(step: str) -> str:
+    if step.startswith("f:"):
+        return f".{step[2:]}"
+    if step.startswith("v:"):
+        return f"[={step[2:]}]"
+    named = msgspec.json.decode(step[2:])
+    told = ",".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in named.items())
+    return f"[{told}]"

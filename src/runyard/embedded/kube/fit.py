@@ -1,22 +1,34 @@
-"""Whether a Pod fits a node, and how much it likes it: pure, on small views of both."""
+"""Whether a Pod fits a node, and how much it likes it: pure, on small views of both.
+
+The order of the questions and the words of the answers are those of the stock scheduler: the first question
+that a node fails is the one that it is counted under; only what it lacks of resources is listed in full.
+"""
+
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from runyard.embedded.kube import quantity, shapes
+from runyard.embedded.kube.controllers import taints
+from runyard.embedded.kube.controllers.spread import Constraint, constraint
+from runyard.embedded.kube.resources import Object
 
 Amounts = dict[str, int]  # resource: thousandths
+Port = tuple[str, str, int]  # protocol, address, number
 
-_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_EVERYWHERE = ("", "0.0.0.0")  # noqa: S104  an address to compare with, not to bind to
+_NAME = "metadata.name"
+_CORDON = shapes.Taint(key=taints.UNSCHEDULABLE, effect="NoSchedule")
 
 
 class NodeView(msgspec.Struct, frozen=True):
     """What the scheduler looks at on a node."""
 
     name: str
-    ready: bool
     unschedulable: bool
     labels: dict[str, str]
     taints: tuple[shapes.Taint, ...]
+    disliked: tuple[shapes.Taint, ...]  # taints that only ask to stay away
     room: Amounts
 
 
@@ -27,36 +39,54 @@ class PodView(msgspec.Struct, frozen=True):
     selector: dict[str, str]
     tolerations: tuple[shapes.Toleration, ...]
     affinity: shapes.NodeAffinity
+    ports: tuple[Port, ...] = ()
+    spread: tuple[Constraint, ...] = ()
+    namespace: str = ""  # only where it matters: for counting Pods
 
 
-def node_view(node: shapes.Node) -> NodeView:
-    """The view of a node."""
-    room = node.status.allocatable or node.status.capacity
+class Verdict(msgspec.Struct, frozen=True):
+    """Why a node does not take a Pod."""
+
+    reasons: tuple[str, ...]
+    helpless: bool = True  # nothing would change if other Pods left the node
+
+
+def node_view(node: Object) -> NodeView:
+    """The view of a node, with the taints that its conditions will have put on it by the end of this step."""
+    status = node.get("status") or {}
+    told = taints.settled(node.get("spec") or {}, status.get("conditions") or [], now="")
+    spec = msgspec.convert(told, shapes.NodeSpec)
+    room = status.get("allocatable") or status.get("capacity") or {}
     return NodeView(
-        name=node.metadata.name,
-        ready=any(
-            item.type == "Ready" and item.status == "True" for item in node.status.conditions
-        ),
-        unschedulable=node.spec.unschedulable,
-        labels=node.metadata.labels,
-        taints=tuple(taint for taint in node.spec.taints if taint.effect != "PreferNoSchedule"),
+        name=node["metadata"]["name"],
+        unschedulable=spec.unschedulable,
+        labels=node["metadata"].get("labels") or {},
+        taints=tuple(item for item in spec.taints if item.effect != taints.PREFER),
+        disliked=tuple(item for item in spec.taints if item.effect == taints.PREFER),
         room={key: quantity.milli(value) for key, value in room.items()},
     )
 
 
-def pod_view(spec: shapes.PodSpec) -> PodView:
+def pod_view(pod: Object) -> PodView:
     """The view of a Pod."""
+    spec = msgspec.convert(pod["spec"], shapes.PodSpec)
+    meta = pod["metadata"]
+    labels = meta.get("labels") or {}
+    wishes = tuple(constraint(item, labels) for item in spec.topology_spread_constraints)
     return PodView(
         requests=requests_of(spec),
         selector=spec.node_selector,
         tolerations=tuple(spec.tolerations),
         affinity=spec.affinity.node_affinity,
+        ports=_ports(spec),
+        spread=wishes,
+        namespace=meta.get("namespace", "") if wishes else "",
     )
 
 
-def class_of(spec: shapes.PodSpec) -> bytes:
+def class_of(view: PodView) -> bytes:
     """Equal for Pods that want the same things."""
-    return msgspec.json.encode(pod_view(spec), order="sorted")
+    return msgspec.json.encode(view, order="sorted")
 
 
 def requests_of(spec: shapes.PodSpec) -> Amounts:
@@ -77,6 +107,17 @@ def requests_of(spec: shapes.PodSpec) -> Amounts:
     add(total, _amounts(spec.overhead))
     total["pods"] = 1000
     return total
+
+
+def _ports(spec: shapes.PodSpec) -> tuple[Port, ...]:
+    """The ports of the host that a Pod wants while it runs."""
+    lasting = [item for item in spec.init_containers if item.restart_policy == "Always"]
+    return tuple(
+        (port.protocol or "TCP", port.host_ip, port.host_port)
+        for container in [*spec.containers, *lasting]
+        for port in container.ports
+        if port.host_port
+    )
 
 
 def _amounts(found: shapes.Quantities) -> Amounts:
@@ -101,45 +142,78 @@ def subtract(total: Amounts, amounts: Amounts) -> None:
         total[key] = total.get(key, 0) - value
 
 
-def refusal(pod: PodView, node: NodeView, used: Amounts) -> str:
-    """Why the node does not take the Pod; empty if it does."""
-    if not node.ready:
-        return "node(s) were not ready"
-    if node.unschedulable and not _tolerates_cordon(pod):
-        return "node(s) were unschedulable"
+# ---- does it fit?
+
+
+def refusal(
+    pod: PodView, node: NodeView, used: Amounts, taken: Iterable[Port] = ()
+) -> Verdict | None:
+    """Why the node does not take the Pod; None if it does. How Pods are spread is asked last, elsewhere."""
+    named = named_nodes(pod.affinity)
+    if named is not None and node.name not in named:
+        return _OTHER_NODE
+    if node.unschedulable and not taints.tolerated(_CORDON, pod.tolerations):
+        return _CORDONED
     for taint in node.taints:
-        if not tolerated(taint, pod.tolerations):
-            return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-    if not _selected(pod, node):
-        return "node(s) didn't match Pod's node affinity/selector"
-    for key, value in pod.requests.items():
-        if value and used.get(key, 0) + value > node.room.get(key, 0):
-            return "Too many pods" if key == "pods" else f"Insufficient {key}"
-    return ""
+        if not taints.tolerated(taint, pod.tolerations):
+            return _TAINTED
+    if not selected(pod, node):
+        return _UNSELECTED
+    if pod.ports and any(_clash(one, two) for one in pod.ports for two in taken):
+        return _PORTS
+    return _resources(pod, node, used)
 
 
-def _tolerates_cordon(pod: PodView) -> bool:
-    cordon = shapes.Taint(key=_UNSCHEDULABLE, effect="NoSchedule")
-    return tolerated(cordon, pod.tolerations)
+_OTHER_NODE = Verdict(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
+_CORDONED = Verdict(("node(s) were unschedulable",))
+_TAINTED = Verdict(("node(s) had untolerated taint(s)",))
+_UNSELECTED = Verdict(("node(s) didn't match Pod's node affinity/selector",))
+_PORTS = Verdict(("node(s) didn't have free ports for the requested pod ports",), helpless=False)
 
 
-def tolerated(taint: shapes.Taint, tolerations: tuple[shapes.Toleration, ...]) -> bool:
-    """Whether any toleration covers the taint."""
-    return any(covers(item, taint) for item in tolerations)
+def _resources(pod: PodView, node: NodeView, used: Amounts) -> Verdict | None:
+    room = node.room
+    lacking = [
+        key
+        for key, value in pod.requests.items()
+        if value and used.get(key, 0) + value > room.get(key, 0)
+    ]
+    if not lacking:
+        return None
+    lacking.sort(key=_rank)
+    words = tuple("Too many pods" if key == "pods" else f"Insufficient {key}" for key in lacking)
+    never = any(key != "pods" and pod.requests[key] > room.get(key, 0) for key in lacking)
+    return Verdict(words, helpless=never)
 
 
-def covers(toleration: shapes.Toleration, taint: shapes.Taint) -> bool:
-    """Whether this toleration covers the taint."""
-    if toleration.effect and toleration.effect != taint.effect:
+def _rank(key: str) -> tuple[int, str]:
+    known = ("pods", "cpu", "memory", "ephemeral-storage")
+    return (known.index(key) if key in known else len(known), key)
+
+
+def _clash(one: Port, two: Port) -> bool:
+    if (one[0], one[2]) != (two[0], two[2]):
         return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value
+    return one[1] == two[1] or one[1] in _EVERYWHERE or two[1] in _EVERYWHERE
 
 
-def _selected(pod: PodView, node: NodeView) -> bool:
+def named_nodes(affinity: shapes.NodeAffinity) -> tuple[str, ...] | None:
+    """The only nodes that are looked at, where every alternative of an affinity names some; else None."""
+    if affinity.required is None:
+        return None
+    named: list[str] = []
+    for term in affinity.required.node_selector_terms:
+        told = [item for item in term.match_fields if item.key == _NAME and item.operator == "In"]
+        if not told:
+            return None
+        named += [
+            value for value in told[0].values if all(value in item.values for item in told[1:])
+        ]
+    return tuple(named)
+
+
+def selected(pod: PodView, node: NodeView) -> bool:
+    """Whether the Pod's selector and its required affinity hold on that node."""
     if any(node.labels.get(key) != value for key, value in pod.selector.items()):
         return False
     required = pod.affinity.required
@@ -149,13 +223,13 @@ def _selected(pod: PodView, node: NodeView) -> bool:
 def _holds(term: shapes.Term, node: NodeView) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
-    by_name = {"metadata.name": node.name}
+    by_name = {_NAME: node.name}
     return all(_expression(item, node.labels) for item in term.match_expressions) and all(
         _expression(item, by_name) for item in term.match_fields
     )
 
 
-def _expression(item: shapes.Expression, labels: dict[str, str]) -> bool:
+def _expression(item: shapes.Expression, labels: Mapping[str, str]) -> bool:
     value = labels.get(item.key)
     match item.operator:
         case "In":
@@ -178,12 +252,46 @@ def _compares(item: shapes.Expression, value: str | None) -> bool:
     return have > bound if item.operator == "Gt" else have < bound
 
 
+# ---- how much it likes it
+
+
 def liking(pod: PodView, node: NodeView) -> int:
     """The weight of all wishes that the node fulfils."""
     return sum(wish.weight for wish in pod.affinity.preferred if _holds(wish.preference, node))
+
+
+def dislike(pod: PodView, node: NodeView) -> int:
+    """How many taints ask the Pod to stay away, without insisting."""
+    return sum(not taints.tolerated(taint, pod.tolerations) for taint in node.disliked)
 
 
 def load(node: NodeView, used: Amounts) -> float:
     """The fullest resource of the node, from 0 to 1."""
     shares = [used.get(key, 0) / room for key, room in sorted(node.room.items()) if room > 0]
     return max(shares, default=0.0)
+
+
+# ---- in words
+
+
+def message(verdicts: Iterable[Verdict]) -> str:
+    """Why no node takes a Pod, counted by reason, in the stock scheduler's words."""
+    found = tuple(verdicts)
+    if not found:
+        return "no nodes available to schedule pods"
+    reasons = _counted(reason for item in found for reason in item.reasons)
+    helped = _counted(
+        "Preemption is not helpful for scheduling"
+        if item.helpless
+        else "No preemption victims found for incoming pod"
+        for item in found
+    )
+    none = f"0/{len(found)} nodes are available:"
+    return f"{none} {reasons}. no new claims to deallocate, preemption: {none} {helped}."
+
+
+def _counted(words: Iterable[str]) -> str:
+    counts: dict[str, int] = {}
+    for word in words:
+        counts[word] = counts.get(word, 0) + 1
+    return ", ".join(sorted(f"{count} {word}" for word, count in counts.items()))

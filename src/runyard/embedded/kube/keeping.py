@@ -15,8 +15,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from runyard.embedded.kube.crd.controller import serve_stored
 from runyard.embedded.kube.journal import Journal, JournalError, Row
-from runyard.embedded.kube.store import Event, Record, Store
+from runyard.embedded.kube.resources import DEFINITIONS
+from runyard.embedded.kube.store import Event, Record, Store, record_of
+from runyard.wire import shipped
 
 _FIX = "Use the version of runyard that wrote it, or move it away to start empty"
 
@@ -35,6 +38,12 @@ class Keeper:
         kept = self._journal.load()
         self._signing_key = kept.signing_key
         for row in kept.rows:
+            if row.plural == DEFINITIONS.key:  # first: they say which other tables there are
+                self._store.table(DEFINITIONS).put(self._record(row))
+        serve_stored(self._store, shipped.definitions())
+        for row in kept.rows:
+            if row.plural == DEFINITIONS.key:
+                continue
             table = self._store.tables.get(row.plural)
             if table is None:
                 cause = (
@@ -53,7 +62,7 @@ class Keeper:
             told = (meta.get("namespace", ""), meta["name"], meta["resourceVersion"])
             if told != (row.namespace, row.name, str(row.version)):
                 raise ValueError("it names another object")
-            return Record(obj, row.version, row.body or b"", row.namespace, row.name, meta["uid"])
+            return record_of(obj, row.version, row.body or b"")
         except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
             where = f"{row.plural} {row.namespace}/{row.name}"
             cause = f"{self._journal.path} holds {where}, which cannot be read: {error}"
@@ -97,8 +106,7 @@ class Keeper:
 def _rows(events: Iterable[Event]) -> list[Row]:
     """The last word on each object that a step touched, in the order of the first."""
     last = {
-        (event.resource.plural, event.record.namespace, event.record.name): event
-        for event in events
+        (event.resource.key, event.record.namespace, event.record.name): event for event in events
     }
     return [
         Row(*key, event.version, None if event.new is None else event.new.body)

@@ -1,8 +1,12 @@
 """Reading: lists with selectors and pages, and watches.
 
-A page's `continue` token names the version at which the listing began; later pages show the state of that
-version, rolled back through the history, so a listing is one consistent picture however long it takes.
-When history no longer reaches that far, the answer is 410 and the client begins again.
+A page's `continue` token names the version at which the listing began; later pages show the state of that version,
+rolled back through the history, so a listing is one consistent picture however long it takes. When history no longer
+reaches that far, the answer is 410, with a token that goes on from there in the state of now, for clients that can
+live with the seam.
+
+Which version a list shows: the current one, unless a version is asked for exactly. Version 0 and "not older than" are
+satisfied by the current one too, because there is no older copy to answer from.
 """
 
 import random
@@ -12,25 +16,41 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.embedded.kube import selectors, tables
+from runyard.embedded.kube.negotiation import metadata_list, metadata_of, wants_metadata
+from runyard.embedded.kube.reading import ReadOptions, read_options
 from runyard.embedded.kube.resources import Object, Resource
 from runyard.embedded.kube.routes import Target
 from runyard.embedded.kube.selectors import Selector
 from runyard.embedded.kube.settings import Settings
-from runyard.embedded.kube.status import Cause, StatusError, bad_request, invalid
+from runyard.embedded.kube.status import (
+    StatusError,
+    bad_request,
+    list_expired,
+    page_expired,
+    version_too_large,
+)
 from runyard.embedded.kube.store import Change, Event, Record, Store, watch_line
 from runyard.embedded.kube.watch import Line, Terms, Watcher, bookmark
 from runyard.http.messages import Request, Response, Stream, json_response
 
 _JSON = (("content-type", "application/json"),)
-_TRUE = ("true", "1")
+_TOKEN = "meta.k8s.io/v1"
+_SEAM = -1  # the version of a token that goes on in the state of now
 
 
 class Page(msgspec.Struct, frozen=True):
     """Where a listing stopped."""
 
-    version: int
-    namespace: str
-    name: str
+    v: str
+    rv: int
+    start: str  # namespace/name of the last object shown, and a zero
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """One page of records and what the list says of itself."""
+
+    records: list[Record]
+    meta: Object
 
 
 class Reader:
@@ -48,49 +68,75 @@ class Reader:
 
     def listed(self, target: Target, request: Request) -> Response:
         """One page, or everything."""
+        page = self.page(target, request)
+        if (form := tables.asked(request)) is not None:
+            objects = [item.obj for item in page.records]
+            now = self._clock.now()
+            table = tables.table(target.resource, objects, form, page.meta, now=now)
+            return json_response(200, table)
+        if wants_metadata(request.header("accept")):
+            body = metadata_list([item.obj for item in page.records], page.meta)
+        else:
+            body = list_body(target.resource, page.records, page.meta)
+        return Response(status=200, headers=_JSON, body=body)
+
+    def page(self, target: Target, request: Request) -> Listing:
+        """The records that a list shows, from the parameters of the request."""
+        options = read_options(request)
+        options.check_list()
         selector = _selector(target, request)
-        limit = _number(request, "limit") or 0
-        page = _page(request.param("continue"))
-        version = self._store.version if page is None else page.version
-        records = self._records(target, request, page)
-        if page is not None:
-            start = (page.namespace, page.name)
+        token = _page(options.more)
+        if token is not None and options.version:
+            told = "specifying resource version is not allowed when using continue"
+            raise bad_request(told)
+        version, records = self._records(target, options, token)
+        if token is not None:
+            start = _start(target, token.start)
             records = [item for item in records if (item.namespace, item.name) > start]
         if selector:
             records = [item for item in records if selector.matches(item.obj)]
-        more = ""
-        if limit and len(records) > limit:
-            last = records[limit - 1]
-            more = _token(Page(version, last.namespace, last.name))
-        left = len(records) - limit if more and not selector else 0
-        shown = records[:limit] if more else records
-        meta = _list_meta(version, more=more, left=left)
-        if (form := tables.asked(request)) is not None:
-            objects = [item.obj for item in shown]
-            now = self._clock.now()
-            return json_response(200, tables.table(target.resource, objects, form, meta, now=now))
-        return Response(status=200, headers=_JSON, body=_list_body(target.resource, shown, meta))
+        limit = 0 if options.version == 0 and options.told_version else options.limit
+        if not limit or len(records) <= limit:
+            return Listing(records, {"resourceVersion": str(version)})
+        last = records[limit - 1]
+        more = _token(target, version, last)
+        meta: Object = {"resourceVersion": str(version), "continue": more}
+        if not selector:
+            meta["remainingItemCount"] = len(records) - limit
+        return Listing(records[:limit], meta)
 
     def one(self, target: Target, request: Request, record: Record) -> Response:
         """One object, as it is or as a table with one row."""
+        options = read_options(request, listing=False)
+        if options.version and options.version > self._store.version:
+            raise version_too_large(options.version, self._store.version)
+        if wants_metadata(request.header("accept")):
+            return json_response(200, metadata_of(record.obj))
         if (form := tables.asked(request)) is None:
             return Response(status=200, headers=_JSON, body=record.body)
         meta: Object = {"resourceVersion": str(record.version)}
         now = self._clock.now()
         return json_response(200, tables.table(target.resource, [record.obj], form, meta, now=now))
 
-    def _records(self, target: Target, request: Request, page: Page | None) -> list[Record]:
-        table = self._store.table(target.resource)
-        if page is not None:
-            if page.version > self._store.version:
-                raise bad_request("the continue token is from another server")
-            return table.records_at(page.version, target.namespace)
-        asked = _number(request, "resourceVersion")
-        if asked and asked > self._store.version:
-            self._store.check_version(target.resource, asked)
-        if asked and request.param("resourceVersionMatch") == "Exact":
-            return table.records_at(asked, target.namespace)
-        return table.records(target.namespace)
+    def _records(
+        self, target: Target, options: ReadOptions, token: Page | None
+    ) -> tuple[int, list[Record]]:
+        """The version that a list shows, and its state."""
+        table, current = self._store.table(target.resource), self._store.version
+        exact = options.version
+        if token is not None:
+            exact = 0 if token.rv == _SEAM else token.rv
+        elif not options.exact:
+            if exact > current:
+                raise version_too_large(exact, current)
+            exact = 0
+        if exact > current:
+            raise version_too_large(exact, current)
+        if not exact:
+            return current, table.records(target.namespace)
+        if exact < table.floor:
+            raise list_expired() if token is None else page_expired(_encoded(_SEAM, token.start))
+        return exact, table.records_at(exact, target.namespace)
 
     # ---- watch
 
@@ -98,25 +144,25 @@ class Reader:
         """A stream of changes after the version that the client has seen."""
         resource = target.resource
         table = self._store.table(resource)
+        options = read_options(request, listing=False)
+        options.check_watch()
         watcher = Watcher(
             resource,
-            self._terms(target, request),
+            self._terms(target, request, options),
             clock=self._clock,
             version=lambda: self._store.version,
             forget=table.unsubscribe,
             line=self._line(target, request),
         )
-        asked = _number(request, "resourceVersion") or 0
-        initial = _initial_events(target, request)
         try:
-            if initial or not asked:
+            if options.initial or (options.initial is None and not options.version):
                 watcher.preload(self._present(target, watcher))
-                if initial:
+                if options.initial and options.bookmarks:
                     end = bookmark(resource, self._store.version, initial_end=True)
                     watcher.preload([end])
-            else:
-                self._store.check_version(resource, asked)
-                lines = (watcher.concerns(event) for event in table.since(asked))
+            elif options.version and options.version <= self._store.version:
+                self._store.check_version(resource, options.version)
+                lines = (watcher.concerns(event) for event in table.since(options.version))
                 watcher.preload([line for line in lines if line is not None])
             table.subscribe(watcher)
         except StatusError as error:
@@ -133,6 +179,8 @@ class Reader:
 
     def _line(self, target: Target, request: Request) -> Line | None:
         """How to write an event for a reader who wants tables; the first one carries the columns."""
+        if wants_metadata(request.header("accept")):
+            return _metadata_line
         if (form := tables.asked(request)) is None:
             return None
         columns = True
@@ -148,19 +196,20 @@ class Reader:
 
         return line
 
-    def _terms(self, target: Target, request: Request) -> Terms:
-        seconds = _number(request, "timeoutSeconds")
-        bookmarks = request.param("allowWatchBookmarks").lower() in _TRUE
-        selector = _selector(target, request)
-        if target.name:
-            selector = selectors.parse(target.resource, "", f"metadata.name={target.name}")
+    def _terms(self, target: Target, request: Request, options: ReadOptions) -> Terms:
+        lifetime = self._settings.watch_seconds
         return Terms(
             namespace=target.namespace,
-            selector=selector,
-            seconds=float(seconds) if seconds else self._rng.uniform(*self._settings.watch_seconds),
-            bookmark_every=self._settings.bookmark_every if bookmarks else 0.0,
+            selector=_selector(target, request),
+            seconds=float(options.seconds) if options.seconds else self._rng.uniform(*lifetime),
+            bookmark_every=self._settings.bookmark_every if options.bookmarks else 0.0,
             buffer=self._settings.watch_buffer,
+            after=options.version if options.version > self._store.version else 0,
         )
+
+
+def _metadata_line(event: Event, change: Change) -> bytes:
+    return watch_line(change, msgspec.json.encode(metadata_of(event.shown(change))))
 
 
 def gone_line(error: StatusError) -> bytes:
@@ -170,16 +219,7 @@ def gone_line(error: StatusError) -> bytes:
 
 def wants_watch(request: Request) -> bool:
     """Whether a read is a watch."""
-    return request.param("watch").lower() in _TRUE
-
-
-def _initial_events(target: Target, request: Request) -> bool:
-    if request.param("sendInitialEvents").lower() not in _TRUE:
-        return False
-    if request.param("resourceVersionMatch") != "NotOlderThan":
-        cause = Cause("resourceVersionMatch", "sendInitialEvents needs NotOlderThan")
-        raise invalid(target.resource, "", [cause])
-    return True
+    return request.param("watch").lower() in ("true", "1")
 
 
 def _selector(target: Target, request: Request) -> Selector:
@@ -187,38 +227,49 @@ def _selector(target: Target, request: Request) -> Selector:
     return selectors.parse(target.resource, labels, fields)
 
 
-def _number(request: Request, name: str) -> int | None:
-    text = request.param(name)
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise bad_request(f"invalid value of the parameter {name}: {text[:40]!r}")
-    return int(text)
+# ---- tokens of pages
 
 
-def _token(page: Page) -> str:
-    return urlsafe_b64encode(msgspec.json.encode(page)).decode()
+def _token(target: Target, version: int, last: Record) -> str:
+    inside = target.namespace or not target.resource.namespaced
+    key = last.name if inside else f"{last.namespace}/{last.name}"
+    return _encoded(version, f"{key}\x00")
+
+
+def _encoded(version: int, start: str) -> str:
+    page = msgspec.json.encode(Page(_TOKEN, version, start))
+    return urlsafe_b64encode(page).decode().rstrip("=")
 
 
 def _page(token: str) -> Page | None:
     if not token:
         return None
     try:
-        return msgspec.json.decode(urlsafe_b64decode(token), type=Page)
-    except (ValueError, msgspec.DecodeError):
-        raise bad_request("the continue token is not valid") from None
+        padded = token + "=" * (-len(token) % 4)
+        page = msgspec.json.decode(urlsafe_b64decode(padded), type=Page)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+    if page.v != _TOKEN or page.rv < _SEAM or page.rv == 0 or not page.start:
+        raise bad_request("invalid continue token: continue key is not valid")
+    return page
 
 
-def _list_meta(version: int, *, more: str, left: int) -> Object:
-    meta: Object = {"resourceVersion": str(version)}
-    if more:
-        meta["continue"] = more
-    if left:
-        meta["remainingItemCount"] = left
-    return meta
+def _start(target: Target, text: str) -> tuple[str, str]:
+    """The namespace and name after which a page begins."""
+    key = text.rstrip("\x00").lstrip("/")
+    if target.namespace or not target.resource.namespaced:
+        return target.namespace, key
+    namespace, _, name = key.partition("/")
+    return namespace, name
 
 
-def _list_body(resource: Resource, records: list[Record], meta: Object) -> bytes:
-    head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
-    items = b",".join([item.body for item in records])
-    return msgspec.json.encode(head)[:-1] + b',"items":[' + items + b"]}"
+# ---- bodies
+
+
+def list_body(resource: Resource, records: list[Record], meta: Object) -> bytes:
+    """A list as JSON; items of built-in kinds do not repeat what they are."""
+    head = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta}
+    lead = msgspec.json.encode(head)[:-1] + b',"items":['
+    if not records:
+        return lead + b"]}"
+    return lead + b"{" + b",{".join([item.tail for item in records]) + b"]}"

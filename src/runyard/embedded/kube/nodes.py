@@ -1,53 +1,58 @@
 """Node lifecycle: silence makes a node Unknown, and in the end its Pods go.
 
-A node speaks by renewing its lease or by posting its status; what counts is when this server saw it,
-not the time that the node wrote down, so a host with a wrong clock is not taken for dead. Silence longer
-than the grace sets every condition to Unknown. Only the node itself can take that back, by posting its
-status again: a renewed lease proves that the agent lives, not that the host is fit.
+A node speaks by renewing its lease or by posting its status; what counts is when this server saw it, not the
+time that the node wrote down, so a host with a wrong clock is not taken for dead. Silence longer than the
+grace sets every condition that an agent reports to Unknown, and Pods that were ready are so no more. Only the
+node itself can take that back, by posting its status again: a renewed lease proves that the agent lives, not
+that the host is fit.
 
-The taints `not-ready` and `unreachable` are a function of the Ready condition and nothing else, so they
-cannot disagree with it. Pods of a node that stays so are asked to go after their toleration; they stay
-Terminating until the agent returns. Pods whose Node object is gone are removed by force. Finalizers
-hold in every case: force means grace 0, not violence.
+What the conditions say becomes taints at once, with the effect NoSchedule (`taints`). NoExecute, which drives
+Pods away (`evictions`), comes to one lost node at a time, and to none when the whole fleet is silent
+(`lifecycle`): then this server is as likely to be cut off as they are.
 """
 
-import msgspec
-
 from runyard.clock import Clock
-from runyard.embedded.kube import fit, shapes
-from runyard.embedded.kube.registry import Registry
+from runyard.embedded.kube.controllers import lifecycle, taints
+from runyard.embedded.kube.controllers.events import NODE_CONTROLLER, Recorder
+from runyard.embedded.kube.controllers.placed import Placed
+from runyard.embedded.kube.registry import Registry, with_condition
 from runyard.embedded.kube.resources import LEASES, NODES, PODS, Object
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.kube.store import Event, Record
 from runyard.wire.instants import to_rfc3339
 
 LEASE_NAMESPACE = "kube-node-lease"
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-_SILENT = "NodeStatusUnknown"
-_JUDGED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-
-Key = tuple[str, str]
 
 
 class NodeLifecycle:
-    """Watches over nodes and cleans up after them."""
+    """Watches over nodes."""
 
-    def __init__(self, registry: Registry, *, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        placed: Placed,
+        recorder: Recorder,
+        *,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
         self._registry = registry
         self._store = registry.store
+        self._placed = placed
+        self._recorder = recorder
         self._clock = clock
         self._settings = settings
         self._heard: dict[str, float] = {}
-        self._unfit_since: dict[str, float] = {}
-        self._gone_since: dict[str, float] = {}
-        self._pods: dict[str, dict[Key, None]] = {}
+        self._ready: dict[
+            str, str
+        ] = {}  # the status of the Ready condition, empty if there is none
+        self._lost_since: dict[str, float] = {}
+        self._next = 0.0  # when the next lost node may lose its Pods
+        self._cut_off = False
 
     def note(self, event: Event) -> None:
         """React to one commit."""
-        if event.resource is PODS:
-            self._pod(event)
-        elif event.resource is NODES:
+        if event.resource is NODES:
             self._node(event)
         elif event.resource is LEASES and event.record.namespace == LEASE_NAMESPACE:
             self._lease(event)
@@ -60,25 +65,22 @@ class NodeLifecycle:
         now = self._clock.monotonic()
         for node in self._store.table(NODES).records():
             self._heard[node.name] = now
-            if _ready(node.obj).get("status") != "True":
-                self._unfit_since[node.name] = now
-        for pod in self._store.table(PODS).records():
-            if name := pod.obj["spec"].get("nodeName", ""):
-                self._pods.setdefault(name, {})[pod.namespace, pod.name] = None
-                if self._store.get(NODES, "", name) is None:
-                    self._gone_since[name] = now
+            status = self._ready[node.name] = _ready(node.obj).get("status", "")
+            if taints.lost_key(status):
+                self._lost_since[node.name] = now
 
     def tick(self) -> None:
         """Look at the clock."""
         now = self._clock.monotonic()
         for name, heard in tuple(self._heard.items()):
-            if now - heard > self._settings.node_grace:
+            grace = self._settings.node_grace
+            if not self._ready.get(name):
+                grace = max(grace, self._settings.node_startup)
+            if now - heard > grace:
                 self._fall_silent(name)
-        for name, since in tuple(self._unfit_since.items()):
-            self._evict(name, now - since)
-        for name, since in tuple(self._gone_since.items()):
-            if now - since >= self._settings.orphan_quarantine:
-                self._remove_pods(name)
+        if self._lost_since or self._cut_off:
+            self._condemn(now)
+            self._force(now)
 
     # ---- commits
 
@@ -89,106 +91,121 @@ class NodeLifecycle:
         if old is None or _renewed(old.obj) != _renewed(new.obj):
             self._heard[new.name] = self._clock.monotonic()
 
-    def _pod(self, event: Event) -> None:
-        key = (event.record.namespace, event.record.name)
-        node = event.record.obj["spec"].get("nodeName", "")
-        if not node:
-            return
-        if event.new is None:
-            held = self._pods.get(node, {})
-            held.pop(key, None)
-            if not held:
-                self._pods.pop(node, None)
-                self._gone_since.pop(node, None)
-        else:
-            self._pods.setdefault(node, {})[key] = None
-            if self._store.get(NODES, "", node) is None:
-                self._gone_since.setdefault(node, self._clock.monotonic())
-
     def _node(self, event: Event) -> None:
         name, now = event.record.name, self._clock.monotonic()
-        if event.new is None:
-            self._heard.pop(name, None)
-            self._unfit_since.pop(name, None)
-            if name in self._pods:
-                self._gone_since[name] = now
+        old, new = event.old, event.new
+        if new is None:
+            for book in (self._heard, self._ready, self._lost_since):
+                book.pop(name, None)
+            self._tell(event.record, "RemovingNode", f"Removing Node {name} from Controller")
             return
-        self._gone_since.pop(name, None)
-        ready = _ready(event.new.obj)
-        if event.old is None or event.old.obj.get("status") is not event.new.obj.get("status"):
-            self._heard[name] = (
-                now  # our own verdict lands here too: it waits for a word, not for time
-            )
-        if ready.get("status") == "True":
-            self._unfit_since.pop(name, None)
-        else:
-            self._unfit_since.setdefault(name, now)
+        if old is None or old.obj.get("status") is not new.obj.get("status"):
+            # our own verdict lands here too: it waits for a word, not for time
+            self._heard[name] = now
+            status = self._ready[name] = _ready(new.obj).get("status", "")
+            if taints.lost_key(status):
+                self._lost_since.setdefault(name, now)
+            else:
+                self._lost_since.pop(name, None)
         self._taint(name)
+        if old is None:
+            self._tell(new, "RegisteredNode", f"Registered Node {name} in Controller")
 
     def _taint(self, name: str) -> None:
-        """Make the taints say what the Ready condition says."""
+        """Make the taints say what the conditions say."""
         record = self._store.get(NODES, "", name)
         if record is None:
             return
-        key = {"True": "", "Unknown": UNREACHABLE}.get(
-            _ready(record.obj).get("status", ""), NOT_READY
-        )
         spec = record.obj.get("spec", {})
-        taints: list[Object] = spec.get("taints", [])
-        have = [item for item in taints if item["key"] in (NOT_READY, UNREACHABLE)]
-        wanted = [(key, "NoSchedule"), (key, "NoExecute")] if key else []
-        if sorted((item["key"], item["effect"]) for item in have) == sorted(wanted):
-            return
-        added = to_rfc3339(self._clock.now())
-        rest = [item for item in taints if item["key"] not in (NOT_READY, UNREACHABLE)]
-        rest += [{"key": key, "effect": effect, "timeAdded": added} for _, effect in wanted]
-        spec = {name: value for name, value in spec.items() if name != "taints"}
-        self._store.put(NODES, {**record.obj, "spec": {**spec, "taints": rest} if rest else spec})
+        now = to_rfc3339(self._clock.now())
+        self._put_spec(record, taints.settled(spec, _conditions(record.obj), now=now))
+
+    def _put_spec(self, record: Record, spec: Object) -> None:
+        if spec is not record.obj.get("spec", spec):
+            self._store.put(NODES, {**record.obj, "spec": spec})
 
     # ---- time
 
     def _fall_silent(self, name: str) -> None:
         record = self._store.get(NODES, "", name)
-        if record is None or _ready(record.obj).get("reason") == _SILENT:
+        if record is None or self._ready.get(name) == "Unknown":
             return
-        status = record.obj.get("status", {})
-        conditions: list[Object] = status.get("conditions", [])
-        if not _ready(record.obj):
-            conditions = [*conditions, {"type": "Ready"}]
         now = to_rfc3339(self._clock.now())
-        unknown = [_unknown(item, now) if item["type"] in _JUDGED else item for item in conditions]
-        self._store.put(NODES, {**record.obj, "status": {**status, "conditions": unknown}})
+        created = record.meta["creationTimestamp"]
+        told = lifecycle.silenced(_conditions(record.obj), created=created, now=now)
+        was_ready = self._ready.get(name) == "True"
+        status = {**record.obj.get("status", {}), "conditions": told}
+        silent = self._store.put(NODES, {**record.obj, "status": status})
+        self._ready[name] = "Unknown"
+        if was_ready:
+            self._recorder.told(
+                silent,
+                NODES,
+                by=NODE_CONTROLLER,
+                reason="NodeNotReady",
+                message=f"Node {name} status is now: NodeNotReady",
+            )
+            for pod in self._placed.on(name):
+                self._doubt(pod, now)
 
-    def _evict(self, name: str, elapsed: float) -> None:
-        forced = self._settings.pod_gc_after
-        if forced is not None and elapsed >= forced:
-            self._remove_pods(name)
+    def _doubt(self, pod: Record, now: str) -> None:
+        """A Pod on a silent node is not known to be ready."""
+        status = pod.obj.get("status", {})
+        for item in status.get("conditions") or ():
+            if item.get("type") == "Ready" and item.get("status") == "True":
+                after = {"type": "Ready", "status": "False", "lastTransitionTime": now}
+                self._store.put(PODS, {**pod.obj, "status": with_condition(status, after)})
+                self._recorder.told(
+                    pod,
+                    PODS,
+                    by=NODE_CONTROLLER,
+                    reason="NodeNotReady",
+                    message="Node is not ready",
+                    warning=True,
+                )
+
+    def _condemn(self, now: float) -> None:
+        """Let the next lost node lose its Pods, if it is time for one."""
+        total = len(self._ready)
+        mood = lifecycle.mood(sum(status == "True" for status in self._ready.values()), total)
+        if mood == "full":
+            if not self._cut_off:
+                self._cut_off = True
+                self._spare_all()
             return
-        node = self._store.get(NODES, "", name)
-        if node is None:
+        if self._cut_off:  # somebody is there again: everybody's silence begins anew
+            self._cut_off = False
+            self._heard = dict.fromkeys(self._heard, now)
+        pause = lifecycle.pause(mood, total)
+        if pause is None or now < self._next:
             return
-        key = UNREACHABLE if _ready(node.obj).get("status") == "Unknown" else NOT_READY
-        taint = shapes.Taint(key=key, effect="NoExecute")
-        for pod in self._pods_on(name):
-            if "deletionTimestamp" not in pod.meta and elapsed >= self._patience(pod, taint):
-                self._registry.delete(PODS, pod)
+        for name in self._lost_since:
+            record = self._store.get(NODES, "", name)
+            key = taints.lost_key(self._ready.get(name, ""))
+            if record is None or not key or taints.is_condemned(record.obj.get("spec", {})):
+                continue
+            moment = to_rfc3339(self._clock.now())
+            self._put_spec(record, taints.condemned(record.obj.get("spec", {}), key, now=moment))
+            self._next = now + pause
+            return
 
-    def _patience(self, pod: Record, taint: shapes.Taint) -> float:
-        """How long a Pod stays on a node with that taint."""
-        told = msgspec.convert(pod.obj["spec"].get("tolerations", []), list[shapes.Toleration])
-        fitting = [item.toleration_seconds for item in told if fit.covers(item, taint)]
-        if not fitting:
-            return self._settings.pod_eviction
-        limits = [seconds for seconds in fitting if seconds is not None]
-        return float(max(min(limits), 0)) if limits else float("inf")
+    def _spare_all(self) -> None:
+        for record in self._store.table(NODES).records():
+            self._put_spec(record, taints.spared(record.obj.get("spec", {})))
 
-    def _remove_pods(self, name: str) -> None:
-        for pod in self._pods_on(name):
-            self._registry.delete(PODS, pod, grace=0)
+    def _force(self, now: float) -> None:
+        """Where the fleet's owner says so, Pods of nodes lost for long are removed by force."""
+        limit = self._settings.pod_gc_after
+        if limit is None:
+            return
+        for name, since in tuple(self._lost_since.items()):
+            if now - since >= limit:
+                for pod in self._placed.on(name):
+                    self._registry.delete(PODS, pod, grace=0)
 
-    def _pods_on(self, name: str) -> list[Record]:
-        found = (self._store.get(PODS, *key) for key in tuple(self._pods.get(name, {})))
-        return [record for record in found if record is not None]
+    def _tell(self, node: Record, reason: str, message: str) -> None:
+        told = f"Node {node.name} event: {message}"
+        self._recorder.told(node, NODES, by=NODE_CONTROLLER, reason=reason, message=told)
 
 
 def _renewed(lease: Object) -> Object:
@@ -196,12 +213,9 @@ def _renewed(lease: Object) -> Object:
     return {key: spec.get(key) for key in ("renewTime", "holderIdentity")}
 
 
+def _conditions(node: Object) -> list[Object]:
+    return node.get("status", {}).get("conditions") or []
+
+
 def _ready(node: Object) -> Object:
-    conditions: list[Object] = node.get("status", {}).get("conditions", [])
-    return next((item for item in conditions if item.get("type") == "Ready"), {})
-
-
-def _unknown(condition: Object, now: str) -> Object:
-    changed = {"lastTransitionTime": now} if condition.get("status") != "Unknown" else {}
-    told = {"reason": _SILENT, "message": "Kubelet stopped posting node status."}
-    return {**condition, **changed, **told, "status": "Unknown"}
+    return next((item for item in _conditions(node) if item.get("type") == "Ready"), {})

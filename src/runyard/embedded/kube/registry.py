@@ -1,58 +1,78 @@
 """Writes: create, update, apply, bind and delete, each one commit or one refusal.
 
-Everything that changes the store goes through here, from a client as well as from the built-in
-controllers, so preconditions, validation, generations, field ownership and the rules of deletion hold
-for all of them alike.
+Everything that changes the store goes through here, from a client as well as from the built-in controllers, so
+preconditions, types, validation, generations, field ownership and the rules of deletion hold for all of them alike.
+
+Every write goes the same way: read by its type (`schema`), filled with defaults, checked, admitted, and only then who
+owns what is written down. A `TypedError` says that the object cannot be read by its type; what that means is up to the
+caller (a body is a bad request, the result of a patch is invalid).
 
 Invariants:
 - A write that changes nothing commits nothing: the version stays.
-- uid, creation, deletion and generation belong to the server; what a client says about them is at most
-  a precondition.
-- A status write touches status alone; any other write leaves status alone.
+- uid, creation, deletion and generation belong to the server; what a client says about them is at most a precondition.
+- A status write touches status (and, where a real server lets it, metadata); any other write leaves status alone.
 """
 
 import random
 import uuid
-from typing import Any
+from typing import Any, Protocol
 
 from runyard.clock import Clock
 from runyard.embedded.kube import defaults, deletion, validation
-from runyard.embedded.kube.apply import Writer, apply, owned_by_create, owned_by_update
+from runyard.embedded.kube.admission import run_as
+from runyard.embedded.kube.apply import (
+    Writer,
+    apply,
+    entries_of,
+    owned_by_apply,
+    owned_by_create,
+    owned_by_update,
+    refreshed_annotation,
+)
+from runyard.embedded.kube.crd.definition import doomed
+from runyard.embedded.kube.deletion import Wish
+from runyard.embedded.kube.metadata import (
+    SERVER_META,
+    check_finalizers,
+    check_namespace,
+    confined,
+)
 from runyard.embedded.kube.resources import (
+    DEFINITIONS,
     NAMESPACES,
     PODS,
     SERVICE_ACCOUNTS,
     Object,
     Resource,
 )
+from runyard.embedded.kube.schema import defaulting
+from runyard.embedded.kube.schema.typed import typed
 from runyard.embedded.kube.status import (
     Cause,
+    StatusError,
     already_exists,
     bad_request,
-    conflict,
     forbidden,
     invalid,
     not_found,
 )
-from runyard.embedded.kube.store import Record, Store
+from runyard.embedded.kube.store import Record, Store, versioned_record
 from runyard.wire.instants import to_rfc3339
 
-_SERVER_META = (
-    "name",
-    "namespace",
-    "generateName",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-    "selfLink",
-)
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED = 5
 _GENERATED_BASE = 58
+_KUBECTL = "kubectl"
+
+
+class Admit(Protocol):
+    """Looks at an object that a client would store: completes it, or refuses."""
+
+    def __call__(
+        self, resource: Resource, new: Object, *, old: Object | None = None, subresource: str = ""
+    ) -> Object:
+        """The object as it may be stored in place of `old`."""
+        ...
 
 
 class Registry:
@@ -61,6 +81,7 @@ class Registry:
     def __init__(self, store: Store, *, clock: Clock, rng: random.Random) -> None:
         self.store = store
         self.clock = clock
+        self.admit: Admit | None = None  # who looks at what clients would store
         self._rng = rng
 
     # ---- create
@@ -69,50 +90,71 @@ class Registry:
         self, resource: Resource, obj: Object, *, namespace: str, writer: Writer | None = None
     ) -> Record:
         """Store a new object."""
-        told = obj = self.typed(resource, obj)
+        wanted = self.typed(resource, obj)
+        obj = typed(resource, wanted)
         self._admit_namespace(resource, obj["metadata"], namespace)
-        if obj["metadata"].get("resourceVersion"):
-            raise bad_request("resourceVersion must not be set on an object to be created")
+        if obj["metadata"].get("resourceVersion") and (
+            writer is None or writer.operation != "Apply"
+        ):
+            why = "resourceVersion should not be set on objects to be created"
+            raise StatusError(500, "", why)
         meta = self._fresh_meta(resource, obj["metadata"], namespace)
-        obj = defaults.fill(resource, defaults.fold(resource, {**obj, "metadata": meta}))
+        told = self._shaped(resource, {**obj, "metadata": meta})
+        obj = defaults.fill(resource, told)
+        if resource is DEFINITIONS:
+            obj = typed(resource, obj, told)
         validation.check(resource, obj)
         if self.store.get(resource, namespace, meta["name"]) is not None:
             raise already_exists(resource, meta["name"])
+        if writer is not None and self.admit is not None:
+            obj = self.admit(resource, obj)
         if resource is PODS:
             self._admit_account(obj, namespace)
+            obj = run_as(self.store, obj)
         if writer is not None:
-            obj = owned_by_create(resource, told=told, new=obj, writer=writer)
+            if writer.operation == "Apply":
+                obj = owned_by_apply(resource, new=obj, wanted=wanted, writer=writer)
+            else:
+                obj = owned_by_create(resource, new=obj, told=told, writer=writer)
         return self.store.put(resource, obj)
 
+    def _shaped(self, resource: Resource, obj: Object, old: Object | None = None) -> Object:
+        """The object as everybody reads it: with the defaults of its kind."""
+        return defaults.fold(resource, defaulting.filled(resource, obj, old))
+
     def _admit_namespace(self, resource: Resource, meta: Object, namespace: str) -> None:
-        told = meta.get("namespace", "")
-        if told and told != namespace:
-            raise bad_request("the namespace of the object does not match that of the request")
+        check_namespace(namespace, meta)
         if not resource.namespaced:
             return
         place = self.store.get(NAMESPACES, "", namespace)
         if place is None:
             raise not_found(NAMESPACES, namespace)
         if "deletionTimestamp" in place.meta:
-            why = f"unable to create new content in namespace {namespace}: it is being terminated"
-            raise forbidden(resource, str(meta.get("name", "")), why)
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            refusal = forbidden(resource, str(meta.get("name", "")), why)
+            told = f"namespace {namespace} is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": told,
+                "field": "metadata.namespace",
+            }
+            refusal.details = {**(refusal.details or {}), "causes": [cause]}
+            raise refusal
 
     def _admit_account(self, obj: Object, namespace: str) -> None:
         account = obj["spec"].get("serviceAccountName", "")
         if account and self.store.get(SERVICE_ACCOUNTS, namespace, account) is None:
-            why = f"error looking up service account {namespace}/{account}: not found"
-            raise forbidden(PODS, obj["metadata"]["name"], why)
+            why = f'error looking up service account {namespace}/{account}: serviceaccount "{account}"'
+            raise forbidden(PODS, obj["metadata"]["name"], f"{why} not found")
 
     def _fresh_meta(self, resource: Resource, told: Object, namespace: str) -> Object:
-        meta = {key: value for key, value in told.items() if key not in _SERVER_META}
+        meta = {key: value for key, value in told.items() if key not in SERVER_META}
         name, base = told.get("name"), told.get("generateName")
-        if base is not None and not isinstance(base, str):
-            raise invalid(resource, "", [Cause("metadata.generateName", "must be a string")])
         if not name and base:
             name = self._free_name(resource, namespace, base[:_GENERATED_BASE])
-        if not isinstance(name, str) or not name:
-            cause = Cause("metadata.name", "name or generateName is required", "FieldValueRequired")
-            raise invalid(resource, "", [cause])
+        if not name:
+            why = "Required value: name or generateName is required"
+            raise invalid(resource, "", [Cause("metadata.name", why, "FieldValueRequired")])
         fresh: Object = {"name": name}
         if base:
             fresh["generateName"] = base
@@ -145,21 +187,27 @@ class Registry:
     ) -> Record:
         """Store a new version of an object; the old record comes back if nothing changed."""
         old = record.obj
-        new = defaults.fold(resource, _confined(resource, old, desired, subresource))
+        new = confined(resource, old, typed(resource, desired, old), subresource)
+        new = defaults.readmitted(resource, self._shaped(resource, new, old), old)
         if writer is not None and writer.operation == "Apply":
-            owners = desired["metadata"].get("managedFields", [])
+            owners = desired["metadata"].get("managedFields") or []
             new = {**new, "metadata": {**new["metadata"], "managedFields": owners}}
-        if new is old or new == old:
+            if _same_but_times(old, new):
+                return record
+        elif new is old or new == old:
             return record
         validation.check(resource, new, old=old)
-        _admit_finalizers(resource, old["metadata"], new["metadata"])
+        if writer is not None and self.admit is not None:
+            new = self.admit(resource, new, old=old, subresource=subresource)
+        check_finalizers(resource, old["metadata"], new["metadata"])
         if resource.counted and new.get("spec") != old.get("spec"):
             generation = int(old["metadata"].get("generation", 0)) + 1
             new = {**new, "metadata": {**new["metadata"], "generation": generation}}
         if writer is not None and writer.operation == "Update":
             new = owned_by_update(resource, old=old, new=new, writer=writer)
         if resource is not NAMESPACES and deletion.finished(new):
-            return self.store.remove(resource, record, last=new)
+            self.store.remove(resource, record)
+            return versioned_record(new, record.version)
         return self.store.put(resource, new)
 
     def apply(
@@ -173,23 +221,28 @@ class Registry:
         force: bool,
     ) -> Record:
         """Server-side apply onto an existing object."""
-        if subresource == "status":
-            wanted = {"metadata": {}, "status": wanted.get("status", {})}
-        elif resource.has_status:
-            wanted = {key: value for key, value in wanted.items() if key != "status"}
-        applied = apply(resource, live=record.obj, wanted=wanted, writer=writer, force=force)
-        if _same_but_owners(record.obj, applied) and _owners(record.obj) == _owners(applied):
-            return record
+        body = _applicable(resource, wanted, subresource)
+        applied = apply(resource, live=record.obj, wanted=body, writer=writer, force=force)
+        if writer.manager == _KUBECTL:
+            applied = refreshed_annotation(applied, wanted)
         return self.update(resource, record, applied, subresource=subresource, writer=writer)
 
     def bind(self, record: Record, node: str, *, transition: str) -> Record:
         """Assign a Pod to a node, once."""
         before = record.obj["spec"].get("nodeName")
         if before:
-            raise conflict(PODS, record.name, f"pod is already assigned to node {before!r}")
+            raise _bind_conflict(
+                record, f'pod {record.name} is already assigned to node "{before}"'
+            )
         if "deletionTimestamp" in record.meta:
-            raise conflict(PODS, record.name, "pod is being deleted, cannot be assigned to a host")
-        condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": transition}
+            told = f"pod {record.name} is being deleted, cannot be assigned to a host"
+            raise _bind_conflict(record, told)
+        condition = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": transition,
+        }
         spec = {**record.obj["spec"], "nodeName": node}
         status = with_condition(record.obj.get("status", {}), condition)
         return self.store.put(PODS, {**record.obj, "spec": spec, "status": status})
@@ -197,54 +250,47 @@ class Registry:
     # ---- delete
 
     def delete(
-        self, resource: Resource, record: Record, *, grace: int | None = None
+        self, resource: Resource, record: Record, *, grace: int | None = None, policy: str = ""
     ) -> Record | None:
         """Delete; the record that is left, or None when the object has gone."""
+        left, gone = self.deleted(resource, record, Wish(grace, policy))
+        return None if gone else left
+
+    def deleted(self, resource: Resource, record: Record, wish: Wish) -> tuple[Record, bool]:
+        """Delete; the last record of the object, and whether it has gone with that."""
         held = resource is NAMESPACES
         now = self.clock.now()
-        after = deletion.after_delete(resource, record.obj, grace=grace, now=now, held=held)
-        if after is None:
-            self.store.remove(resource, record)
-            return None
-        if after is record.obj:
-            return record
-        if held:
+        obj = doomed(record.obj, now=now) if resource is DEFINITIONS else record.obj
+        after, gone = deletion.after_delete(resource, obj, wish, now=now, held=held)
+        if held and after is not record.obj:
             after = {**after, "status": {**after.get("status", {}), "phase": "Terminating"}}
-        return self.store.put(resource, after)
+        if after is not record.obj and (not gone or resource is PODS):
+            record = self.store.put(resource, after)
+        return (self.store.remove(resource, record), True) if gone else (record, False)
 
     # ---- reading what a client sent
 
     def typed(self, resource: Resource, obj: Any) -> Object:
         """An object of that kind, with metadata; a 400 if it says that it is another."""
         if not isinstance(obj, dict):
-            raise bad_request("the body of the request is not a JSON object")
-        for key, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
-            if obj.get(key, wanted) != wanted:
-                raise bad_request(f"the object's {key} is {obj[key]!r}, expected {wanted!r}")
+            told = f"the object provided is unrecognized (must be of type {resource.kind})"
+            raise bad_request(f"{told}: it is no JSON object")
+        kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
+        if kind != resource.kind or version != resource.api_version:
+            told = f'{kind} in version "{version}" cannot be handled as a {resource.kind}'
+            raise bad_request(f"{told}: it is not of that kind")
         meta = obj.get("metadata", {})
         if not isinstance(meta, dict):
-            raise bad_request("metadata is not a JSON object")
+            told = f'{kind} in version "{resource.version}" cannot be handled as a {kind}'
+            raise bad_request(f"{told}: json: cannot unmarshal metadata")
         return (
             {"kind": resource.kind, "apiVersion": resource.api_version} | obj | {"metadata": meta}
         )
 
 
-def check_preconditions(resource: Resource, record: Record, told: Any) -> None:
-    """Refuse when the client meant another incarnation or another version of the object."""
-    if not isinstance(told, dict):
-        return
-    uid, version = told.get("uid"), told.get("resourceVersion")
-    if uid is not None and uid not in ("", record.uid):
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-        raise conflict(resource, record.name, why)
-    if version is not None and version not in ("", str(record.version)):
-        why = "the object has been modified; please apply your changes to the latest version"
-        raise conflict(resource, record.name, why)
-
-
 def with_condition(status: Object, condition: Object) -> Object:
     """A status with that condition in place of the one of the same type, whose reason and message end with it."""
-    conditions = list(status.get("conditions", []))
+    conditions = list(status.get("conditions") or [])
     for index, item in enumerate(conditions):
         if item.get("type") == condition["type"]:
             kept = {key: item[key] for key in item if key not in ("reason", "message")}
@@ -255,53 +301,25 @@ def with_condition(status: Object, condition: Object) -> Object:
     return {**status, "conditions": conditions}
 
 
-def _confined(resource: Resource, old: Object, desired: Any, subresource: str) -> Object:
-    """The new object with everything that this write may not touch taken from the old one."""
-    if not isinstance(desired, dict) or not isinstance(desired.get("metadata"), dict):
-        raise bad_request("the object has no metadata")
-    _check_identity(resource, old, desired)
-    if subresource == "status":
-        new = {key: value for key, value in old.items() if key != "status"}
-        source = desired
-    else:
-        new = {key: value for key, value in desired.items() if key != "status"}
-        new["kind"], new["apiVersion"] = old["kind"], old["apiVersion"]
-        new["metadata"] = _confined_meta(old["metadata"], desired["metadata"])
-        source = old if resource.has_status else desired
-    if "status" in source:
-        new["status"] = source["status"]
-    return new
+def _bind_conflict(record: Record, why: str) -> StatusError:
+    told = f'Operation cannot be fulfilled on pods/binding "{record.name}": {why}'
+    return StatusError(409, "Conflict", told, {"name": record.name, "kind": "pods/binding"})
 
 
-def _confined_meta(old: Object, desired: Object) -> Object:
-    if desired is old:
-        return old
-    meta = {key: value for key, value in desired.items() if key not in _SERVER_META}
-    return {key: old[key] for key in _SERVER_META if key in old} | meta
+def _applicable(resource: Resource, wanted: Object, subresource: str) -> Object:
+    """The part of an applied object that this path takes; the server's own is no part of it."""
+    if subresource in ("status", "approval"):
+        kept = {"metadata": wanted["metadata"]} if not resource.custom else {"metadata": {}}
+        return kept | ({"status": wanted["status"]} if "status" in wanted else {})
+    if resource.has_status:
+        return {key: value for key, value in wanted.items() if key != "status"}
+    return wanted
 
 
-def _check_identity(resource: Resource, old: Object, desired: Object) -> None:
-    for key in ("kind", "apiVersion"):
-        if desired.get(key, old[key]) != old[key]:
-            raise bad_request(f"{key} of an object cannot change")
-    meta, kept = desired["metadata"], old["metadata"]
-    for key in ("name", "namespace"):
-        if meta.get(key, kept.get(key)) != kept.get(key):
-            raise bad_request(f"metadata.{key} does not match the object of the request")
-
-
-def _admit_finalizers(resource: Resource, old: Object, new: Object) -> None:
-    if "deletionTimestamp" not in old:
-        return
-    before = old.get("finalizers", [])
-    added = [item for item in new.get("finalizers", []) if item not in before]
-    if added:
-        why = f"no new finalizers can be added to an object that is being deleted: {added[0]}"
-        cause = Cause("metadata.finalizers", why, "FieldValueForbidden")
-        raise invalid(resource, old["name"], [cause])
-
-
-def _same_but_owners(one: Object, two: Object) -> bool:
+def _same_but_times(one: Object, two: Object) -> bool:
+    """Whether two versions of an object differ at most in when somebody wrote."""
+    if _owners(one) != _owners(two):
+        return False
     return _ownerless(one) == _ownerless(two)
 
 
@@ -310,9 +328,13 @@ def _ownerless(obj: Object) -> Object:
     return {**obj, "metadata": meta}
 
 
-def _owners(obj: Object) -> dict[tuple[str, str, str], Any]:
-    entries = obj["metadata"].get("managedFields", [])
+def _owners(obj: Object) -> dict[tuple[str, ...], Any]:
     return {
-        (item["manager"], item["operation"], item.get("subresource", "")): item["fieldsV1"]
-        for item in entries
+        (
+            str(item.get("manager")),
+            item["operation"],
+            item.get("subresource", ""),
+            item["apiVersion"],
+        ): item["fieldsV1"]
+        for item in entries_of(obj)
     }

@@ -2,15 +2,20 @@
 
 A `Resource` is one row: where it lives, which subresources it has, how its status is treated, and
 which fields a field selector may name. Everything generic in this package is driven by these rows.
+
+The rows here are the built-in kinds. Rows of custom resources are made from CustomResourceDefinitions while the
+server runs (`crd`); the `Catalogue` of a store knows both, so ask it, not these constants, for everything served.
 """
 
 from typing import Any
 
 import msgspec
 
-from runyard.wire import names
-
 Object = dict[str, Any]
+
+AUTHENTICATION = "authentication.k8s.io"
+AUTHORIZATION = "authorization.k8s.io"
+RBAC = "rbac.authorization.k8s.io"
 
 _COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 
@@ -26,15 +31,29 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     subresources: tuple[str, ...] = ()
     status_on_create: bool = True  # False: a create ignores what it says about status
     counted: bool = False  # metadata.generation counts changes of spec
-    custom: bool = False  # a custom resource: lists inside are atomic for apply
+    custom: bool = False  # a custom resource: defined by a CustomResourceDefinition
     stored: bool = True  # False: only answers questions, nothing is kept
     fields: tuple[str, ...] = _COMMON_FIELDS
     short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    singular: str = ""  # empty: the kind in lower case
+    list_kind: str = ""  # empty: the kind and List
+    key: str = ""  # names the table, here and in the journal; empty: the plural
+    definition: Any = None  # of a custom resource: `crd.definition.Definition`, its compiled schema
 
     @property
     def api_version(self) -> str:
         """`v1`, or `group/version`."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __post_init__(self) -> None:
+        for field, value in (
+            ("key", self.plural),
+            ("singular", self.kind.lower()),
+            ("list_kind", f"{self.kind}List"),
+        ):
+            if not getattr(self, field):
+                msgspec.structs.force_setattr(self, field, value)
 
     @property
     def has_status(self) -> bool:
@@ -62,7 +81,7 @@ NODES = Resource(
 PODS = Resource(
     plural="pods",
     kind="Pod",
-    subresources=("status", "binding"),
+    subresources=("status", "binding", "eviction", "log", "exec", "attach", "portforward"),
     status_on_create=False,
     counted=True,
     fields=(
@@ -75,6 +94,7 @@ PODS = Resource(
         "status.podIP",
     ),
     short=("po",),
+    categories=("all",),
 )
 SERVICE_ACCOUNTS = Resource(
     plural="serviceaccounts", kind="ServiceAccount", subresources=("token",), short=("sa",)
@@ -94,43 +114,77 @@ EVENTS = Resource(
     short=("ev",),
 )
 LEASES = Resource(plural="leases", kind="Lease", group="coordination.k8s.io")
-RUNNER_POOLS = Resource(
-    plural=names.POOL_PLURAL,
-    kind=names.POOL_KIND,
-    group=names.GROUP,
-    version=names.VERSION,
+SECRETS = Resource(plural="secrets", kind="Secret", fields=(*_COMMON_FIELDS, "type"))
+CONFIG_MAPS = Resource(plural="configmaps", kind="ConfigMap", short=("cm",))
+RUNTIME_CLASSES = Resource(
+    plural="runtimeclasses", kind="RuntimeClass", group="node.k8s.io", namespaced=False
+)
+ROLES = Resource(plural="roles", kind="Role", group=RBAC)
+ROLE_BINDINGS = Resource(plural="rolebindings", kind="RoleBinding", group=RBAC)
+CLUSTER_ROLES = Resource(plural="clusterroles", kind="ClusterRole", group=RBAC, namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(
+    plural="clusterrolebindings", kind="ClusterRoleBinding", group=RBAC, namespaced=False
+)
+DEFINITIONS = Resource(
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    group="apiextensions.k8s.io",
+    namespaced=False,
     subresources=("status",),
     status_on_create=False,
     counted=True,
-    custom=True,
-    short=("rpool",),
+    short=("crd", "crds"),
+    categories=("api-extensions",),
+    fields=("metadata.name",),
 )
-SECRETS = Resource(plural="secrets", kind="Secret", fields=(*_COMMON_FIELDS, "type"))
-CONFIG_MAPS = Resource(plural="configmaps", kind="ConfigMap", short=("cm",))
-TOKEN_REVIEWS = Resource(
-    plural="tokenreviews",
-    kind="TokenReview",
-    group="authentication.k8s.io",
+CERTIFICATE_REQUESTS = Resource(
+    plural="certificatesigningrequests",
+    kind="CertificateSigningRequest",
+    group="certificates.k8s.io",
     namespaced=False,
-    stored=False,
+    subresources=("approval", "status"),
+    status_on_create=False,
+    fields=("metadata.name", "spec.signerName"),
+    short=("csr",),
 )
 
-ALL = (
+
+def _question(group: str, plural: str, kind: str) -> Resource:
+    return Resource(plural=plural, kind=kind, group=group, namespaced=False, stored=False)
+
+
+TOKEN_REVIEWS = _question(AUTHENTICATION, "tokenreviews", "TokenReview")
+SELF_REVIEWS = _question(AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview")
+ACCESS_REVIEWS = _question(AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview")
+SELF_ACCESS_REVIEWS = _question(
+    AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview"
+)
+SELF_RULES_REVIEWS = _question(AUTHORIZATION, "selfsubjectrulesreviews", "SelfSubjectRulesReview")
+
+BUILT_IN = (
     NAMESPACES,
     NODES,
     PODS,
     SERVICE_ACCOUNTS,
     EVENTS,
     LEASES,
-    RUNNER_POOLS,
     SECRETS,
     CONFIG_MAPS,
     TOKEN_REVIEWS,
+    SELF_REVIEWS,
+    ACCESS_REVIEWS,
+    SELF_ACCESS_REVIEWS,
+    SELF_RULES_REVIEWS,
+    CERTIFICATE_REQUESTS,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    RUNTIME_CLASSES,
+    DEFINITIONS,
 )
-STORED = tuple(resource for resource in ALL if resource.stored)
-BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in ALL}
-BY_KIND = {(resource.api_version, resource.kind): resource for resource in STORED}
-GROUPS = tuple(dict.fromkeys((resource.group, resource.version) for resource in ALL))
+# Subresources of Pods that the node serves: passed on as they come.
+NODE_SUBRESOURCES = ("log", "exec", "attach", "portforward")
 
 # Parts of Kubernetes that a client may ask for in good faith: told 501 and why, not 404.
 UNSERVED_CORE = (
@@ -147,34 +201,20 @@ UNSERVED_CORE = (
 )
 UNSERVED_GROUPS = (
     "admissionregistration.k8s.io",
-    "apiextensions.k8s.io",
     "apiregistration.k8s.io",
     "apps",
-    "authorization.k8s.io",
     "autoscaling",
     "batch",
-    "certificates.k8s.io",
     "discovery.k8s.io",
     "events.k8s.io",
     "flowcontrol.apiserver.k8s.io",
     "networking.k8s.io",
-    "node.k8s.io",
     "policy",
-    "rbac.authorization.k8s.io",
     "scheduling.k8s.io",
     "storage.k8s.io",
 )
 UNSERVED_SUBRESOURCES = {
-    "pods": (
-        "attach",
-        "ephemeralcontainers",
-        "eviction",
-        "exec",
-        "log",
-        "portforward",
-        "proxy",
-        "resize",
-    ),
+    "pods": ("ephemeralcontainers", "proxy", "resize"),
     "nodes": ("proxy",),
     "namespaces": ("finalize",),
 }

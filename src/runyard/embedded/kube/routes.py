@@ -1,21 +1,19 @@
 """Paths: from `/api/v1/namespaces/x/pods/y/status` to what is meant by it."""
 
-from functools import lru_cache
+from collections.abc import Mapping
 
 import msgspec
 
 from runyard.embedded.kube.resources import (
-    ALL,
-    BY_PATH,
     NAMESPACES,
     UNSERVED_CORE,
     UNSERVED_GROUPS,
     UNSERVED_SUBRESOURCES,
     Resource,
 )
-from runyard.embedded.kube.status import not_served, unknown_path
+from runyard.embedded.kube.status import no_page, not_served, unknown_path
 
-_SERVED_GROUPS = tuple(dict.fromkeys(resource.group for resource in ALL))
+ByPath = Mapping[tuple[str, str, str], Resource]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -27,21 +25,24 @@ class Target(msgspec.Struct, frozen=True):
     subresource: str = ""
 
 
-@lru_cache(maxsize=16384)
-def parse(path: str) -> Target:
+def parse(path: str, by_path: ByPath, groups: Mapping[str, None]) -> Target:
     """The target of a path; raises 404 for no path of ours, 501 for one that we know and refuse."""
     steps = path.split("/")[1:]
     if steps and not steps[-1]:
         steps.pop()
     if len(steps) >= 3 and steps[0] == "api" and steps[1] == "v1":
-        return _under("", "v1", steps[2:])
+        return _under(by_path, "", "v1", steps[2:])
     if len(steps) >= 4 and steps[0] == "apis":
-        return _under(steps[1], steps[2], steps[3:])
-    raise unknown_path()
+        if steps[1] not in groups and steps[1] in UNSERVED_GROUPS:
+            raise not_served(f"the group {steps[1]}")
+        if steps[1] not in groups:
+            raise no_page()
+        return _under(by_path, steps[1], steps[2], steps[3:])
+    known = len(steps) > 1 and (steps[0] == "api" or (steps[0] == "apis" and steps[1] in groups))
+    raise unknown_path() if known else no_page()
 
 
-def _under(group: str, version: str, steps: list[str]) -> Target:
-    _check_group(group, version)
+def _under(by_path: ByPath, group: str, version: str, steps: list[str]) -> Target:
     if "" in steps:
         raise unknown_path()
     if steps[0] == "watch":
@@ -49,27 +50,24 @@ def _under(group: str, version: str, steps: list[str]) -> Target:
     if steps[0] == "namespaces" and len(steps) >= 3:
         if len(steps) == 3 and not group and steps[2] in ("status", "finalize"):
             return _target(NAMESPACES, "", steps[1:])
-        resource = _resource(group, version, steps[2])
+        resource = _resource(by_path, group, version, steps[2])
         if not resource.namespaced:
             raise unknown_path()
         return _target(resource, steps[1], steps[3:])
-    return _target(_resource(group, version, steps[0]), "", steps[1:])
+    return _target(_resource(by_path, group, version, steps[0]), "", steps[1:])
 
 
-def _check_group(group: str, version: str) -> None:
-    if group in UNSERVED_GROUPS:
-        raise not_served(f"the group {group}")
-    if group not in _SERVED_GROUPS:
-        raise unknown_path()
-
-
-def _resource(group: str, version: str, plural: str) -> Resource:
-    resource = BY_PATH.get((group, version, plural))
+def _resource(by_path: ByPath, group: str, version: str, plural: str) -> Resource:
+    resource = by_path.get((group, version, plural))
     if resource is not None:
         return resource
     if not group and plural in UNSERVED_CORE:
         raise not_served(plural)
-    raise unknown_path()
+    raise no_page() if _custom_group(by_path, group) else unknown_path()
+
+
+def _custom_group(by_path: ByPath, group: str) -> bool:
+    return any(row.custom and row.group == group for row in by_path.values())
 
 
 def _target(resource: Resource, namespace: str, rest: list[str]) -> Target:

@@ -1,13 +1,17 @@
 """The scheduler: which node a Pod goes to, decided at the commit that makes it possible.
 
-Pods that want the same things (selector, tolerations, affinity, resources) form one class. For each
-class the verdict on every node is remembered, and a commit about one node re-judges that node only. A
-thousand waiting Pods therefore cost no more than one, and a heartbeat that changes nothing costs
-nothing. A few classes are remembered after their last Pod found a node, for the next one of its kind.
+Pods that want the same things (selector, tolerations, affinity, resources, ports, spread) form one class. For
+each class the verdict on every node is remembered, and a commit about one node re-judges that node only. A
+thousand waiting Pods therefore cost no more than one, and a heartbeat that changes nothing costs nothing. A
+few classes are remembered after their last Pod found a node, for the next one of its kind.
 
-Choice among nodes that fit: the most preferred by node affinity, then the least loaded, then by name.
-A Pod that fits nowhere gets the condition PodScheduled=False at once; when only the *reason* changes
-later, the condition follows at the next tick, so that a flapping node does not rewrite every Pod.
+How Pods are spread depends on all nodes at once, so it is not part of a verdict: it is counted when a Pod of
+such a class looks for a node (`Balance`).
+
+Choice among nodes that fit: the fewest taints that ask to stay away, then the most preferred by node
+affinity, then the emptiest by spread, then the least loaded, then by name. A Pod that fits nowhere gets the
+condition PodScheduled=False and an Event at once; when only the *reason* changes later, both follow at a
+tick, so that a flapping node does not rewrite every Pod.
 
 Invariants:
 - Requests of Pods that are bound and not finished never exceed a node's allocatable through a binding
@@ -15,18 +19,19 @@ Invariants:
 - Waiting Pods of a class are bound in the order in which they came.
 """
 
-import msgspec
-
 from runyard.clock import Clock
-from runyard.embedded.kube import fit, shapes
-from runyard.embedded.kube.fit import NodeView, PodView
+from runyard.embedded.kube import fit
+from runyard.embedded.kube.controllers.balance import Balance
+from runyard.embedded.kube.controllers.events import SCHEDULER, Recorder
+from runyard.embedded.kube.controllers.placed import Placed
+from runyard.embedded.kube.fit import NodeView, PodView, Port, Verdict
 from runyard.embedded.kube.registry import Registry, with_condition
 from runyard.embedded.kube.resources import NODES, PODS, Object
 from runyard.embedded.kube.store import Event, Record
 from runyard.wire.instants import to_rfc3339
 
-SCHEDULER = "default-scheduler"
 _REMEMBERED = 32  # classes without waiting Pods
+_RETELL = 60.0  # seconds between two Events about the same Pods, whose reason keeps changing
 _FINISHED = ("Succeeded", "Failed")
 Key = tuple[str, str]
 
@@ -37,32 +42,35 @@ class Waiting:
     def __init__(self, view: PodView) -> None:
         self.view = view
         self.pods: dict[Key, None] = {}
-        self.verdicts: dict[str, str] = {}
+        self.verdicts: dict[str, Verdict | None] = {}
         self.told = ""
-
-    def message(self) -> str:
-        """Why no node fits, counted by reason."""
-        if not self.verdicts:
-            return "no nodes available to schedule pods"
-        counts: dict[str, int] = {}
-        for reason in self.verdicts.values():
-            counts[reason] = counts.get(reason, 0) + 1
-        parts = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
-        return f"0/{len(self.verdicts)} nodes are available: {parts}."
+        self.told_at = 0.0
 
 
 class Scheduler:
     """Binds waiting Pods."""
 
-    def __init__(self, registry: Registry, *, clock: Clock, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        placed: Placed,
+        recorder: Recorder,
+        *,
+        clock: Clock,
+        enabled: bool = True,
+    ) -> None:
         self._registry = registry
         self._store = registry.store
+        self._placed = placed
+        self._recorder = recorder
         self._clock = clock
         self._enabled = enabled
         self._nodes: dict[str, NodeView] = {}
+        self._balance = Balance(self._nodes, placed)
         self._classes: dict[bytes, Waiting] = {}
         self._class_of: dict[Key, bytes] = {}
         self._used: dict[str, fit.Amounts] = {}
+        self._ports: dict[str, dict[str, tuple[Port, ...]]] = {}  # node: Pod uid: ports of the host
         self._load: dict[str, float] = {}
         self._charged: dict[str, tuple[str, fit.Amounts]] = {}  # pod uid: node and requests
 
@@ -76,7 +84,7 @@ class Scheduler:
     def adopt(self) -> None:
         """Take over what the store already holds, writing nothing: `resume` gives nodes to who fits."""
         for node in self._store.table(NODES).records():
-            self._nodes[node.name] = fit.node_view(msgspec.convert(node.obj, shapes.Node))
+            self._nodes[node.name] = fit.node_view(node.obj)
         spaces = self._store.table(PODS).spaces.values()
         pods = [pod for space in spaces for pod in space.values()]
         pods.sort(key=lambda pod: str(pod.meta["creationTimestamp"]))
@@ -95,12 +103,15 @@ class Scheduler:
 
     def tick(self) -> None:
         """Bring the reasons on waiting Pods up to date."""
+        now = self._clock.monotonic()
         for waiting in tuple(self._classes.values()):
-            message = waiting.message() if waiting.pods else waiting.told
+            message = self._message(waiting) if waiting.pods else waiting.told
             if message != waiting.told:
                 waiting.told = message
+                aloud = now - waiting.told_at >= _RETELL
+                waiting.told_at = now if aloud else waiting.told_at
                 for key in tuple(waiting.pods):
-                    self._tell(key, message)
+                    self._tell(key, message, aloud=aloud)
 
     def used(self, node: str) -> fit.Amounts:
         """What the Pods on a node have asked for, in thousandths."""
@@ -117,6 +128,8 @@ class Scheduler:
             self._forget(key)
         if touched:
             self._judge_node(touched)
+        elif _counts_otherwise(event):
+            self._rebalance()
         if record is not None and waits and key not in self._class_of and self._enabled:
             self._enqueue(key, record)
 
@@ -127,20 +140,25 @@ class Scheduler:
             node, amounts = self._charged.pop(old.uid, ("", {}))
             if node:
                 fit.subtract(self._used[node], amounts)
+                self._ports.get(node, {}).pop(old.uid, None)
             return node
         if new is not None and new.uid not in self._charged and not _ended(new.obj):
             node = new.obj["spec"].get("nodeName", "")
             if node:
-                amounts = fit.pod_view(msgspec.convert(new.obj["spec"], shapes.PodSpec)).requests
-                self._charged[new.uid] = (node, amounts)
-                fit.add(self._used.setdefault(node, {}), amounts)
+                self._take(new.uid, node, fit.pod_view(new.obj))
                 return str(node)
         return ""
 
+    def _take(self, uid: str, node: str, view: PodView) -> None:
+        self._charged[uid] = (node, view.requests)
+        fit.add(self._used.setdefault(node, {}), view.requests)
+        if view.ports:
+            self._ports.setdefault(node, {})[uid] = view.ports
+
     def _join(self, key: Key, record: Record) -> Waiting:
-        spec = msgspec.convert(record.obj["spec"], shapes.PodSpec)
-        name = fit.class_of(spec)
-        waiting = self._classes.get(name) or self._begin(name, spec)
+        view = fit.pod_view(record.obj)
+        name = fit.class_of(view)
+        waiting = self._classes.get(name) or self._begin(name, view)
         waiting.pods[key] = None
         self._class_of[key] = name
         return waiting
@@ -150,18 +168,19 @@ class Scheduler:
         first = len(waiting.pods) == 1
         self._place(waiting)
         if first:
-            waiting.told = waiting.message() if waiting.pods else ""
+            waiting.told = self._message(waiting) if waiting.pods else ""
+            waiting.told_at = self._clock.monotonic()
         if key in self._class_of:
-            self._tell(key, waiting.message())
+            self._tell(key, self._message(waiting))
 
-    def _begin(self, name: bytes, spec: shapes.PodSpec) -> Waiting:
+    def _begin(self, name: bytes, view: PodView) -> Waiting:
         """A new class; the longest unused one makes room for it."""
         unused = [other for other, item in self._classes.items() if not item.pods]
         for other in unused[: max(0, len(unused) - _REMEMBERED)]:
             del self._classes[other]
-        waiting = self._classes[name] = Waiting(fit.pod_view(spec))
+        waiting = self._classes[name] = Waiting(view)
         for node in self._nodes:
-            waiting.verdicts[node] = self._judge(waiting.view, node)
+            waiting.verdicts[node] = self._judge(view, node)
         return waiting
 
     def _forget(self, key: Key) -> None:
@@ -176,14 +195,18 @@ class Scheduler:
             self._load.pop(name, None)
             for waiting in self._classes.values():
                 waiting.verdicts.pop(name, None)
+            self._rebalance()
             return
-        view = fit.node_view(msgspec.convert(event.new.obj, shapes.Node))
+        view = fit.node_view(event.new.obj)
         if self._nodes.get(name) != view:
             self._nodes[name] = view
             self._judge_node(name)
 
-    def _judge(self, pod: PodView, node: str) -> str:
-        return fit.refusal(pod, self._nodes[node], self._used.get(node, {}))
+    def _judge(self, pod: PodView, node: str) -> Verdict | None:
+        taken: tuple[Port, ...] = ()
+        if pod.ports:
+            taken = tuple(port for held in self._ports.get(node, {}).values() for port in held)
+        return fit.refusal(pod, self._nodes[node], self._used.get(node, {}), taken)
 
     def _judge_node(self, name: str) -> None:
         """A node changed or got room: maybe somebody fits now."""
@@ -191,36 +214,67 @@ class Scheduler:
             return
         self._load[name] = fit.load(self._nodes[name], self._used.get(name, {}))
         for waiting in tuple(self._classes.values()):
-            waiting.verdicts[name] = self._judge(waiting.view, name)
-            if waiting.pods and not waiting.verdicts[name]:
+            verdict = waiting.verdicts[name] = self._judge(waiting.view, name)
+            if waiting.pods and (verdict is None or waiting.view.spread):
+                self._place(waiting)
+
+    def _rebalance(self) -> None:
+        """Pods are spread otherwise than before: maybe somebody fits now."""
+        for waiting in tuple(self._classes.values()):
+            if waiting.pods and waiting.view.spread:
                 self._place(waiting)
 
     def _place(self, waiting: Waiting) -> None:
         """Bind as many of the class as fit, in the order in which they came."""
         for key in tuple(waiting.pods):
-            fitting = [name for name, reason in waiting.verdicts.items() if not reason]
+            fitting = [name for name, verdict in waiting.verdicts.items() if verdict is None]
             if not fitting:
                 return
             record = self._store.get(PODS, *key)
             if record is None or not _waits(record.obj):
                 continue  # its own event is still to be noted
-            node = min(fitting, key=lambda name: self._rank(waiting.view, name))
+            crowds: dict[str, int] = {}
+            if waiting.view.spread:
+                crowds = self._balance.crowds(waiting.view, fitting)
+                fitting = list(crowds)
+                if not fitting:
+                    return
+            node = min(fitting, key=lambda name: self._rank(waiting.view, name, crowds))
             self._bind(waiting, key, record=record, node=node)
 
-    def _rank(self, pod: PodView, node: str) -> tuple[int, float, str]:
-        liking = fit.liking(pod, self._nodes[node]) if pod.affinity.preferred else 0
-        return (-liking, self._load[node], node)
+    def _rank(
+        self, pod: PodView, node: str, crowds: dict[str, int]
+    ) -> tuple[int, int, int, float, str]:
+        view = self._nodes[node]
+        liking = fit.liking(pod, view) if pod.affinity.preferred else 0
+        dislike = fit.dislike(pod, view) if view.disliked else 0
+        return (dislike, -liking, crowds.get(node, 0), self._load[node], node)
 
     def _bind(self, waiting: Waiting, key: Key, *, record: Record, node: str) -> None:
         self._forget(key)
-        self._charged[record.uid] = (node, waiting.view.requests)
-        fit.add(self._used.setdefault(node, {}), waiting.view.requests)
+        self._take(record.uid, node, waiting.view)
         self._load[node] = fit.load(self._nodes[node], self._used[node])
         for other in self._classes.values():
             other.verdicts[node] = self._judge(other.view, node)
+        self._placed.add(record, node)  # for the next Pod of this step
         self._registry.bind(record, node, transition=to_rfc3339(self._clock.now()))
+        self._recorder.scheduling(
+            record,
+            PODS,
+            reason="Scheduled",
+            message=f"Successfully assigned {record.namespace}/{record.name} to {node}",
+            action="Binding",
+        )
 
-    def _tell(self, key: Key, message: str) -> None:
+    # ---- reasons
+
+    def _message(self, waiting: Waiting) -> str:
+        verdicts = waiting.verdicts
+        if waiting.view.spread:
+            return fit.message(self._balance.verdicts(waiting.view, verdicts).values())
+        return fit.message(item for item in verdicts.values() if item is not None)
+
+    def _tell(self, key: Key, message: str, *, aloud: bool = True) -> None:
         """Write why the Pod waits; the time of transition moves only with the status."""
         record = self._store.get(PODS, *key)
         if record is None or not _waits(record.obj):
@@ -228,16 +282,22 @@ class Scheduler:
         before = _scheduled(record.obj)
         condition = {
             "type": "PodScheduled",
+            "observedGeneration": record.meta.get("generation", 1),
             "status": "False",
-            "reason": "Unschedulable",
-            "message": message,
+            "lastProbeTime": None,
             "lastTransitionTime": before.get("lastTransitionTime", "")
             if before.get("status") == "False"
             else to_rfc3339(self._clock.now()),
+            "reason": "Unschedulable",
+            "message": message,
         }
         status = with_condition(record.obj.get("status", {}), condition)
         if status != record.obj.get("status"):
             self._store.put(PODS, {**record.obj, "status": status})
+        if aloud:
+            self._recorder.scheduling(
+                record, PODS, reason="FailedScheduling", message=message, action="Scheduling"
+            )
 
 
 def _scheduled(obj: Object) -> Object:
@@ -247,6 +307,16 @@ def _scheduled(obj: Object) -> Object:
 
 def _ended(obj: Object) -> bool:
     return obj.get("status", {}).get("phase") in _FINISHED
+
+
+def _counts_otherwise(event: Event) -> bool:
+    """Whether a bound Pod counts for other spreads than before: it is going, or has other labels."""
+    old, new = event.old, event.new
+    if old is None or new is None or old.meta is new.meta or not new.obj["spec"].get("nodeName"):
+        return False
+    return ("deletionTimestamp" in old.meta) != ("deletionTimestamp" in new.meta) or old.meta.get(
+        "labels"
+    ) != new.meta.get("labels")
 
 
 def _waits(obj: Object) -> bool:

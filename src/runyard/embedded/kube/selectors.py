@@ -1,8 +1,12 @@
 """Label and field selectors: parsed once, matched often.
 
-A `Selector` is immutable and cached by its text, because every list and watch of a loop sends the
-same text. `pin` is the one equality that the watch fan-out can index by, so that a thousand agents
-that each watch "Pods on my node" do not each look at every Pod.
+The grammar of labels is that of a real server, word for word of its complaints: `a`, `!a`, `a=b`, `a==b`, `a!=b`,
+`a in (b,c)`, `a notin (b)`, `a>1`, `a<1`, joined by commas. Fields know `=`, `==` and `!=`, and only the fields that
+their kind names.
+
+A `Selector` is immutable and cached by its text, because every list and watch of a loop sends the same text. `pin` is
+the one equality that the watch fan-out can index by, so that a thousand agents that each watch "Pods on my node" do
+not each look at every Pod.
 """
 
 import re
@@ -12,18 +16,29 @@ from typing import Any, Literal
 import msgspec
 
 from runyard.embedded.kube.resources import Object, Resource
-from runyard.embedded.kube.status import bad_request
+from runyard.embedded.kube.status import StatusError, bad_request
 
-Operator = Literal["in", "notin", "exists", "absent"]
+Operator = Literal["in", "notin", "exists", "absent", "gt", "lt"]
 
-_SPLIT = re.compile(r",(?![^(]*\))")
-_KEY = re.compile(
-    r"^([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$"
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_TOKEN = re.compile(r"\s*(?:(?P<mark>==|!=|[=!(),<>])|(?P<word>[^\s=!(),<>]+))")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FIELD = re.compile(r"(?P<key>.*?)(?P<op>!=|==|=)(?P<value>.*)", re.DOTALL)
+_UNESCAPED = re.compile(r"\\(.)")
+_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character"
 )
-_VALUE = re.compile(r"^([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?$")
-_SET = re.compile(r"^(?P<key>\S+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")
-_EQUAL = re.compile(r"^(?P<key>[^=!\s]+)\s*(?P<op>==|=|!=)\s*(?P<value>[^=!\s]*)$")
 _PINS = ("metadata.name", "spec.nodeName")
+_WORDS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
+_MARKS: dict[str, Operator] = {
+    "=": "in",
+    "==": "in",
+    "!=": "notin",
+    ">": "gt",
+    "<": "lt",
+}
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -39,6 +54,11 @@ class Requirement(msgspec.Struct, frozen=True):
             return value is not None and value in self.values
         if self.operator == "notin":
             return value is None or value not in self.values
+        if self.operator in ("gt", "lt"):
+            if value is None or not _INTEGER.fullmatch(value):
+                return False
+            bound = int(self.values[0])
+            return int(value) > bound if self.operator == "gt" else int(value) < bound
         return (value is not None) == (self.operator == "exists")
 
 
@@ -78,8 +98,8 @@ def field_value(obj: Object, path: tuple[str, ...]) -> str:
 @lru_cache(maxsize=4096)
 def parse(resource: Resource, labels: str, fields: str) -> Selector:
     """Read both selectors; raises a 400 on what is no selector or no field of this kind."""
-    parsed = tuple(_label(part.strip()) for part in _SPLIT.split(labels)) if labels.strip() else ()
-    named = tuple(_field(resource, part) for part in fields.split(",") if part.strip())
+    parsed = _Labels(labels).read() if labels else ()
+    named = tuple(_field(resource, part) for part in _split(fields) if part)
     pin = next(
         (
             (requirement.key, requirement.values[0])
@@ -91,34 +111,147 @@ def parse(resource: Resource, labels: str, fields: str) -> Selector:
     return Selector(parsed, named, pin)
 
 
-def _label(text: str) -> Requirement:
-    requirement = _label_parts(text)
-    if requirement is None or not _KEY.match(requirement.key):
-        raise bad_request(f"unable to parse requirement: {text!r}")
-    if bad := [value for value in requirement.values if not _VALUE.match(value)]:
-        raise bad_request(f"unable to parse requirement: invalid label value {bad[0]!r}")
-    return requirement
+# ---- labels
 
 
-def _label_parts(text: str) -> Requirement | None:
-    if match := _SET.match(text):
-        values = tuple(value.strip() for value in match["values"].split(","))
-        return Requirement(match["key"], "in" if match["op"] == "in" else "notin", values)
-    if match := _EQUAL.match(text):
-        return Requirement(
-            match["key"], "notin" if match["op"] == "!=" else "in", (match["value"],)
-        )
-    if text.startswith("!"):
-        return Requirement(text[1:].strip(), "absent")
-    return Requirement(text, "exists") if text else None
+class _Labels:
+    """Reads a label selector from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [match["mark"] or match["word"] for match in _TOKEN.finditer(text)]
+        self._at = 0
+
+    def read(self) -> tuple[Requirement, ...]:
+        found: list[Requirement] = []
+        while True:
+            token = self._peek()
+            if token == "" and not found:
+                return ()
+            if token != "!" and not _word(token):
+                told = "identifier after ','" if found else "!, identifier, or 'end of string'"
+                raise bad_request(f"found '{token}', expected: {told}")
+            found.append(self._requirement())
+            token = self._next()
+            if token == "":
+                return tuple(found)
+            if token != ",":
+                raise bad_request(f"found '{token}', expected: ',' or 'end of string'")
+            if self._peek() != "!" and not _word(self._peek()):
+                raise bad_request(f"found '{self._peek()}', expected: identifier after ','")
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _requirement(self) -> Requirement:
+        absent = self._peek() == "!"
+        if absent:
+            self._next()
+        key = self._next()
+        if not _word(key):
+            raise _unparsed(f"found '{key}', expected: identifier")
+        _check_key(key)
+        if absent:
+            return Requirement(key, "absent")
+        if self._peek() in ("", ","):
+            return Requirement(key, "exists")
+        token = self._next()
+        operator = _MARKS.get(token) or _WORDS.get(token)
+        if operator is None:
+            raise _unparsed(f"found '{token}', expected: in, notin, =, ==, !=, gt, lt")
+        values = self._list() if token in ("in", "notin") else (self._exact(),)
+        _check_values(key, operator, values)
+        return Requirement(key, operator, values)
+
+    def _exact(self) -> str:
+        token = self._peek()
+        if token in ("", ","):
+            return ""
+        if not _word(token):
+            raise _unparsed(f"found '{token}', expected: identifier")
+        return self._next()
+
+    def _list(self) -> tuple[str, ...]:
+        token = self._next()
+        if token != "(":
+            raise _unparsed(f"found '{token}' expected: '('")
+        values: list[str] = []
+        while True:
+            token = self._next()
+            if _word(token):
+                values.append(token)
+                token = self._next()
+                if token not in (",", ")"):
+                    raise _unparsed(f"found '{token}', expected: ',' or ')'")
+            elif token in (",", ")"):
+                values.append("")
+            else:
+                raise _unparsed(f"found '{token}', expected: ',', ')' or identifier")
+            if token == ")":
+                return tuple(dict.fromkeys(values))
+            if self._peek() == ")":
+                self._next()
+                return tuple(dict.fromkeys([*values, ""]))
+
+
+def _word(token: str) -> bool:
+    return bool(token) and token not in ("!", "(", ")", ",", "=", "==", "!=", "<", ">")
+
+
+def _unparsed(why: str) -> StatusError:
+    return bad_request(f"unable to parse requirement: {why}")
+
+
+def _check_key(key: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        raise _unparsed(f'<nil>: Invalid value: "{key}": a valid label key {_RULE}')
+    if slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
+        raise _unparsed(f'<nil>: Invalid value: "{key}": prefix part must be a DNS subdomain')
+    if len(name) > 63:
+        raise _unparsed(f'<nil>: Invalid value: "{key}": name part must be no more than 63 bytes')
+    if not _NAME.fullmatch(name):
+        raise _unparsed(f'<nil>: Invalid value: "{key}": name part {_RULE}')
+
+
+def _check_values(key: str, operator: Operator, values: tuple[str, ...]) -> None:
+    for index, value in enumerate(values):
+        if operator in ("gt", "lt"):
+            if not _INTEGER.fullmatch(value):
+                why = "for 'Gt', 'Lt' operators, the value must be an integer"
+                raise _unparsed(f'values[{index}]: Invalid value: "{value}": {why}')
+        elif value and (len(value) > 63 or not _NAME.fullmatch(value)):
+            why = "must be no more than 63 bytes" if len(value) > 63 else f"a valid label {_RULE}"
+            raise _unparsed(f'values[{index}][{key}]: Invalid value: "{value}": {why}')
+
+
+# ---- fields
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are not escaped."""
+    return re.split(r"(?<!\\),", text) if text else []
 
 
 def _field(resource: Resource, text: str) -> tuple[tuple[str, ...], Requirement]:
-    match = _EQUAL.match(text.strip())
+    match = _FIELD.fullmatch(text)
     if match is None:
-        raise bad_request(f"invalid field selector: {text!r}")
-    if match["key"] not in resource.fields:
-        raise bad_request(f"field label not supported: {match['key']}")
+        raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
+    key, told = match["key"], match["value"]
+    if wrong := re.search(r"(?<!\\)[=,]", told):
+        raise bad_request(f"invalid field selector: unescaped character in value: {ord(wrong[0])}")
+    if key not in resource.fields:
+        raise bad_request(_not_known(resource, key))
     operator: Operator = "notin" if match["op"] == "!=" else "in"
-    key = match["key"]
-    return tuple(key.split(".")), Requirement(key, operator, (match["value"],))
+    return tuple(key.split(".")), Requirement(key, operator, (_UNESCAPED.sub(r"\1", told),))
+
+
+def _not_known(resource: Resource, key: str) -> str:
+    if not resource.custom and resource.fields == ("metadata.name", "metadata.namespace"):
+        only = ", ".join(f'"{field}"' for field in resource.fields)
+        return f'"{key}" is not a known field selector: only {only}'
+    return f"field label not supported: {key}"

@@ -15,7 +15,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     tick: float = 5.0  # how often the controllers look at clocks
     node_grace: float = 40.0  # silence of a node before it is Unknown
-    pod_eviction: float = 300.0  # Unknown or not ready for so long: its Pods are asked to go
+    node_startup: float = 60.0  # the same for a node that has never said how it is
+    pod_eviction: float = 300.0  # lost for so long: Pods that say nothing else are asked to go
     pod_gc_after: float | None = None  # not ready for so long: its Pods are removed by force
     orphan_quarantine: float = 40.0  # a Pod's Node is deleted for so long: the Pod is removed
     event_ttl: float = 3600.0  # how long an Event object lives

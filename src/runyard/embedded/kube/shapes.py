@@ -5,27 +5,14 @@ deletion rules can rely on what they find. Fields that nothing here reads are st
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from runyard.embedded.kube.resources import (
-    CONFIG_MAPS,
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    RUNNER_POOLS,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-)
-from runyard.wire.runnerpool import PoolSpec
+from runyard.embedded.kube.resources import LEASES, NODES, PODS
 
 Quantity = str | int | float
 Quantities = dict[str, Quantity]
-Natural = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
 
@@ -36,10 +23,10 @@ class Shape(msgspec.Struct, frozen=True, rename="camel"):
 class OwnerReference(Shape, frozen=True):
     """Who must live for this object to live."""
 
-    api_version: Word
-    kind: Word
-    name: Word
-    uid: Word
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
     controller: bool = False
 
 
@@ -67,6 +54,14 @@ class Resources(Shape, frozen=True):
     limits: Quantities = {}
 
 
+class Port(Shape, frozen=True):
+    """A port that a container wants, of its host if it names one."""
+
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
 class Container(Shape, frozen=True):
     """One container."""
 
@@ -74,6 +69,7 @@ class Container(Shape, frozen=True):
     image: str = ""
     restart_policy: str = ""
     resources: Resources = Resources()
+    ports: list[Port] = []
 
 
 class Toleration(Shape, frozen=True):
@@ -131,6 +127,34 @@ class Affinity(Shape, frozen=True):
     node_affinity: NodeAffinity = NodeAffinity()
 
 
+class LabelCondition(Shape, frozen=True):
+    """One condition on a Pod's labels."""
+
+    key: Word
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[str] = []
+
+
+class LabelSelector(Shape, frozen=True):
+    """Which Pods are meant."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[LabelCondition] = []
+
+
+class Spread(Shape, frozen=True):
+    """How evenly Pods of one kind shall lie over the Nodes."""
+
+    max_skew: int
+    topology_key: Word
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] = []
+
+
 class PodSpec(Shape, frozen=True):
     """What the scheduler and the deletion rules read."""
 
@@ -140,18 +164,19 @@ class PodSpec(Shape, frozen=True):
     node_selector: dict[str, str] = {}
     tolerations: list[Toleration] = []
     affinity: Affinity = Affinity()
+    topology_spread_constraints: list[Spread] = []
     overhead: Quantities = {}
     service_account_name: str = ""
     scheduler_name: str = ""
     restart_policy: Literal["", "Always", "OnFailure", "Never"] = ""
-    termination_grace_period_seconds: Seconds = 30
+    termination_grace_period_seconds: int = 30
 
 
 class Condition(Shape, frozen=True):
     """One condition of a status."""
 
-    type: Word
-    status: Literal["True", "False", "Unknown"]
+    type: str
+    status: str = ""
     reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
@@ -161,15 +186,8 @@ class Condition(Shape, frozen=True):
 class PodStatus(Shape, frozen=True):
     """What the scheduler reads of a Pod's status."""
 
-    phase: Literal["", "Pending", "Running", "Succeeded", "Failed", "Unknown"] = ""
+    phase: str = ""
     conditions: list[Condition] = []
-
-
-class Pod(Whole, frozen=True):
-    """A Pod."""
-
-    spec: PodSpec
-    status: PodStatus = PodStatus()
 
 
 class Taint(Shape, frozen=True):
@@ -206,70 +224,15 @@ class LeaseSpec(Shape, frozen=True):
     """Who holds a lease."""
 
     holder_identity: str = ""
-    lease_duration_seconds: Annotated[int, msgspec.Meta(gt=0, le=2**31 - 1)] | None = None
-    lease_transitions: Natural = 0
+    lease_duration_seconds: int | None = None
+    lease_transitions: int = 0
     renew_time: datetime | None = None
     acquire_time: datetime | None = None
 
 
-class Lease(Whole, frozen=True):
-    """A lease."""
-
-    spec: LeaseSpec = LeaseSpec()
-
-
-class NamespaceStatus(Shape, frozen=True):
-    """Active or on its way out."""
-
-    phase: Literal["", "Active", "Terminating"] = ""
-
-
-class Namespace(Whole, frozen=True):
-    """A namespace."""
-
-    status: NamespaceStatus = NamespaceStatus()
-
-
-class Involved(Shape, frozen=True):
-    """What an Event is about."""
-
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class Event(Whole, frozen=True):
-    """Something that happened to an object."""
-
-    involved_object: Involved
-    reason: str = ""
-    message: str = ""
-    type: str = ""
-    count: Natural = 0
-
-
-class Bag(Whole, frozen=True):
-    """A Secret or a ConfigMap."""
-
-    data: dict[str, str] = {}
-
-
-class RunnerPool(Whole, frozen=True):
-    """A pool of runners."""
-
-    spec: PoolSpec
-    status: dict[str, Any] = {}
-
-
-SHAPES: dict[str, type[Whole]] = {
-    NAMESPACES.plural: Namespace,
-    NODES.plural: Node,
-    PODS.plural: Pod,
-    SERVICE_ACCOUNTS.plural: Whole,
-    EVENTS.plural: Event,
-    LEASES.plural: Lease,
-    RUNNER_POOLS.plural: RunnerPool,
-    SECRETS.plural: Bag,
-    CONFIG_MAPS.plural: Bag,
+# The parts of each kind that the server reads.
+PARTS: dict[str, tuple[tuple[str, type[Shape]], ...]] = {
+    PODS.key: (("spec", PodSpec), ("status", PodStatus)),
+    NODES.key: (("spec", NodeSpec), ("status", NodeStatus)),
+    LEASES.key: (("spec", LeaseSpec),),
 }

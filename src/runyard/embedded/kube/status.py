@@ -25,9 +25,16 @@ class StatusError(Exception):
     """A refusal on its way to the client."""
 
     def __init__(
-        self, code: int, reason: str, message: str, details: dict[str, Any] | None = None
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        *,
+        more: str = "",  # where a listing that expired can go on all the same
     ) -> None:
         super().__init__(message)
+        self.more = more
         self.code = code
         self.reason = reason
         self.message = message
@@ -38,15 +45,15 @@ class StatusError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.more} if self.more else {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
-            "code": self.code,
         }
-        if self.details:
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
             status["details"] = self.details
-        return status
+        return status | {"code": self.code}
 
     def response(self) -> Response:
         """The HTTP answer."""
@@ -55,13 +62,18 @@ class StatusError(Exception):
 
 def success(resource: Resource, name: str, uid: str) -> Response:
     """What a deletion or a binding answers when nothing else is left to show."""
-    details = {"name": name, "group": resource.group, "kind": resource.plural, "uid": uid}
+    details = _about(resource, name) | {"uid": uid}
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return json_response(200, {**body, "details": details})
 
 
 def _about(resource: Resource, name: str) -> dict[str, Any]:
-    return {"name": name, "group": resource.group, "kind": resource.plural}
+    return _details(name, resource.group, resource.plural)
+
+
+def _details(name: str, group: str, kind: str) -> dict[str, Any]:
+    told = {"name": name, "group": group, "kind": kind}
+    return {key: value for key, value in told.items() if value}
 
 
 def _titled(resource: Resource) -> str:
@@ -90,15 +102,29 @@ def not_found(resource: Resource, name: str) -> StatusError:
     return StatusError(404, "NotFound", message, _about(resource, name))
 
 
+class NoPage(StatusError):
+    """Nothing at all is at that path, not even a refusal in the words of this API."""
+
+    def response(self) -> Response:
+        """The HTTP answer: plain text."""
+        headers = (("content-type", "text/plain; charset=utf-8"),)
+        return Response(status=self.code, headers=headers, body=b"404 page not found\n")
+
+
+def no_page() -> StatusError:
+    """No such group, or no path of an API."""
+    return NoPage(404, "NotFound", "404 page not found")
+
+
 def unknown_path() -> StatusError:
     """No such path."""
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed(method: str) -> StatusError:
     """That path exists; that method does not, there."""
-    message = f"the server does not allow {method} on the requested resource"
-    return StatusError(405, "MethodNotAllowed", message)
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, {})
 
 
 def already_exists(resource: Resource, name: str) -> StatusError:
@@ -107,13 +133,35 @@ def already_exists(resource: Resource, name: str) -> StatusError:
     return StatusError(409, "AlreadyExists", message, _about(resource, name))
 
 
-def conflict(resource: Resource, name: str, why: str, causes: Iterable[Cause] = ()) -> StatusError:
-    """A precondition did not hold, or another manager owns the field."""
+def conflict(resource: Resource, name: str, why: str) -> StatusError:
+    """A precondition did not hold."""
     message = f'Operation cannot be fulfilled on {_titled(resource)} "{name}": {why}'
-    details = _about(resource, name)
-    if listed := msgspec.to_builtins(list(causes)):
-        details["causes"] = listed
-    return StatusError(409, "Conflict", message, details)
+    return StatusError(409, "Conflict", message, _about(resource, name))
+
+
+def modified(resource: Resource, name: str) -> StatusError:
+    """The client has seen an older version."""
+    why = "the object has been modified; please apply your changes to the latest version"
+    return conflict(resource, name, f"{why} and try again")
+
+
+def delete_conflict(resource: Resource, name: str, why: str) -> StatusError:
+    """A deletion was meant for another object, or for an older version of it."""
+    message = f'Operation cannot be fulfilled on {resource.kind} "{name}": {why}'
+    return StatusError(409, "Conflict", message, _details(name, resource.group, resource.kind))
+
+
+def apply_conflict(causes: list[Cause]) -> StatusError:
+    """Other managers own what an apply would change."""
+    if len(causes) == 1:
+        told = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        lines: list[str] = []
+        for who in dict.fromkeys(cause.message for cause in causes):
+            lines.append(who.replace("conflict with", "conflicts with", 1) + ":")
+            lines += [f"- {cause.field}" for cause in causes if cause.message == who]
+        told = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    return StatusError(409, "Conflict", told, {"causes": msgspec.to_builtins(causes)})
 
 
 def expired(asked: int, oldest: int) -> StatusError:
@@ -121,11 +169,35 @@ def expired(asked: int, oldest: int) -> StatusError:
     return StatusError(410, "Expired", f"too old resource version: {asked} ({oldest})")
 
 
+def list_expired() -> StatusError:
+    """History no longer reaches back to the version that a list asked for."""
+    message = "The resourceVersion for the provided list is too old."
+    return StatusError(410, "Expired", message)
+
+
+def page_expired(more: str) -> StatusError:
+    """A listing took longer than history reaches back; `more` goes on without being consistent."""
+    message = (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response for the rest of the results, "
+        "which then may not fit to those that you have."
+    )
+    return StatusError(410, "Expired", message, more=more)
+
+
 def version_too_large(asked: int, current: int) -> StatusError:
     """The client is ahead of this server."""
-    message = f"Too large resource version: {asked}, current: {current}"
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return StatusError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
+
+
+def bad_version(text: str, *, listing: bool = False) -> StatusError:
+    """What should be a version is no number. Only a list calls that the client's mistake."""
+    told = f'resourceVersion: Invalid value: "{text[:64]}": strconv.ParseUint: invalid syntax'
+    if listing:
+        return bad_request(f"invalid resource version: {told}")
+    return StatusError(500, "", told)
 
 
 def body_too_large(limit: int) -> StatusError:
@@ -135,20 +207,60 @@ def body_too_large(limit: int) -> StatusError:
 
 def unsupported_media(kind: str, accepted: Iterable[str]) -> StatusError:
     """A body in a language this server does not read."""
-    message = f"the body of the request was in an unknown format {kind!r}; accepted: "
+    message = "the body of the request was in an unknown format - accepted media types include: "
     return StatusError(415, "UnsupportedMediaType", message + ", ".join(accepted))
+
+
+def unsupported_patch() -> StatusError:
+    """No kind of patch that anybody takes."""
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def not_acceptable(available: Iterable[str]) -> StatusError:
+    """An answer in a language this server does not speak."""
+    message = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(available)
+    return StatusError(406, "NotAcceptable", message, {})
+
+
+def unprocessable() -> StatusError:
+    """A patch that does not apply to this object."""
+    message = "the server rejected our request due to an error in our request"
+    return StatusError(422, "Invalid", message, {})
 
 
 def invalid(resource: Resource, name: str, causes: Iterable[Cause]) -> StatusError:
     """The object breaks a rule; the causes say which fields."""
+    titled = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    return _invalid(titled, _details(name, resource.group, resource.kind), name, causes)
+
+
+def version_required(resource: Resource, name: str) -> StatusError:
+    """A PUT of this kind must say which version it replaces."""
+    why = "Invalid value: 0: must be specified for an update"
+    cause = Cause("metadata.resourceVersion", why)
+    return _invalid(_titled(resource), _about(resource, name), name, [cause])
+
+
+def invalid_options(kind: str, causes: Iterable[Cause]) -> StatusError:
+    """The parameters of a request break a rule."""
+    details = {"group": "meta.k8s.io", "kind": kind}
+    return _invalid(f"{kind}.meta.k8s.io", details, "", causes)
+
+
+def invalid_patch(value: str, why: str) -> StatusError:
+    """What a patch makes of the object cannot be read as one."""
+    cause = Cause("patch", f"Invalid value: {value}: {why}")
+    return _invalid("", {}, "", [cause])
+
+
+def _invalid(
+    titled: str, details: dict[str, Any], name: str, causes: Iterable[Cause]
+) -> StatusError:
     listed = tuple(causes)
-    details = _about(resource, name) | {
-        "kind": resource.kind,
-        "causes": msgspec.to_builtins(listed),
-    }
-    told = ", ".join(f"{cause.field}: {cause.message}" for cause in listed)
-    message = f'{resource.kind} "{name}" is invalid: {told}'
-    return StatusError(422, "Invalid", message, details)
+    told = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in listed))
+    text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    details = details | {"causes": msgspec.to_builtins(listed)}
+    return StatusError(422, "Invalid", f'{titled} "{name}" is invalid: {text}', details)
 
 
 def internal() -> StatusError:

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from runyard.embedded.kube.resources import STORED, Object, Resource
+from runyard.embedded.kube.catalogue import Catalogue
+from runyard.embedded.kube.resources import BUILT_IN, Object, Resource
 from runyard.embedded.kube.selectors import Selector, field_value
 from runyard.embedded.kube.status import expired, version_too_large
 from runyard.embedded.kube.watch import Watcher
@@ -30,15 +31,29 @@ _NODE = ("spec", "nodeName")
 _encode = msgspec.json.Encoder().encode
 
 
+# How the JSON of a built-in object begins; in a list these words are left out.
+_LEADS = {
+    (item.kind, item.api_version): _encode({"kind": item.kind, "apiVersion": item.api_version})[:-1]
+    + b","
+    for item in BUILT_IN
+}
+
+
 class Record(msgspec.Struct, frozen=True, eq=False):
     """One version of one object."""
 
     obj: Object
     version: int
-    body: bytes
+    lead: bytes  # the beginning of its JSON, up to where an item of a list begins after its brace
+    tail: bytes  # the rest
     namespace: str  # empty for cluster-wide kinds
     name: str
     uid: str  # the identity that no later object of the same name has
+
+    @property
+    def body(self) -> bytes:
+        """The object as JSON."""
+        return self.lead + self.tail
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -47,11 +62,20 @@ class Record(msgspec.Struct, frozen=True, eq=False):
         return meta
 
 
-def _record(obj: Object, version: int) -> Record:
+def versioned_record(obj: Object, version: int) -> Record:
+    """A record of an object under that version."""
     stamped = versioned(obj, version)
-    meta = stamped["metadata"]
-    body = _encode(stamped)
-    return Record(stamped, version, body, meta.get("namespace", ""), meta["name"], meta["uid"])
+    return record_of(stamped, version, _encode(stamped))
+
+
+def record_of(obj: Object, version: int, body: bytes) -> Record:
+    """The record of an object whose JSON is there already."""
+    lead = _LEADS.get((obj["kind"], obj["apiVersion"]), b"{")
+    if not body.startswith(lead):
+        lead = b"{"
+    meta = obj["metadata"]
+    namespace = meta.get("namespace", "")
+    return Record(obj, version, lead, body[len(lead) :], namespace, meta["name"], meta["uid"])
 
 
 class Event:
@@ -110,6 +134,18 @@ class Event:
             return self.last.obj
         assert self.old is not None
         return versioned(self.old.obj, self.version)
+
+
+def _rehearsed(table: "Table", obj: Object) -> Record:
+    """The record that a write would have made: a new object has no version yet, an old one keeps its own."""
+    meta = dict(obj["metadata"])
+    old = table.get(meta.get("namespace", ""), meta["name"])
+    if old is None:
+        meta.pop("resourceVersion", None)
+    else:
+        meta["resourceVersion"] = str(old.version)
+    shown = {**obj, "metadata": meta}
+    return record_of(shown, 0 if old is None else old.version, _encode(shown))
 
 
 def watch_line(change: str, body: bytes) -> bytes:
@@ -238,32 +274,55 @@ class Store:
     def __init__(self, *, history: int, on_commit: Callable[[Event], None]) -> None:
         self.version = 0
         self.outbox: list[Event] | None = None  # where events wait until they are safe to be seen
-        self.tables = {item.plural: Table(item, history=history) for item in STORED}
+        self.catalogue = Catalogue()
+        self.tables: dict[str, Table] = {}
+        self.rehearsing = False  # a dry run: records are made, and none is kept
+        self._history = history
         self._on_commit = on_commit
+        for item in self.catalogue.stored:
+            self.open_table(item)
+
+    def open_table(self, resource: Resource) -> None:
+        """Have a place for the objects of a kind; what watched one of the same name before must list again."""
+        if (table := self.tables.get(resource.key)) is not None:
+            table.resource = resource
+            return
+        table = self.tables[resource.key] = Table(resource, history=self._history)
+        table.floor = self.version
+
+    def close_table(self, key: str) -> None:
+        """Give up the place of a kind, and end everybody who watches it."""
+        table = self.tables.pop(key, None)
+        for watcher in table.watchers() if table is not None else ():
+            watcher.close()
 
     def table(self, resource: Resource) -> Table:
         """The table of a kind."""
-        return self.tables[resource.plural]
+        return self.tables[resource.key]
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record | None:
         """The current record of that key."""
-        return self.tables[resource.plural].get(namespace, name)
+        return self.tables[resource.key].get(namespace, name)
 
     def put(self, resource: Resource, obj: Object) -> Record:
         """Commit an object: create it or put it in place of the one of the same name."""
-        table = self.tables[resource.plural]
+        table = self.tables[resource.key]
+        if self.rehearsing:
+            return _rehearsed(table, obj)
         version = self.version + 1
-        record = _record(obj, version)
+        record = versioned_record(obj, version)
         old = table.get(record.namespace, record.name)
         self.version = version
         table.put(record)
         self._committed(table, Event(resource, version, old=old, new=record))
         return record
 
-    def remove(self, resource: Resource, record: Record, *, last: Object | None = None) -> Record:
-        """Commit a removal; `last` is the state that the removing write produced, if any."""
-        table = self.tables[resource.plural]
-        final = _record(last or record.obj, self.version + 1)
+    def remove(self, resource: Resource, record: Record) -> Record:
+        """Commit a removal; the last record, under the version of the removal."""
+        table = self.tables[resource.key]
+        if self.rehearsing:
+            return record
+        final = versioned_record(record.obj, self.version + 1)
         self.version = final.version
         table.drop(record)
         self._committed(table, Event(resource, self.version, old=record, new=None, last=final))
@@ -279,7 +338,7 @@ class Store:
 
     def check_version(self, resource: Resource, version: int) -> None:
         """Refuse a version that history no longer has, or that does not exist yet."""
-        floor = self.tables[resource.plural].floor
+        floor = self.tables[resource.key].floor
         if version < floor:
             raise expired(version, floor)
         if version > self.version:

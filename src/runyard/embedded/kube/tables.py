@@ -13,15 +13,13 @@ from typing import Any
 
 import msgspec
 
-from runyard.embedded.kube import cells
-from runyard.embedded.kube.cells import NONE, Cell, age, at, items, text
+from runyard.embedded.kube import cells, podcells
+from runyard.embedded.kube.cells import NONE, Cell, age, at, text
 from runyard.embedded.kube.resources import Object, Resource
 from runyard.http.messages import Request
-from runyard.wire import names
 
 _GROUP = "meta.k8s.io"
 _VERSIONS = ("v1", "v1beta1")
-_NUMBERS = ("Count", "Data", "Desired", "Observed", "Secrets")
 _PLAIN = ("application/json", "application/*", "*/*")
 
 
@@ -76,7 +74,8 @@ def table(
     columns: bool = True,
 ) -> Object:
     """A Table of these objects."""
-    printer = _PRINTERS.get(resource.plural, _ANY)
+    rules = resource.definition
+    printer: Printer = _PRINTERS.get(resource.key, _ANY) if rules is None else rules.printer
     found: Object = {
         "kind": "Table",
         "apiVersion": f"{_GROUP}/{form.version}",
@@ -104,7 +103,6 @@ def _columns(*shown: str) -> tuple[Column, ...]:
     return tuple(
         Column(
             name=(plain := name.removeprefix("+")),
-            type="integer" if plain in _NUMBERS else "string",
             format="name" if plain == "Name" else "",
             priority=int(name != plain),
         )
@@ -128,48 +126,55 @@ def _namespace(obj: Object, now: float) -> list[Cell]:
     return [_name(obj), text(at(obj, "status", "phase")), _born(obj, now)]
 
 
-def _account(obj: Object, now: float) -> list[Cell]:
-    return [_name(obj), len(items(obj, "secrets")), _born(obj, now)]
-
-
 def _lease(obj: Object, now: float) -> list[Cell]:
     return [_name(obj), text(at(obj, "spec", "holderIdentity")), _born(obj, now)]
 
 
 def _bag(obj: Object, now: float) -> list[Cell]:
-    return [_name(obj), cells.size(obj.get("data")), _born(obj, now)]
+    both = cells.size(obj.get("data")) + cells.size(obj.get("binaryData"))
+    return [_name(obj), both, _born(obj, now)]
 
 
 def _secret(obj: Object, now: float) -> list[Cell]:
     return [_name(obj), text(obj.get("type")), cells.size(obj.get("data")), _born(obj, now)]
 
 
-def _pool(obj: Object, now: float) -> list[Cell]:
-    desired, observed = at(obj, "spec", "replicas"), at(obj, "status", "observedReplicas")
+def _made(obj: Object, now: float) -> list[Cell]:
+    return [_name(obj), text(at(obj, "metadata", "creationTimestamp"))]
+
+
+def _runtime(obj: Object, now: float) -> list[Cell]:
+    return [_name(obj), text(obj.get("handler")), _born(obj, now)]
+
+
+def _binding(obj: Object, now: float) -> list[Cell]:
+    kinds = ("User", "Group", "ServiceAccount")
+    granted = [cells.subjects(obj, kind) for kind in kinds]
+    return [_name(obj), cells.role(obj), _born(obj, now), *granted]
+
+
+def _certificate(obj: Object, now: float) -> list[Cell]:
     return [
         _name(obj),
-        cells.count(desired),
-        cells.count(observed),
-        text(at(obj, "spec", "image")),
         _born(obj, now),
-        text(at(obj, "status", "observedImage"), NONE),
-        text(at(obj, "spec", "fleetSelector"), NONE),
-        text(at(obj, "spec", "dispatchLabel"), NONE),
+        text(at(obj, "spec", "signerName")),
+        text(at(obj, "spec", "username")),
+        cells.requested(obj),
+        cells.decision(obj),
     ]
 
 
 def _pod(obj: Object, now: float) -> list[Cell]:
-    total = len(items(obj, "spec", "containers"))
     return [
         _name(obj),
-        f"{cells.ready_containers(obj)}/{total}",
-        cells.pod_status(obj),
-        cells.restarts(obj, now),
+        podcells.ready(obj),
+        podcells.status(obj),
+        podcells.restarts(obj, now),
         _born(obj, now),
         text(at(obj, "status", "podIP"), NONE),
         text(at(obj, "spec", "nodeName"), NONE),
         text(at(obj, "status", "nominatedNodeName"), NONE),
-        NONE,
+        podcells.gates(obj),
     ]
 
 
@@ -208,25 +213,23 @@ def _event(obj: Object, now: float) -> list[Cell]:
 
 
 _ANY = Printer(_columns("Name", "Age"), _any)
+_MADE = Printer((*_columns("Name"), Column("Created At", type="date")), _made)
+_BINDING = _columns("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts")
 _PRINTERS = {
     "namespaces": Printer(_columns("Name", "Status", "Age"), _namespace),
-    "serviceaccounts": Printer(_columns("Name", "Secrets", "Age"), _account),
+    "runtimeclasses": Printer(_columns("Name", "Handler", "Age"), _runtime),
+    "roles": _MADE,
+    "clusterroles": _MADE,
+    "customresourcedefinitions": _MADE,
+    "rolebindings": Printer(_BINDING, _binding),
+    "clusterrolebindings": Printer(_BINDING, _binding),
+    "certificatesigningrequests": Printer(
+        _columns("Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
+        _certificate,
+    ),
     "leases": Printer(_columns("Name", "Holder", "Age"), _lease),
     "configmaps": Printer(_columns("Name", "Data", "Age"), _bag),
     "secrets": Printer(_columns("Name", "Type", "Data", "Age"), _secret),
-    names.POOL_PLURAL: Printer(
-        _columns(
-            "Name",
-            "Desired",
-            "Observed",
-            "Image",
-            "Age",
-            "+Observed Image",
-            "+Fleet",
-            "+Dispatch Label",
-        ),
-        _pool,
-    ),
     "pods": Printer(
         _columns(
             "Name",

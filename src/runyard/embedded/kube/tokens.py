@@ -6,6 +6,7 @@ So deleting a Pod revokes its token, also if a Pod of the same name comes back.
 """
 
 import random
+import uuid
 from typing import Any, TypeVar
 
 import jwt
@@ -13,15 +14,23 @@ import msgspec
 from jwt.types import Options
 
 from runyard.clock import Clock
-from runyard.embedded.kube.auth import User
-from runyard.embedded.kube.resources import PODS, SERVICE_ACCOUNTS, TOKEN_REVIEWS, Object, Resource
+from runyard.embedded.kube.auth import AUTHENTICATED, User
+from runyard.embedded.kube.resources import (
+    AUTHENTICATION,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    TOKEN_REVIEWS,
+    Object,
+    Resource,
+)
 from runyard.embedded.kube.status import (
     Cause,
+    StatusError,
     bad_request,
-    conflict,
     invalid,
     not_found,
-    not_served,
 )
 from runyard.embedded.kube.store import Record, Store
 from runyard.wire.instants import from_rfc3339, to_rfc3339
@@ -29,8 +38,11 @@ from runyard.wire.instants import from_rfc3339, to_rfc3339
 T = TypeVar("T")
 
 ISSUER = "https://kubernetes.default.svc"
-POD_NAME = "authentication.kubernetes.io/pod-name"
-POD_UID = "authentication.kubernetes.io/pod-uid"
+_EXTRA = "authentication.kubernetes.io/"
+POD_NAME, POD_UID = _EXTRA + "pod-name", _EXTRA + "pod-uid"
+_NODE_NAME, _NODE_UID = _EXTRA + "node-name", _EXTRA + "node-uid"
+_CREDENTIAL = _EXTRA + "credential-id"
+_REMEMBERED = 4096
 _SHORTEST, _LONGEST, _USUAL = 600, 2**32, 3600
 _DELETED_LEEWAY = 60.0  # a Pod that is overdue for so long no longer speaks for itself
 _UNCHECKED: Options = {
@@ -42,6 +54,12 @@ _UNCHECKED: Options = {
     "verify_sub": False,
     "verify_jti": False,
 }
+
+
+_REQUESTS = Resource(
+    plural="tokenrequests", kind="TokenRequest", group=AUTHENTICATION, stored=False
+)
+_BINDABLE = {("v1", resource.kind): resource for resource in (PODS, SECRETS, NODES)}
 
 
 class BoundRef(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,7 +82,7 @@ class TokenSpec(msgspec.Struct, frozen=True, rename="camel"):
 class ReviewSpec(msgspec.Struct, frozen=True):
     """What a TokenReview asks about."""
 
-    token: str
+    token: str = ""
     audiences: tuple[str, ...] = ()
 
 
@@ -75,12 +93,14 @@ class Claim(msgspec.Struct, frozen=True):
     uid: str
 
 
-class Private(msgspec.Struct, frozen=True):
+class Private(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of the statement about objects."""
 
     namespace: str
     serviceaccount: Claim
     pod: Claim | None = None
+    node: Claim | None = None
+    secret: Claim | None = None
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -108,63 +128,81 @@ class Tokens:
         self._clock = clock
         self._rng = rng
         self._key = key
+        self._known: dict[
+            str, Statement
+        ] = {}  # signatures that hold; whether they count is asked each time
 
     def issue(self, account: Record, body: Any) -> Object:
         """Answer a TokenRequest for that account."""
-        spec = _spec_of(SERVICE_ACCOUNTS, account.name, body, TokenSpec)
+        spec = _spec_of(_REQUESTS, "", body, TokenSpec)
         seconds = spec.expiration_seconds
-        if not _SHORTEST <= seconds <= _LONGEST:
-            why = f"must be between {_SHORTEST} and {_LONGEST} seconds"
-            cause = Cause("spec.expirationSeconds", why)
-            raise invalid(SERVICE_ACCOUNTS, account.name, [cause])
+        if seconds < _SHORTEST:
+            raise _wrong_seconds(seconds, "may not specify a duration less than 10 minutes")
+        if seconds > _LONGEST:
+            raise _wrong_seconds(seconds, "may not specify a duration larger than 2^32 seconds")
         audiences = spec.audiences or (ISSUER,)
-        pod = self._bound_pod(account, spec.bound_object_ref)
+        private = self._private(account, spec.bound_object_ref)
         now = int(self._clock.now())
-        token = self._sign(account, pod, audiences=audiences, now=now, seconds=seconds)
-        status = {"token": token, "expirationTimestamp": to_rfc3339(now + seconds)}
-        asked = {"audiences": list(audiences), "expirationSeconds": seconds}
-        if pod is not None:
-            asked["boundObjectRef"] = msgspec.to_builtins(spec.bound_object_ref)
+        token = self._sign(account, private, audiences=audiences, now=now, seconds=seconds)
+        ref = spec.bound_object_ref
         return {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
-            "metadata": {"name": account.name, "namespace": account.namespace},
-            "spec": asked,
-            "status": status,
+            "metadata": {
+                "name": account.name,
+                "namespace": account.namespace,
+                "uid": account.uid,
+                "creationTimestamp": to_rfc3339(now),
+            },
+            "spec": {
+                "audiences": list(audiences),
+                "expirationSeconds": seconds,
+                "boundObjectRef": None if ref is None else _said(ref),
+            },
+            "status": {"token": token, "expirationTimestamp": to_rfc3339(now + seconds)},
         }
 
-    def _bound_pod(self, account: Record, ref: BoundRef | None) -> Record | None:
+    def _private(self, account: Record, ref: BoundRef | None) -> Private:
+        """What the token says about objects: its end is the end of the one that it is bound to."""
+        own = Claim(account.name, account.uid)
         if ref is None:
-            return None
-        if (ref.kind, ref.api_version) != ("Pod", "v1"):
-            raise not_served(f"tokens bound to a {ref.kind or 'nameless kind'}")
-        pod = self._store.get(PODS, account.namespace, ref.name)
-        if pod is None:
-            raise not_found(PODS, ref.name)
-        if ref.uid and ref.uid != pod.uid:
-            why = f"the UID in the bound object reference ({ref.uid}) does not match the Pod's"
-            raise conflict(PODS, ref.name, why)
-        if pod.obj["spec"].get("serviceAccountName") != account.name:
+            return Private(account.namespace, own)
+        resource = _BINDABLE.get((ref.api_version, ref.kind))
+        if resource is None:
+            group, _, version = ref.api_version.rpartition("/")
             raise bad_request(
-                f"cannot bind token for serviceaccount {account.name!r} to a Pod that runs as another"
+                f"cannot bind token to object of type {group}/{version}, Kind={ref.kind}"
             )
-        return pod
+        found = self._store.get(
+            resource, account.namespace if resource.namespaced else "", ref.name
+        )
+        if found is None:
+            raise not_found(resource, ref.name)
+        if ref.uid and ref.uid != found.uid:
+            raise _other_uid(resource, ref)
+        claim = Claim(found.name, found.uid)
+        if resource is NODES:
+            return Private(account.namespace, own, node=claim)
+        if resource is SECRETS:
+            return Private(account.namespace, own, secret=claim)
+        if found.obj["spec"].get("serviceAccountName") != account.name:
+            raise bad_request(
+                f'cannot bind token for serviceaccount "{account.name}" to pod running with different'
+                " serviceaccount name."
+            )
+        node = self._store.get(NODES, "", found.obj["spec"].get("nodeName", ""))
+        where = None if node is None else Claim(node.name, node.uid)
+        return Private(account.namespace, own, pod=claim, node=where)
 
     def _sign(
         self,
         account: Record,
-        pod: Record | None,
+        private: Private,
         *,
         audiences: tuple[str, ...],
         now: int,
         seconds: int,
     ) -> str:
-        private: Object = {
-            "namespace": account.namespace,
-            "serviceaccount": {"name": account.name, "uid": account.uid},
-        }
-        if pod is not None:
-            private["pod"] = {"name": pod.name, "uid": pod.uid}
         statement = {
             "iss": ISSUER,
             "sub": f"system:serviceaccount:{account.namespace}:{account.name}",
@@ -172,53 +210,59 @@ class Tokens:
             "iat": now,
             "nbf": now,
             "exp": now + seconds,
-            "jti": f"{self._rng.getrandbits(128):032x}",
-            "kubernetes.io": private,
+            "jti": str(uuid.UUID(int=self._rng.getrandbits(128), version=4)),
+            "kubernetes.io": msgspec.to_builtins(private),
         }
         return jwt.encode(statement, self._key, algorithm="HS256")
 
     def review(self, body: Any) -> Object:
         """Answer a TokenReview."""
         spec = _spec_of(TOKEN_REVIEWS, "", body, ReviewSpec)
+        if not spec.token:
+            raise bad_request("token is required for TokenReview in authentication")
         try:
             verified = self.verify(spec.token, spec.audiences or (ISSUER,))
         except ValueError as error:
-            return {"authenticated": False, "user": {}, "error": str(error)}
+            return {"user": {}, "error": str(error)}
         user = verified.user
         shown: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
-        if user.extra:
-            shown["extra"] = {key: [value] for key, value in user.extra}
+        shown["extra"] = {key: [value] for key, value in user.extra}
         return {"authenticated": True, "user": shown, "audiences": list(verified.audiences)}
 
     def verify(self, token: str, audiences: tuple[str, ...]) -> Verified:
         """Who the token speaks for, now; raises `ValueError` with the reason if for nobody."""
         statement = self._read(token)
         if statement.exp <= self._clock.now():
-            raise ValueError("token has expired")
+            raise ValueError("[invalid bearer token, service account token has expired]")
         shared = tuple(item for item in statement.aud if item in audiences)
         if not shared:
-            raise ValueError(f"token audiences {list(statement.aud)} is invalid for {audiences}")
+            raise ValueError(
+                f"[invalid bearer token, token audiences {_listed(statement.aud)} is invalid for the"
+                f" target audiences {_listed(audiences)}]"
+            )
         private = statement.private
-        account = private.serviceaccount
-        self._still(SERVICE_ACCOUNTS, private.namespace, account)
-        extra: tuple[tuple[str, str], ...] = ()
+        self._still(SERVICE_ACCOUNTS, private.namespace, private.serviceaccount)
+        if private.secret is not None:
+            self._still(SECRETS, private.namespace, private.secret)
         if private.pod is not None:
             self._still(PODS, private.namespace, private.pod)
-            extra = ((POD_NAME, private.pod.name), (POD_UID, private.pod.uid))
-        groups = (
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{private.namespace}",
-            "system:authenticated",
-        )
-        user = User(name=statement.sub, uid=account.uid, groups=groups, extra=extra)
-        return Verified(user=user, audiences=shared)
+        elif private.node is not None:
+            self._still(NODES, "", private.node)
+        return Verified(user=_user(statement), audiences=shared)
 
     def _read(self, token: str) -> Statement:
+        known = self._known.get(token)
+        if known is not None:
+            return known
         try:
             raw = jwt.decode(token, self._key, algorithms=["HS256"], options=_UNCHECKED)
-            return msgspec.convert(raw, Statement)
+            statement = msgspec.convert(raw, Statement)
         except (jwt.PyJWTError, msgspec.ValidationError, ValueError):
             raise ValueError("invalid bearer token") from None
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[token] = statement
+        return statement
 
     def _still(self, resource: Resource, namespace: str, claim: Claim) -> None:
         record = self._store.get(resource, namespace, claim.name)
@@ -227,6 +271,47 @@ class Tokens:
         deleted = record.meta.get("deletionTimestamp")
         if deleted and from_rfc3339(deleted) + _DELETED_LEEWAY < self._clock.now():
             raise ValueError(f"{resource.kind} {namespace}/{claim.name} of the token is deleted")
+
+
+def _user(statement: Statement) -> User:
+    private = statement.private
+    told = [(_CREDENTIAL, f"JTI={statement.jti}")]
+    if private.node is not None:
+        told += [(_NODE_NAME, private.node.name), (_NODE_UID, private.node.uid)]
+    if private.pod is not None:
+        told += [(POD_NAME, private.pod.name), (POD_UID, private.pod.uid)]
+    groups = (
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{private.namespace}",
+        AUTHENTICATED,
+    )
+    return User(
+        name=statement.sub, uid=private.serviceaccount.uid, groups=groups, extra=tuple(told)
+    )
+
+
+def _said(ref: BoundRef) -> dict[str, str]:
+    told: dict[str, str] = msgspec.to_builtins(ref)
+    return {key: value for key, value in told.items() if value}
+
+
+def _listed(audiences: tuple[str, ...]) -> str:
+    return "[" + " ".join(f'"{each}"' for each in audiences) + "]"
+
+
+def _wrong_seconds(seconds: int, why: str) -> StatusError:
+    return invalid(
+        _REQUESTS, "", [Cause("spec.expirationSeconds", f"Invalid value: {seconds}: {why}")]
+    )
+
+
+def _other_uid(resource: Resource, ref: BoundRef) -> StatusError:
+    message = (
+        f'Operation cannot be fulfilled on {resource.kind} "{ref.name}": the UID in the bound object'
+        f" reference ({ref.uid}) does not match the UID in record. The object might have been deleted and"
+        " then recreated"
+    )
+    return StatusError(409, "Conflict", message, {"name": ref.name, "kind": resource.kind})
 
 
 def _spec_of(resource: Resource, name: str, body: Any, type_: type[T]) -> T:

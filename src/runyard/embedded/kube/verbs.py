@@ -1,4 +1,9 @@
-"""What each method does at each path, between the route and the registry."""
+"""What each method does at each path, between the route and the registry.
+
+A write is read (`bodies`, `options`), done by the registry, and answered with the object as it is then. With `dryRun`
+everything happens but the commit: the store makes records and keeps none, so nobody sees it, neither a watcher nor a
+controller.
+"""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -7,46 +12,63 @@ from typing import Any
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.kube import routes
+from runyard.embedded.kube import bodies, negotiation, patching
 from runyard.embedded.kube.apply import Writer
-from runyard.embedded.kube.auth import Action, Authorize, User
-from runyard.embedded.kube.listing import Reader, wants_watch
-from runyard.embedded.kube.patch import is_plain, merge, pruned
-from runyard.embedded.kube.registry import Registry, check_preconditions
-from runyard.embedded.kube.resources import NODES, PODS, Object
+from runyard.embedded.kube.bodies import decode
+from runyard.embedded.kube.controllers.podeviction import evict
+from runyard.embedded.kube.crd.scale import scale_of, scaled
+from runyard.embedded.kube.listing import Reader, list_body, wants_watch
+from runyard.embedded.kube.metadata import check_name, check_preconditions
+from runyard.embedded.kube.nodeproxy import Passed
+from runyard.embedded.kube.options import (
+    IGNORE,
+    STRICT,
+    DeleteOptions,
+    WriteOptions,
+    delete_options,
+    write_options,
+)
+from runyard.embedded.kube.patch import merge
+from runyard.embedded.kube.patching import APPLY, Patched
+from runyard.embedded.kube.registry import Registry
+from runyard.embedded.kube.resources import (
+    DEFINITIONS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    NODE_SUBRESOURCES,
+    PODS,
+    RBAC,
+    RUNTIME_CLASSES,
+    TOKEN_REVIEWS,
+    Object,
+    Resource,
+)
 from runyard.embedded.kube.routes import Target
+from runyard.embedded.kube.schema.typed import TypedError
 from runyard.embedded.kube.status import (
     bad_request,
     conflict,
+    delete_conflict,
     forbidden,
     method_not_allowed,
     not_found,
     not_served,
     success,
-    unsupported_media,
+    version_required,
 )
 from runyard.embedded.kube.store import Record
 from runyard.embedded.kube.tokens import Tokens
-from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.http.messages import Pairs, Request, Response, Stream, json_response
 from runyard.wire.instants import to_rfc3339
 
-MERGE = "application/merge-patch+json"
-APPLY = "application/apply-patch+yaml"
-_STRATEGIC = "application/strategic-merge-patch+json"
-_JSON_PATCH = "application/json-patch+json"
 _JSON = (("content-type", "application/json"),)
 _METHODS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_LASTING = ("default", "kube-system", "kube-public")  # namespaces that stay
+_SUBRESOURCES = ("status", "approval")
 
+Review = Callable[[Resource, Object], Object]
 Serve = Callable[[Target, Request], Response | Stream]
-
-
-class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """How a client wants something deleted."""
-
-    grace_period_seconds: int | None = None
-    preconditions: dict[str, str] | None = None
-    propagation_policy: str | None = None
-    dry_run: list[str] | None = None
 
 
 class Verbs:
@@ -59,14 +81,14 @@ class Verbs:
         *,
         tokens: Tokens,
         clock: Clock,
-        authorize: Authorize,
+        review: Review,
     ) -> None:
         self._registry = registry
         self._store = registry.store
         self._reader = reader
         self._tokens = tokens
         self._clock = clock
-        self._authorize = authorize
+        self._review = review
         self._serve: dict[str, Serve] = {
             "get": self._get,
             "list": reader.listed,
@@ -75,25 +97,27 @@ class Verbs:
             "update": self._replace,
             "patch": self._patch,
             "delete": self._delete,
+            "deletecollection": self._delete_all,
         }
 
-    def serve(self, user: User, request: Request) -> Response | Stream:
+    def serve(self, request: Request) -> Response | Stream | Passed:
         """Answer, or raise a `StatusError`."""
-        target = routes.parse(request.path)
+        target = self._store.catalogue.parse(request.path)
         verb = _verb(target, request)
-        resource = target.resource
-        action = Action(
-            verb=verb,
-            group=resource.group,
-            plural=resource.plural,
-            subresource=target.subresource,
-            namespace=target.namespace,
-            name=target.name,
-        )
-        if why := self._authorize(user, action):
-            raise forbidden(resource, target.name, why)
-        if request.param("dryRun"):
-            raise not_served("dry runs")
+        if target.subresource in NODE_SUBRESOURCES:
+            self._found(target)
+            return Passed(target)
+        negotiation.check(request.header("accept"))
+        if verb in ("get", "list", "watch") and target.subresource != "scale":
+            return self._serve[verb](target, request)
+        try:
+            return self._written(verb, target, request)
+        finally:
+            self._store.rehearsing = False
+
+    def _written(self, verb: str, target: Target, request: Request) -> Response | Stream:
+        if target.subresource == "scale":
+            return self._scale(verb, target, request)
         return self._serve[verb](target, request)
 
     # ---- read
@@ -110,130 +134,226 @@ class Verbs:
     # ---- write
 
     def _create(self, target: Target, request: Request) -> Response:
+        options = self._options(request, "CreateOptions")
         body = decode(request)
         if not target.resource.stored:
             told = self._registry.typed(target.resource, body)
-            return json_response(201, told | {"status": self._tokens.review(body)})
+            if target.resource is TOKEN_REVIEWS:
+                return json_response(201, told | {"status": self._tokens.review(body)})
+            return json_response(201, self._review(target.resource, told))
         if target.subresource == "token":
             return json_response(201, self._tokens.issue(self._found(target), body))
+        if target.subresource == "eviction":
+            return evict(self._registry, target.namespace, target.name, body)
         if target.subresource == "binding":
             return self._bind(target, body)
-        record = self._registry.create(
-            target.resource,
-            body,
-            namespace=target.namespace,
-            writer=self._writer(request, target, "Update"),
-        )
-        return _answer(201, record)
+        warnings = self._complaints(target.resource, request, body, options)
+        return _answer(201, self._created(target, request, body, options), warnings)
+
+    def _created(
+        self, target: Target, request: Request, body: Any, options: WriteOptions
+    ) -> Record:
+        writer = self._writer(request, target, "Update", options)
+        try:
+            return self._registry.create(
+                target.resource, body, namespace=target.namespace, writer=writer
+            )
+        except TypedError as error:
+            raise bad_request(bodies.cannot_handle(target.resource, str(error))) from None
+
+    def _complaints(
+        self, resource: Resource, request: Request, body: Any, options: WriteOptions
+    ) -> list[str]:
+        """What to warn of; raises a 400 where the client wants no such thing at all."""
+        if isinstance(body, dict) and not bodies.is_complete(resource, body):
+            told = f"the object provided is unrecognized (must be of type {resource.kind})"
+            raise bad_request(f"{told}: Object 'Kind' is missing")
+        if options.validation == IGNORE:
+            return []
+        found = bodies.strangers(resource, body)
+        if bodies.media(request) in ("", bodies.JSON):
+            found += bodies.duplicates(request.body, body)
+        if found and options.validation == STRICT:
+            why = "strict decoding error: " + ", ".join(found)
+            raise bad_request(bodies.cannot_handle(resource, why))
+        return found
 
     def _bind(self, target: Target, body: Any) -> Response:
         record = self._found(target)
-        told = body.get("target") if isinstance(body, dict) else None
+        meta = body.get("metadata") if isinstance(body, dict) else None
+        if not isinstance(meta, dict) or meta.get("name") != target.name:
+            raise bad_request("name in URL does not match name in Binding object")
+        told = body.get("target")
         node = told.get("name") if isinstance(told, dict) else None
         if not isinstance(node, str) or not node:
             raise bad_request("a binding needs target.name")
-        check_preconditions(PODS, record, body.get("metadata"))
-        if self._store.get(NODES, "", node) is None:
-            raise not_found(NODES, node)
-        bound = self._registry.bind(record, node, transition=self._now())
-        answer = success(PODS, bound.name, bound.uid)
-        return Response(status=201, headers=answer.headers, body=answer.body)
+        check_preconditions(PODS, record, meta)
+        self._registry.bind(record, node, transition=self._now())
+        body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return json_response(201, {**body, "code": 201})
 
     def _replace(self, target: Target, request: Request) -> Response:
-        body = self._registry.typed(target.resource, decode(request))
-        record = self._found(target)
-        check_preconditions(target.resource, record, body["metadata"])
-        writer = self._writer(request, target, "Update")
-        return _answer(200, self._update(target, record, body, writer))
+        resource = target.resource
+        options = self._options(request, "UpdateOptions")
+        raw = decode(request)
+        warnings = self._complaints(resource, request, raw, options)
+        body = self._registry.typed(resource, raw)
+        check_name(target.namespace, target.name, body["metadata"])
+        record = self._store.get(resource, target.namespace, target.name)
+        if record is None and _made_by_put(resource) and not target.subresource:
+            return _answer(201, self._created(target, request, body, options), warnings)
+        if record is None:
+            raise not_found(resource, target.name)
+        if _needs_version(resource) and not body["metadata"].get("resourceVersion"):
+            raise version_required(resource, target.name)
+        check_preconditions(resource, record, body["metadata"])
+        writer = self._writer(request, target, "Update", options)
+        try:
+            updated = self._update(target, record, body, writer)
+        except TypedError as error:
+            raise bad_request(bodies.cannot_handle(resource, str(error))) from None
+        return _answer(200, updated, warnings)
 
     def _patch(self, target: Target, request: Request) -> Response:
-        kind = request.header("content-type").partition(";")[0].strip().lower()
-        if kind == MERGE:
-            return self._merge(target, request)
+        kind = patching.kind_of(target.resource, request)
+        options = self._options(request, "PatchOptions", applies=kind == APPLY)
         if kind == APPLY:
-            return self._apply(target, request)
-        strategic = kind == _STRATEGIC and not target.resource.custom
-        if strategic and is_plain(decode(request, keep_nulls=True)):
-            return self._merge(target, request)
-        if kind == _JSON_PATCH or strategic:
-            what = "lists and directives in strategic patches" if strategic else "JSON patches"
-            raise not_served(f"{what}; use {MERGE} or {APPLY}")
-        raise unsupported_media(kind, (MERGE, APPLY))
-
-    def _merge(self, target: Target, request: Request) -> Response:
-        body = decode(request, keep_nulls=True)
-        if not isinstance(body, dict):
-            raise bad_request("a merge patch must be a JSON object")
+            return self._apply(target, request, options)
+        body = patching.read(kind, request)
         record = self._found(target)
-        check_preconditions(target.resource, record, body.get("metadata"))
-        desired = merge(record.obj, body)
-        if desired is record.obj:
-            return _answer(200, record)
-        writer = self._writer(request, target, "Update")
-        return _answer(200, self._update(target, record, desired, writer))
+        patched = patching.patched(kind, target.resource, record, body, request, options)
+        if patched.obj is record.obj:
+            return _answer(200, record, patched.warnings)
+        return _answer(
+            200, self._patched(target, record, patched, request, options), patched.warnings
+        )
+
+    def _patched(
+        self,
+        target: Target,
+        record: Record,
+        patched: Patched,
+        request: Request,
+        options: WriteOptions,
+    ) -> Record:
+        writer = self._writer(request, target, "Update", options)
+        try:
+            return self._update(target, record, patched.obj, writer)
+        except TypedError as error:
+            raise patching.unreadable(patched, str(error)) from None
 
     def _update(self, target: Target, record: Record, desired: Object, writer: Writer) -> Record:
         return self._registry.update(
             target.resource, record, desired, subresource=target.subresource, writer=writer
         )
 
-    def _apply(self, target: Target, request: Request) -> Response:
+    def _scale(self, verb: str, target: Target, request: Request) -> Response:
+        record = self._found(target)
+        told = target.resource.definition.scale
+        scale = scale_of(told, record.obj)
+        if verb == "get":
+            return json_response(200, scale)
+        self._options(request, "PatchOptions" if verb == "patch" else "UpdateOptions")
+        body = decode(request, keep_nulls=verb == "patch")
+        wanted = merge(scale, body) if verb == "patch" else body
+        meta = wanted.get("metadata") if isinstance(wanted, dict) else None
+        check_preconditions(target.resource, record, meta)
+        desired = scaled(told, record.obj, wanted)
+        writer = self._writer(request, target, "Update")
+        updated = self._registry.update(target.resource, record, desired, writer=writer)
+        return json_response(200, scale_of(told, updated.obj))
+
+    def _apply(self, target: Target, request: Request, options: WriteOptions) -> Response:
         resource = target.resource
-        if not request.param("fieldManager"):
-            raise bad_request("an apply needs the parameter fieldManager")
-        wanted = self._registry.typed(resource, decode(request))
-        told = wanted["metadata"]
-        for key, value in (("name", target.name), ("namespace", target.namespace)):
-            if told.get(key, value) != value:
-                raise bad_request(f"metadata.{key} does not match the path of the request")
-        wanted = {**wanted, "metadata": {**told, "name": target.name}}
-        writer = self._writer(request, target, "Apply")
+        wanted = patching.applied(resource, request, target, options)
+        writer = self._writer(request, target, "Apply", options)
         record = self._store.get(resource, target.namespace, target.name)
         if record is None:
             return self._apply_absent(target, wanted, writer)
-        check_preconditions(resource, record, told)
-        applied = self._registry.apply(
-            resource,
-            record,
-            wanted,
-            subresource=target.subresource,
-            writer=writer,
-            force=request.param("force").lower() in ("true", "1"),
-        )
+        patching.check_patched(resource, record, wanted["metadata"])
+        try:
+            applied = self._registry.apply(
+                resource,
+                record,
+                wanted,
+                subresource=target.subresource,
+                writer=writer,
+                force=options.force,
+            )
+        except TypedError as error:
+            raise patching.untyped(resource, target, str(error)) from None
         return _answer(200, applied)
 
     def _apply_absent(self, target: Target, wanted: Object, writer: Writer) -> Response:
         if target.subresource:
             raise not_found(target.resource, target.name)
-        if wanted["metadata"].get("uid"):
-            why = "uid mismatch: the object named in the request no longer exists"
+        if uid := wanted["metadata"].get("uid"):
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(target.resource, target.name, why)
-        created = self._registry.create(
-            target.resource, wanted, namespace=target.namespace, writer=writer
-        )
+        try:
+            created = self._registry.create(
+                target.resource, wanted, namespace=target.namespace, writer=writer
+            )
+        except TypedError as error:
+            raise patching.untyped(target.resource, target, str(error)) from None
         return _answer(201, created)
 
+    # ---- delete
+
     def _delete(self, target: Target, request: Request) -> Response:
-        resource = target.resource
-        options = _delete_options(request)
+        options = delete_options(request)
+        self._store.rehearsing = bool(options.dry_run)
         record = self._found(target)
-        check_preconditions(resource, record, options.preconditions)
-        if options.propagation_policy not in (None, "", "Background"):
-            raise not_served(f"propagation policy {options.propagation_policy}; only Background")
-        left = self._registry.delete(resource, record, grace=options.grace_period_seconds)
-        if left is None and resource is not PODS:
-            return success(resource, record.name, record.uid)
-        return _answer(200, left or record)
+        if target.resource is NAMESPACES and target.name in _LASTING:
+            raise forbidden(NAMESPACES, target.name, "this namespace may not be deleted")
+        left, gone = self._deleted(target.resource, record, options)
+        if gone and target.resource is not PODS:
+            return success(target.resource, record.name, record.uid)
+        return _answer(200, left)
+
+    def _deleted(
+        self, resource: Resource, record: Record, options: DeleteOptions
+    ) -> tuple[Record, bool]:
+        told = options.preconditions or {}
+        uid, version = told.get("uid", record.uid), told.get("resourceVersion", str(record.version))
+        if uid != record.uid:
+            why = f"the UID in the precondition ({uid}) does not match the UID in record ({record.uid})"
+            told_more = "The object might have been deleted and then recreated"
+            raise delete_conflict(resource, record.name, f"{why}. {told_more}")
+        if version != str(record.version):
+            why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion"
+            told_more = f"in record ({record.version}). The object might have been modified"
+            raise delete_conflict(resource, record.name, f"{why} {told_more}")
+        return self._registry.deleted(resource, record, options.wish)
+
+    def _delete_all(self, target: Target, request: Request) -> Response:
+        """Delete what a list would show, and show it as it was."""
+        options = delete_options(request)
+        page = self._reader.page(target, request)
+        self._store.rehearsing = bool(options.dry_run)
+        for record in page.records:
+            current = self._store.get(target.resource, record.namespace, record.name)
+            if current is not None and current.uid == record.uid:
+                self._deleted(target.resource, current, options)
+        body = list_body(target.resource, page.records, page.meta)
+        return Response(status=200, headers=_JSON, body=body)
 
     # ---- who and when
 
-    def _writer(self, request: Request, target: Target, operation: str) -> Writer:
-        agent = request.header("user-agent").partition("/")[0]
-        manager = request.param("fieldManager") or agent or "unknown"
+    def _options(self, request: Request, kind: str, *, applies: bool = False) -> WriteOptions:
+        options = write_options(request, kind, applies=applies)
+        self._store.rehearsing = options.dry_run
+        return options
+
+    def _writer(
+        self, request: Request, target: Target, operation: str, options: WriteOptions | None = None
+    ) -> Writer:
+        told = options.manager if options is not None else request.param("fieldManager")
+        manager = told or request.header("user-agent").partition("/")[0] or "unknown"
         return Writer(
             manager=manager[:128],
             operation=operation,
-            subresource=target.subresource if target.subresource == "status" else "",
+            subresource=target.subresource if target.subresource in _SUBRESOURCES else "",
             time=self._now(),
         )
 
@@ -246,6 +366,16 @@ def _written(second: int) -> str:
     return to_rfc3339(second)
 
 
+def _made_by_put(resource: Resource) -> bool:
+    """Whether a PUT creates what is not there."""
+    return resource in (LEASES, EVENTS, RUNTIME_CLASSES) or resource.group == RBAC
+
+
+def _needs_version(resource: Resource) -> bool:
+    """Whether a PUT must say which version it replaces."""
+    return resource.custom or resource in (LEASES, RUNTIME_CLASSES, DEFINITIONS)
+
+
 def _verb(target: Target, request: Request) -> str:
     """The verb as RBAC names it; raises 405 or 501 where that method has no meaning."""
     method = "GET" if request.method == "HEAD" else request.method
@@ -253,7 +383,11 @@ def _verb(target: Target, request: Request) -> str:
     sub, named = target.subresource, bool(target.name)
     if verb is None or (not target.resource.stored and (verb != "create" or named)):
         raise method_not_allowed(request.method)
-    if sub in ("token", "binding"):
+    if sub in NODE_SUBRESOURCES:
+        if verb not in ("create", "get") or (sub == "log" and verb != "get"):
+            raise method_not_allowed(request.method)
+        return verb
+    if sub in ("token", "binding", "eviction"):
         if verb != "create":
             raise method_not_allowed(request.method)
         return verb
@@ -263,41 +397,27 @@ def _verb(target: Target, request: Request) -> str:
     elif verb == "get":
         if not named:
             return "watch" if wants_watch(request) else "list"
-        return "watch" if wants_watch(request) and not sub else "get"
+        return "get"
     elif not named:
-        if verb == "delete":
-            raise not_served("deletion of whole collections")
+        if verb == "delete" and _has_collection(target):
+            return "deletecollection"
         raise method_not_allowed(request.method)
     elif verb == "delete" and sub:
         raise method_not_allowed(request.method)
     return verb
 
 
-def decode(request: Request, *, keep_nulls: bool = False) -> Any:
-    """The body as JSON; nulls mean absence, except in a merge patch."""
-    kind = request.header("content-type").partition(";")[0].strip().lower()
-    if "protobuf" in kind:
-        raise unsupported_media(kind, ("application/json",))
-    try:
-        value = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"the body of the request is not JSON: {error}") from None
-    return pruned(value) if not keep_nulls and b"null" in request.body else value
+def _has_collection(target: Target) -> bool:
+    """Whether a whole collection can be deleted at that path."""
+    resource = target.resource
+    return resource is not NAMESPACES and bool(target.namespace or not resource.namespaced)
 
 
-def _delete_options(request: Request) -> DeleteOptions:
-    body = decode(request) if request.body.strip() else {}
-    try:
-        options = msgspec.convert(body, DeleteOptions)
-    except msgspec.ValidationError as error:
-        raise bad_request(f"the delete options are not valid: {error}") from None
-    told = request.param("gracePeriodSeconds")
-    if options.grace_period_seconds is None and told.isascii() and told.isdigit():
-        options = msgspec.structs.replace(options, grace_period_seconds=int(told[:9]))
-    if options.dry_run:
-        raise not_served("dry runs")
-    return options
-
-
-def _answer(code: int, record: Record) -> Response:
-    return Response(status=code, headers=_JSON, body=record.body)
+def _answer(code: int, record: Record, warnings: list[str] | None = None) -> Response:
+    headers: Pairs = _JSON
+    if warnings:
+        told = tuple(
+            ("warning", f"299 - {msgspec.json.encode(item).decode()}") for item in warnings
+        )
+        headers = (*_JSON, *told)
+    return Response(status=code, headers=headers, body=record.body)

@@ -35,6 +35,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     bookmark_every: float  # 0: the reader wants no bookmarks
     buffer: int
+    after: int = 0  # events up to that version are no news to this reader
 
 
 class Watcher:
@@ -59,6 +60,7 @@ class Watcher:
         self._line = line
         self._lines: deque[bytes] = deque()
         self._limit = terms.buffer
+        self._after = terms.after
         self._done = False
         self._waiter: asyncio.Future[None] | None = None
         self._end = clock.monotonic() + terms.seconds
@@ -73,6 +75,8 @@ class Watcher:
     def offer(self, event: "Event") -> None:
         """Take a fresh event if it concerns this reader."""
         if self._done or (self._namespace and event.record.namespace != self._namespace):
+            return
+        if event.version <= self._after:
             return
         change = event.change_for(self.selector)
         if change is None:

@@ -252,6 +252,7 @@ async def _start(
         both.create_task(supervisor.add(machine.boot("kube", "kube", sockets["kube"])))
         both.create_task(asyncio.to_thread(images.lay_out, layout, machine.options.runner))
     machine.conninfo = conninfo.result()
+    await accounts.grant(machine.kube, machine.parts)
     await machine.renew_tokens()
     text = render(
         machine.urls.kube,

@@ -8,26 +8,41 @@ import ssl
 
 from runyard.embedded.up.layout import Layout
 from runyard.http.client import HttpTransport
-from runyard.http.tls import client_context, keep_authority, keep_server, server_context
+from runyard.http.tls import (
+    Pair,
+    client_context,
+    keep_authority,
+    keep_server,
+    server_context,
+)
 
 NAMES = ("localhost", "127.0.0.1", "::1")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
+def signer(layout: Layout, *, now: float) -> Pair:
+    """The authority with its key, for whoever signs."""
+    return keep_authority(layout.tls, now=now)
+
+
 def authority(layout: Layout, *, now: float) -> bytes:
     """The authority's certificate, as PEM; made when there is none."""
-    return keep_authority(layout.tls, now=now).certificate
+    return signer(layout, now=now).certificate
 
 
-def serving(layout: Layout, *, now: float, address: str = "") -> ssl.SSLContext:
+def serving(
+    layout: Layout, *, now: float, address: str = "", clients: bool = False
+) -> ssl.SSLContext:
     """The context of a server on this machine; its certificate is renewed when it is due.
 
-    `address` is where others reach it: the certificate is then good for that and for this machine's name too.
+    `address` is where others reach it: the certificate is then good for that and for this machine's name too. With
+    `clients` those who connect may show a certificate of the authority, and need not.
     """
     folder = layout.tls / "others" if address else layout.tls
     names = (*NAMES, *_names_of(address)) if address else NAMES
-    files, _ = keep_server(folder, keep_authority(layout.tls, now=now), names, now=now)
-    return server_context(files)
+    own = signer(layout, now=now)
+    files, _ = keep_server(folder, own, names, now=now)
+    return server_context(files, clients=own.certificate if clients else b"")
 
 
 def _names_of(address: str) -> tuple[str, ...]:

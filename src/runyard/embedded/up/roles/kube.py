@@ -1,4 +1,4 @@
-"""The embedded Kubernetes API as a process."""
+"""The embedded Kubernetes API as a process: roles decide, and the machine's authority signs and is believed."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from runyard.embedded.kube.login import authenticator
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.layout import BadDirectory
-from runyard.embedded.up.trust import serving
+from runyard.embedded.up.trust import serving, signer
 from runyard.http.server import listen
 
 
@@ -22,12 +22,14 @@ async def run(context: Context) -> None:
             rng=context.rng,
             settings=Settings(tick=1.0),
             journal=journal,
+            rbac=True,
+            authority=signer(boot.layout, now=context.clock.now()),
         )
     except JournalError as error:
         raise BadDirectory(str(error)) from error
-    core.guard(authenticator((secrets.admin_token,), core.tokens))
+    core.guard(authenticator((secrets.admin_token,), core.tokens, certificates=True))
     # kubectl sends no token over plain HTTP, so the API speaks TLS on loopback too.
-    tls = serving(boot.layout, now=context.clock.now())
+    tls = serving(boot.layout, now=context.clock.now(), clients=True)
     listening = await listen(core.handle, sock=context.socket(), tls=tls)
     try:
         async with asyncio.TaskGroup() as group:

@@ -79,6 +79,7 @@ async def _deps(
             unreachable=conditions.KUBERNETES_UNREACHABLE,
             refused=conditions.KUBERNETES_REFUSED,
             refusals=(401, 403),
+            log=context.log(),
         ),
         token=context.token(boot.name),
         github=ReportingTransport(

@@ -1,0 +1,223 @@
+"""Certificate requests: made by anybody who may, approved by people, signed by the machine's own authority.
+
+A host asks for the certificate that its API serves with, and a person approves. This signs exactly that, requests
+for `kubernetes.io/kubelet-serving`, after the checks of a real cluster: the subject is a node (`O=system:nodes`,
+`CN=system:node:…`), it serves under at least one name, it has names of no other kind, and it asks for the usages
+of a server. A request that breaks a rule after its approval is marked as failed, with the rule. Requests for other
+signers can be made and approved, and wait for somebody who signs them.
+
+Who made a request is written by the server and cannot be changed; conditions of an approval are never taken back.
+"""
+
+import base64
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from runyard.clock import Clock
+from runyard.embedded.kube.access.requested import Requested, parse, read_request
+from runyard.embedded.kube.auth import Action, Authorize, User
+from runyard.embedded.kube.registry import Registry
+from runyard.embedded.kube.resources import CERTIFICATE_REQUESTS, Object
+from runyard.embedded.kube.status import Cause, forbidden, invalid
+from runyard.embedded.kube.store import Event, Record
+from runyard.http.tls import Pair
+from runyard.wire.instants import to_rfc3339
+
+SERVING = "kubernetes.io/kubelet-serving"
+GROUP = "certificates.k8s.io"
+_YEAR = 365 * 86400
+_SHORTEST = 600
+_USAGES = ("digital signature", "key encipherment", "server auth")
+_NEEDED = ("digital signature", "server auth")
+_FINAL = ("Approved", "Denied")
+
+
+class Certificates:
+    """Looks at certificate requests before they are stored, and signs those that are approved."""
+
+    def __init__(self, registry: Registry, *, clock: Clock, authority: Pair | None) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._authority = authority
+
+    # ---- before they are stored
+
+    def admit(
+        self, user: User, new: Object, *, old: Object | None, subresource: str, may: Authorize
+    ) -> Object:
+        """The request as it may be stored; raises 403 or 422."""
+        if old is None:
+            return _created(user, new)
+        signer = str(old["spec"].get("signerName", ""))
+        if subresource == "approval":
+            _check_signer(user, new, signer, verb="approve", may=may)
+            return self._approved(new, old)
+        if subresource == "status":
+            _check_signer(user, new, signer, verb="sign", may=may)
+            return new
+        return {**new, "spec": old["spec"]}
+
+    def _approved(self, new: Object, old: Object) -> Object:
+        """Only conditions change by an approval, and none of the final ones goes away."""
+        now = to_rfc3339(self._clock.now())
+        told = new.get("status", {}).get("conditions") or []
+        conditions = [_dated(each, now) for each in told if isinstance(each, dict)]
+        types = [each.get("type") for each in conditions]
+        before = old.get("status", {}).get("conditions") or []
+        name = new["metadata"]["name"]
+        lost = [each["type"] for each in before if each.get("type") not in types]
+        if lost or all(final in types for final in _FINAL):
+            why = (
+                f"a condition of type {lost[0]} may not be removed"
+                if lost
+                else "both cannot be true"
+            )
+            raise invalid(
+                CERTIFICATE_REQUESTS,
+                name,
+                [Cause("status.conditions", why, "FieldValueForbidden")],
+            )
+        return {**new, "status": {**old.get("status", {}), "conditions": conditions}}
+
+    # ---- when they are approved
+
+    def note(self, event: Event) -> None:
+        """Sign what has been approved."""
+        record = event.new
+        if event.resource is not CERTIFICATE_REQUESTS or record is None or self._authority is None:
+            return
+        status = record.obj.get("status", {})
+        types = [each.get("type") for each in status.get("conditions") or ()]
+        ours = record.obj["spec"].get("signerName") == SERVING
+        if not ours or "Approved" not in types or status.get("certificate"):
+            return
+        if any(final in types for final in ("Denied", "Failed")):
+            return
+        self._registry.update(
+            CERTIFICATE_REQUESTS,
+            record,
+            {**record.obj, "status": self._signed(record, status, self._authority)},
+            subresource="status",
+        )
+
+    def _signed(self, record: Record, status: Object, authority: Pair) -> Object:
+        spec = record.obj["spec"]
+        try:
+            parsed = parse(spec["request"])
+            check_serving(read_request(spec["request"]), tuple(spec.get("usages") or ()))
+            seconds = min(int(spec.get("expirationSeconds") or _YEAR), _YEAR)
+            pem = _sign(parsed, authority, now=self._clock.now(), seconds=seconds)
+        except ValueError as error:
+            failed = {
+                "type": "Failed",
+                "status": "True",
+                "reason": "SignerValidationFailure",
+                "message": str(error),
+            }
+            now = to_rfc3339(self._clock.now())
+            return {**status, "conditions": [*status["conditions"], _dated(failed, now)]}
+        return {**status, "certificate": base64.b64encode(pem).decode()}
+
+
+def check_serving(wanted: Requested, usages: tuple[str, ...]) -> None:
+    """Raise `ValueError` unless that is a request for a node's serving certificate."""
+    if wanted.organizations != ("system:nodes",):
+        raise ValueError("subject organization is not system:nodes")
+    if not wanted.common_name.startswith("system:node:"):
+        raise ValueError("subject common name does not begin with system:node:")
+    if not wanted.dns_names and not wanted.ip_addresses:
+        raise ValueError("DNS or IP subjectAltName is required")
+    if wanted.mails:
+        raise ValueError("Email subjectAltNames are not allowed")
+    if wanted.others:
+        raise ValueError("URI subjectAltNames are not allowed")
+    strange = [each for each in usages if each not in _USAGES]
+    if strange or any(each not in usages for each in _NEEDED):
+        raise ValueError(f"usages did not match [{' '.join(_USAGES)}]")
+
+
+def _created(user: User, new: Object) -> Object:
+    spec = new.get("spec")
+    spec = dict(spec) if isinstance(spec, dict) else {}
+    causes = [cause for cause in (_wrong_request(spec), _wrong_signer(spec)) if cause]
+    if not spec.get("usages"):
+        causes.append(Cause("spec.usages", "Required value", "FieldValueRequired"))
+    seconds = spec.get("expirationSeconds")
+    if isinstance(seconds, int) and seconds < _SHORTEST:
+        why = f"Invalid value: {seconds}: may not specify a duration less than {_SHORTEST} seconds (10 minutes)"
+        causes.append(Cause("spec.expirationSeconds", why))
+    if causes:
+        raise invalid(CERTIFICATE_REQUESTS, new["metadata"]["name"], causes)
+    made: dict[str, Any] = {"username": user.name, "groups": list(user.groups)}
+    if user.uid:
+        made["uid"] = user.uid
+    if user.extra:
+        made["extra"] = {key: [value] for key, value in user.extra}
+    kept = {key: spec[key] for key in spec if key not in ("username", "groups", "uid", "extra")}
+    return {**new, "spec": kept | made}
+
+
+def _wrong_request(spec: Object) -> Cause | None:
+    try:
+        parse(spec.get("request", ""))
+    except ValueError as error:
+        return Cause("spec.request", str(error))
+    return None
+
+
+def _wrong_signer(spec: Object) -> Cause | None:
+    signer = spec.get("signerName")
+    if not isinstance(signer, str) or not signer:
+        return Cause("spec.signerName", "Required value", "FieldValueRequired")
+    if "/" not in signer.strip("/"):
+        form = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        why = f'Invalid value: "{signer}": {form}'
+        return Cause("spec.signerName", why)
+    return None
+
+
+def _check_signer(user: User, new: Object, signer: str, *, verb: str, may: Authorize) -> None:
+    """Approving and signing need a right on the signer too, by its name or by its domain."""
+    domain = signer.partition("/")[0] + "/*"
+    actions = [
+        Action(verb=verb, group=GROUP, plural="signers", name=name) for name in (signer, domain)
+    ]
+    if not any(may(user, action).allowed for action in actions):
+        what = "approve" if verb == "approve" else "sign"
+        why = f'user not permitted to {what} requests with signerName "{signer}"'
+        raise forbidden(CERTIFICATE_REQUESTS, new["metadata"]["name"], why)
+
+
+def _dated(condition: Object, now: str) -> Object:
+    times = {"lastUpdateTime": now, "lastTransitionTime": now}
+    told = {key: value for key, value in condition.items() if value}
+    return {"status": "True"} | times | told
+
+
+def _sign(
+    request: x509.CertificateSigningRequest, authority: Pair, *, now: float, seconds: int
+) -> bytes:
+    issuer = x509.load_pem_x509_certificate(authority.certificate)
+    key: Any = serialization.load_pem_private_key(authority.key, password=None)
+    moment = datetime.fromtimestamp(now, UTC)
+    names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(request.subject)
+        .issuer_name(issuer.subject)
+        .public_key(request.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(moment - timedelta(minutes=5))
+        .not_valid_after(min(moment + timedelta(seconds=seconds), issuer.not_valid_after_utc))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(names, critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
+    )
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

@@ -1,0 +1,87 @@
+"""Nobody grants more than they have.
+
+Whoever writes a role must hold every right in it already, or the verb `escalate` on that role; whoever writes a
+binding must hold every right of its role, or the verb `bind` on it. Administrators may do both.
+"""
+
+from runyard.embedded.kube.access.rbac import Rbac
+from runyard.embedded.kube.access.rules import Rule, rules_of, uncovered
+from runyard.embedded.kube.auth import MASTERS, Action, User
+from runyard.embedded.kube.resources import (
+    CLUSTER_ROLES,
+    RBAC,
+    ROLES,
+    Object,
+    Resource,
+)
+from runyard.embedded.kube.status import StatusError, forbidden, not_found
+
+_ROLES = {"Role": ROLES, "ClusterRole": CLUSTER_ROLES}
+
+
+class Escalation:
+    """Looks at roles and bindings before they are stored."""
+
+    def __init__(self, rbac: Rbac) -> None:
+        self._rbac = rbac
+
+    def check(self, user: User, resource: Resource, new: Object, *, old: Object) -> None:
+        """Raise 403 if a role or binding would grant too much."""
+        if resource in (ROLES, CLUSTER_ROLES):
+            if new.get("rules") != old.get("rules"):
+                self._check_role(user, resource, new)
+        elif (new.get("roleRef"), new.get("subjects")) != (old.get("roleRef"), old.get("subjects")):
+            self._check_bound(user, resource, new)
+
+    def _check_role(self, user: User, resource: Resource, role: Object) -> None:
+        meta = role["metadata"]
+        action = Action(
+            verb="escalate",
+            group=RBAC,
+            plural=resource.plural,
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+        )
+        if not self._may(user, action):
+            self._check_held(user, resource, meta, rules_of(role))
+
+    def _check_bound(self, user: User, resource: Resource, binding: Object) -> None:
+        meta, ref = binding["metadata"], binding["roleRef"]
+        namespace = meta.get("namespace", "")
+        role = _ROLES[ref["kind"]]
+        action = Action(
+            verb="bind", group=RBAC, plural=role.plural, namespace=namespace, name=ref["name"]
+        )
+        if self._may(user, action):
+            return
+        rules = self._rbac.role(ref["kind"], namespace, ref["name"])
+        if rules is None:
+            raise not_found(
+                resource, ref["name"]
+            )  # it names the binding, and so does a real server
+        self._check_held(user, resource, meta, rules)
+
+    def _may(self, user: User, action: Action) -> bool:
+        return MASTERS in user.groups or self._rbac.decide(user, action).allowed
+
+    def _check_held(
+        self, user: User, resource: Resource, meta: Object, rules: tuple[Rule, ...]
+    ) -> None:
+        held = self._rbac.rules_for(user, meta.get("namespace", ""))
+        missing = uncovered(rules, held)
+        if missing:
+            raise _too_much(user, resource, meta["name"], missing)
+
+
+def _too_much(user: User, resource: Resource, name: str, missing: list[Rule]) -> StatusError:
+    joined: dict[tuple[tuple[str, ...], ...], list[str]] = {}
+    for part in missing:
+        what = (part.groups, part.resources, part.names, part.paths)
+        joined.setdefault(what, []).append(part.verbs[0])
+    lines = sorted(
+        str(Rule(verbs=tuple(verbs), groups=groups, resources=resources, names=names, paths=paths))
+        for (groups, resources, names, paths), verbs in joined.items()
+    )
+    groups = " ".join(f'"{group}"' for group in user.groups)
+    why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n'
+    return forbidden(resource, name, why + "\n".join(lines))

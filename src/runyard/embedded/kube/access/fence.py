@@ -1,0 +1,188 @@
+"""The fence around hosts: what a host's identity may write, beyond what its role says.
+
+A host is a machine in somebody's closet, and its credential lies on its disk. Roles cannot say "only the Pods that
+are bound to you", so this does: a host writes its own Node and its own lease, the status and our finalizer of Pods
+that are bound to it, Events about these, tokens of these Pods' accounts that end with the Pod, and a request for
+its own serving certificate. Every other write is refused, also one that somebody grants it by mistake.
+
+In a cluster the same is said by an admission policy that is shipped beside the roles. What neither restricts is
+reading: there the role alone decides, and it names no Secret.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from runyard.embedded.kube.access.rbac import account_user
+from runyard.embedded.kube.access.requested import Requested, read_request
+from runyard.embedded.kube.auth import Action, User
+from runyard.embedded.kube.resources import (
+    CERTIFICATE_REQUESTS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Object,
+    Resource,
+)
+from runyard.embedded.kube.status import StatusError, forbidden
+from runyard.embedded.kube.store import Store
+from runyard.http.messages import Request
+from runyard.wire import names
+
+_PREFIX = account_user(names.CONTROLLER_NAMESPACE, f"{names.NODE_AGENT}-")
+_NODE_PREFIX, _NODES_GROUP = "system:node:", "system:nodes"
+_READS = ("get", "list", "watch")
+_OWN_POD = "a host may only touch Pods that are bound to it"
+_FREE_ANNOTATIONS = (names.START_PROGRESS_AT,)
+_SELF_REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
+
+
+def host_of(user: User) -> str:
+    """The host that this identity is; empty if it is none."""
+    if user.name.startswith(_PREFIX):
+        return user.name[len(_PREFIX) :]
+    if _NODES_GROUP in user.groups and user.name.startswith(_NODE_PREFIX):
+        return user.name[len(_NODE_PREFIX) :]
+    return ""
+
+
+class Fence:
+    """Refuses what no host may write."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def check_request(self, host: str, action: Action, request: Request) -> None:
+        """Raise 403 if the request itself goes too far; what it would store is looked at afterwards."""
+        if action.verb in _READS or action.path:
+            return
+        what = (action.group, action.plural)
+        if what in ((NODES.group, NODES.plural), (LEASES.group, LEASES.plural)):
+            if action.name not in ("", host):
+                raise _refused(action, f"a host may only write its own {action.plural}")
+        elif what == (PODS.group, PODS.plural):
+            self._check_pod(host, action)
+        elif what == (SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.plural):
+            self._check_token(host, action, request)
+        elif not _harmless(action):
+            raise _refused(action, "no host may write this")
+
+    def _check_pod(self, host: str, action: Action) -> None:
+        if action.verb in ("create", "deletecollection") or action.subresource not in (
+            "",
+            "status",
+        ):
+            raise _refused(action, "a host creates, binds and evicts no Pods")
+        if not self._is_ours(host, action.namespace, action.name):
+            raise _refused(action, _OWN_POD)
+
+    def _is_ours(self, host: str, namespace: str, name: str) -> bool:
+        """Whether the Pod is bound to the host; of one that is not there, others will say so."""
+        record = self._store.get(PODS, namespace, name)
+        return record is None or bool(record.obj["spec"].get("nodeName", "") == host)
+
+    def _check_token(self, host: str, action: Action, request: Request) -> None:
+        if action.subresource != "token":
+            raise _refused(action, "a host writes no ServiceAccounts")
+        ref = _bound_ref(request)
+        if ref.get("kind") != "Pod" or not ref.get("name"):
+            raise _refused(action, "a host may only ask for tokens that are bound to a Pod")
+        if not self._is_ours(host, action.namespace, str(ref["name"])):
+            raise _refused(action, _OWN_POD)
+
+    def check_object(
+        self, host: str, resource: Resource, new: Object, *, old: Object | None
+    ) -> None:
+        """Raise 403 if no host may store this."""
+        meta = new["metadata"]
+        if resource in (NODES, LEASES):
+            if meta["name"] != host:
+                raise forbidden(resource, meta["name"], "a host may only write its own")
+        elif resource is PODS:
+            if old is None or _changed(new, old):
+                raise forbidden(
+                    PODS, meta["name"], "a host may change a Pod's status and our finalizer"
+                )
+        elif resource is EVENTS:
+            self._check_event(host, new)
+        elif resource is CERTIFICATE_REQUESTS:
+            self._check_certificate(host, new)
+
+    def _check_event(self, host: str, event: Object) -> None:
+        about = event.get("involvedObject") or {}
+        kind, name = about.get("kind"), str(about.get("name", ""))
+        own = kind == "Pod" and self._is_ours(host, str(about.get("namespace", "")), name)
+        if not own and not (kind == "Node" and name == host):
+            why = "a host may only tell about itself and about Pods that are bound to it"
+            raise forbidden(EVENTS, event["metadata"]["name"], why)
+
+    def _check_certificate(self, host: str, new: Object) -> None:
+        name = new["metadata"]["name"]
+        try:
+            wanted = read_request(new["spec"].get("request", ""))
+        except ValueError as error:
+            raise forbidden(CERTIFICATE_REQUESTS, name, str(error)) from None
+        if wanted.common_name != _NODE_PREFIX + host:
+            why = f"a host may only ask for a certificate of {_NODE_PREFIX}{host}"
+            raise forbidden(CERTIFICATE_REQUESTS, name, why)
+        strange = [each for each in _names(wanted) if each not in self._addresses(host)]
+        if strange:
+            why = f"{strange[0]} is no address of the Node {host}"
+            raise forbidden(CERTIFICATE_REQUESTS, name, why)
+
+    def _addresses(self, host: str) -> tuple[str, ...]:
+        record = self._store.get(NODES, "", host)
+        told = record.obj.get("status", {}).get("addresses") if record is not None else None
+        found = [each.get("address", "") for each in told or () if isinstance(each, dict)]
+        return (host, *found)
+
+
+def _names(wanted: Requested) -> Iterable[str]:
+    return (*wanted.dns_names, *wanted.ip_addresses)
+
+
+def _harmless(action: Action) -> bool:
+    """What the objects themselves are looked at for, and questions about oneself."""
+    if (action.group, action.plural) == (EVENTS.group, EVENTS.plural):
+        return action.verb in ("create", "patch", "update")
+    if action.group == CERTIFICATE_REQUESTS.group:
+        return action.verb == "create" and action.plural == CERTIFICATE_REQUESTS.plural
+    return action.group in _SELF_REVIEWS and action.plural.startswith("self")
+
+
+def _refused(action: Action, why: str) -> StatusError:
+    title = f"{action.plural}.{action.group}" if action.group else action.plural
+    named = f'{title} "{action.name}"' if action.name else title
+    told = (("name", action.name), ("group", action.group), ("kind", action.plural))
+    details = {key: value for key, value in told if value}
+    return StatusError(403, "Forbidden", f"{named} is forbidden: {why}", details)
+
+
+def _bound_ref(request: Request) -> Object:
+    try:
+        body = msgspec.json.decode(request.body)
+        ref = body["spec"]["boundObjectRef"]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return {}
+    return ref if isinstance(ref, dict) else {}
+
+
+def _changed(new: Object, old: Object) -> bool:
+    """Whether a Pod differs in anything that is none of its host's business."""
+    if new.get("spec") != old.get("spec"):
+        return True
+    before, after = old["metadata"], new["metadata"]
+    if any(before.get(key) != after.get(key) for key in ("labels", "ownerReferences")):
+        return True
+    kept = [_without(each.get("finalizers"), (names.VM_FINALIZER,)) for each in (before, after)]
+    told = [_without(each.get("annotations"), _FREE_ANNOTATIONS) for each in (before, after)]
+    return bool(kept[0] != kept[1] or told[0] != told[1])
+
+
+def _without(value: Any, free: tuple[str, ...]) -> Any:
+    if isinstance(value, dict):
+        return {key: each for key, each in value.items() if key not in free} or None
+    return [each for each in value or () if each not in free] or None

@@ -1,0 +1,125 @@
+"""The gate: everybody who is known passes here, once for the request and once for what it would store.
+
+    enter   may this user ask that at all? Impersonation first, then the roles, then the fence around hosts
+    admit   may this user store this object? The fence again, roles that would grant more than their author has,
+            certificate requests; it may also complete the object
+
+A request is one synchronous step, so the gate remembers who is asking between the two. What the built-in
+controllers write has passed nobody and is not asked about.
+"""
+
+import msgspec
+
+from runyard.embedded.kube.access.actions import action_of
+from runyard.embedded.kube.access.certificates import Certificates
+from runyard.embedded.kube.access.escalation import Escalation
+from runyard.embedded.kube.access.fence import Fence, host_of
+from runyard.embedded.kube.access.impersonation import impersonated
+from runyard.embedded.kube.access.rbac import Rbac
+from runyard.embedded.kube.auth import (
+    ADMIN,
+    Action,
+    Authorize,
+    User,
+    everything_is_allowed,
+)
+from runyard.embedded.kube.resources import (
+    CERTIFICATE_REQUESTS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    ROLES,
+    Object,
+    Resource,
+)
+from runyard.embedded.kube.status import StatusError
+from runyard.embedded.kube.store import Store
+from runyard.http.messages import Request
+
+_APPLY = "application/apply-patch"
+GRANTING = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
+
+
+class Gate:
+    """Between who asks and what is served."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        authorize: Authorize,
+        rbac: Rbac | None,
+        certificates: Certificates,
+    ) -> None:
+        self.authorize = authorize
+        self.rbac = rbac
+        self.user = ADMIN  # who is asking now
+        self.open = authorize is everything_is_allowed
+        self._store = store
+        self._fence = Fence(store)
+        self._certificates = certificates
+        self._escalation = None if rbac is None else Escalation(rbac)
+
+    def enter(self, user: User, request: Request) -> User:
+        """Who asks, if they may; raises 403 if not."""
+        self.user = user
+        if self.open:
+            return user
+        self.user = user = impersonated(user, request, self.check)
+        action = action_of(request)
+        self.check(user, action)
+        if action.verb == "patch" and _APPLY in request.header("content-type"):
+            self._check_creating(user, action, request.path)
+        if host := host_of(user):
+            self._fence.check_request(host, action, request)
+        return user
+
+    def check(self, user: User, action: Action) -> None:
+        """Raise 403 unless they may."""
+        decision = self.authorize(user, action)
+        if not decision.allowed:
+            raise refusal(user, action, decision.error)
+
+    def _check_creating(self, user: User, action: Action, path: str) -> None:
+        """An apply to something that is not there is a creation."""
+        target = self._store.catalogue.parse(path)
+        if not target.resource.stored or target.subresource:
+            return
+        if self._store.get(target.resource, target.namespace, target.name) is None:
+            self.check(user, msgspec.structs.replace(action, verb="create"))
+
+    def admit(
+        self, resource: Resource, new: Object, *, old: Object | None = None, subresource: str = ""
+    ) -> Object:
+        """The object as it may be stored in place of `old`; raises 403 or 422."""
+        if resource in GRANTING:
+            if self._escalation is not None:
+                self._escalation.check(self.user, resource, new, old=old or {})
+        elif resource is CERTIFICATE_REQUESTS:
+            new = self._certificates.admit(
+                self.user, new, old=old, subresource=subresource, may=self.authorize
+            )
+        if not self.open and (host := host_of(self.user)):
+            self._fence.check_object(host, resource, new, old=old)
+        return new
+
+
+def refusal(user: User, action: Action, error: str = "") -> StatusError:
+    """A 403 in the words of a real server."""
+    why = f'User "{user.name}" cannot {action.verb} '
+    rbac = f": RBAC: {error}" if error else ""
+    if action.path:
+        message = f'forbidden: {why}path "{action.path}"{rbac}'
+        return StatusError(403, "Forbidden", message, {})
+    where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
+    why += f'resource "{action.resource}" in API group "{action.group}" {where}{rbac}'
+    return forbidden(action.group, action.plural, action.name, why)
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
+    """Known, and not allowed."""
+    title = f"{plural}.{group}" if group else plural
+    named = f'{title} "{name}"' if name else title
+    told = (("name", name), ("group", group), ("kind", plural))
+    details = {key: value for key, value in told if value}
+    return StatusError(403, "Forbidden", f"{named} is forbidden: {why}", details)

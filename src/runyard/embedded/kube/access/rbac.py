@@ -1,0 +1,212 @@
+"""Who may do what: roles and bindings, evaluated as a real server does.
+
+Everybody in `system:masters` may do everything. For anybody else some binding must name them (as user, as a group
+of theirs, or as ServiceAccount) and its role must have a rule that allows the action: a ClusterRoleBinding
+everywhere, a RoleBinding in its own namespace only, and rules about paths only through a ClusterRoleBinding.
+
+Bindings are indexed by subject once after each change of a role or binding, and what a user was granted is
+remembered by verb and resource, so that a decision is a look into a dict.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from runyard.embedded.kube.access.rules import Rule, rules_of
+from runyard.embedded.kube.auth import MASTERS, NO, YES, Action, Decision, User
+from runyard.embedded.kube.resources import Object
+
+ACCOUNT = "system:serviceaccount:"
+_SUFFIX = "rbac.authorization.k8s.io"
+_REMEMBERED = 4096  # users; a fleet has some hundred accounts
+
+
+class Book(msgspec.Struct, frozen=True, kw_only=True):
+    """Every role and binding that there is."""
+
+    cluster_roles: tuple[Object, ...] = ()
+    roles: tuple[Object, ...] = ()
+    cluster_bindings: tuple[Object, ...] = ()
+    bindings: tuple[Object, ...] = ()
+
+    @classmethod
+    def of(cls, objects: Iterable[Object]) -> "Book":
+        """Sort manifests of all four kinds."""
+        kinds: dict[str, list[Object]] = {}
+        for obj in objects:
+            kinds.setdefault(obj["kind"], []).append(obj)
+        return cls(
+            cluster_roles=tuple(kinds.get("ClusterRole", ())),
+            roles=tuple(kinds.get("Role", ())),
+            cluster_bindings=tuple(kinds.get("ClusterRoleBinding", ())),
+            bindings=tuple(kinds.get("RoleBinding", ())),
+        )
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """One rule that somebody was given."""
+
+    namespace: str  # empty: everywhere
+    rule: Rule
+    decision: Decision  # the yes, with its reason
+
+
+class _Bound(msgspec.Struct, frozen=True):
+    """One binding as it concerns one subject."""
+
+    namespace: str
+    role: tuple[str, str, str]  # kind, namespace, name
+    reason: str
+
+
+_Subject = tuple[str, str]
+_Key = tuple[str, str, str, str, str]
+
+
+class _Granted:
+    """Everything about one user, until something changes."""
+
+    def __init__(self, grants: tuple[Grant, ...], broken: tuple[tuple[str, str], ...]) -> None:
+        self.grants = grants
+        self._broken = broken  # namespace and what is wrong with a binding there
+        self._touching: dict[_Key, tuple[Grant, ...]] = {}
+
+    def decide(self, action: Action) -> Decision:
+        """Whether some grant allows it."""
+        key = (action.verb, action.group, action.plural, action.subresource, action.path)
+        found = self._touching.get(key)
+        if found is None:
+            found = self._remember(key, action)
+        namespace, name = action.namespace, action.name
+        for grant in found:
+            place, names = grant.namespace, grant.rule.names
+            if (not place or place == namespace) and (not names or name in names):
+                return grant.decision
+        return self._refusal(namespace) if self._broken else NO
+
+    def _remember(self, key: _Key, action: Action) -> tuple[Grant, ...]:
+        found = tuple(
+            grant
+            for grant in self.grants
+            if grant.rule.touches(action) and not (action.path and grant.namespace)
+        )
+        if len(self._touching) > _REMEMBERED:
+            self._touching.clear()
+        self._touching[key] = found
+        return found
+
+    def _refusal(self, namespace: str) -> Decision:
+        errors = [why for place, why in self._broken if place in ("", namespace)]
+        return Decision(False, error=_joined(errors)) if errors else NO
+
+
+class Rbac:
+    """Decides by the roles and bindings that `read` gives; ask it to `forget` when they have changed."""
+
+    def __init__(self, read: Callable[[], Book]) -> None:
+        self._read = read
+        self._bound: dict[_Subject, list[_Bound]] | None = None
+        self._rules: dict[tuple[str, str, str], tuple[Rule, ...]] = {}
+        self._known: dict[tuple[str, tuple[str, ...]], _Granted] = {}
+
+    def forget(self) -> None:
+        """Roles or bindings are others than before."""
+        self._bound = None
+        self._known.clear()
+
+    def decide(self, user: User, action: Action) -> Decision:
+        """May they?"""
+        if MASTERS in user.groups:
+            return YES
+        return self._granted(user).decide(action)
+
+    def rules_for(self, user: User, namespace: str) -> Iterator[Rule]:
+        """Every rule that somebody was given in a namespace, or with an empty one everywhere."""
+        for grant in self._granted(user).grants:
+            if grant.namespace in ("", namespace):
+                yield grant.rule
+
+    def role(self, kind: str, namespace: str, name: str) -> tuple[Rule, ...] | None:
+        """The rules of a role; None if there is no such role."""
+        self._index()
+        return self._rules.get((kind, "" if kind == "ClusterRole" else namespace, name))
+
+    # ---- reading the book
+
+    def _granted(self, user: User) -> _Granted:
+        key = (user.name, user.groups)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) > _REMEMBERED:
+                self._known.clear()
+            found = self._known[key] = self._gather(user)
+        return found
+
+    def _gather(self, user: User) -> _Granted:
+        index = self._index()
+        subjects = (("User", user.name), *(("Group", group) for group in user.groups))
+        bounds = [each for subject in subjects for each in index.get(subject, ())]
+        bounds.sort(key=lambda each: bool(each.namespace))  # cluster-wide ones count first
+        grants: list[Grant] = []
+        broken: dict[tuple[str, str], None] = {}
+        for bound in bounds:
+            rules = self._rules.get(bound.role)
+            if rules is None:
+                kind, _, name = bound.role
+                broken[bound.namespace, f'{kind.lower()}.{_SUFFIX} "{name}" not found'] = None
+                continue
+            yes = Decision(True, reason=bound.reason)
+            grants += [Grant(bound.namespace, rule, yes) for rule in rules]
+        return _Granted(tuple(grants), tuple(broken))
+
+    def _index(self) -> dict[_Subject, list[_Bound]]:
+        if self._bound is not None:
+            return self._bound
+        book = self._read()
+        self._rules = {
+            (
+                role["kind"],
+                role["metadata"].get("namespace", ""),
+                role["metadata"]["name"],
+            ): rules_of(role)
+            for role in (*book.cluster_roles, *book.roles)
+        }
+        index: dict[_Subject, list[_Bound]] = {}
+        for binding in (*book.cluster_bindings, *book.bindings):
+            for subject, bound in _bounds(binding):
+                index.setdefault(subject, []).append(bound)
+        self._bound = index
+        return index
+
+
+def account_user(namespace: str, name: str) -> str:
+    """The user that a ServiceAccount is."""
+    return f"{ACCOUNT}{namespace}:{name}"
+
+
+def _bounds(binding: Object) -> Iterable[tuple[_Subject, _Bound]]:
+    meta, ref = binding["metadata"], binding.get("roleRef") or {}
+    place = meta.get("namespace", "")
+    kind, name = ref.get("kind", ""), ref.get("name", "")
+    role = (kind, "" if kind == "ClusterRole" else place, name)
+    own = f"{meta['name']}/{place}" if place else meta["name"]
+    for subject in binding.get("subjects") or ():
+        found = _subject(subject, place)
+        if found is not None:
+            who, shown = found
+            reason = f'RBAC: allowed by {binding["kind"]} "{own}" of {kind} "{name}" to {shown}'
+            yield who, _Bound(place, role, reason)
+
+
+def _subject(told: Object, place: str) -> tuple[_Subject, str] | None:
+    kind, name = told.get("kind", ""), told.get("name", "")
+    if kind in ("User", "Group"):
+        return (kind, name), f'{kind} "{name}"'
+    namespace = told.get("namespace") or place
+    if kind != "ServiceAccount" or not namespace:
+        return None
+    return ("User", account_user(namespace, name)), f'{kind} "{name}/{namespace}"'
+
+
+def _joined(errors: list[str]) -> str:
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"

@@ -1,0 +1,54 @@
+"""A certificate request, read: who it is for, and under which names."""
+
+import base64
+import binascii
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.x509.oid import NameOID
+
+
+class Requested(msgspec.Struct, frozen=True, kw_only=True):
+    """What the request asks for."""
+
+    common_name: str
+    organizations: tuple[str, ...]
+    dns_names: tuple[str, ...]
+    ip_addresses: tuple[str, ...]
+    mails: int  # how many names are addresses of mail
+    others: int  # and how many are of any other kind
+
+
+def parse(encoded: str) -> x509.CertificateSigningRequest:
+    """The request itself, out of base64 and PEM; raises `ValueError`."""
+    try:
+        pem = base64.b64decode(encoded, validate=True)
+        parsed = x509.load_pem_x509_csr(pem)
+        if not parsed.is_signature_valid:
+            raise ValueError("the request is not signed with its own key")
+    except (binascii.Error, TypeError, UnsupportedAlgorithm, InvalidSignature) as error:
+        raise ValueError(f"not a certificate request: {error}") from None
+    return parsed
+
+
+def read_request(encoded: str) -> Requested:
+    """What a request asks for; raises `ValueError` if it is none."""
+    parsed = parse(encoded)
+    try:
+        names = list(parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        names = []
+    dns = tuple(each.value for each in names if isinstance(each, x509.DNSName))
+    addresses = tuple(str(each.value) for each in names if isinstance(each, x509.IPAddress))
+    mails = sum(isinstance(each, x509.RFC822Name) for each in names)
+    common = parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    groups = parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    return Requested(
+        common_name=str(common[0].value) if common else "",
+        organizations=tuple(str(each.value) for each in groups),
+        dns_names=dns,
+        ip_addresses=addresses,
+        mails=mails,
+        others=len(names) - len(dns) - len(addresses) - mails,
+    )

@@ -1,0 +1,142 @@
+"""What the server adds to a Pod on its own account when it lets it in, whoever made it.
+
+A priority, a while of patience with a node that fell silent, a class of service, an account; and what its RuntimeClass
+says about overhead and place. These fields belong to the server: nobody is recorded as their owner.
+"""
+
+from typing import Any
+
+from runyard.embedded.kube import quantity
+from runyard.embedded.kube.resources import PODS, RUNTIME_CLASSES, Object
+from runyard.embedded.kube.status import forbidden
+from runyard.embedded.kube.store import Store
+
+_PATIENCE = 300
+_SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_ACCOUNT = "default"
+_COUNTED = ("cpu", "memory")
+
+
+def filled(pod: Object) -> Object:
+    """A new Pod with what the server adds to every one."""
+    spec = pod["spec"]
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or _ACCOUNT
+    made = {
+        **spec,
+        "serviceAccountName": account,
+        "serviceAccount": account,
+        "priority": spec.get("priority", 0),
+        "preemptionPolicy": spec.get("preemptionPolicy") or "PreemptLowerPriority",
+        "tolerations": _tolerations(spec.get("tolerations") or []),
+    }
+    status: Object = {"phase": "Pending", "qosClass": service_class(spec)}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [_gated()]
+    return {**pod, "spec": made, "status": status}
+
+
+def again(pod: Object, old: Object) -> Object:
+    """A changed Pod: what a writer left out that is the server's comes back."""
+    spec = pod["spec"]
+    tolerations = spec.get("tolerations") or []
+    made: Object = {}
+    if (patient := _tolerations(tolerations)) is not tolerations:
+        made["tolerations"] = patient
+    for key in ("priority", "preemptionPolicy"):
+        if key not in spec and key in old["spec"]:
+            made[key] = old["spec"][key]
+    return {**pod, "spec": spec | made} if made else pod
+
+
+def _gated() -> Object:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": None,
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+
+
+def _tolerations(told: list[Object]) -> list[Object]:
+    added = [
+        {
+            "key": key,
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": _PATIENCE,
+        }
+        for key in _SILENT
+        if not any(_covers(item, key) for item in told)
+    ]
+    return [*told, *added] if added else told
+
+
+def _covers(toleration: Object, key: str) -> bool:
+    named = toleration.get("key", "")
+    return named in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def service_class(spec: Object) -> str:
+    """Guaranteed, Burstable or BestEffort: how much of what its containers may use is reserved for them."""
+    guaranteed, asked = True, False
+    for part in ("containers", "initContainers"):
+        for container in spec.get(part) or ():
+            resources = container.get("resources") or {}
+            requests = _amounts(resources.get("requests"))
+            limits = _amounts(resources.get("limits"))
+            asked = asked or bool(requests or limits)
+            guaranteed = guaranteed and len(limits) == len(_COUNTED) and requests == limits
+    if not asked:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _amounts(told: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for key in _COUNTED:
+        try:
+            amount = quantity.milli((told or {}).get(key, "0"))
+        except ValueError:
+            continue  # validation will say so
+        if amount:
+            found[key] = amount
+    return found
+
+
+def run_as(store: Store, pod: Object) -> Object:
+    """The Pod with what its RuntimeClass adds; a 403 if there is no such class."""
+    spec, meta = pod["spec"], pod["metadata"]
+    name = spec.get("runtimeClassName")
+    if not name:
+        if spec.get("overhead") is not None:
+            why = (
+                "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+            )
+            raise forbidden(PODS, meta["name"], why)
+        return pod
+    record = store.get(RUNTIME_CLASSES, "", name)
+    if record is None:
+        why = f'pod rejected: RuntimeClass "{name}" not found'
+        raise forbidden(PODS, meta["name"], why)
+    return {**pod, "spec": spec | _of_class(record.obj, spec, meta["name"])}
+
+
+def _of_class(told: Object, spec: Object, name: str) -> Object:
+    added: Object = {}
+    if overhead := (told.get("overhead") or {}).get("podFixed"):
+        added["overhead"] = overhead
+    placing = told.get("scheduling") or {}
+    wanted, own = placing.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
+    for key, value in wanted.items():
+        if own.get(key, value) != value:
+            why = f"pod rejected: conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}"
+            raise forbidden(PODS, name, f"{why}; pod.spec.nodeSelector[{key}] = {own[key]}")
+    if wanted:
+        added["nodeSelector"] = own | wanted
+    tolerations = list(spec.get("tolerations") or [])
+    more = [item for item in placing.get("tolerations") or () if item not in tolerations]
+    if more:
+        added["tolerations"] = tolerations + more
+    return added

@@ -1,0 +1,174 @@
+"""Bodies of requests: read as JSON, YAML or protobuf, and looked at for what nobody will read.
+
+A field that a type does not have, or that a body has twice, is dropped without a word only if the client asks for that;
+otherwise it is told by a warning, or refused (`fieldValidation`).
+"""
+
+import json
+from typing import Any
+
+import msgspec
+import yaml
+
+from runyard.embedded.kube.patch import pruned
+from runyard.embedded.kube.protobuf import decoding
+from runyard.embedded.kube.resources import Object, Resource
+from runyard.embedded.kube.schema import model
+from runyard.embedded.kube.schema.typed import known, suspicious, unknown
+from runyard.embedded.kube.status import bad_request, unsupported_media
+
+JSON, YAML = "application/json", "application/yaml"
+_ACCEPTED = (JSON, YAML, decoding.PROTOBUF)
+_MAX_DEPTH = 100
+_MAX_NODES = 200_000
+_encode = msgspec.json.Encoder().encode
+
+
+def media(request: Any) -> str:
+    """The kind of a body, without its parameters."""
+    text: str = request.header("content-type")
+    return text.partition(";")[0].strip().lower()
+
+
+def decode(request: Any, *, keep_nulls: bool = False) -> Any:
+    """The body of a write; nulls mean absence, except in a patch. Raises 400 or 415."""
+    kind = media(request)
+    if kind == decoding.PROTOBUF:
+        return decoding.decode(request.body)
+    if kind == YAML:
+        return pruned(read_yaml(request.body))
+    if kind not in ("", JSON) and not kind.endswith("json"):
+        raise unsupported_media(kind, _ACCEPTED)
+    value = read_json(request.body)
+    return pruned(value) if not keep_nulls and b"null" in request.body else value
+
+
+def read_json(body: bytes, *, what: str = "the body of the request is not JSON") -> Any:
+    """JSON, or a 400."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"{what}: {error}") from None
+
+
+# ---- YAML
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only; what looks like a time is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_yaml(body: bytes) -> Any:
+    """YAML (of which JSON is a part), or a 400; bounded in depth and size, without aliases."""
+    if body[:1] == b"{":
+        try:
+            return msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass  # flow style that is no JSON
+    try:
+        _measure(body)
+        return _plain(yaml.load(body, Loader=_Loader))  # noqa: S506  a SafeLoader with less
+    except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
+        told = str(error).replace("\n", " ")[:200]
+        raise bad_request(
+            f"error decoding YAML: error converting YAML to JSON: yaml: {told}"
+        ) from None
+
+
+def _measure(body: bytes) -> None:
+    depth = 0
+    for nodes, event in enumerate(yaml.parse(body, Loader=yaml.SafeLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("aliases are not read")
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            depth -= 1
+        if depth > _MAX_DEPTH or nodes > _MAX_NODES:
+            raise ValueError("too deep or too long")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise ValueError(f"a value of type {type(value).__name__}")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return key if isinstance(key, str) else str(key)
+
+
+# ---- what nobody will read
+
+
+def strangers(resource: Resource, obj: Any, old: Object | None = None) -> list[str]:
+    """Complaints about the fields of an object that its kind does not have; what is that of `old` has none."""
+    if not isinstance(obj, dict) or obj is old:
+        return []
+    if known(resource):
+        if not suspicious(resource, obj, old):
+            return []
+        found = unknown(model.named(resource.kind), obj, old=old)
+    else:
+        meta = old["metadata"] if old is not None else None
+        found = unknown(model.named("ObjectMeta"), obj.get("metadata"), "metadata", old=meta)
+        if resource.definition is not None:
+            found += resource.definition.unknown(obj)
+    return [f'unknown field "{path}"' for path in found]
+
+
+def duplicates(body: bytes, value: Any) -> list[str]:
+    """Complaints about the members that a JSON body has twice.
+
+    Most bodies are written as this server would write them, and then their length alone says that nothing is lost.
+    """
+    if len(body) == len(_encode(value)):
+        return []
+    try:
+        pairs = json.loads(body, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return []
+    found: list[str] = []
+    _twice(pairs, "", found)
+    return [f'duplicate field "{path}"' for path in found]
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of an object, twice if they are there twice."""
+
+
+def _twice(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: dict[str, None] = {}
+        for key, item in value:
+            here = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(here)
+            seen[key] = None
+            _twice(item, here, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _twice(item, f"{path}[{index}]", found)
+
+
+def cannot_handle(resource: Resource, why: str) -> str:
+    """What a server says of a body that it cannot read as an object of that kind."""
+    kind = resource.kind
+    return f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
+
+
+def is_complete(resource: Resource, obj: Object) -> bool:
+    """Whether a body says what it is; only built-in kinds may leave that out."""
+    return not resource.custom or ("kind" in obj and "apiVersion" in obj)

@@ -1,0 +1,70 @@
+"""What one server serves right now: the built-in kinds, and the custom resources that were defined.
+
+Each store has one catalogue. Rows of custom resources come and go with their definitions (`crd.controller`); a path
+is parsed against the rows of the moment, and what a path means is remembered until the rows change.
+
+Invariants:
+- At most one row per group, version and plural; `served` is in a fixed order: built-in rows as written, then custom
+  rows in the order in which they were established.
+- `key` of a row names its table; no two rows have the same.
+"""
+
+from runyard.embedded.kube import routes
+from runyard.embedded.kube.resources import BUILT_IN, Resource
+from runyard.embedded.kube.routes import Target
+
+_REMEMBERED = 16384
+
+
+class Catalogue:
+    """All rows of a server."""
+
+    def __init__(self) -> None:
+        self.served: tuple[Resource, ...] = ()
+        self.stored: tuple[Resource, ...] = ()
+        self.groups: tuple[tuple[str, str], ...] = ()
+        self.by_kind: dict[tuple[str, str], Resource] = {}
+        self.edition = 0  # counts the changes, for whoever keeps documents made from the rows
+        self._by_path: dict[tuple[str, str, str], Resource] = {}
+        self._custom: dict[str, Resource] = {}
+        self._targets: dict[str, Target] = {}
+        self._rebuild()
+
+    def serve(self, resource: Resource) -> None:
+        """Serve a custom resource, in place of the row with its key."""
+        self._custom[resource.key] = resource
+        self._rebuild()
+
+    def withdraw(self, key: str) -> Resource | None:
+        """Serve it no longer."""
+        gone = self._custom.pop(key, None)
+        self._rebuild()
+        return gone
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """The row at that path."""
+        return self._by_path.get((group, version, plural))
+
+    def custom(self, key: str) -> Resource | None:
+        """The row of a custom resource by its key."""
+        return self._custom.get(key)
+
+    def parse(self, path: str) -> Target:
+        """The target of a path; raises 404 for no path of ours, 501 for one that we know and refuse."""
+        target = self._targets.get(path)
+        if target is None:
+            target = routes.parse(path, self._by_path, self._groups_served)
+            if len(self._targets) >= _REMEMBERED:
+                self._targets.clear()
+            self._targets[path] = target
+        return target
+
+    def _rebuild(self) -> None:
+        self.edition += 1
+        self.served = (*BUILT_IN, *self._custom.values())
+        self.stored = tuple(item for item in self.served if item.stored)
+        self.groups = tuple(dict.fromkeys((item.group, item.version) for item in self.served))
+        self.by_kind = {(item.api_version, item.kind): item for item in self.stored}
+        self._by_path = {(item.group, item.version, item.plural): item for item in self.served}
+        self._groups_served = dict.fromkeys(item.group for item in self.served)
+        self._targets.clear()

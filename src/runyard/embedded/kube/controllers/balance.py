@@ -1,0 +1,79 @@
+"""How the Pods of the moment lie over the nodes, for those Pods that want to be spread.
+
+Few do, so nothing is kept up for them: everything is counted when such a Pod looks for a node.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from runyard.embedded.kube import fit
+from runyard.embedded.kube.controllers import spread, taints
+from runyard.embedded.kube.controllers.placed import Placed
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+class Balance:
+    """Counts Pods by domain."""
+
+    def __init__(self, nodes: Mapping[str, fit.NodeView], placed: Placed) -> None:
+        self._nodes = nodes
+        self._placed = placed
+
+    def crowds(self, pod: fit.PodView, fitting: Iterable[str]) -> dict[str, int]:
+        """Those of the nodes that keep the balance, each with how full its domains are."""
+        hard, soft = self._counts(pod, hard=True), self._counts(pod, hard=False)
+        return {
+            name: spread.crowd(soft, self._nodes[name].labels)
+            for name in fitting
+            if not spread.refusal(hard, self._nodes[name].labels)
+        }
+
+    def verdicts(
+        self, pod: fit.PodView, verdicts: Mapping[str, fit.Verdict | None]
+    ) -> dict[str, fit.Verdict]:
+        """All verdicts, with those of the spread on the nodes that would take the Pod otherwise."""
+        hard = self._counts(pod, hard=True)
+        found: dict[str, fit.Verdict] = {}
+        for name, verdict in verdicts.items():
+            if verdict is not None:
+                found[name] = verdict
+            elif why := spread.refusal(hard, self._nodes[name].labels):
+                found[name] = fit.Verdict((why,), helpless=why.endswith("label)"))
+        return found
+
+    def _counts(
+        self, pod: fit.PodView, *, hard: bool
+    ) -> list[tuple[spread.Constraint, dict[str, int]]]:
+        told = [item for item in pod.spread if item.hard == hard]
+        keys = [item.key for item in told]
+        return [
+            (
+                one,
+                spread.spread_over(
+                    one,
+                    self._taking_part(pod, one),
+                    keys=keys,
+                    pods_on=lambda name: self._labels(name, pod.namespace),
+                ),
+            )
+            for one in told
+        ]
+
+    def _taking_part(
+        self, pod: fit.PodView, one: spread.Constraint
+    ) -> Iterable[tuple[str, spread.Labels]]:
+        for name, view in self._nodes.items():
+            if one.honours_affinity and not fit.selected(pod, view):
+                continue
+            if one.honours_taints and not all(
+                taints.tolerated(taint, pod.tolerations) for taint in view.taints
+            ):
+                continue
+            yield name, view.labels
+
+    def _labels(self, node: str, namespace: str) -> Iterable[spread.Labels]:
+        for pod in self._placed.on(node):
+            going = "deletionTimestamp" in pod.meta
+            ended = pod.obj.get("status", {}).get("phase") in _FINISHED
+            if pod.namespace == namespace and not going and not ended:
+                yield pod.meta.get("labels") or {}

@@ -1,0 +1,82 @@
+"""The built-in controllers of one API, wired together: who hears of which commit, and in which order.
+
+The order within a commit matters in one place: the index of placed Pods comes first, the scheduler last, so
+that it sees what the others have made of a node. What they write is committed and heard in turn, until
+nothing is left.
+"""
+
+from collections.abc import Callable
+
+from runyard.clock import Clock
+from runyard.embedded.kube.collector import Collector
+from runyard.embedded.kube.controllers.events import EventKeeper, Recorder
+from runyard.embedded.kube.controllers.evictions import Evictions
+from runyard.embedded.kube.controllers.namespaces import Namespaces
+from runyard.embedded.kube.controllers.placed import Placed
+from runyard.embedded.kube.controllers.podgc import PodGarbage
+from runyard.embedded.kube.nodes import NodeLifecycle
+from runyard.embedded.kube.registry import Registry
+from runyard.embedded.kube.resources import EVENTS, LEASES, NODES, PODS
+from runyard.embedded.kube.scheduler import Scheduler
+from runyard.embedded.kube.settings import Settings
+from runyard.embedded.kube.store import Event
+
+Note = Callable[[Event], None]
+
+
+class Controllers:
+    """Everything that reacts to what was stored, and to time."""
+
+    def __init__(self, registry: Registry, *, clock: Clock, settings: Settings) -> None:
+        placed = Placed(registry.store)
+        recorder = Recorder(registry)
+        self.scheduler = Scheduler(
+            registry, placed, recorder, clock=clock, enabled=settings.schedule
+        )
+        nodes = NodeLifecycle(registry, placed, recorder, clock=clock, settings=settings)
+        evictions = Evictions(
+            registry, placed, recorder, clock=clock, patience=settings.pod_eviction
+        )
+        garbage = PodGarbage(registry, placed, clock=clock, quarantine=settings.orphan_quarantine)
+        collector = Collector(registry, recorder)
+        spaces = Namespaces(registry)
+        keeper = EventKeeper(registry, lifetime=settings.event_ttl)
+        self._all = (placed, collector, spaces, keeper, nodes, evictions, garbage, self.scheduler)
+        self._ticking = (nodes, evictions, garbage, spaces, keeper)
+        everybody: tuple[Note, ...] = (collector.note, spaces.note)
+        self._others = everybody
+        self._reactions: dict[str, tuple[Note, ...]] = {
+            PODS.key: (
+                placed.note,
+                *everybody,
+                evictions.note,
+                garbage.note,
+                self.scheduler.note,
+            ),
+            NODES.key: (
+                collector.note,
+                nodes.note,
+                evictions.note,
+                garbage.note,
+                self.scheduler.note,
+            ),
+            LEASES.key: (*everybody, nodes.note),
+            EVENTS.key: (*everybody, keeper.note),
+        }
+
+    def reactions(self, event: Event) -> tuple[Note, ...]:
+        """Who wants to hear of a commit."""
+        return self._reactions.get(event.resource.key, self._others)
+
+    def adopt(self) -> None:
+        """Take over what the store already holds, writing nothing."""
+        for controller in self._all:
+            controller.adopt()
+
+    def tick(self, settle: Callable[[], None]) -> None:
+        """Look at the clock; `settle` lets everybody react to what that led to."""
+        for controller in self._ticking:
+            controller.tick()
+            settle()
+        self.scheduler.tick()
+        settle()

@@ -1,0 +1,150 @@
+"""Events: what the built-in controllers tell people about, and how long anybody's Events are kept.
+
+A real cluster has two kinds of them, and readers know both: the older one of the node controller and the
+collector, with a source and a count, and the newer one of the scheduler, with an action and the moment to the
+microsecond.
+
+Invariant: to tell is never to fail. Where an Event cannot be (its namespace is going or was never there), it
+is not written.
+"""
+
+from collections import deque
+
+from runyard.embedded.kube.registry import Registry
+from runyard.embedded.kube.resources import EVENTS, NAMESPACES, Object, Resource
+from runyard.embedded.kube.store import Event, Record
+from runyard.wire.instants import from_rfc3339, to_rfc3339, to_rfc3339_micro
+
+NODE_CONTROLLER = "node-controller"
+COLLECTOR = "garbage-collector-controller"
+TAINT_EVICTION = "taint-eviction-controller"
+SCHEDULER = "default-scheduler"
+_HOME = "default"  # where Events about things without a namespace are
+_NANO = 1_000_000_000
+
+
+class Recorder:
+    """Writes Events."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._last = 0
+
+    def told(
+        self,
+        about: Record,
+        resource: Resource,
+        *,
+        by: str,
+        reason: str,
+        message: str,
+        warning: bool = False,
+    ) -> None:
+        """An Event of the older kind."""
+        now = to_rfc3339(self._registry.clock.now())
+        body: Object = {
+            "source": {"component": by},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "eventTime": None,
+            "reportingComponent": by,
+            "reportingInstance": "",
+        }
+        self._write(about, resource, body, reason=reason, message=message, warning=warning)
+
+    def scheduling(
+        self, pod: Record, resource: Resource, *, reason: str, message: str, action: str
+    ) -> None:
+        """An Event of the scheduler."""
+        body: Object = {
+            "source": {},
+            "firstTimestamp": None,
+            "lastTimestamp": None,
+            "eventTime": to_rfc3339_micro(self._registry.clock.now()),
+            "action": action,
+            "reportingComponent": SCHEDULER,
+            "reportingInstance": f"{SCHEDULER}-embedded",
+        }
+        warning = reason == "FailedScheduling"
+        self._write(pod, resource, body, reason=reason, message=message, warning=warning)
+
+    def _write(
+        self,
+        about: Record,
+        resource: Resource,
+        body: Object,
+        *,
+        reason: str,
+        message: str,
+        warning: bool,
+    ) -> None:
+        space = about.namespace or _HOME
+        place = self._store.get(NAMESPACES, "", space)
+        if place is None or "deletionTimestamp" in place.meta:
+            return
+        involved = {
+            "kind": resource.kind,
+            "name": about.name,
+            "uid": about.uid,
+            "apiVersion": resource.api_version,
+        }
+        if about.namespace:
+            involved |= {"namespace": about.namespace, "resourceVersion": str(about.version)}
+        self._registry.create(
+            EVENTS,
+            {
+                "metadata": {"name": f"{about.name[:236]}.{self._moment():x}"},
+                "involvedObject": involved,
+                "reason": reason,
+                "message": message[:1024],
+                "type": "Warning" if warning else "Normal",
+                **body,
+            },
+            namespace=space,
+        )
+
+    def _moment(self) -> int:
+        """Nanoseconds, never the same twice: they make the names of Events unique."""
+        self._last = max(self._last + 1, int(self._registry.clock.now() * _NANO))
+        return self._last
+
+
+class EventKeeper:
+    """Lets Events go that nobody has touched for their lifetime."""
+
+    def __init__(self, registry: Registry, *, lifetime: float) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._lifetime = lifetime
+        self._events: deque[tuple[float, Record]] = deque()
+
+    def note(self, event: Event) -> None:
+        """React to one commit about an Event."""
+        if event.new is not None:
+            self._events.append((self._registry.clock.now(), event.new))
+
+    def adopt(self) -> None:
+        """Take over what the store already holds."""
+        now = self._registry.clock.now()
+        events = [(_moment(item, now), item) for item in self._store.table(EVENTS).records()]
+        self._events.extend(sorted(events, key=lambda pair: pair[0]))
+
+    def tick(self) -> None:
+        """Look at the clock."""
+        oldest = self._registry.clock.now() - self._lifetime
+        while self._events and self._events[0][0] <= oldest:
+            _, record = self._events.popleft()
+            current = self._store.get(EVENTS, record.namespace, record.name)
+            if current is record:
+                self._registry.delete(EVENTS, current, grace=0)
+
+
+def _moment(event: Record, now: float) -> float:
+    """When an Event was last touched, as far as it says so itself."""
+    told = event.obj.get("lastTimestamp") or event.obj.get("eventTime")
+    try:
+        return min(now, from_rfc3339(told or event.meta["creationTimestamp"]))
+    except (TypeError, ValueError):
+        return now

@@ -1,0 +1,61 @@
+"""Pods on a Node that is no more: after a quarantine they are removed by force, for no agent will ever do it.
+
+The quarantine is for a host that registers again. Finalizers hold all the same: force means grace 0, not
+violence.
+"""
+
+from runyard.clock import Clock
+from runyard.embedded.kube.controllers import disruption
+from runyard.embedded.kube.controllers.placed import Placed
+from runyard.embedded.kube.registry import Registry
+from runyard.embedded.kube.resources import NODES, PODS
+from runyard.embedded.kube.store import Event
+
+
+class PodGarbage:
+    """Removes Pods that lost their Node."""
+
+    def __init__(
+        self, registry: Registry, placed: Placed, *, clock: Clock, quarantine: float
+    ) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._placed = placed
+        self._clock = clock
+        self._quarantine = quarantine
+        self._gone: dict[str, float] = {}  # Node: since when
+
+    def note(self, event: Event) -> None:
+        """React to one commit."""
+        if event.resource is PODS:
+            old, new = event.old, event.new
+            if new is None:
+                return
+            node = new.obj["spec"].get("nodeName", "")
+            if node and (old is None or not old.obj["spec"].get("nodeName")):
+                self._look(node)
+        elif event.resource is NODES:
+            if event.new is None:
+                self._gone[event.record.name] = self._clock.monotonic()
+            else:
+                self._gone.pop(event.record.name, None)
+
+    def adopt(self) -> None:
+        """Take over what the store already holds; every quarantine starts now."""
+        for node in self._placed.nodes():
+            self._look(node)
+
+    def tick(self) -> None:
+        """Look at the clock."""
+        now = self._clock.monotonic()
+        for node, since in tuple(self._gone.items()):
+            if now - since >= self._quarantine:
+                for pod in self._placed.on(node):
+                    marked = disruption.mark(self._registry, pod, disruption.ORPHANED, failed=True)
+                    self._registry.delete(PODS, marked, grace=0)
+                if not self._placed.on(node):
+                    del self._gone[node]
+
+    def _look(self, node: str) -> None:
+        if self._store.get(NODES, "", node) is None:
+            self._gone.setdefault(node, self._clock.monotonic())

@@ -1,0 +1,193 @@
+"""CustomResourceDefinitions as typed values, and the row and the rules that one makes.
+
+`row` turns a definition that was accepted (`approval`) into a `Resource` whose `definition` holds the compiled schema,
+the columns and the scale. One version is served.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from runyard.embedded.kube.crd import checks, schema
+from runyard.embedded.kube.crd import scale as scaling
+from runyard.embedded.kube.crd.columns import ColumnSpec, printer
+from runyard.embedded.kube.crd.scale import ScaleSpec
+from runyard.embedded.kube.resources import BUILT_IN, Object, Resource
+from runyard.embedded.kube.status import Cause
+from runyard.embedded.kube.tables import Printer
+from runyard.wire import names
+from runyard.wire.instants import to_rfc3339
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_COMMON_FIELDS = ("metadata.name", "metadata.namespace")
+_BUILT_IN_KEYS = tuple(item.key for item in BUILT_IN)
+
+
+class Names(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a kind is called."""
+
+    plural: str = ""
+    singular: str = ""
+    short_names: list[str] = []
+    kind: str = ""
+    list_kind: str = ""
+    categories: list[str] = []
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """The schema of a version."""
+
+    schema: Object | None = msgspec.field(default=None, name="openAPIV3Schema")
+
+
+class Subresources(msgspec.Struct, frozen=True):
+    """What can be read and written apart from the whole."""
+
+    status: Object | None = None
+    scale: ScaleSpec | None = None
+
+
+class Selectable(msgspec.Struct, frozen=True, rename="camel"):
+    """A field that a selector may name."""
+
+    json_path: str
+
+
+class Version(msgspec.Struct, frozen=True, rename="camel"):
+    """One version of a kind."""
+
+    name: str
+    served: bool
+    storage: bool
+    schema: Validation = Validation()
+    subresources: Subresources = Subresources()
+    additional_printer_columns: tuple[ColumnSpec, ...] = ()
+    selectable_fields: tuple[Selectable, ...] = ()
+
+
+class Conversion(msgspec.Struct, frozen=True):
+    """How one version becomes another."""
+
+    strategy: str = "None"
+
+
+class Spec(msgspec.Struct, frozen=True, rename="camel"):
+    """What a definition says."""
+
+    group: str = ""
+    names: Names = Names()
+    scope: str = ""
+    versions: tuple[Version, ...] = ()
+    conversion: Conversion = Conversion()
+    preserve_unknown_fields: Literal[False] = False
+
+
+class Definition(msgspec.Struct, frozen=True, eq=False):
+    """The rules of one custom resource."""
+
+    schema: schema.Schema
+    told: Object  # the schema as it was written
+    printer: Printer
+    scale: ScaleSpec | None = None
+    terminating: bool = False
+
+    def shaped(self, obj: Object) -> Object:
+        """The object as it is stored: unknown fields out, defaults in."""
+        pruned = schema.prune(self.schema, obj, root=True)
+        shaped: Object = schema.fill(self.schema, pruned)
+        return shaped
+
+    def unknown(self, obj: Object) -> list[str]:
+        """The fields of an object that it will be stored without."""
+        return schema.unknown(self.schema, obj, root=True)
+
+    def check(self, obj: Object, old: Object | None) -> list[Cause]:
+        """What is wrong with an object."""
+        causes = checks.check(self.schema, obj, old)
+        return [*causes, *scaling.check(self.scale, obj)] if self.scale is not None else causes
+
+
+def read(obj: Object) -> Spec:
+    """The spec of a definition; raises `msgspec.ValidationError`."""
+    return msgspec.convert(obj.get("spec", {}), Spec)
+
+
+def doomed(obj: Object, *, now: float) -> Object:
+    """A definition that is about to be deleted: held until its objects have gone."""
+    meta = obj["metadata"]
+    if "deletionTimestamp" in meta:
+        return obj
+    held = [item for item in meta.get("finalizers", []) if item != CLEANUP]
+    condition = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": to_rfc3339(now),
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; "
+        "CustomResource deletion will begin soon",
+    }
+    status = obj.get("status", {})
+    others = [item for item in (status.get("conditions") or []) if item["type"] != "Terminating"]
+    return {
+        **obj,
+        "metadata": {
+            **meta,
+            "deletionTimestamp": to_rfc3339(now),
+            "finalizers": [*held, CLEANUP],
+        },
+        "status": {**status, "conditions": [*others, condition]},
+    }
+
+
+# ---- what a definition makes
+
+
+def key_of(spec: Spec) -> str:
+    """The name of the table. Our own kinds go by their plural alone, as built-in ones do."""
+    plural = spec.names.plural
+    ours = spec.group == names.GROUP and plural not in _BUILT_IN_KEYS
+    return plural if ours else f"{plural}.{spec.group}"
+
+
+def row(obj: Object) -> Resource | None:
+    """The row of a definition that was accepted; None if no version of it is served."""
+    spec = read(obj)
+    version = next((item for item in spec.versions if item.served), None)
+    if version is None:
+        return None
+    told = version.schema.schema or {}
+    subresources = version.subresources
+    rules = Definition(
+        schema.build(told),
+        told,
+        printer(version.additional_printer_columns),
+        subresources.scale,
+        "deletionTimestamp" in obj["metadata"],
+    )
+    named = spec.names
+    return Resource(
+        plural=named.plural,
+        kind=named.kind,
+        group=spec.group,
+        version=version.name,
+        namespaced=spec.scope == "Namespaced",
+        subresources=tuple(
+            name
+            for name, there in (("status", subresources.status), ("scale", subresources.scale))
+            if there is not None
+        ),
+        status_on_create=False,
+        counted=True,
+        custom=True,
+        fields=(*_COMMON_FIELDS, *(_field(item) for item in version.selectable_fields)),
+        short=tuple(named.short_names),
+        categories=tuple(named.categories),
+        singular=named.singular,
+        list_kind=named.list_kind,
+        key=key_of(spec),
+        definition=rules,
+    )
+
+
+def _field(selectable: Selectable) -> str:
+    return selectable.json_path.strip().removeprefix(".")

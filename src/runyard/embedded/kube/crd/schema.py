@@ -1,0 +1,219 @@
+"""Structural schemas of custom resources: compiled once, then pruning and defaulting.
+
+A `Schema` is one node of an OpenAPI v3 schema with what this server acts on. `prune` drops what no node names,
+`fill` puts defaults in; both return the same value when they change nothing, so that a write which touches
+nothing costs nothing further on. `unknown` names what `prune` would drop, for clients that want to be told.
+
+At the root, and where a resource is embedded, `apiVersion`, `kind` and `metadata` belong to every object and are
+never dropped.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from runyard.embedded.kube.resources import Object
+
+MISSING: Any = msgspec.UNSET
+_OWN = ("apiVersion", "kind", "metadata")
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One node."""
+
+    type: str = ""
+    properties: dict[str, "Schema"] = {}
+    extra: "Schema | None" = None  # of the members that `properties` does not name
+    items: "Schema | None" = None
+    required: tuple[str, ...] = ()
+    nullable: bool = False
+    preserve: bool = False
+    int_or_string: bool = False
+    embedded: bool = False
+    default: Any = MISSING
+    enum: tuple[Any, ...] | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    above: bool = False  # the minimum itself is too low
+    below: bool = False
+    multiple_of: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: re.Pattern[str] | None = None
+    format: str = ""
+    min_items: int | None = None
+    max_items: int | None = None
+    unique: bool = False
+    min_properties: int | None = None
+    max_properties: int | None = None
+    all_of: tuple["Schema", ...] = ()
+    any_of: tuple["Schema", ...] = ()
+    one_of: tuple["Schema", ...] = ()
+    none_of: "Schema | None" = None
+    list_type: str = ""
+    list_keys: tuple[str, ...] = ()
+    map_type: str = ""
+    defaulting: bool = False  # whether a default lies anywhere in here
+    plain: bool = False  # whether the type alone says everything about a value
+
+
+ANY = Schema(preserve=True)
+
+
+def build(told: Any) -> Schema:
+    """The compiled form of a schema that has been checked (`structure`)."""
+    if told is True or not isinstance(told, dict):
+        return ANY
+    properties = {key: build(item) for key, item in told.get("properties", {}).items()}
+    extra = told.get("additionalProperties")
+    items = told.get("items")
+    inner = [*properties.values()]
+    compiled_extra = build(extra) if extra not in (None, False) else None
+    compiled_items = build(items) if items is not None else None
+    inner += [each for each in (compiled_extra, compiled_items) if each is not None]
+    defaulting = any(each.defaulting or each.default is not MISSING for each in inner)
+    schema = Schema(
+        properties=properties,
+        extra=compiled_extra,
+        items=compiled_items,
+        required=tuple(told.get("required", ())),
+        preserve=told.get("x-kubernetes-preserve-unknown-fields", False),
+        int_or_string=told.get("x-kubernetes-int-or-string", False),
+        embedded=told.get("x-kubernetes-embedded-resource", False),
+        default=told.get("default", MISSING),
+        list_type=told.get("x-kubernetes-list-type", ""),
+        list_keys=tuple(told.get("x-kubernetes-list-map-keys", ())),
+        map_type=told.get("x-kubernetes-map-type", ""),
+        defaulting=defaulting,
+        **_limits(told),
+    )
+    return msgspec.structs.replace(schema, plain=True) if _is_plain(told) else schema
+
+
+def _limits(told: Object) -> dict[str, Any]:
+    pattern, enum = told.get("pattern"), told.get("enum")
+    return {
+        "type": told.get("type", ""),
+        "nullable": told.get("nullable", False),
+        "enum": None if enum is None else tuple(enum),
+        "minimum": told.get("minimum"),
+        "maximum": told.get("maximum"),
+        "above": told.get("exclusiveMinimum", False),
+        "below": told.get("exclusiveMaximum", False),
+        "multiple_of": told.get("multipleOf"),
+        "min_length": told.get("minLength"),
+        "max_length": told.get("maxLength"),
+        "pattern": re.compile(pattern) if pattern else None,
+        "format": told.get("format", ""),
+        "min_items": told.get("minItems"),
+        "max_items": told.get("maxItems"),
+        "unique": told.get("uniqueItems", False),
+        "min_properties": told.get("minProperties"),
+        "max_properties": told.get("maxProperties"),
+        "all_of": tuple(build(item) for item in told.get("allOf", ())),
+        "any_of": tuple(build(item) for item in told.get("anyOf", ())),
+        "one_of": tuple(build(item) for item in told.get("oneOf", ())),
+        "none_of": build(told["not"]) if "not" in told else None,
+    }
+
+
+def _is_plain(told: Object) -> bool:
+    said = [
+        key for key in told if key not in ("type", "description", "title", "default", "example")
+    ]
+    return not said and told.get("type") in ("string", "boolean", "integer", "number")
+
+
+# ---- pruning
+
+
+def prune(schema: Schema, value: Any, *, root: bool = False) -> Any:
+    """The value without what the schema does not know; the same value if it knows everything."""
+    if type(value) is list:
+        return _prune_list(schema, value)
+    if type(value) is not dict or (schema.preserve and not schema.properties):
+        return value
+    own = root or schema.embedded
+    result: Object | None = None
+    for key, item in value.items():
+        if own and key in _OWN:
+            continue
+        below = schema.properties.get(key) or schema.extra
+        if below is None:
+            if not schema.preserve:
+                result = dict(value) if result is None else result
+                del result[key]
+        elif type(item) is dict or type(item) is list:
+            kept = prune(below, item)
+            if kept is not item:
+                result = dict(value) if result is None else result
+                result[key] = kept
+    return value if result is None else result
+
+
+def _prune_list(schema: Schema, value: list[Any]) -> list[Any]:
+    items = schema.items
+    if items is None:
+        return value
+    kept = [prune(items, item) for item in value]
+    return kept if any(a is not b for a, b in zip(kept, value, strict=True)) else value
+
+
+def unknown(schema: Schema, value: Any, path: str = "", *, root: bool = False) -> list[str]:
+    """The paths of everything that `prune` would drop, in the order in which it stands there."""
+    if type(value) is list:
+        items = schema.items
+        if items is None:
+            return []
+        return [
+            each
+            for index, item in enumerate(value)
+            for each in unknown(items, item, f"{path}[{index}]")
+        ]
+    if type(value) is not dict or (schema.preserve and not schema.properties):
+        return []
+    found: list[str] = []
+    for key, item in value.items():
+        if (root or schema.embedded) and key in _OWN:
+            continue
+        here = f"{path}.{key}" if path else key
+        below = schema.properties.get(key) or schema.extra
+        if below is not None:
+            found += unknown(below, item, here)
+        elif not schema.preserve:
+            found.append(here)
+    return found
+
+
+# ---- defaulting
+
+
+def fill(schema: Schema, value: Any) -> Any:
+    """The value with every default that lies below it; the same value if there is nothing to fill in."""
+    if not schema.defaulting:
+        return value
+    if type(value) is list:
+        if schema.items is None:
+            return value
+        filled = [fill(schema.items, item) for item in value]
+        return filled if any(a is not b for a, b in zip(filled, value, strict=True)) else value
+    return _fill_map(schema, value) if type(value) is dict else value
+
+
+def _fill_map(schema: Schema, value: Object) -> Object:
+    result: Object | None = None
+    for key, below in schema.properties.items():
+        before = value.get(key, MISSING)
+        after = below.default if before is MISSING else before
+        if after is not MISSING and below.defaulting:
+            after = fill(below, after)
+        if after is not before:
+            result = dict(value) if result is None else result
+            result[key] = after
+    if schema.extra is not None and schema.extra.defaulting:
+        for key, item in value.items():
+            if key not in schema.properties and (after := fill(schema.extra, item)) is not item:
+                result = dict(value) if result is None else result
+                result[key] = after
+    return value if result is None else result

@@ -1,0 +1,161 @@
+"""What a write may do to an object's metadata, and what it must know of the object it means.
+
+uid, creation, deletion and generation belong to the server; what a client says about them is at most a precondition.
+"""
+
+from typing import Any
+
+from runyard.embedded.kube.resources import NAMESPACES, NODES, PODS, Object, Resource
+from runyard.embedded.kube.status import (
+    Cause,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_patch,
+    modified,
+)
+from runyard.embedded.kube.store import Record
+
+SERVER_META = (
+    "name",
+    "namespace",
+    "generateName",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+)
+_BY_STATUS = (NODES, PODS, NAMESPACES)  # kinds whose status carries changes of metadata with it
+
+
+def check_preconditions(resource: Resource, record: Record, told: Any) -> None:
+    """Refuse when a replacing client meant another incarnation or another version of the object."""
+    if not isinstance(told, dict):
+        return
+    uid, version = told.get("uid"), told.get("resourceVersion")
+    if uid is not None and uid not in ("", record.uid):
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
+        raise conflict(resource, record.name, why)
+    if version is not None and version not in ("", str(record.version)):
+        raise modified(resource, record.name)
+
+
+def check_patched(resource: Resource, record: Record, told: Any) -> None:
+    """The same for a patch, in whose result another uid is a change of a field that never changes."""
+    if not isinstance(told, dict):
+        return
+    uid, version = told.get("uid"), told.get("resourceVersion")
+    if version is not None and version not in ("", str(record.version)):
+        raise modified(resource, record.name)
+    if uid is not None and uid not in ("", record.uid):
+        cause = Cause("metadata.uid", f'Invalid value: "{uid}": field is immutable')
+        raise invalid(resource, record.name, [cause, cause])
+
+
+def check_identity(record: Record, desired: Any) -> None:
+    """Refuse what is no object, or the object of another path."""
+    if not isinstance(desired, dict):
+        raise bad_request("the body of the request is not a JSON object")
+    for key in ("kind", "apiVersion"):
+        if desired.get(key, record.obj[key]) != record.obj[key]:
+            told = f"the object's {key} would become {desired[key]!r}"
+            raise invalid_patch('"..."', told)
+    meta = desired.get("metadata")
+    check_name(record.namespace, record.name, meta if isinstance(meta, dict) else {})
+
+
+def check_name(namespace: str, name: str, meta: Object) -> None:
+    """Refuse metadata that names another object than the path."""
+    if not meta.get("name"):
+        told = f"the name of the object ({name} based on URL) was undeterminable"
+        raise bad_request(f"{told}: name must be provided")
+    if meta["name"] != name:
+        told = (
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        )
+        raise bad_request(told)
+    check_namespace(namespace, meta)
+
+
+def check_namespace(namespace: str, meta: Object) -> None:
+    """Refuse metadata that names another namespace than the path."""
+    if meta.get("namespace") and meta["namespace"] != namespace:
+        what = "the namespace of the provided object does not match the namespace sent on"
+        raise bad_request(f"{what} the request")
+
+
+def confined(resource: Resource, old: Object, desired: Object, subresource: str) -> Object:
+    """The new object with everything that this write may not touch taken from the old one."""
+    meta = confined_meta(old["metadata"], desired["metadata"], sub=bool(subresource))
+    if subresource in ("status", "approval"):
+        new = {key: value for key, value in old.items() if key != "status"}
+        if resource in _BY_STATUS:
+            new["metadata"] = _by_status(resource, old["metadata"], meta)
+        source = desired
+    else:
+        new = {key: value for key, value in desired.items() if key != "status"}
+        new["kind"], new["apiVersion"], new["metadata"] = old["kind"], old["apiVersion"], meta
+        source = old if resource.has_status else desired
+    if "status" in source:
+        new["status"] = source["status"]
+    return new
+
+
+def confined_meta(old: Object, desired: Object, *, sub: bool = False) -> Object:
+    """Metadata as a client may make it: the server's own stays, who owns what can be told anew."""
+    if desired is old:
+        return old
+    meta = {key: value for key, value in desired.items() if key not in SERVER_META}
+    kept = {key: old[key] for key in SERVER_META if key in old} | meta
+    told = desired.get("managedFields")
+    if not sub and isinstance(told, list) and told != old.get("managedFields") and _readable(told):
+        kept["managedFields"] = told
+    return kept
+
+
+def _readable(entries: list[Any]) -> bool:
+    """Whether those are entries of owners, or the sign that they shall be forgotten."""
+    if entries in ([], [{}]):
+        return True
+    return all(
+        isinstance(item, dict)
+        and item.get("operation") in ("Apply", "Update")
+        and isinstance(item.get("manager", ""), str)
+        and isinstance(item.get("apiVersion"), str)
+        and item.get("fieldsType") == "FieldsV1"
+        and _tree(item.get("fieldsV1"))
+        for item in entries
+    )
+
+
+def _tree(fields: Any) -> bool:
+    return isinstance(fields, dict) and all(_tree(item) for item in fields.values())
+
+
+def _by_status(resource: Resource, old: Object, meta: Object) -> Object:
+    if resource is not PODS or meta.get("ownerReferences") == old.get("ownerReferences"):
+        return meta
+    rest = {key: value for key, value in meta.items() if key != "ownerReferences"}
+    owners = old.get("ownerReferences")
+    return rest | {"ownerReferences": owners} if owners else rest
+
+
+def check_finalizers(resource: Resource, old: Object, new: Object) -> None:
+    """Refuse new finalizers on an object that is going."""
+    if "deletionTimestamp" not in old:
+        return
+    before = old.get("finalizers") or []
+    added = [item for item in new.get("finalizers") or [] if item not in before]
+    if added:
+        listed = ", ".join(f'"{item}"' for item in added)
+        why = (
+            "Forbidden: no new finalizers can be added if the object is being deleted, found new"
+            f" finalizers []string{{{listed}}}"
+        )
+        raise invalid(
+            resource, old["name"], [Cause("metadata.finalizers", why, "FieldValueForbidden")]
+        )

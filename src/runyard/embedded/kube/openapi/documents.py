@@ -1,0 +1,73 @@
+"""OpenAPI v3: an index, and one document per group and version, from the rows and the definitions."""
+
+import hashlib
+
+import msgspec
+
+from runyard.embedded.kube.catalogue import Catalogue
+from runyard.embedded.kube.openapi import paths, types
+from runyard.embedded.kube.resources import Object
+from runyard.http.messages import Request, Response
+
+_JSON = (("content-type", "application/json"),)
+_ROOT = "/openapi/v3"
+
+
+class OpenApi:
+    """The documents, kept until the catalogue changes."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._edition = -1
+        self._kept: dict[str, bytes] = {}
+
+    def document(self, path: str, request: Request) -> Response | None:
+        """The document at that path, or None if there is none."""
+        if self._edition != self._catalogue.edition:
+            self._edition = self._catalogue.edition
+            self._kept = {}
+        if path == _ROOT:
+            return Response(status=200, headers=_JSON, body=self._index())
+        group = self._groups().get(path.removeprefix(f"{_ROOT}/"))
+        if group is None or not path.startswith(f"{_ROOT}/"):
+            return None
+        return Response(status=200, headers=_JSON, body=self._body(*group))
+
+    def _groups(self) -> dict[str, tuple[str, str]]:
+        return {
+            (f"apis/{group}/{version}" if group else f"api/{version}"): (group, version)
+            for group, version in self._catalogue.groups
+        }
+
+    def _index(self) -> bytes:
+        found = self._kept.get("")
+        if found is None:
+            served = {
+                name: {"serverRelativeURL": f"{_ROOT}/{name}?hash={self._hash(*group)}"}
+                for name, group in self._groups().items()
+            }
+            found = self._kept[""] = msgspec.json.encode({"paths": served})
+        return found
+
+    def _hash(self, group: str, version: str) -> str:
+        return hashlib.sha256(self._body(group, version)).hexdigest().upper()
+
+    def _body(self, group: str, version: str) -> bytes:
+        key = f"{group}/{version}"
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = msgspec.json.encode(self._made(group, version))
+        return found
+
+    def _made(self, group: str, version: str) -> Object:
+        rows = [
+            item
+            for item in self._catalogue.served
+            if (item.group, item.version) == (group, version)
+        ]
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes, embedded in runyard", "version": "unversioned"},
+            "paths": {key: value for row in rows for key, value in paths.of(row).items()},
+            "components": {"schemas": types.schemas(rows)},
+        }

@@ -1,0 +1,155 @@
+"""From the body of a PATCH to the object that it wants, for each kind of patch.
+
+What a patch makes of an object is read again as an object of its kind, so a field that the kind does not have is
+reported here for the patched object, not for the patch. Apply is different: what it sends must be declared, all of it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from runyard.embedded.kube import bodies
+from runyard.embedded.kube.apply import type_of
+from runyard.embedded.kube.metadata import check_identity, check_name, check_patched
+from runyard.embedded.kube.options import IGNORE, STRICT, WriteOptions
+from runyard.embedded.kube.patch import merge, pruned
+from runyard.embedded.kube.patches import jsonpatch, strategic
+from runyard.embedded.kube.resources import Object, Resource
+from runyard.embedded.kube.routes import Target
+from runyard.embedded.kube.schema.typed import TypedError, typed, unknown
+from runyard.embedded.kube.status import (
+    StatusError,
+    bad_request,
+    invalid_patch,
+    unsupported_media,
+    unsupported_patch,
+)
+from runyard.embedded.kube.store import Record
+from runyard.http.messages import Request
+
+__all__ = ["APPLY", "MERGE", "Patched", "applied", "check_patched", "kind_of", "patched", "read"]
+
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+class Patched(msgspec.Struct, frozen=True):
+    """What a patch makes of an object."""
+
+    obj: Object
+    warnings: list[str]
+    source: Any  # what a refusal quotes
+
+    @property
+    def shown(self) -> str:
+        """How a refusal quotes it."""
+        return msgspec.json.encode(msgspec.json.encode(self.source).decode()).decode()
+
+
+def kind_of(resource: Resource, request: Request) -> str:
+    """The kind of a patch; raises 415 for one that this resource does not take."""
+    kind = bodies.media(request)
+    if kind not in (MERGE, APPLY, STRATEGIC, JSON_PATCH):
+        raise unsupported_patch()
+    if kind == STRATEGIC and resource.custom:
+        raise unsupported_media(kind, (JSON_PATCH, MERGE, APPLY))
+    return kind
+
+
+def read(kind: str, request: Request) -> Any:
+    """The patch itself; raises 400 for what is none."""
+    what = "error decoding patch"
+    body = bodies.read_json(request.body, what=what)
+    if kind == JSON_PATCH:
+        return jsonpatch.checked(body)
+    if not isinstance(body, dict):
+        found = "array" if isinstance(body, list) else "value"
+        told = f"json: cannot unmarshal {found} into an object"
+        raise bad_request(told if kind == STRATEGIC else f"{what}: {told}")
+    return body
+
+
+def patched(
+    kind: str,
+    resource: Resource,
+    record: Record,
+    patch: Any,
+    request: Request,
+    options: WriteOptions,
+) -> Patched:
+    """The object that the patch wants; the record's own if nothing changes."""
+    if kind == MERGE:
+        made = merge(record.obj, patch)
+    elif kind == STRATEGIC:
+        made = strategic.apply(type_of(resource), record.obj, patch)
+    else:
+        made = pruned(jsonpatch.apply(record.obj, patch)) if patch else record.obj
+    complaints = _complaints(kind, resource, (made, record.obj), patch, request, options)
+    result = Patched(made, complaints, patch if kind == STRATEGIC else made)
+    if complaints and options.validation == STRICT:
+        raise invalid_patch(result.shown, "strict decoding error: " + ", ".join(complaints))
+    if made is not record.obj:
+        check_identity(record, made)
+        check_patched(resource, record, made.get("metadata"))
+    return result
+
+
+def _complaints(
+    kind: str,
+    resource: Resource,
+    states: tuple[Any, Object],  # after the patch, and before
+    patch: Any,
+    request: Request,
+    options: WriteOptions,
+) -> list[str]:
+    if options.validation == IGNORE:
+        return []
+    found = bodies.strangers(resource, *states)
+    if kind == JSON_PATCH:
+        found += [f'json patch unknown field "{path}"' for path in jsonpatch.unknown(patch)]
+    return found + bodies.duplicates(request.body, patch)
+
+
+def unreadable(result: Patched, why: str) -> StatusError:
+    """What the patch makes is no object of its kind."""
+    return invalid_patch(result.shown, why)
+
+
+# ---- apply
+
+
+def applied(resource: Resource, request: Request, target: Target, options: WriteOptions) -> Object:
+    """The object that an apply sends; raises 400 if it is not one of this path."""
+    body = bodies.read_yaml(request.body)
+    if not isinstance(body, dict):
+        raise bad_request("error decoding YAML: it is no object")
+    if options.validation == STRICT and (twice := bodies.duplicates(request.body, body)):
+        raise bad_request(f"error strict decoding YAML: {', '.join(twice)}")
+    body = pruned(body)
+    kind, version = body.get("kind", ""), body.get("apiVersion", "")
+    if (kind, version) != (resource.kind, resource.api_version):
+        group, _, number = str(version).rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{number}, Kind={kind}")
+    meta = body.get("metadata", {})
+    if not isinstance(meta, dict):
+        raise untyped(resource, target, ".metadata: expected map")
+    if meta.get("managedFields"):
+        raise bad_request("metadata.managedFields must be nil")
+    meta = {**meta, "name": meta.get("name") or target.name}
+    check_name(target.namespace, target.name, meta)
+    wanted: Object = {**body, "metadata": meta}
+    for path in unknown(type_of(resource), wanted):
+        raise untyped(resource, target, f".{path}: field not declared in schema")
+    try:
+        typed(resource, wanted)
+    except TypedError as error:
+        raise untyped(resource, target, str(error)) from None
+    return wanted
+
+
+def untyped(resource: Resource, target: Target, why: str) -> StatusError:
+    """An apply must be understood as a whole, so what cannot be is the server's failure to it."""
+    what = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.kind}"
+    return StatusError(500, "", f"failed to create typed patch object ({what}): {why}")

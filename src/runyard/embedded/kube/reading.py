@@ -1,0 +1,115 @@
+"""The parameters of a list or a watch, read and checked as a real server does."""
+
+import msgspec
+
+from runyard.embedded.kube.status import (
+    Cause,
+    bad_request,
+    bad_version,
+    invalid_options,
+)
+from runyard.http.messages import Request
+
+EXACT, NOT_OLDER = "Exact", "NotOlderThan"
+_DIGITS = 18
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader asked for."""
+
+    told_version: str = ""
+    version: int = 0
+    match: str = ""
+    limit: int = 0
+    more: str = ""
+    initial: bool | None = None  # sendInitialEvents
+    bookmarks: bool = False
+    seconds: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the list must show that very version; with a limit it does so unasked."""
+        return self.match == EXACT or (not self.match and bool(self.limit and self.version))
+
+    def check_list(self) -> None:
+        """Raise 422 if the parameters make no sense together."""
+        causes: list[Cause] = []
+        if self.match:
+            if not self.told_version:
+                causes.append(_forbidden("is forbidden unless resourceVersion is provided"))
+            if self.more:
+                causes.append(_forbidden("is forbidden when continue is provided"))
+            if self.match not in (EXACT, NOT_OLDER):
+                told = f'Unsupported value: "{self.match}": supported values: "{EXACT}", "{NOT_OLDER}", ""'
+                causes.append(Cause("resourceVersionMatch", told, "FieldValueNotSupported"))
+            elif self.match == EXACT and self.told_version == "0":
+                causes.append(_forbidden('"exact" is forbidden for resourceVersion "0"'))
+        if self.initial is not None:
+            told = "Forbidden: sendInitialEvents is forbidden for list"
+            causes.append(Cause("sendInitialEvents", told, "FieldValueForbidden"))
+        if causes:
+            raise invalid_options("ListOptions", causes)
+
+    def check_watch(self) -> None:
+        """Raise 422 if the parameters make no sense together."""
+        causes: list[Cause] = []
+        if self.initial is None:
+            if self.match:
+                told = "is forbidden for watch unless sendInitialEvents is provided"
+                causes.append(_forbidden(told))
+            if self.more:
+                causes.append(_forbidden("is forbidden when continue is provided"))
+        elif self.match != NOT_OLDER:
+            told = (
+                f"Forbidden: sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}"
+            )
+            causes.append(Cause("resourceVersionMatch", told, "FieldValueForbidden"))
+            if self.match:
+                told = f'Unsupported value: "{self.match}": supported values: "{NOT_OLDER}"'
+                causes.append(Cause("resourceVersionMatch", told, "FieldValueNotSupported"))
+        if causes:
+            raise invalid_options("ListOptions", causes)
+
+
+def _forbidden(why: str) -> Cause:
+    told = f"Forbidden: resourceVersionMatch {why}"
+    return Cause("resourceVersionMatch", told, "FieldValueForbidden")
+
+
+def read_options(request: Request, *, listing: bool = True) -> ReadOptions:
+    """The parameters of a read; raises if one cannot be read at all."""
+    if not request.query:
+        return _NONE
+    told = dict(reversed(request.query))
+    version = told.get("resourceVersion", "")
+    if version and not _natural(version):
+        raise bad_version(version, listing=listing)
+    return ReadOptions(
+        told_version=version,
+        version=int(version or 0),
+        match=told.get("resourceVersionMatch", ""),
+        limit=max(_number(told.get("limit", "")), 0),
+        more=told.get("continue", ""),
+        initial=_flag(told["sendInitialEvents"]) if "sendInitialEvents" in told else None,
+        bookmarks=_flag(told.get("allowWatchBookmarks", "")),
+        seconds=max(_number(told.get("timeoutSeconds", "")), 0),
+    )
+
+
+_NONE = ReadOptions()
+
+
+def _natural(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
+
+
+def _number(text: str) -> int:
+    if not text:
+        return 0
+    if not _natural(text.removeprefix("-")):
+        raise bad_request(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax')
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    return text.lower() in ("true", "1")

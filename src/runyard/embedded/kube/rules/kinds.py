@@ -1,0 +1,182 @@
+"""What Nodes, Events, leases, maps, roles and runtime classes must look like, and what of them may not change."""
+
+import json
+from typing import Any
+
+from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.rules.grammar import (
+    data_key,
+    forbidden,
+    invalid,
+    label,
+    label_value,
+    qualified,
+    required,
+    unsupported,
+)
+from runyard.embedded.kube.rules.pods import EFFECTS, quantities
+from runyard.embedded.kube.status import Cause
+
+_IMMUTABLE = "field is immutable when `immutable` is set"
+_SUBJECTS = ("ServiceAccount", "User", "Group")
+
+
+def node(obj: Object, old: Object | None) -> list[Cause]:
+    """A Node."""
+    causes: list[Cause] = []
+    if old is None or obj.get("spec") is not old.get("spec"):
+        causes += _taints((obj.get("spec") or {}).get("taints") or ())
+    status = obj.get("status") or {}
+    if old is None or status is not old.get("status"):
+        for key in ("capacity", "allocatable"):
+            causes += quantities(f"status.{key}.{{}}", status.get(key) or {})
+    return causes
+
+
+def _taints(found: Any) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: list[tuple[Any, Any]] = []
+    for index, taint in enumerate(found):
+        path = f"metadata.taints[{index}]"  # where a real server says that they are
+        key, effect = taint.get("key", ""), taint.get("effect", "")
+        if why := qualified(key):
+            causes.append(invalid(f"{path}.key", key, why))
+        if why := label_value(taint.get("value", "")):
+            causes.append(invalid(f"{path}.value", taint["value"], why))
+        if not effect:
+            causes.append(required(f"{path}.effect"))
+        elif effect not in EFFECTS:
+            causes.append(unsupported(f"{path}.effect", effect, EFFECTS))
+        if (key, effect) in seen:
+            told = f"Duplicate value: {json.dumps(taint)}: taints must be unique by key and effect pair"
+            causes.append(Cause(path, told, "FieldValueDuplicate"))
+        seen.append((key, effect))
+    return causes
+
+
+def event(obj: Object, old: Object | None) -> list[Cause]:
+    """An Event."""
+    about = (obj.get("involvedObject") or {}).get("namespace", "")
+    own = obj["metadata"].get("namespace", "")
+    if about != own and (about or own != "default"):
+        return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
+    return []
+
+
+def lease(obj: Object, old: Object | None) -> list[Cause]:
+    """A lease."""
+    spec = obj.get("spec") or {}
+    causes: list[Cause] = []
+    duration, turns = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if duration is not None and duration <= 0:
+        why = f"Invalid value: {duration}: must be greater than 0"
+        causes.append(Cause("spec.leaseDurationSeconds", why))
+    if turns is not None and turns < 0:
+        why = f"Invalid value: {turns}: must be greater than or equal to 0"
+        causes.append(Cause("spec.leaseTransitions", why))
+    return causes
+
+
+def config_map(obj: Object, old: Object | None) -> list[Cause]:
+    """A ConfigMap."""
+    binary = obj.get("binaryData") or {}
+    causes = _keys("data", obj.get("data") or {})
+    causes += [
+        invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+        for key in obj.get("data") or {}
+        if key in binary
+    ]
+    causes += _keys("binaryData", binary)
+    return causes + _kept(obj, old, ("data", "binaryData"))
+
+
+def secret(obj: Object, old: Object | None) -> list[Cause]:
+    """A Secret."""
+    causes = _keys("data", obj.get("data") or {})
+    if old is not None and obj.get("type") != old.get("type"):
+        causes.append(invalid("type", str(obj.get("type", "")), "field is immutable"))
+    return causes + _kept(obj, old, ("data",))
+
+
+def _keys(field: str, found: Object) -> list[Cause]:
+    return [invalid(f"{field}[{key}]", key, why) for key in found if (why := data_key(key))]
+
+
+def _kept(obj: Object, old: Object | None, parts: tuple[str, ...]) -> list[Cause]:
+    if old is None or not old.get("immutable"):
+        return []
+    causes = [] if obj.get("immutable") else [forbidden("immutable", _IMMUTABLE)]
+    return causes + [
+        forbidden(part, _IMMUTABLE) for part in parts if obj.get(part) != old.get(part)
+    ]
+
+
+def role(obj: Object, old: Object | None) -> list[Cause]:
+    """A Role or a ClusterRole."""
+    causes: list[Cause] = []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        path = f"rules[{index}]"
+        if not rule.get("verbs"):
+            causes.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+        if paths := rule.get("nonResourceURLs"):
+            if obj["kind"] == "Role":
+                shown = json.dumps(paths, separators=(",", ":"))
+                why = "namespaced rules cannot apply to non-resource URLs"
+                causes.append(Cause(f"{path}.nonResourceURLs", f"Invalid value: {shown}: {why}"))
+            elif rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                why = "rules cannot apply to both regular resources and non-resource URLs"
+                causes.append(invalid(f"{path}.nonResourceURLs", "", why))
+            continue
+        if not rule.get("apiGroups"):
+            why = "resource rules must supply at least one api group"
+            causes.append(required(f"{path}.apiGroups", why))
+        if not rule.get("resources"):
+            why = "resource rules must supply at least one resource"
+            causes.append(required(f"{path}.resources", why))
+    return causes
+
+
+def role_binding(obj: Object, old: Object | None) -> list[Cause]:
+    """A RoleBinding."""
+    return _binding(obj, old, ("Role", "ClusterRole"))
+
+
+def cluster_role_binding(obj: Object, old: Object | None) -> list[Cause]:
+    """A ClusterRoleBinding."""
+    return _binding(obj, old, ("ClusterRole",))
+
+
+def _binding(obj: Object, old: Object | None, kinds: tuple[str, ...]) -> list[Cause]:
+    causes: list[Cause] = []
+    told = obj.get("roleRef") or {}
+    if told.get("kind") not in kinds:
+        causes.append(unsupported("roleRef.kind", str(told.get("kind", "")), kinds))
+    if not told.get("name"):
+        causes.append(required("roleRef.name"))
+    if old is not None and told != old.get("roleRef"):
+        named = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
+        ref = {shown: told.get(key, "") for shown, key in named.items()}
+        shown = json.dumps(ref, separators=(",", ":"))
+        causes.append(Cause("roleRef", f"Invalid value: {shown}: cannot change roleRef"))
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        path = f"subjects[{index}]"
+        if not subject.get("name"):
+            causes.append(required(f"{path}.name"))
+        if (kind := subject.get("kind", "")) not in _SUBJECTS:
+            causes.append(unsupported(f"{path}.kind", kind, _SUBJECTS))
+        lost = kind == "ServiceAccount" and not subject.get("namespace")
+        if lost and obj["kind"] == "ClusterRoleBinding":  # elsewhere it is the binding's own
+            causes.append(required(f"{path}.namespace"))
+    return causes
+
+
+def runtime_class(obj: Object, old: Object | None) -> list[Cause]:
+    """A RuntimeClass."""
+    handler = obj.get("handler", "")
+    if not handler:
+        return [required("handler")]
+    if old is not None and handler != old.get("handler"):
+        return [invalid("handler", handler, "field is immutable")]
+    if why := label(handler):
+        return [invalid("handler", handler, why)]
+    return quantities("overhead.podFixed[{}]", (obj.get("overhead") or {}).get("podFixed") or {})

@@ -1,0 +1,91 @@
+"""What the metadata of any object must look like."""
+
+import json
+from typing import Any
+
+from runyard.embedded.kube.resources import (
+    CERTIFICATE_REQUESTS,
+    EVENTS,
+    NAMESPACES,
+    RBAC,
+    Object,
+    Resource,
+)
+from runyard.embedded.kube.rules.grammar import (
+    invalid,
+    label,
+    labels,
+    qualified,
+    required,
+    segment,
+    subdomain,
+)
+from runyard.embedded.kube.status import Cause
+
+_ANNOTATION_BYTES = 256 * 1024
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+
+
+def name(resource: Resource, meta: Object) -> list[Cause]:
+    """What is wrong with the name of a new object."""
+    found = str(meta.get("name", ""))
+    causes: list[Cause] = []
+    base = meta.get("generateName")
+    if base and (why := _named(resource, base.rstrip("-") or base)):
+        causes.append(invalid("metadata.generateName", base, why))
+    if why := _named(resource, found):
+        causes.append(invalid("metadata.name", found, why))
+    return causes
+
+
+def _named(resource: Resource, found: str) -> str:
+    if resource is NAMESPACES:
+        return label(found)
+    if resource.group == RBAC or resource in (CERTIFICATE_REQUESTS, EVENTS):
+        return segment(found)
+    return subdomain(found)
+
+
+def check(meta: Object) -> list[Cause]:
+    """What is wrong with metadata beside the name."""
+    causes = labels("metadata.labels", meta.get("labels") or {})
+    causes += _annotations(meta.get("annotations") or {})
+    causes += _owners(meta.get("ownerReferences") or ())
+    for index, item in enumerate(meta.get("finalizers") or ()):
+        if why := qualified(item):
+            causes.append(invalid("metadata.finalizers", item, why))
+        elif "/" not in item and item not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(invalid(f"metadata.finalizers[{index}]", item, why))
+    return causes
+
+
+def _annotations(told: dict[str, str]) -> list[Cause]:
+    causes: list[Cause] = []
+    size = 0
+    for key, value in told.items():
+        size += len(key) + len(value)
+        if why := qualified(key.lower()):
+            causes.append(invalid("metadata.annotations", key, why))
+    if size > _ANNOTATION_BYTES:
+        told_size = f"Too long: may not be more than {_ANNOTATION_BYTES} bytes"
+        causes.append(Cause("metadata.annotations", told_size, "FieldValueTooLong"))
+    return causes
+
+
+def _owners(found: Any) -> list[Cause]:
+    causes: list[Cause] = []
+    field = "metadata.ownerReferences"
+    for item in found:
+        for key in ("apiVersion", "kind"):
+            if not item.get(key):
+                causes.append(required(f"{field}.{key}"))
+        for key in ("name", "uid"):
+            if not item.get(key):
+                causes.append(invalid(f"{field}.{key}", "", "must not be empty"))
+    leading = [item for item in found if item.get("controller")]
+    if len(leading) > 1:
+        shown = json.dumps(found, separators=(",", ":"))
+        why = "only one of the references may be to the controller"
+        causes.append(Cause(field, f"Invalid value: {shown}: {why}"))
+    return causes

@@ -1,0 +1,197 @@
+"""What a server fills in whenever it reads an object: the values that a field has when nobody says one.
+
+These belong to whoever wrote the object, as if he had said them: they are filled in before anybody looks at who owns
+what, on every write. What the server adds on its own account (`defaults`, admission) is not here.
+
+Only what is not there is filled in; an object that is complete comes back as it is.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from runyard.embedded.kube.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RBAC,
+    ROLE_BINDINGS,
+    SECRETS,
+    Object,
+    Resource,
+)
+
+_POD = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+_CONTAINER = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HTTP = {"path": "/", "scheme": "HTTP"}
+_MODE = {"defaultMode": 0o644}
+_VOLUMES = ("secret", "configMap", "downwardAPI", "projected")
+_LISTS = ("containers", "initContainers", "ephemeralContainers")
+
+
+def filled(resource: Resource, obj: Object, old: Object | None = None) -> Object:
+    """The object with its defaults; parts that are those of `old` have them already."""
+    fill = _FILL.get(resource.key)
+    return obj if fill is None else fill(obj, old or {})
+
+
+def _with(value: Object, **missing: Any) -> Object:
+    """The value with what it lacks; itself if it lacks nothing."""
+    lacks = {key: item for key, item in missing.items() if value.get(key) is None}
+    return {**value, **lacks} if lacks else value
+
+
+def _each(value: Object, key: str, fill: Callable[[Object], Object]) -> Object:
+    """The value with `fill` applied to the items of one of its lists."""
+    items = value.get(key)
+    if not items:
+        return value
+    made = [fill(item) for item in items]
+    same = all(one is two for one, two in zip(made, items, strict=True))
+    return value if same else {**value, key: made}
+
+
+def _inside(value: Object, key: str, fill: Callable[[Object], Object]) -> Object:
+    inner = value.get(key)
+    if inner is None:
+        return value
+    made = fill(inner)
+    return value if made is inner else {**value, key: made}
+
+
+# ---- pods
+
+
+def _pod(obj: Object, old: Object) -> Object:
+    spec = obj["spec"]
+    if spec is old.get("spec"):
+        return obj
+    made = _with(spec, **_POD)
+    host = bool(made.get("hostNetwork"))
+    for key in _LISTS:
+        made = _each(made, key, lambda item: _container(item, host=host))
+    made = _each(made, "volumes", _volume)
+    if made.get("serviceAccountName") and not made.get("serviceAccount"):
+        made = {**made, "serviceAccount": made["serviceAccountName"]}
+    elif made.get("serviceAccount") and not made.get("serviceAccountName"):
+        made = {**made, "serviceAccountName": made["serviceAccount"]}
+    return obj if made is spec else {**obj, "spec": made}
+
+
+def _container(item: Object, *, host: bool) -> Object:
+    image = item.get("image", "")
+    made = _with(item, **_CONTAINER, imagePullPolicy=_policy(image))
+    made = _each(made, "ports", lambda port: _port(port, host=host))
+    made = _each(made, "env", _variable)
+    for key in _PROBES:
+        made = _inside(made, key, _probe)
+    return _inside(made, "resources", _resources)
+
+
+def _policy(image: str) -> str:
+    if "@" in image:
+        return "IfNotPresent"
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if not colon or tag == "latest" else "IfNotPresent"
+
+
+def _port(port: Object, *, host: bool) -> Object:
+    port = _with(port, protocol="TCP")
+    return _with(port, hostPort=port.get("containerPort", 0)) if host else port
+
+
+def _variable(item: Object) -> Object:
+    return _inside(
+        item,
+        "valueFrom",
+        lambda told: _inside(told, "fieldRef", lambda ref: _with(ref, apiVersion="v1")),
+    )
+
+
+def _probe(probe: Object) -> Object:
+    made = _with(probe, **_PROBE)
+    return _inside(made, "httpGet", lambda told: _with(told, **_HTTP))
+
+
+def _resources(told: Object) -> Object:
+    limits = told.get("limits")
+    if not limits:
+        return told
+    requests = told.get("requests") or {}
+    missing = {key: value for key, value in limits.items() if key not in requests}
+    return {**told, "requests": {**requests, **missing}} if missing else told
+
+
+def _volume(volume: Object) -> Object:
+    if len(volume) == 1:
+        return {**volume, "emptyDir": {}}
+    made = volume
+    for key in _VOLUMES:
+        made = _inside(made, key, lambda told: _with(told, **_MODE))
+    made = _inside(made, "hostPath", lambda told: _with(told, type=""))
+    return _inside(made, "projected", lambda told: _each(told, "sources", _source))
+
+
+def _source(source: Object) -> Object:
+    made = _inside(source, "serviceAccountToken", lambda told: _with(told, expirationSeconds=3600))
+    return _inside(made, "downwardAPI", lambda told: _each(told, "items", _file))
+
+
+def _file(item: Object) -> Object:
+    return _inside(item, "fieldRef", lambda ref: _with(ref, apiVersion="v1"))
+
+
+# ---- the others
+
+
+def _secret(obj: Object, old: Object) -> Object:
+    return _with(obj, type="Opaque")
+
+
+def _node(obj: Object, old: Object) -> Object:
+    status = obj["status"]
+    if status is old.get("status") or status.get("allocatable") or not status.get("capacity"):
+        return obj
+    return {**obj, "status": {**status, "allocatable": status["capacity"]}}
+
+
+def _namespace(obj: Object, old: Object) -> Object:
+    meta = obj["metadata"]
+    name = meta.get("name")
+    labels = meta.get("labels") or {}
+    if not name or labels.get("kubernetes.io/metadata.name") == name:
+        return obj
+    return {**obj, "metadata": {**meta, "labels": {**labels, "kubernetes.io/metadata.name": name}}}
+
+
+def _binding(obj: Object, old: Object) -> Object:
+    made = _each(obj, "subjects", _subject)
+    role = made["roleRef"]
+    return made if role.get("apiGroup") else {**made, "roleRef": {**role, "apiGroup": RBAC}}
+
+
+def _subject(subject: Object) -> Object:
+    wants = subject.get("kind") in ("User", "Group") and not subject.get("apiGroup")
+    return {**subject, "apiGroup": RBAC} if wants else subject
+
+
+_FILL: dict[str, Callable[[Object, Object], Object]] = {
+    PODS.key: _pod,
+    SECRETS.key: _secret,
+    NODES.key: _node,
+    NAMESPACES.key: _namespace,
+    ROLE_BINDINGS.key: _binding,
+    CLUSTER_ROLE_BINDINGS.key: _binding,
+}

@@ -1,0 +1,164 @@
+"""Values that a server rewrites as it reads them: times, quantities, base64.
+
+A time is kept to the second, or to the microsecond where its type says so, always in UTC. Quantities in a list of
+resources get their one canonical form (`1000m` is `1`, `0.5Gi` is `512Mi`), others stay as they came.
+"""
+
+import binascii
+import re
+from base64 import b64decode
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_SECOND = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+_QUANTITY = re.compile(
+    r"(?P<number>[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+))(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2}|)"
+)
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL = {
+    "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18
+}  # fmt: skip
+_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
+_MILLI = Decimal("0.001")
+_FORM = "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+class Time(str):
+    """A moment to the second."""
+
+    __slots__ = ()
+
+
+class MicroTime(str):
+    """A moment to the microsecond."""
+
+    __slots__ = ()
+
+
+class Quantity(str):
+    """An amount, as it was written."""
+
+    __slots__ = ()
+
+
+class Amount(str):
+    """An amount in a list of resources, in canonical form."""
+
+    __slots__ = ()
+
+
+class Bytes(str):
+    """Base64."""
+
+    __slots__ = ()
+
+
+def read(kind: type, value: object) -> object:
+    """The value of one of these types; raises `ValueError` with what is wrong."""
+    if kind is Time:
+        return Time(value) if isinstance(value, str) and _SECOND.fullmatch(value) else _time(value)
+    if kind is MicroTime:
+        return _micro(value)
+    if kind is Amount:
+        return Amount(canonical(_number_text(value)))
+    if kind is Quantity:
+        text = _number_text(value)
+        _parsed(text)
+        return Quantity(text)
+    if kind is Bytes:
+        return _bytes(value)
+    raise NotImplementedError(kind)
+
+
+def _moment(value: object) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError(f"json: cannot unmarshal {type(value).__name__} into a time")
+    if not _TIME.fullmatch(value):
+        raise ValueError(
+            f'parsing time "{value[:64]}" as "2006-01-02T15:04:05Z07:00": cannot parse'
+        )
+    head, _, rest = value.partition(".")
+    if rest:
+        digits = re.match(r"\d+", rest)
+        assert digits is not None
+        value = f"{head}.{digits[0][:6]:0<6}{rest[digits.end() :]}"
+    return datetime.fromisoformat(value).astimezone(UTC)
+
+
+def _time(value: object) -> Time:
+    return Time(_moment(value).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _micro(value: object) -> MicroTime:
+    if not isinstance(value, str) or not _MICRO.fullmatch(value):
+        _moment(value)
+        told = f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse'
+        raise ValueError(told)
+    if value[-1] == "Z":
+        return MicroTime(value)
+    return MicroTime(_moment(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+
+
+def _bytes(value: object) -> Bytes:
+    if not isinstance(value, str):
+        raise ValueError(f"json: cannot unmarshal {type(value).__name__} into bytes")
+    try:
+        b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("illegal base64 data") from None
+    return Bytes(value)
+
+
+def _number_text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"json: cannot unmarshal {type(value).__name__} into a quantity")
+    return value.strip() if isinstance(value, str) else str(value)
+
+
+def _parsed(text: str) -> tuple[Decimal, str]:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"quantities must match the regular expression {_FORM}")
+    return Decimal(match["number"]), match["suffix"]
+
+
+@lru_cache(maxsize=4096)
+def canonical(text: str) -> str:
+    """The one way to write an amount; raises `ValueError` if it is none."""
+    number, suffix = _parsed(text)
+    if suffix in _BINARY[1:]:
+        return _binary(number * 1024 ** _BINARY.index(suffix))
+    if suffix[:1] in ("e", "E") and suffix != "E":
+        power = int(suffix[1:])
+        return _decimal(number.scaleb(power), exponent=True)
+    return _decimal(number.scaleb(_DECIMAL[suffix]))
+
+
+def _binary(value: Decimal) -> str:
+    value = _rounded(value)
+    if -1024 < value < 1024 or value != value.to_integral_value():
+        return _decimal(value)
+    whole, step = int(value), 0
+    while whole % 1024 == 0 and step < 6:
+        whole, step = whole // 1024, step + 1
+    return f"{whole}{_BINARY[step]}"
+
+
+def _rounded(value: Decimal) -> Decimal:
+    return value.quantize(_MILLI, rounding=ROUND_CEILING) if value % _MILLI else value
+
+
+def _decimal(value: Decimal, *, exponent: bool = False) -> str:
+    value = _rounded(value)
+    if not value:
+        return "0"
+    power = -3 if value != value.to_integral_value() else 0
+    whole = int(value.scaleb(-power))
+    while whole % 1000 == 0 and power < 18:
+        whole, power = whole // 1000, power + 3
+    if exponent:
+        return f"{whole}e{power}" if power else str(whole)
+    return f"{whole}{_SUFFIX[power]}"

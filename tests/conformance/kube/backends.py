@@ -1,0 +1,133 @@
+"""The three servers that the conformance scripts run on, each opened as a context that gives an `Api`.
+
+    loopback    the embedded API, called as a function
+    http        the embedded API behind a socket, with TLS
+    real        a kube-apiserver with etcd, controllers and scheduler
+
+The embedded ones are made anew for each script; the real one lives as long as the test process, and each
+script has a namespace of its own there.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import controlplane
+from tests.conformance.kube.kit import Api
+
+from runyard.clock import RealClock
+from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.login import authenticator
+from runyard.embedded.kube.settings import Settings
+from runyard.http.client import HttpTransport
+from runyard.http.loopback import Loopback
+from runyard.http.messages import Transport
+from runyard.http.server import listen
+from runyard.http.tls import (
+    client_context,
+    issue_server,
+    make_authority,
+    server_context,
+    write_pair,
+)
+
+ADMIN = "an-administrator-of-scripts"
+EMBEDDED = "embedded"
+NAMES = ("loopback", "http", "real")
+NEWEST = (99, 0, 0)  # the embedded API has no excuse of age
+
+Open = Callable[[str], contextlib.AbstractAsyncContextManager[Api]]
+
+
+def make_core() -> KubeCore:
+    """An embedded API with roles enforced, and with the patience of the real one in `controlplane`."""
+    settings = Settings(tick=0.2, node_grace=10.0)
+    core = KubeCore(clock=RealClock(), rng=random.Random(7), rbac=True, settings=settings)
+    core.guard(authenticator([ADMIN], core.tokens))
+    return core
+
+
+@contextlib.asynccontextmanager
+async def _ticking(core: KubeCore) -> AsyncIterator[None]:
+    """Let the controllers of an embedded API look at the clock meanwhile."""
+    failure: BaseException | None = None
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(core.run_controllers())
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001  raised again, as it is and not in a group
+            failure = error
+        task.cancel()
+    if failure is not None:
+        raise failure
+
+
+@contextlib.asynccontextmanager
+async def loopback(space: str) -> AsyncIterator[Api]:
+    core = make_core()
+    async with _ticking(core), _settled(Loopback(core.handle), space) as api:
+        yield api
+    assert not core.failures
+
+
+def http(folder: Path) -> Open:
+    """A way to open the embedded API over HTTPS; certificates lie in `folder`."""
+
+    @contextlib.asynccontextmanager
+    async def opened(space: str) -> AsyncIterator[Api]:
+        core = make_core()
+        now = RealClock().now()
+        authority = make_authority(now=now)
+        files = write_pair(folder, "server", issue_server(authority, ["127.0.0.1"], now=now))
+        listening = await listen(core.handle, tls=server_context(files))
+        transport = HttpTransport(listening.url, tls=client_context(authority.certificate))
+        try:
+            async with _ticking(core), _settled(transport, space) as api:
+                yield api
+        finally:
+            await transport.close()
+            await listening.close()
+        assert not core.failures
+
+    return opened
+
+
+def real(plane: controlplane.ControlPlane) -> Open:
+    """A way to open a real control plane that runs already."""
+
+    @contextlib.asynccontextmanager
+    async def opened(space: str) -> AsyncIterator[Api]:
+        transport = HttpTransport(plane.url, tls=plane.tls())
+        settled = _settled(transport, space, token=controlplane.ADMIN, version=plane.version)
+        try:
+            async with settled as api:
+                yield api
+        finally:
+            await transport.close()
+
+    return opened
+
+
+@contextlib.asynccontextmanager
+async def _settled(
+    transport: Transport,
+    space: str,
+    *,
+    token: str = ADMIN,
+    version: tuple[int, int, int] = NEWEST,
+) -> AsyncIterator[Api]:
+    """A namespace with its default account; what is left in it afterwards goes without waiting."""
+    api = Api(transport, space=space, token=token, version=version)
+    await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
+
+    async def account() -> bool | None:
+        answer = await api.call("GET", api.path("serviceaccounts", "default"))
+        return answer.status == 200 or None
+
+    await api.eventually(account)
+    try:
+        yield api
+    finally:
+        await api.call("DELETE", f"/api/v1/namespaces/{space}")

@@ -1,0 +1,82 @@
+"""Runs each script of this directory on the embedded API twice and on a real one, unchanged.
+
+A script is an `async def` that takes `api`. Where no real control plane can be started its cases are
+reported as not run. `@pytest.mark.since(1, 31)` names the first version of Kubernetes that can pass.
+"""
+
+import asyncio
+import hashlib
+import inspect
+import os
+from collections.abc import Iterator
+
+import controlplane
+import pytest
+from tests.conformance.kube import backends
+from tests.conftest import BACKEND, Absent
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane | None]:
+    """The real control plane of this test process; None where there are no binaries."""
+    assets = controlplane.find_assets(os.environ)
+    if assets is None:
+        yield None
+        return
+    folder = tmp_path_factory.mktemp("control-plane")
+    complete = assets.complete
+    with controlplane.ControlPlane(
+        assets, folder, controllers=complete, scheduler=complete
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def real_plane(
+    plane: controlplane.ControlPlane | None, absent: Absent
+) -> controlplane.ControlPlane:
+    """The real control plane; the test is not run without one."""
+    if plane is None:
+        absent("a real kube-apiserver", controlplane.HOW)
+    return plane
+
+
+@pytest.fixture(params=backends.NAMES)
+def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> backends.Open:
+    """How to open the server of this case; the script itself is given the open `Api`."""
+    backend: str = request.param
+    request.node.user_properties.append((BACKEND, backend))
+    if backend == "loopback":
+        return backends.loopback
+    if backend == "http":
+        return backends.http(tmp_path_factory.mktemp("https"))
+    plane = request.getfixturevalue("real_plane")
+    request.node.user_properties.append((BACKEND + "-version", plane.git_version))
+    _check_age(request, plane)
+    return backends.real(plane)
+
+
+def _check_age(request: pytest.FixtureRequest, plane: controlplane.ControlPlane) -> None:
+    for mark in request.node.iter_markers("since"):
+        if plane.version[:2] < mark.args:
+            wanted = ".".join(str(number) for number in mark.args)
+            pytest.skip(f"needs Kubernetes {wanted}, this is {plane.git_version}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a script on a loop of its own, with its server open around it."""
+    script = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(script):
+        return None
+    wanted = inspect.signature(script).parameters
+    given = {name: pyfuncitem.funcargs[name] for name in wanted}
+    opened: backends.Open = given["api"]
+    space = "t-" + hashlib.sha256(pyfuncitem.nodeid.encode()).hexdigest()[:10]
+
+    async def main() -> None:
+        async with opened(space) as api:
+            await script(**given | {"api": api})
+
+    asyncio.run(main())
+    return True

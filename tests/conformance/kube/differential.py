@@ -1,0 +1,80 @@
+"""Two servers side by side: a real apiserver without controllers, and an embedded API made anew each time.
+
+Without controllers nothing but the requests themselves changes the real server's objects, so answers can be
+compared one by one. The namespaces of the sequences are made as they are needed, with the account that
+Pods need in them.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import controlplane
+import yaml
+from tests.conformance.kube import backends
+from tests.conformance.kube.kit import Api, Json
+from tests.conformance.kube.replay import Difference, Player, compare
+from tests.conformance.kube.sequences import Step
+
+from runyard.http.client import HttpTransport
+from runyard.http.loopback import Loopback
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRD_FILE = Path(__file__).parents[3] / "src/runyard/wire/crds/tuist.dev_runnerpools.yaml"
+
+
+class Pair:
+    """Both servers; a context."""
+
+    def __init__(self, assets: controlplane.Assets, folder: Path) -> None:
+        self.plane = controlplane.ControlPlane(assets, folder, controllers=False, scheduler=False)
+        self._runner = asyncio.Runner()
+        self._transport = HttpTransport(self.plane.url, tls=self.plane.tls())
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        self._runner.run(self._install())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._transport.close())
+        self._runner.close()
+        self.plane.stop()
+
+    def _real(self, space: str) -> Api:
+        return Api(
+            self._transport, space=space, token=controlplane.ADMIN, version=self.plane.version
+        )
+
+    async def _install(self) -> None:
+        """The custom kind of our own, as it is shipped."""
+        api = self._real("default")
+        definition: Json = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
+        await api.create(CRDS, definition)
+        group, version = definition["spec"]["group"], definition["spec"]["versions"][0]["name"]
+
+        async def served() -> bool | None:
+            path = f"/apis/{group}/{version}/{definition['spec']['names']['plural']}"
+            return (await api.call("GET", path)).status == 200 or None
+
+        await api.eventually(served)
+
+    def differences(self, steps: tuple[Step, ...]) -> Iterator[Difference]:
+        """Where the answers of the two servers to this sequence differ."""
+        self._count += 1
+        return self._runner.run(self._play(steps, f"seq-{self._count}"))
+
+    async def _play(self, steps: tuple[Step, ...], space: str) -> Iterator[Difference]:
+        real = self._real(space)
+        core = backends.make_core()
+        core._controllers.reactions = lambda event: ()  # on the other side there are none
+        embedded = Api(
+            Loopback(core.handle), space=space, token=backends.ADMIN, version=backends.NEWEST
+        )
+        for api in (real, embedded):
+            await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
+            await api.create(api.path("serviceaccounts"), {"metadata": {"name": "default"}})
+        answers = await Player(real).play(steps), await Player(embedded).play(steps)
+        assert not core.failures, core.failures
+        return compare(*answers)

@@ -1,0 +1,248 @@
+"""Who may do what: tokens, roles, reviews, and the identity of a node."""
+
+from tests.conformance.kube.kit import Api, Json, config, pod
+
+RBAC = "rbac.authorization.k8s.io/v1"
+AUTHN = "/apis/authentication.k8s.io/v1"
+AUTHZ = "/apis/authorization.k8s.io/v1"
+
+
+async def token(api: Api, account: str, **spec: object) -> Json:
+    path = api.path("serviceaccounts", account, "token")
+    return await api.create(path, {"spec": spec} if spec else {"spec": {}})
+
+
+async def account(api: Api, name: str, rules: list[Json]) -> Api:
+    """The server as a new ServiceAccount with exactly these rules sees it."""
+    await api.create(api.path("serviceaccounts"), {"metadata": {"name": name}})
+    await api.create(api.path("roles", group=RBAC), {"metadata": {"name": name}, "rules": rules})
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": api.space}],
+    }
+    await api.create(api.path("rolebindings", group=RBAC), binding)
+    issued = await token(api, name)
+    caller = api.as_caller(issued["status"]["token"])
+    if rules:
+        rule = rules[0]
+        await granted(caller, rule["verbs"][0], rule["resources"][0], group=rule["apiGroups"][0])
+    return caller
+
+
+async def granted(caller: Api, verb: str, resource: str, *, group: str) -> None:
+    """Wait until the authorizer knows of a new role."""
+
+    async def look() -> bool | None:
+        told = await may(caller, verb, resource, group=group)
+        return told["allowed"] or None
+
+    await caller.eventually(look)
+
+
+async def may(caller: Api, verb: str, resource: str, **more: str) -> Json:
+    attributes = {"namespace": caller.space, "verb": verb, "resource": resource, **more}
+    body = {"spec": {"resourceAttributes": attributes}}
+    told = await caller.create(f"{AUTHZ}/selfsubjectaccessreviews", body)
+    status: Json = told["status"]
+    return status
+
+
+async def test_nobody_is_let_in_without_a_name(api: Api) -> None:
+    told = await api.as_caller("").why("GET", api.maps())
+    assert told["code"] in (401, 403)
+    told = await api.as_caller("a-token-of-nobody").why("GET", api.maps())
+    assert (told["code"], told["reason"]) == (401, "Unauthorized")
+
+
+async def test_a_role_allows_what_it_names_and_no_more(api: Api) -> None:
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
+    caller = await account(api, "reader", rules)
+    await api.create(api.maps(), config())
+    await caller.get(caller.maps("c"))
+    assert await caller.names(caller.maps()) == ["c"]
+    told = await caller.why("DELETE", caller.maps("c"))
+    assert (told["code"], told["reason"]) == (403, "Forbidden")
+    assert told["message"] == (
+        f'configmaps "c" is forbidden: User "system:serviceaccount:{api.space}:reader" '
+        f'cannot delete resource "configmaps" in API group "" in the namespace "{api.space}"'
+    )
+    assert told["details"] == {"name": "c", "kind": "configmaps"}
+    told = await caller.why("GET", "/api/v1/nodes")
+    assert told["message"] == (
+        f'nodes is forbidden: User "system:serviceaccount:{api.space}:reader" '
+        'cannot list resource "nodes" in API group "" at the cluster scope'
+    )
+    assert await caller.refused("GET", "/api/v1/namespaces/default/configmaps") == (
+        403,
+        "Forbidden",
+    )
+    assert await caller.refused("GET", caller.maps(), watch="true") == (403, "Forbidden")
+
+
+async def test_one_missing_verb_is_enough(api: Api) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    caller = await account(api, "worker", rules)
+    await api.create(api.pods(), pod())
+    assert await caller.refused("DELETE", caller.pods("p")) == (403, "Forbidden")
+
+
+async def test_a_subresource_is_a_resource_of_its_own(api: Api) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}]
+    caller = await account(api, "agent", [])
+    await api.create(api.pods(), pod())
+    merge = "application/merge-patch+json"
+    body = {"status": {"phase": "Running"}}
+    path = caller.pods("p", "status")
+    assert await caller.refused("PATCH", path, body, kind=merge) == (403, "Forbidden")
+    await api.patch(api.path("roles", "agent", group=RBAC), {"rules": rules})
+
+    async def look() -> bool | None:
+        return (await caller.call("PATCH", path, body, kind=merge)).status == 200 or None
+
+    await api.eventually(look)
+    plain = {"metadata": {"labels": {"a": "b"}}}
+    assert await caller.refused("PATCH", caller.pods("p"), plain, kind=merge) == (403, "Forbidden")
+
+
+async def test_names_narrow_a_rule(api: Api) -> None:
+    rules = [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "verbs": ["get"],
+            "resourceNames": ["mine"],
+        }
+    ]
+    caller = await account(api, "narrow", [])
+    await api.patch(api.path("roles", "narrow", group=RBAC), {"rules": rules})
+    for name in ("mine", "other"):
+        await api.create(api.maps(), config(name))
+
+    async def look() -> bool | None:
+        return (await caller.call("GET", caller.maps("mine"))).status == 200 or None
+
+    await api.eventually(look)
+    assert await caller.refused("GET", caller.maps("other")) == (403, "Forbidden")
+    assert await caller.refused("GET", caller.maps()) == (403, "Forbidden")
+
+
+async def test_nobody_grants_what_he_does_not_have(api: Api) -> None:
+    rules = [
+        {
+            "apiGroups": ["rbac.authorization.k8s.io"],
+            "resources": ["roles"],
+            "verbs": ["create", "get"],
+        }
+    ]
+    caller = await account(api, "climber", rules)
+    grant = {
+        "metadata": {"name": "more"},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
+    }
+    told = await caller.refused("POST", caller.path("roles", group=RBAC), grant)
+    assert told == (403, "Forbidden")
+
+
+async def test_callers_can_ask_what_they_may(api: Api) -> None:
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
+    caller = await account(api, "asker", rules)
+    assert (await may(caller, "get", "configmaps"))["allowed"] is True
+    denied = await may(caller, "delete", "configmaps")
+    assert denied["allowed"] is False
+    body = {
+        "spec": {
+            "user": f"system:serviceaccount:{api.space}:asker",
+            "resourceAttributes": {
+                "namespace": api.space,
+                "verb": "get",
+                "resource": "configmaps",
+            },
+        }
+    }
+    told = await api.create(f"{AUTHZ}/subjectaccessreviews", body)
+    assert told["status"]["allowed"] is True
+
+
+async def test_callers_can_ask_who_they_are(api: Api) -> None:
+    caller = await account(api, "me", [])
+    told = await caller.create(f"{AUTHN}/selfsubjectreviews", {})
+    info = told["status"]["userInfo"]
+    assert info["username"] == f"system:serviceaccount:{api.space}:me"
+    assert sorted(info["groups"]) == [
+        "system:authenticated",
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{api.space}",
+    ]
+
+
+# ---- tokens
+
+
+async def review(api: Api, text: str, *audiences: str) -> Json:
+    spec: Json = {"token": text}
+    if audiences:
+        spec["audiences"] = list(audiences)
+    told = await api.create(f"{AUTHN}/tokenreviews", {"spec": spec})
+    status: Json = told["status"]
+    return status
+
+
+async def test_a_token_is_for_its_audience(api: Api) -> None:
+    issued = await token(api, "default", audiences=["dispatch"], expirationSeconds=3600)
+    assert issued["kind"] == "TokenRequest"
+    assert issued["spec"]["expirationSeconds"] == 3600
+    assert issued["status"]["expirationTimestamp"]
+    text = issued["status"]["token"]
+    told = await review(api, text, "dispatch")
+    assert told["authenticated"] is True and told["audiences"] == ["dispatch"]
+    assert told["user"]["username"] == f"system:serviceaccount:{api.space}:default"
+    assert not (await review(api, text, "another")).get("authenticated")
+    assert not (await review(api, text)).get("authenticated")
+    assert (await api.as_caller(text).why("GET", api.maps()))["code"] == 401
+
+
+async def test_a_token_bound_to_a_pod_dies_with_it(api: Api) -> None:
+    made = await api.create(api.pods(), pod())
+    uid = made["metadata"]["uid"]
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": uid}
+    issued = await token(api, "default", audiences=["dispatch"], boundObjectRef=bound)
+    text = issued["status"]["token"]
+    told = await review(api, text, "dispatch")
+    assert told["user"]["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
+    assert told["user"]["extra"]["authentication.kubernetes.io/pod-uid"] == [uid]
+    await api.ok("DELETE", api.pods("p"))
+    await api.create(api.pods(), pod())
+
+    async def dead() -> bool | None:
+        return not (await review(api, text, "dispatch")).get("authenticated") or None
+
+    await api.eventually(dead)
+
+
+async def test_a_token_is_bound_to_the_pod_of_its_uid(api: Api) -> None:
+    await api.create(api.pods(), pod())
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "another"}
+    path = api.path("serviceaccounts", "default", "token")
+    told = await api.refused("POST", path, {"spec": {"boundObjectRef": bound}})
+    assert told == (409, "Conflict")
+    bound["name"] = "none"
+    told = await api.refused("POST", path, {"spec": {"boundObjectRef": bound}})
+    assert told == (404, "NotFound")
+
+
+async def test_a_token_has_a_shortest_life(api: Api) -> None:
+    path = api.path("serviceaccounts", "default", "token")
+    told = await api.refused("POST", path, {"spec": {"expirationSeconds": 10}})
+    assert told == (422, "Invalid")
+
+
+async def test_an_account_that_is_not_there_has_no_token(api: Api) -> None:
+    path = api.path("serviceaccounts", "none", "token")
+    assert await api.refused("POST", path, {"spec": {}}) == (404, "NotFound")
+
+
+async def test_a_text_that_is_no_token_is_nobody(api: Api) -> None:
+    told = await review(api, "not.a.token")
+    assert not told.get("authenticated")
+    assert told.get("error")

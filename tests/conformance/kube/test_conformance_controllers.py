@@ -1,0 +1,463 @@
+"""Controllers: owners and their dependents, namespaces, Nodes that are unwell or silent, Pods that must leave."""
+
+from typing import Any
+
+import pytest
+from tests.conformance.kube.fleet import NODES, fleet
+from tests.conformance.kube.kit import Api, Json, causes, config, pod
+
+NOWHERE = "no-such-node"
+
+
+def ref(owner: Json, **more: Any) -> Json:
+    meta = owner["metadata"]
+    told = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"]}
+    return {**told, **more}
+
+
+async def owners(api: Api, name: str) -> list[str]:
+    found = await api.get(api.maps(name))
+    return [item["name"] for item in found["metadata"].get("ownerReferences", ())]
+
+
+async def until(api: Api, name: str, wanted: list[str]) -> None:
+    async def look() -> bool | None:
+        return await owners(api, name) == wanted or None
+
+    await api.eventually(look)
+
+
+async def stays(api: Api, path: str) -> None:
+    """Whatever a collector would have done to something made before, it has done by now."""
+    ghost = {"apiVersion": "v1", "kind": "ConfigMap", "name": "ghost", "uid": "never-was"}
+    for index in range(3):
+        await api.create(api.maps(), config(f"sign-{index}", ownerReferences=[ghost]))
+        await api.gone(api.maps(f"sign-{index}"))
+    assert (await api.call("GET", path)).status == 200
+
+
+# ---- owners
+
+
+async def test_an_owner_elsewhere_is_no_owner(api: Api) -> None:
+    owner = await api.create("/api/v1/namespaces/default/configmaps", config(api.own("owner")))
+    await api.create(api.maps(), config("owned", ownerReferences=[ref(owner)]))
+    await api.gone(api.maps("owned"))
+
+    async def event() -> Json | None:
+        query = "involvedObject.name=owned,reason=OwnerRefInvalidNamespace"
+        listed = await api.get(api.path("events"), fieldSelector=query)
+        return listed["items"][0] if listed["items"] else None
+
+    told = await api.eventually(event)
+    named = f"v1/ConfigMap, namespace: {api.space}, name: {api.own('owner')}"
+    assert told["type"] == "Warning"
+    assert told["message"] == (
+        f"ownerRef [{named}, uid: {owner['metadata']['uid']}]"
+        f' does not exist in namespace "{api.space}"'
+    )
+    await api.ok("DELETE", f"/api/v1/namespaces/default/configmaps/{api.own('owner')}")
+
+
+async def test_an_owner_of_another_life_is_struck_off(api: Api) -> None:
+    good = await api.create(api.maps(), config("good"))
+    other = {**ref(good), "uid": "another-life"}
+    await api.create(api.maps(), config("only", ownerReferences=[other]))
+    await api.gone(api.maps("only"))
+    await api.create(api.maps(), config("both", ownerReferences=[other, ref(good)]))
+
+    async def struck() -> bool | None:
+        found = await api.get(api.maps("both"))
+        return found["metadata"]["ownerReferences"] == [ref(good)] or None
+
+    await api.eventually(struck)
+
+
+async def test_of_a_kind_that_nobody_knows_nothing_is_concluded(api: Api) -> None:
+    stranger = {"apiVersion": "example.com/v9", "kind": "Thing", "name": "a", "uid": "u"}
+    await api.create(api.maps(), config("owned", ownerReferences=[stranger]))
+    await stays(api, api.maps("owned"))
+
+
+async def test_something_in_no_namespace_is_not_owned_by_something_in_one(api: Api) -> None:
+    owner = await api.create(api.maps(), config("owner"))
+    name = api.own("class")
+    path = "/apis/node.k8s.io/v1/runtimeclasses"
+    body = {"metadata": {"name": name, "ownerReferences": [ref(owner)]}, "handler": "tart"}
+    await api.create(path, body)
+    await stays(api, f"{path}/{name}")
+    await api.ok("DELETE", f"{path}/{name}")
+
+
+async def test_in_the_foreground_only_who_says_so_is_waited_for(api: Api) -> None:
+    owner = await api.create(api.maps(), config("owner"))
+    held = {"finalizers": ["example.com/hold"]}
+    await api.create(api.maps(), config("owned", ownerReferences=[ref(owner)], **held))
+    await stays(api, api.maps("owned"))
+    await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
+    await api.gone(api.maps("owner"))
+
+    async def going() -> bool | None:
+        return "deletionTimestamp" in (await api.get(api.maps("owned")))["metadata"] or None
+
+    await api.eventually(going)
+    await api.patch(api.maps("owned"), {"metadata": {"finalizers": None}})
+
+
+async def test_in_the_foreground_who_has_another_owner_stays(api: Api) -> None:
+    owner = await api.create(api.maps(), config("owner"))
+    other = await api.create(api.maps(), config("other"))
+    both = [ref(owner, blockOwnerDeletion=True), ref(other)]
+    await api.create(api.maps(), config("owned", ownerReferences=both))
+    await stays(api, api.maps("owned"))
+    await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
+    await api.gone(api.maps("owner"))
+    await until(api, "owned", ["other"])
+
+
+async def test_in_the_foreground_generations_go_youngest_first(api: Api) -> None:
+    first = await api.create(api.maps(), config("first"))
+    second = config("second", ownerReferences=[ref(first, blockOwnerDeletion=True)])
+    made = await api.create(api.maps(), second)
+    third = config("third", ownerReferences=[ref(made, blockOwnerDeletion=True)])
+    await api.create(
+        api.maps(), third | {"metadata": {**third["metadata"], "finalizers": ["example.com/hold"]}}
+    )
+    await stays(api, api.maps("third"))
+    await api.ok("DELETE", api.maps("first"), {"propagationPolicy": "Foreground"})
+
+    async def going() -> bool | None:
+        return "deletionTimestamp" in (await api.get(api.maps("third")))["metadata"] or None
+
+    await api.eventually(going)
+    middle = (await api.get(api.maps("second")))["metadata"]
+    assert middle["finalizers"] == ["foregroundDeletion"] and middle["deletionTimestamp"]
+    assert (await api.get(api.maps("first")))["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await api.patch(api.maps("third"), {"metadata": {"finalizers": None}})
+    for name in ("third", "second", "first"):
+        await api.gone(api.maps(name))
+
+
+async def test_a_ring_of_owners_does_not_wait_for_itself(api: Api) -> None:
+    one = await api.create(api.maps(), config("one"))
+    owned = config("two", ownerReferences=[ref(one, blockOwnerDeletion=True)])
+    two = await api.create(api.maps(), owned)
+    ring = {"metadata": {"ownerReferences": [ref(two, blockOwnerDeletion=True)]}}
+    await api.patch(api.maps("one"), ring)
+    await stays(api, api.maps("one"))
+    await api.ok("DELETE", api.maps("one"), {"propagationPolicy": "Foreground"})
+    await api.gone(api.maps("one"))
+    await api.gone(api.maps("two"))
+
+
+async def test_a_pod_on_a_node_holds_its_owner_until_it_has_stopped(api: Api) -> None:
+    owner = await api.create(api.maps(), config("owner"))
+    meta = {"ownerReferences": [ref(owner, blockOwnerDeletion=True)]}
+    await api.create(api.pods(), pod(meta=meta, nodeName=NOWHERE))
+    await stays(api, api.pods("p"))
+    await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
+
+    async def asked() -> bool | None:
+        return "deletionTimestamp" in (await api.get(api.pods("p")))["metadata"] or None
+
+    await api.eventually(asked)
+    assert (await api.call("GET", api.maps("owner"))).status == 200
+    await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})
+    await api.gone(api.maps("owner"))
+
+
+async def test_an_orphan_keeps_its_other_owners(api: Api) -> None:
+    owner = await api.create(api.maps(), config("owner"))
+    other = await api.create(api.maps(), config("other"))
+    await api.create(api.maps(), config("owned", ownerReferences=[ref(owner), ref(other)]))
+    await stays(api, api.maps("owned"))
+    told = await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Orphan"})
+    assert told["metadata"]["finalizers"] == ["orphan"]
+    await api.gone(api.maps("owner"))
+    assert await owners(api, "owned") == ["other"]
+
+
+# ---- namespaces
+
+
+async def test_in_a_namespace_pods_go_first(api: Api) -> None:
+    path = f"/api/v1/namespaces/{api.own('ns')}"
+    await api.create("/api/v1/namespaces", {"metadata": {"name": api.own("ns")}})
+
+    async def furnished() -> bool | None:
+        return (await api.call("GET", f"{path}/serviceaccounts/default")).status == 200 or None
+
+    await api.eventually(furnished)
+    await api.create(f"{path}/pods", pod(nodeName=NOWHERE))
+    await api.create(f"{path}/configmaps", config("free"))
+    await api.create(f"{path}/configmaps", config("held", finalizers=["example.com/hold"]))
+    await api.ok("DELETE", path)
+
+    async def asked() -> bool | None:
+        return "deletionTimestamp" in (await api.get(f"{path}/pods/p"))["metadata"] or None
+
+    await api.eventually(asked)
+    if api.version >= (1, 33):
+        assert (await api.call("GET", f"{path}/configmaps/free")).status == 200
+    await api.ok("DELETE", f"{path}/pods/p", {"gracePeriodSeconds": 0})
+    await api.gone(f"{path}/configmaps/free", seconds=60)
+
+    async def told() -> dict[str, Json] | None:
+        found = (await api.get(path))["status"].get("conditions", ())
+        by_type = {item["type"]: item for item in found}
+        remaining = by_type.get("NamespaceContentRemaining", {})
+        return by_type if "configmaps" in remaining.get("message", "") else None
+
+    conditions = await api.eventually(told)
+    assert conditions["NamespaceContentRemaining"]["message"] == (
+        "Some resources are remaining: configmaps. has 1 resource instances"
+    )
+    assert conditions["NamespaceFinalizersRemaining"]["message"] == (
+        "Some content in the namespace has finalizers remaining:"
+        " example.com/hold in 1 resource instances"
+    )
+    await api.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": None}})
+    await api.gone(path, seconds=60)
+
+
+async def test_nothing_new_comes_into_a_namespace_that_goes(api: Api) -> None:
+    name = api.own("ns")
+    path = f"/api/v1/namespaces/{name}"
+    await api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    await api.create(f"{path}/configmaps", config("held", finalizers=["example.com/hold"]))
+    await api.ok("DELETE", path)
+    told = await api.why("POST", f"{path}/configmaps", config("late"))
+    assert (told["code"], told["reason"]) == (403, "Forbidden")
+    assert told["message"] == (
+        f'configmaps "late" is forbidden: unable to create new content in namespace {name}'
+        " because it is being terminated"
+    )
+    assert causes(told) == [("NamespaceTerminating", "metadata.namespace")]
+    await api.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": None}})
+    await api.gone(path, seconds=60)
+
+
+async def test_the_account_of_a_namespace_comes_back(api: Api) -> None:
+    path = api.path("serviceaccounts", "default")
+    before = await api.get(path)
+    await api.ok("DELETE", path)
+
+    async def back() -> bool | None:
+        answer = await api.call("GET", path)
+        return (
+            answer.status == 200 and answer.json()["metadata"]["uid"] != before["metadata"]["uid"]
+        )
+
+    await api.eventually(back)
+
+
+# ---- Nodes
+
+UNWELL = {
+    "not ready": (("Ready", "False"), "not-ready"),
+    "unknown": (("Ready", "Unknown"), "unreachable"),
+    "memory": (("MemoryPressure", "True"), "memory-pressure"),
+    "disk": (("DiskPressure", "True"), "disk-pressure"),
+    "processes": (("PIDPressure", "True"), "pid-pressure"),
+    "network": (("NetworkUnavailable", "True"), "network-unavailable"),
+}
+WELL = {"Ready": "True"}
+
+
+@pytest.mark.parametrize("case", UNWELL)
+async def test_what_a_node_says_of_itself_keeps_pods_away(api: Api, case: str) -> None:
+    (kind, status), key = UNWELL[case]
+    async with fleet(api) as nodes:
+        name = await nodes.add("n")
+        own = {"key": "example.com/own", "effect": "PreferNoSchedule"}
+        await nodes.taint(name, own)
+        await nodes.say(name, (kind, status))
+        await nodes.until_taints(name, has=key)
+        assert (key, "NoSchedule") in await nodes.taints(name)
+        await nodes.run()
+        assert "untolerated taint" in (await nodes.condition())["message"]
+        await nodes.say(name, (kind, WELL.get(kind, "False")))
+        await nodes.until_taints(name, absent=key)
+        assert await nodes.taints(name) == [("example.com/own", "PreferNoSchedule")]
+        assert await nodes.placed() == name
+
+
+async def test_a_cordon_is_a_taint_too(api: Api) -> None:
+    async with fleet(api) as nodes:
+        name = await nodes.add("n")
+        await api.patch(f"{NODES}/{name}", {"spec": {"unschedulable": True}})
+        await nodes.until_taints(name, has="unschedulable")
+        assert await nodes.taints(name) == [("unschedulable", "NoSchedule")]
+        await api.patch(f"{NODES}/{name}", {"spec": {"unschedulable": None}})
+        await nodes.until_taints(name, absent="unschedulable")
+
+
+def bears(seconds: int | None = None) -> list[Json]:
+    told = {"key": "example.com/stop", "operator": "Exists", "effect": "NoExecute"}
+    return [told | ({"tolerationSeconds": seconds} if seconds is not None else {})]
+
+
+STOP = {"key": "example.com/stop", "effect": "NoExecute"}
+
+
+async def test_a_taint_drives_away_who_does_not_bear_it(api: Api) -> None:
+    async with fleet(api) as nodes:
+        name = await nodes.add("n")
+        for each, tolerations in (
+            ("none", []),
+            ("short", bears(1)),
+            ("long", bears(600)),
+            ("good", bears()),
+        ):
+            await nodes.run(each, nodeName=name, tolerations=tolerations)
+        await nodes.taint(name, STOP)
+        await nodes.until_going("none")
+        await nodes.until_going("short")
+        assert [await nodes.going(each) for each in ("long", "good")] == [False, False]
+        told = await nodes.condition("none", "DisruptionTarget")
+        assert (told["status"], told["reason"]) == ("True", "DeletionByTaintManager")
+        assert told["message"] == "Taint manager: deleting due to NoExecute taint"
+        event = await nodes.event("none", "TaintManagerEviction")
+        assert event["message"] == f"Marking for deletion Pod {api.space}/none"
+        await nodes.taint(name)
+        event = await nodes.event("long", "TaintManagerEviction")
+        assert event["message"] == f"Cancelling deletion of Pod {api.space}/long"
+
+
+async def test_who_comes_to_a_tainted_node_leaves_again(api: Api) -> None:
+    async with fleet(api) as nodes:
+        name = await nodes.add("n", spec={"taints": [STOP]})
+        await nodes.run(nodeName=name)
+        await nodes.until_going()
+
+
+@pytest.mark.slow
+async def test_a_silent_node_is_unknown_until_it_speaks(api: Api) -> None:
+    async with fleet(api) as nodes:
+        await nodes.add("witness", spec={"unschedulable": True})
+        name = await nodes.add("n")
+        await nodes.run()
+        await nodes.placed()
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        await api.patch(
+            api.pods("p", "status"), ready, kind="application/strategic-merge-patch+json"
+        )
+        nodes.silence(name)
+        await nodes.until_taints(name, has="unreachable")
+        found = (await nodes.look(name))["status"]["conditions"]
+        told = {item["type"]: (item["status"], item["reason"], item["message"]) for item in found}
+        never = ("Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.")
+        assert told == {
+            "Ready": ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status."),
+            "MemoryPressure": never,
+            "DiskPressure": never,
+            "PIDPressure": never,
+        }
+        assert (await nodes.taints(name))[0] == ("unreachable", "NoSchedule")
+
+        async def doubted() -> bool | None:
+            return (await nodes.condition("p", "Ready"))["status"] == "False" or None
+
+        await api.eventually(doubted)
+        event = await nodes.event("p", "NodeNotReady")
+        assert (event["type"], event["message"]) == ("Warning", "Node is not ready")
+        await nodes.say(name, ("Ready", "True"))
+        await nodes.until_taints(name, absent="unreachable")
+
+
+@pytest.mark.slow
+async def test_pods_of_a_node_that_is_no_more_are_removed(api: Api) -> None:
+    async with fleet(api) as nodes:
+        name = await nodes.add("n")
+        await nodes.run("a")
+        await nodes.run("held", meta={"finalizers": ["example.com/hold"]})
+        for each in ("a", "held"):
+            await nodes.placed(each)
+        await api.ok("DELETE", f"{NODES}/{name}")
+        await api.gone(api.pods("a"), seconds=90)
+        told = await nodes.condition("held", "DisruptionTarget")
+        assert (told["reason"], told["message"]) == (
+            "DeletionByPodGC",
+            "PodGC: node no longer exists",
+        )
+        left = await api.get(api.pods("held"))
+        assert left["status"]["phase"] == "Failed"
+        assert left["metadata"]["deletionGracePeriodSeconds"] == 0
+        await api.patch(api.pods("held"), {"metadata": {"finalizers": None}})
+
+
+# ---- evictions
+
+
+def eviction(name: str = "p", **more: Any) -> Json:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, **more}
+
+
+async def test_an_eviction_says_so_on_the_pod(api: Api) -> None:
+    await api.create(api.pods(), pod(nodeName=NOWHERE))
+    options = {"gracePeriodSeconds": 7}
+    told = await api.ok("POST", api.pods("p", "eviction"), eviction(deleteOptions=options))
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "code": 201,
+    }
+    assert told == status
+    left = await api.get(api.pods("p"))
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 7
+    (condition,) = left["status"]["conditions"]
+    assert condition["type"] == "DisruptionTarget" and condition["status"] == "True"
+    assert (condition["reason"], condition["message"]) == (
+        "EvictionByEvictionAPI",
+        "Eviction API: evicting",
+    )
+
+
+async def test_an_eviction_of_what_needs_nobody_is_a_removal(api: Api) -> None:
+    await api.create(api.pods(), pod())
+    await api.ok("POST", api.pods("p", "eviction"), eviction())
+    assert (await api.call("GET", api.pods("p"))).status == 404
+
+
+@pytest.mark.parametrize("how", ["query", "body"])
+async def test_an_eviction_may_be_tried_out(api: Api, how: str) -> None:
+    made = await api.create(api.pods(), pod(nodeName=NOWHERE))
+    query = {"dryRun": "All"} if how == "query" else {}
+    body = eviction(deleteOptions={"dryRun": ["All"]}) if how == "body" else eviction()
+    await api.ok("POST", api.pods("p", "eviction"), body, **query)
+    assert await api.get(api.pods("p")) == made
+
+
+REFUSED: dict[str, tuple[str, Json, tuple[int, str], str]] = {
+    "another name": (
+        "p",
+        eviction("q"),
+        (400, "BadRequest"),
+        "name in URL does not match name in Eviction object",
+    ),
+    "no such Pod": ("none", eviction("none"), (404, "NotFound"), 'pods "none" not found'),
+    "another kind": (
+        "p",
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}},
+        (400, "BadRequest"),
+        'Pod in version "v1" cannot be handled as a Eviction',
+    ),
+    "another life": (
+        "p",
+        eviction(deleteOptions={"preconditions": {"uid": "x"}}),
+        (409, "Conflict"),
+        'Operation cannot be fulfilled on Pod "p": the UID in the precondition (x) does not match',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_an_eviction_is_refused(api: Api, case: str) -> None:
+    name, body, code, message = REFUSED[case]
+    await api.create(api.pods(), pod(nodeName=NOWHERE))
+    told = await api.why("POST", api.pods(name, "eviction"), body)
+    assert (told["code"], told["reason"]) == code
+    assert told["message"].startswith(message)
+    assert "deletionTimestamp" not in (await api.get(api.pods("p")))["metadata"]

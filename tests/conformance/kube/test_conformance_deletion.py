@@ -1,0 +1,250 @@
+"""Deletion: grace, finalizers, preconditions, owners, namespaces."""
+
+import pytest
+from tests.conformance.kube.kit import MERGE, Api, Json, causes, config, pod
+
+
+async def test_a_deletion_says_what_it_deleted(api: Api) -> None:
+    made = await api.create(api.maps(), config())
+    told = await api.ok("DELETE", api.maps("c"))
+    assert (told["kind"], told["status"]) == ("Status", "Success")
+    uid = made["metadata"]["uid"]
+    assert told["details"] == {"name": "c", "kind": "configmaps", "uid": uid}
+    assert (await api.call("GET", api.maps("c"))).status == 404
+
+
+async def test_what_is_gone_cannot_be_deleted(api: Api) -> None:
+    assert await api.refused("DELETE", api.maps("c")) == (404, "NotFound")
+
+
+@pytest.mark.parametrize("field", ["uid", "resourceVersion"])
+async def test_a_deletion_may_have_preconditions(api: Api, field: str) -> None:
+    made = await api.create(api.maps(), config())
+    wrong = {"preconditions": {field: "12345"}}
+    assert await api.refused("DELETE", api.maps("c"), wrong) == (409, "Conflict")
+    right = {"preconditions": {field: made["metadata"][field]}}
+    await api.ok("DELETE", api.maps("c"), right)
+
+
+async def test_a_bound_pod_is_deleted_in_two_steps(api: Api) -> None:
+    await api.create(api.pods(), pod(nodeName="mac-1", terminationGracePeriodSeconds=7))
+    told = await api.ok("DELETE", api.pods("p"))
+    assert told["kind"] == "Pod"
+    assert told["metadata"]["deletionGracePeriodSeconds"] == 7
+    assert told["metadata"]["deletionTimestamp"]
+    still = await api.get(api.pods("p"))
+    assert still["metadata"]["deletionTimestamp"] == told["metadata"]["deletionTimestamp"]
+    told = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})
+    assert told["kind"] == "Pod"
+    assert (await api.call("GET", api.pods("p"))).status == 404
+
+
+async def test_a_pod_of_no_node_goes_at_once(api: Api) -> None:
+    await api.create(api.pods(), pod())
+    told = await api.ok("DELETE", api.pods("p"))
+    assert told["kind"] == "Pod"
+    assert (await api.call("GET", api.pods("p"))).status == 404
+
+
+async def test_a_finished_pod_goes_at_once(api: Api) -> None:
+    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.patch(api.pods("p", "status"), {"status": {"phase": "Succeeded"}})
+    await api.ok("DELETE", api.pods("p"))
+    assert (await api.call("GET", api.pods("p"))).status == 404
+
+
+async def test_a_grace_period_may_be_asked_for(api: Api) -> None:
+    await api.create(api.pods(), pod(nodeName="mac-1"))
+    told = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 3})
+    assert told["metadata"]["deletionGracePeriodSeconds"] == 3
+
+
+async def test_a_grace_period_only_shrinks(api: Api) -> None:
+    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 20})
+    longer = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 30})
+    assert longer["metadata"]["deletionGracePeriodSeconds"] == 20
+    shorter = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 5})
+    assert shorter["metadata"]["deletionGracePeriodSeconds"] == 5
+
+
+async def test_a_deletion_bumps_the_generation_of_a_pod_once(api: Api) -> None:
+    made = await api.create(api.pods(), pod(nodeName="mac-1"))
+    told = await api.ok("DELETE", api.pods("p"))
+    if api.version >= (1, 33):
+        assert (made["metadata"]["generation"], told["metadata"]["generation"]) == (1, 2)
+
+
+async def test_a_finalizer_holds_an_object(api: Api) -> None:
+    await api.create(api.maps(), config(finalizers=["example.com/a", "example.com/b"]))
+    told = await api.ok("DELETE", api.maps("c"))
+    assert told["kind"] == "ConfigMap"
+    assert told["metadata"]["deletionTimestamp"]
+    assert told["metadata"]["deletionGracePeriodSeconds"] == 0
+    await api.patch(api.maps("c"), {"metadata": {"finalizers": ["example.com/b"]}})
+    assert (await api.call("GET", api.maps("c"))).status == 200
+    last = await api.patch(api.maps("c"), {"metadata": {"finalizers": []}})
+    assert last["metadata"]["name"] == "c"
+    assert (await api.call("GET", api.maps("c"))).status == 404
+
+
+async def test_a_second_deletion_of_a_held_object_changes_nothing(api: Api) -> None:
+    await api.create(api.maps(), config(finalizers=["example.com/a"]))
+    first = await api.ok("DELETE", api.maps("c"))
+    second = await api.ok("DELETE", api.maps("c"))
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    await api.patch(api.maps("c"), {"metadata": {"finalizers": None}})
+
+
+async def test_no_finalizer_is_added_to_what_is_going(api: Api) -> None:
+    await api.create(api.maps(), config(finalizers=["example.com/a"]))
+    await api.ok("DELETE", api.maps("c"))
+    more = {"metadata": {"finalizers": ["example.com/a", "example.com/b"]}}
+    told = await api.why("PATCH", api.maps("c"), more, kind=MERGE)
+    assert (told["code"], told["reason"]) == (422, "Invalid")
+    assert causes(told) == [("FieldValueForbidden", "metadata.finalizers")]
+    await api.patch(api.maps("c"), {"metadata": {"finalizers": None}})
+
+
+async def test_a_pod_with_a_finalizer_outlives_its_grace(api: Api) -> None:
+    meta = {"finalizers": ["example.com/vm"]}
+    await api.create(api.pods(), pod(meta=meta, nodeName="mac-1"))
+    await api.ok("DELETE", api.pods("p"))
+    await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})
+    held = await api.get(api.pods("p"))
+    assert held["metadata"]["deletionGracePeriodSeconds"] == 0
+    await api.patch(api.pods("p"), {"metadata": {"finalizers": None}})
+    assert (await api.call("GET", api.pods("p"))).status == 404
+
+
+async def test_a_new_object_of_the_same_name_has_another_uid(api: Api) -> None:
+    before = await api.create(api.maps(), config())
+    await api.ok("DELETE", api.maps("c"))
+    after = await api.create(api.maps(), config())
+    assert before["metadata"]["uid"] != after["metadata"]["uid"]
+
+
+async def test_a_collection_is_deleted_by_selection(api: Api) -> None:
+    for name, value in (("a", "1"), ("b", "2"), ("c", "1")):
+        await api.create(api.maps(), config(name, labels={"x": value}))
+    told = await api.ok("DELETE", api.maps(), labelSelector="x=1")
+    assert told["kind"] in ("ConfigMapList", "Status")
+    assert await api.names(api.maps()) == ["b"]
+
+
+# ---- owners
+
+
+def reference(owner: Json, **more: object) -> Json:
+    meta = owner["metadata"]
+    base = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"]}
+    return {**base, **more}
+
+
+async def test_what_is_owned_goes_after_its_owner(api: Api) -> None:
+    owner = await api.create(api.maps(), config("owner"))
+    await api.create(api.maps(), config("owned", ownerReferences=[reference(owner)]))
+    await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Background"})
+    assert (await api.call("GET", api.maps("owner"))).status == 404
+    await api.gone(api.maps("owned"))
+
+
+async def test_what_was_owned_stays_when_orphaned(api: Api) -> None:
+    owner = await api.create(api.maps(), config("owner"))
+    await api.create(api.maps(), config("owned", ownerReferences=[reference(owner)]))
+    await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Orphan"})
+    await api.gone(api.maps("owner"))
+    left = await api.get(api.maps("owned"))
+    assert "ownerReferences" not in left["metadata"]
+
+
+async def test_in_the_foreground_the_owner_goes_last(api: Api) -> None:
+    owner = await api.create(api.maps(), config("owner"))
+    owned = config(
+        "owned",
+        ownerReferences=[reference(owner, blockOwnerDeletion=True)],
+        finalizers=["example.com/hold"],
+    )
+    await api.create(api.maps(), owned)
+
+    async def known() -> bool | None:  # the collector learns of the dependent a moment later
+        return (await api.call("GET", api.maps("owned"))).status == 200 or None
+
+    await api.eventually(known)
+    told = await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
+    assert told["metadata"]["finalizers"] == ["foregroundDeletion"]
+
+    async def going() -> bool | None:
+        found = await api.get(api.maps("owned"))
+        return "deletionTimestamp" in found["metadata"] or None
+
+    await api.eventually(going)
+    assert (await api.call("GET", api.maps("owner"))).status == 200
+    await api.patch(api.maps("owned"), {"metadata": {"finalizers": None}})
+    await api.gone(api.maps("owner"))
+
+
+async def test_an_owner_that_never_was_takes_its_own_with_it(api: Api) -> None:
+    ghost = {"apiVersion": "v1", "kind": "ConfigMap", "name": "ghost", "uid": "never-existed"}
+    await api.create(api.maps(), config("owned", ownerReferences=[ghost]))
+    await api.gone(api.maps("owned"))
+
+
+async def test_one_of_two_owners_is_enough_to_stay(api: Api) -> None:
+    first = await api.create(api.maps(), config("first"))
+    second = await api.create(api.maps(), config("second"))
+    owners = [reference(first), reference(second)]
+    await api.create(api.maps(), config("owned", ownerReferences=owners))
+    await api.ok("DELETE", api.maps("first"))
+
+    async def released() -> bool | None:
+        found = await api.get(api.maps("owned"))
+        left = [item["name"] for item in found["metadata"]["ownerReferences"]]
+        return left == ["second"] or None
+
+    await api.eventually(released)
+
+
+@pytest.mark.parametrize("policy", ["Sideways", "background"])
+async def test_a_policy_that_is_none_is_refused(api: Api, policy: str) -> None:
+    await api.create(api.maps(), config())
+    body = {"propagationPolicy": policy}
+    assert await api.refused("DELETE", api.maps("c"), body) == (422, "Invalid")
+
+
+async def test_a_negative_grace_is_refused(api: Api) -> None:
+    await api.create(api.pods(), pod(nodeName="mac-1"))
+    answer = await api.call("DELETE", api.pods("p"), {"gracePeriodSeconds": -1})
+    assert answer.status in (200, 422)
+    await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})
+
+
+# ---- namespaces
+
+
+async def test_a_namespace_goes_with_everything_in_it(api: Api) -> None:
+    name = api.own("ns")
+    path = f"/api/v1/namespaces/{name}"
+    made = await api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    assert made["spec"] == {"finalizers": ["kubernetes"]}
+    assert made["status"] == {"phase": "Active"}
+    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": name}
+    await api.create(f"{path}/configmaps", config(finalizers=["example.com/hold"]))
+    told = await api.ok("DELETE", path)
+    assert told["status"]["phase"] == "Terminating"
+    assert told["metadata"]["deletionTimestamp"]
+    refused = await api.why("POST", f"{path}/configmaps", config("late"))
+    assert (refused["code"], refused["reason"]) == (403, "Forbidden")
+    assert causes(refused) == [("NamespaceTerminating", "metadata.namespace")]
+
+    async def going() -> bool | None:
+        found = await api.get(f"{path}/configmaps/c")
+        return "deletionTimestamp" in found["metadata"] or None
+
+    await api.eventually(going)
+    await api.patch(f"{path}/configmaps/c", {"metadata": {"finalizers": None}})
+    await api.gone(path, seconds=60)
+
+
+async def test_some_namespaces_cannot_go(api: Api) -> None:
+    assert await api.refused("DELETE", "/api/v1/namespaces/default") == (403, "Forbidden")

@@ -1,0 +1,247 @@
+"""What each kind demands: every wrong object is refused with the field and the reason that a real server names."""
+
+from typing import Any
+
+import pytest
+from tests.embedded.kube.coresupport import MAPS, MERGE, NODES, PODS, World, play, pod
+
+from runyard.embedded.kube.admission import service_class
+from runyard.embedded.kube.routes import Target
+from runyard.http.messages import Request, Response
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+SECRETS = "/api/v1/namespaces/default/secrets"
+REQUIRED, INVALID, TWICE = "FieldValueRequired", "FieldValueInvalid", "FieldValueDuplicate"
+UNSUPPORTED = "FieldValueNotSupported"
+NEEDED = "requiredDuringSchedulingIgnoredDuringExecution"
+TERMS = f"spec.affinity.nodeAffinity.{NEEDED}.nodeSelectorTerms"
+
+
+def one(**container: Any) -> dict[str, Any]:
+    return pod(containers=[{"name": "c", "image": "i", **container}])
+
+
+def named(**more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", **more.pop("meta", {})}, **more}
+
+
+AFFINITY = {
+    "nodeAffinity": {
+        NEEDED: {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Near"}]}],
+        }
+    }
+}
+WRONG: dict[str, tuple[str, dict[str, Any], list[tuple[str, str]]]] = {
+    "pod name": (PODS, pod("Upper"), [(INVALID, "metadata.name")]),
+    "no containers": (PODS, pod(containers=[]), [(REQUIRED, "spec.containers")]),
+    "no image": (PODS, one(image=""), [(REQUIRED, "spec.containers[0].image")]),
+    "port": (
+        PODS,
+        one(ports=[{"containerPort": 70000}]),
+        [(INVALID, "spec.containers[0].ports[0].containerPort")],
+    ),
+    "mount of nothing": (
+        PODS,
+        one(volumeMounts=[{"name": "v", "mountPath": "/v"}]),
+        [("FieldValueNotFound", "spec.containers[0].volumeMounts[0].name")],
+    ),
+    "volume twice": (
+        PODS,
+        pod(volumes=[{"name": "v", "emptyDir": {}}] * 2),
+        [(TWICE, "spec.volumes[1].name")],
+    ),
+    "request above limit": (
+        PODS,
+        one(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
+        [(INVALID, "spec.containers[0].resources.requests")],
+    ),
+    "toleration": (
+        PODS,
+        pod(tolerations=[{"key": "a", "operator": "Perhaps"}, {"operator": "Equal"}]),
+        [(UNSUPPORTED, "spec.tolerations[0].operator"), (INVALID, "spec.tolerations[1].operator")],
+    ),
+    "affinity": (
+        PODS,
+        pod(affinity=AFFINITY),
+        [(INVALID, f"{TERMS}[0].matchExpressions[0].operator")],
+    ),
+    "spread": (
+        PODS,
+        pod(topologySpreadConstraints=[{"maxSkew": 0, "topologyKey": "a"}]),
+        [
+            (INVALID, "spec.topologySpreadConstraints[0].maxSkew"),
+            (UNSUPPORTED, "spec.topologySpreadConstraints[0].whenUnsatisfiable"),
+        ],
+    ),
+    "deadline": (PODS, pod(activeDeadlineSeconds=0), [(INVALID, "spec.activeDeadlineSeconds")]),
+    "taint": (
+        NODES,
+        named(spec={"taints": [{"key": "a", "effect": "Never"}]}),
+        [(UNSUPPORTED, "metadata.taints[0].effect")],
+    ),
+    "capacity": (
+        NODES,
+        named(status={"capacity": {"cpu": "-1"}, "allocatable": {"cpu": "1"}}),
+        [(INVALID, "status.capacity.cpu")],
+    ),
+    "label": (MAPS, named(meta={"labels": {"a b": "c"}}), [(INVALID, "metadata.labels")]),
+    "annotations": (
+        MAPS,
+        named(meta={"annotations": {"a": "x" * 300_000}}),
+        [("FieldValueTooLong", "metadata.annotations")],
+    ),
+    "finalizer": (
+        MAPS,
+        named(meta={"finalizers": ["nobodys"]}),
+        [(INVALID, "metadata.finalizers[0]")],
+    ),
+    "data key": (MAPS, named(data={"a b": "c"}), [(INVALID, "data[a b]")]),
+    "key twice": (MAPS, named(data={"a": "b"}, binaryData={"a": "eA=="}), [(INVALID, "data[a]")]),
+    "lease": (
+        LEASES,
+        named(spec={"leaseDurationSeconds": 0}),
+        [(INVALID, "spec.leaseDurationSeconds")],
+    ),
+    "rule": (
+        f"{RBAC}/roles",
+        named(rules=[{"resources": ["pods"]}]),
+        [(REQUIRED, "rules[0].verbs"), (REQUIRED, "rules[0].apiGroups")],
+    ),
+    "binding": (
+        f"{RBAC}/rolebindings",
+        named(roleRef={"kind": "Wish", "name": "r"}, subjects=[{"kind": "User"}]),
+        [(UNSUPPORTED, "roleRef.kind"), (REQUIRED, "subjects[0].name")],
+    ),
+    "role name": (
+        f"{RBAC}/roles",
+        {"metadata": {"name": "a%b"}, "rules": []},
+        [(INVALID, "metadata.name")],
+    ),
+    "handler": (RUNTIMES, named(), [(REQUIRED, "handler")]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_object_is_refused_where_it_is_wrong(case: str) -> None:
+    path, body, causes = WRONG[case]
+
+    async def scenario(world: World) -> None:
+        answer = await world.call("POST", path, body)
+        assert answer.status == 422, answer.body
+        found = answer.json()["details"]["causes"]
+        assert [(item["reason"], item["field"]) for item in found] == causes
+
+    play(scenario)
+
+
+FIXED: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[str, str]]] = {
+    "spec of a pod": (
+        PODS,
+        pod("x"),
+        {"spec": {"hostNetwork": True}},
+        ("FieldValueForbidden", "spec"),
+    ),
+    "tolerations": (
+        PODS,
+        pod("x", tolerations=[{"key": "a", "operator": "Exists"}]),
+        {"spec": {"tolerations": []}},
+        ("FieldValueForbidden", "spec.tolerations"),
+    ),
+    "immutable map": (
+        MAPS,
+        named(immutable=True, data={"a": "b"}),
+        {"data": {"a": "c"}},
+        ("FieldValueForbidden", "data"),
+    ),
+    "type of a secret": (SECRETS, named(), {"type": "a/b"}, (INVALID, "type")),
+    "role of a binding": (
+        f"{RBAC}/rolebindings",
+        named(
+            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+            subjects=[],
+        ),
+        {"roleRef": {"name": "s"}},
+        (INVALID, "roleRef"),
+    ),
+    "handler of a class": (RUNTIMES, named(handler="a"), {"handler": "b"}, (INVALID, "handler")),
+}
+
+
+@pytest.mark.parametrize("case", FIXED)
+def test_what_is_fixed_cannot_change(case: str) -> None:
+    path, body, patch, cause = FIXED[case]
+
+    async def scenario(world: World) -> None:
+        await world.ok("POST", path, body)
+        answer = await world.call("PATCH", f"{path}/x", patch, kind=MERGE)
+        assert answer.status == 422, answer.body
+        found = answer.json()["details"]["causes"]
+        assert [(item["reason"], item["field"]) for item in found] == [cause]
+
+    play(scenario)
+
+
+def test_a_pod_takes_over_what_its_runtime_class_says_and_needs_the_class() -> None:
+    async def scenario(world: World) -> None:
+        assert await world.refused("POST", PODS, pod(runtimeClassName="vm")) == (403, "Forbidden")
+        tolerated = {"key": "vm", "operator": "Exists"}
+        body = {
+            "metadata": {"name": "vm"},
+            "handler": "vm",
+            "overhead": {"podFixed": {"cpu": "250m"}},
+            "scheduling": {"nodeSelector": {"kind": "metal"}, "tolerations": [tolerated]},
+        }
+        await world.ok("POST", RUNTIMES, body)
+        made = await world.ok("POST", PODS, pod(runtimeClassName="vm"))
+        assert made["spec"]["overhead"] == {"cpu": "250m"}
+        assert made["spec"]["nodeSelector"] == {"kind": "metal"}
+        assert tolerated in made["spec"]["tolerations"]
+        other = pod("q", runtimeClassName="vm", nodeSelector={"kind": "cloud"})
+        assert await world.refused("POST", PODS, other) == (403, "Forbidden")
+
+    play(scenario)
+
+
+LIMITS = {"cpu": "1", "memory": "1Gi"}
+CLASSES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "nothing": ([{}], "BestEffort"),
+    "limits": ([{"limits": LIMITS, "requests": LIMITS}], "Guaranteed"),
+    "less than the limits": (
+        [{"limits": LIMITS, "requests": {"cpu": "500m", "memory": "1Gi"}}],
+        "Burstable",
+    ),
+    "one of two": ([{"limits": LIMITS, "requests": LIMITS}, {}], "Burstable"),
+    "only processors": ([{"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}], "Burstable"),
+    "other things": ([{"limits": {"example.com/gpu": "1"}}], "BestEffort"),
+}
+
+
+@pytest.mark.parametrize("case", CLASSES)
+def test_the_class_of_service_follows_from_what_is_reserved(case: str) -> None:
+    told, expected = CLASSES[case]
+    containers = [{"resources": item} for item in told]
+    assert service_class({"containers": containers}) == expected
+
+
+@pytest.mark.parametrize("sub", ["log", "exec", "attach", "portforward"])
+def test_what_a_node_answers_is_passed_to_it_or_refused_with_a_reason(sub: str) -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", PODS, pod())
+        path = f"{PODS}/p/{sub}"
+        assert await world.refused("GET", path) == (501, "NotImplemented")
+        asked: list[tuple[str, str, str]] = []
+
+        async def node(target: Target, request: Request) -> Response:
+            asked.append((target.namespace, target.name, target.subresource))
+            return Response(status=200, body=request.path.encode())
+
+        world.core.proxy = node
+        assert (await world.call("GET", path)).body == path.encode()
+        assert asked == [("default", "p", sub)]
+        assert (await world.call("GET", f"{PODS}/q/{sub}")).status == 404, "no such Pod: not asked"
+        assert len(asked) == 1
+
+    play(scenario)

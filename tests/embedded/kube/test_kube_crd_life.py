@@ -1,0 +1,215 @@
+"""Definitions at work: what is defined is served, what is deleted takes its objects along, a restart knows both."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.embedded.kube.coresupport import MERGE, POOLS, World, events, play, pool, told
+from tests.embedded.kube.crdsupport import DEFINITIONS, GROUP, NAME, WIDGETS, definition, widget
+from tests.embedded.kube.journalsupport import Home, lives
+
+from runyard.embedded.kube.journal import Journal, JournalFull, Row
+from runyard.sim.loop import run_virtual
+from runyard.wire import shipped
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def conditions(obj: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    found = obj["status"]["conditions"]
+    return {item["type"]: (item["status"], item["reason"]) for item in found}
+
+
+def test_a_definition_is_served_as_soon_as_it_is_stored() -> None:
+    async def scenario(world: World) -> None:
+        assert (await world.call("GET", WIDGETS)).status == 404
+        made = await world.ok("POST", DEFINITIONS, definition())
+        assert made["status"]["conditions"] is None, "as the creator sees it: nobody has looked yet"
+        now = await world.ok("GET", f"{DEFINITIONS}/{NAME}")
+        assert conditions(now) == {
+            "NamesAccepted": ("True", "NoConflicts"),
+            "Established": ("True", "InitialNamesAccepted"),
+        }
+        assert now["status"]["acceptedNames"]["listKind"] == "WidgetList"
+        assert now["status"]["storedVersions"] == ["v1"]
+        assert (await world.ok("GET", WIDGETS))["kind"] == "WidgetList"
+        rows = (await world.ok("GET", f"/apis/{GROUP}/v1"))["resources"]
+        assert [row["name"] for row in rows] == ["widgets", "widgets/status", "widgets/scale"]
+        index = await world.ok("GET", "/openapi/v3")
+        assert f"apis/{GROUP}/v1" in index["paths"]
+
+    play(scenario)
+
+
+def test_names_that_another_kind_has_are_not_accepted_until_they_are_free() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", DEFINITIONS, definition())
+        await world.ok("POST", DEFINITIONS, definition("wonders", "Widget"))
+        other = f"wonders.{GROUP}"
+        found = await world.ok("GET", f"{DEFINITIONS}/{other}")
+        assert conditions(found) == {
+            "NamesAccepted": ("False", "ListKindConflict"),
+            "Established": ("False", "NotAccepted"),
+        }
+        path = WIDGETS.replace("widgets", "wonders")
+        assert (await world.call("GET", path)).status == 404
+        await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+        found = await world.ok("GET", f"{DEFINITIONS}/{other}")
+        assert conditions(found)["Established"] == ("True", "InitialNamesAccepted")
+        assert (await world.ok("GET", path))["items"] == []
+
+    play(scenario)
+
+
+def test_a_deleted_definition_takes_its_objects_and_its_watchers_with_it() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", DEFINITIONS, definition())
+        for name in ("a", "b"):
+            await world.ok("POST", WIDGETS, widget(name))
+        stream = await world.watch(WIDGETS, resourceVersion=world.core.version)
+        await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+        assert told(await events(stream)) == [("DELETED", "a"), ("DELETED", "b")]
+        for path in (WIDGETS, f"{WIDGETS}/a", f"/apis/{GROUP}/v1", f"/apis/{GROUP}"):
+            assert (await world.call("GET", path)).status == 404
+        assert (await world.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+        groups = (await world.ok("GET", "/apis"))["groups"]
+        assert GROUP not in [group["name"] for group in groups]
+
+    play(scenario)
+
+
+def test_an_object_that_is_held_holds_its_definition() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", DEFINITIONS, definition())
+        await world.ok("POST", WIDGETS, widget(meta={"finalizers": ["x.y/hold"]}))
+        gone = await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+        assert conditions(gone)["Terminating"] == ("True", "InstanceDeletionPending")
+        held = await world.ok("GET", f"{DEFINITIONS}/{NAME}")
+        assert held["metadata"]["finalizers"] == [CLEANUP]
+        assert conditions(held)["Terminating"] == ("True", "InstanceDeletionInProgress")
+        assert "deletionTimestamp" in (await world.ok("GET", f"{WIDGETS}/a"))["metadata"]
+        assert await world.refused("POST", WIDGETS, widget("b")) == (403, "Forbidden")
+        await world.merge(f"{WIDGETS}/a", {"metadata": {"finalizers": None}})
+        assert (await world.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+        assert (await world.call("GET", WIDGETS)).status == 404
+
+    play(scenario)
+
+
+def test_a_kind_that_comes_back_begins_empty_and_old_watches_list_again() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", DEFINITIONS, definition())
+        await world.ok("POST", WIDGETS, widget())
+        seen = world.core.version
+        await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+        await world.ok("POST", DEFINITIONS, definition())
+        assert (await world.ok("GET", WIDGETS))["items"] == []
+        stream = await world.watch(WIDGETS, resourceVersion=seen)
+        (gone,) = await events(stream)
+        assert (gone["type"], gone["object"]["code"]) == ("ERROR", 410)
+
+    play(scenario)
+
+
+def test_a_changed_schema_shows_what_was_stored_with_its_new_defaults() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", DEFINITIONS, definition())
+        made = await world.ok("POST", WIDGETS, widget(size=9))
+        fresh = definition()
+        schema = {
+            "type": "object",
+            "properties": {
+                "spec": {
+                    "type": "object",
+                    "properties": {
+                        "size": {"type": "integer", "maximum": 5},
+                        "new": {"type": "string", "default": "here"},
+                    },
+                }
+            },
+        }
+        fresh["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+        fresh["spec"]["versions"][0]["selectableFields"] = []
+        await world.merge(f"{DEFINITIONS}/{NAME}", {"spec": fresh["spec"]})
+        found = await world.ok("GET", f"{WIDGETS}/a")
+        assert found["spec"] == {"size": 9, "new": "here"}
+        assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+        # What does not fit the new schema may stay as it is, and only as it is.
+        await world.merge(f"{WIDGETS}/a", {"metadata": {"labels": {"a": "b"}}})
+        patch = {"spec": {"size": 8}}
+        assert await world.refused("PATCH", f"{WIDGETS}/a", patch, kind=MERGE) == (422, "Invalid")
+
+    play(scenario)
+
+
+def test_our_own_kinds_are_definitions_that_are_there_from_the_start() -> None:
+    async def scenario(world: World) -> None:
+        listed = (await world.ok("GET", DEFINITIONS))["items"]
+        names = [item["metadata"]["name"] for item in listed]
+        assert names == [item["metadata"]["name"] for item in shipped.definitions()]
+        made = await world.ok("POST", POOLS, pool())
+        assert made["spec"]["replicas"] == 0 and made["spec"]["podMemoryMB"] == 14336
+        assert made["metadata"]["generation"] == 1
+
+    play(scenario)
+
+
+# ---- across restarts
+
+
+def test_a_restart_knows_the_definitions_and_their_objects(tmp_path: Path) -> None:
+    async def before(world: World) -> None:
+        await world.ok("POST", DEFINITIONS, definition())
+        await world.ok("POST", WIDGETS, widget())
+        await world.ok("POST", POOLS, pool())
+
+    async def after(world: World) -> None:
+        assert (await world.ok("GET", f"{WIDGETS}/a"))["spec"]["colour"] == "red"
+        assert (await world.ok("GET", f"{POOLS}/mac"))["spec"]["os"] == "darwin"
+        await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+
+    async def last(world: World) -> None:
+        assert (await world.call("GET", WIDGETS)).status == 404
+        assert (await world.ok("GET", f"{POOLS}/mac"))["metadata"]["name"] == "mac"
+
+    lives(Home(tmp_path), before, after, last)
+
+
+class Refusing(Journal):
+    """A disk that is full when told so."""
+
+    full = False
+
+    def commit(self, version: int, rows: Iterable[Row]) -> None:
+        if self.full:
+            raise JournalFull("no room", fix="make room")
+        super().commit(version, rows)
+
+
+@pytest.mark.parametrize("act", ["define", "delete"])
+def test_a_definition_that_could_not_be_kept_changes_nothing(tmp_path: Path, act: str) -> None:
+    journal = Refusing(tmp_path / "api.db")
+
+    async def scenario() -> None:
+        world = World(journal=journal)
+        if act == "delete":
+            await world.ok("POST", DEFINITIONS, definition())
+            await world.ok("POST", WIDGETS, widget())
+        journal.full = True
+        if act == "delete":
+            answer = await world.call("DELETE", f"{DEFINITIONS}/{NAME}")
+        else:
+            answer = await world.call("POST", DEFINITIONS, definition())
+        assert answer.status == 507
+        journal.full = False
+        found = await world.call("GET", f"{WIDGETS}/a")
+        assert found.status == (200 if act == "delete" else 404)
+        if act == "delete":
+            await world.ok("POST", WIDGETS, widget("b"))
+        else:
+            await world.ok("POST", DEFINITIONS, definition())
+            await world.ok("POST", WIDGETS, widget())
+
+    run_virtual(scenario())
+    journal.close()

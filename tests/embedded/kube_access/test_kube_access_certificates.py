@@ -1,0 +1,180 @@
+"""Serving certificates for hosts: approved by people, signed once, and only for what a node may have."""
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from tests.embedded.kube_access.accessworld import BOB, BOSS, MERGE, World, play, rule
+from tests.embedded.kube_access.certificaterequests import request_for
+
+from runyard.http.tls import make_authority
+
+GROUP = "certificates.k8s.io"
+REQUESTS = f"/apis/{GROUP}/v1/certificatesigningrequests"
+AUTHORITY = make_authority(now=0.0, days=36500)
+ONE = f"{REQUESTS}/of-mini-1"
+
+
+async def approve(
+    world: World, who: tuple[str, ...] = BOSS, kind: str = "Approved", code: int = 200
+) -> dict[str, Any]:
+    found = await world.ok(BOSS, "GET", ONE)
+    before = found["status"].get("conditions", []) if "status" in found else []
+    condition = {
+        "type": kind,
+        "status": "True",
+        "reason": "KubectlApprove",
+        "message": "looks good",
+    }
+    body = {**found, "status": {"conditions": [*before, condition]}}
+    answer = await world.ask(who, "PUT", f"{ONE}/approval", body)
+    assert answer.status == code, answer.body
+    after: dict[str, Any] = await world.ok(BOSS, "GET", ONE)
+    return after.get("status", {})
+
+
+def test_an_approved_request_is_signed_by_the_machines_authority() -> None:
+    async def scenario(world: World) -> None:
+        body = request_for(
+            "mini-1", hostnames=("mini-1",), addresses=("10.0.0.1",), expirationSeconds=7200
+        )
+        made = await world.ok(BOSS, "POST", REQUESTS, body)
+        assert made["spec"]["username"] == "boss" and "system:masters" in made["spec"]["groups"]
+        assert "certificate" not in made.get("status", {})
+        status = await approve(world)
+        (condition,) = status["conditions"]
+        assert condition["type"] == "Approved" and condition["lastUpdateTime"]
+        signed = x509.load_pem_x509_certificate(base64.b64decode(status["certificate"]))
+        authority = x509.load_pem_x509_certificate(AUTHORITY.certificate)
+        signed.verify_directly_issued_by(authority)
+        assert signed.subject.rfc4514_string() == "CN=system:node:mini-1,O=system:nodes"
+        names = signed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert names.get_values_for_type(x509.DNSName) == ["mini-1"]
+        usage = signed.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
+        life = signed.not_valid_after_utc.timestamp() - world.clock.now()
+        assert 7190 <= life <= 7200
+        version = world.core.version
+        await world.ok(BOSS, "PATCH", ONE, {"metadata": {"labels": {"a": "b"}}}, kind=MERGE)
+        assert world.core.version == version + 1, "signed twice"
+
+    play(scenario, authority=AUTHORITY)
+
+
+FAILED = {
+    "no node": (request_for("x", name="mini-1", hostnames=("mini-1",)), "common name"),
+    "another group": (
+        request_for("mini-1", organizations=("system:masters",), hostnames=("a",)),
+        "organization",
+    ),
+    "no name": (request_for("mini-1"), "subjectAltName is required"),
+    "an address of mail": (
+        request_for("mini-1", hostnames=("a",), mails=("a@b.example",)),
+        "Email",
+    ),
+    "to be a client": (
+        request_for("mini-1", hostnames=("a",), usages=("digital signature", "client auth")),
+        "usages",
+    ),
+    "not to be a server": (
+        request_for("mini-1", hostnames=("a",), usages=("digital signature",)),
+        "usages",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILED)
+def test_an_approval_by_mistake_signs_nothing(case: str) -> None:
+    body, why = FAILED[case]
+    body["metadata"]["name"] = "of-mini-1"
+
+    async def scenario(world: World) -> None:
+        await world.ok(BOSS, "POST", REQUESTS, body)
+        status = await approve(world)
+        failed = status["conditions"][-1]
+        assert "certificate" not in status
+        assert (failed["type"], failed["reason"]) == ("Failed", "SignerValidationFailure")
+        assert why in failed["message"]
+
+    play(scenario, authority=AUTHORITY)
+
+
+def test_a_denied_request_or_one_for_another_signer_is_left_alone() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok(BOSS, "POST", REQUESTS, request_for("mini-1", hostnames=("a",)))
+        assert "certificate" not in await approve(world, kind="Denied")
+        await approve(world, code=422)  # and it stays denied
+        await world.ok(BOSS, "DELETE", ONE)
+        other = request_for("mini-1", hostnames=("a",), signer="example.com/other")
+        await world.ok(BOSS, "POST", REQUESTS, other)
+        assert "certificate" not in await approve(world)
+
+    play(scenario, authority=AUTHORITY)
+
+
+def test_an_approval_needs_a_right_on_the_signer_too() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok(BOSS, "POST", REQUESTS, request_for("mini-1", hostnames=("a",)))
+        await world.give_everywhere(
+            "bob", rule("certificatesigningrequests/approval", "update", groups=GROUP)
+        )
+        found = await world.ok(BOSS, "GET", ONE)
+        why = await world.refused(
+            BOB,
+            "PUT",
+            f"{ONE}/approval",
+            {**found, "status": {"conditions": [{"type": "Approved", "status": "True"}]}},
+        )
+        assert (
+            'not permitted to approve requests with signerName "kubernetes.io/kubelet-serving"'
+            in why
+        )
+        await world.give_everywhere(
+            "bob2", rule("signers", "approve", groups=GROUP, resourceNames=["kubernetes.io/*"])
+        )
+        await world.bind(
+            "of-bob2",
+            {"kind": "Group", "name": "devs"},
+            role="ClusterRole",
+            where="/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+        )
+        await approve(world, BOB, code=403)  # a signer belongs to no namespace
+
+    play(scenario, authority=AUTHORITY)
+
+
+INVALID = {
+    "no request": {"request": "", "signerName": "a.b/c", "usages": ["server auth"]},
+    "no PEM": {"request": "eA==", "signerName": "a.b/c", "usages": ["server auth"]},
+    "no signer": request_for("mini-1", signer="")["spec"],
+    "a signer without a path": request_for("mini-1", signer="x")["spec"],
+    "no usages": request_for("mini-1", usages=())["spec"],
+    "a moment": request_for("mini-1", expirationSeconds=5)["spec"],
+}
+
+
+@pytest.mark.parametrize("case", INVALID)
+def test_a_request_that_cannot_be_signed_is_not_taken(case: str) -> None:
+    async def scenario(world: World) -> None:
+        body = {"metadata": {"name": "x"}, "spec": INVALID[case]}
+        answer = await world.ask(BOSS, "POST", REQUESTS, body)
+        assert (answer.status, answer.json()["reason"]) == (422, "Invalid"), answer.body
+
+    play(scenario, authority=AUTHORITY)
+
+
+def test_who_asked_and_what_for_cannot_be_changed_afterwards() -> None:
+    async def scenario(world: World) -> None:
+        body = request_for("mini-1", hostnames=("a",), username="root", groups=["system:masters"])
+        await world.give_everywhere(
+            "bob", rule("certificatesigningrequests", "create patch", groups=GROUP)
+        )
+        made = await world.ok(BOB, "POST", REQUESTS, body)
+        assert made["spec"]["username"] == "bob"
+        assert made["spec"]["groups"] == ["devs", "system:authenticated"]
+        await world.ok(BOB, "PATCH", ONE, {"spec": {"username": "root"}}, kind=MERGE)
+        assert (await world.ok(BOSS, "GET", ONE))["spec"] == made["spec"]
+
+    play(scenario, authority=AUTHORITY)

