@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets conformance
+.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets conformance bench-kube
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -75,6 +75,9 @@ prove: .venv/ready ## Explore every reachable state of the slot machine
 
 bench: .venv/ready ## Measure; benches hold ratios against limits measured in the same run
 	@$(PY) -m pytest benches -q -s -p no:randomly $(PYTEST_ARGS)
+
+bench-kube: .venv/ready ## Measure the Kubernetes client and the embedded API against a real one; fails on a miss
+	@$(PY) -m benches.kube.run $(PODS)
 
 fmt: .venv/ready ## Format the code and apply the linter's safe fixes
 	@$(PY) -m ruff check --fix-only --quiet .

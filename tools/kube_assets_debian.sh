@@ -50,16 +50,9 @@ for package in ./*.deb; do
   dpkg -x "$package" "$scratch/root"
 done
 
-# Debian splits go over two trees; one GOROOT has both.
+# Debian splits go over two trees with links from one into the other; one GOROOT has both.
 export GOROOT="$scratch/goroot"
-mkdir -p "$GOROOT"
-cp -R "$scratch/root/usr/share/go-1.19/." "$GOROOT/"
-for part in bin pkg VERSION; do
-  rm -rf "${GOROOT:?}/$part"
-  cp -R "$scratch/root/usr/lib/go-1.19/$part" "$GOROOT/$part"
-done
-# Parts that stay in /usr/share are links into it.
-find "$scratch/root/usr/share/go-1.19/pkg" -mindepth 1 -maxdepth 1 -exec cp -R {} "$GOROOT/pkg/" \; 2>/dev/null || true
+cp -RL "$scratch/root/usr/lib/go-1.19" "$GOROOT"
 
 export GOPATH="$scratch/gopath" GO111MODULE=off CGO_ENABLED=0 GOFLAGS="" GOTOOLCHAIN=local
 export PATH="$GOROOT/bin:$PATH"

@@ -70,6 +70,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 _words = st.sampled_from(("x", "y"))
 _labels = st.dictionaries(st.sampled_from(("tier", "zone")), _words, max_size=2)
+_some_labels = st.dictionaries(st.sampled_from(("tier", "zone")), _words, min_size=1, max_size=2)
 _finalizers = st.lists(st.sampled_from(("example.com/a", "example.com/b")), unique=True, max_size=2)
 _data = st.dictionaries(st.sampled_from(("k1", "k2", "k3")), _words, max_size=3)
 
@@ -78,9 +79,9 @@ _data = st.dictionaries(st.sampled_from(("k1", "k2", "k3")), _words, max_size=3)
 def _meta(draw: st.DrawFn, name: str) -> Json:
     meta: Json = {"name": name}
     if draw(st.booleans()):
-        meta["labels"] = draw(_labels)
+        meta["labels"] = draw(_some_labels)
     if draw(st.integers(0, 3)) == 0:
-        meta["annotations"] = draw(_labels)
+        meta["annotations"] = draw(_some_labels)
     if draw(st.integers(0, 4)) == 0:
         meta["finalizers"] = draw(_finalizers)
     return meta

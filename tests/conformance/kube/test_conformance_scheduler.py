@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.conformance.kube.fleet import NODES, fleet
 from tests.conformance.kube.kit import Api, Json
+from tests.conformance.kube.nodekit import NODES, fleet
 
 HOST = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-
 from tests.conformance.kube.kit import (
     APPLY,
     JSON_PATCH,
@@ -291,6 +290,15 @@ async def test_conflicts_are_told_by_manager_and_path(api: Api) -> None:
     lines = ['conflicts with "one":', *(f"- {field}" for field in fields)]
     assert told["message"] == "Apply failed with 3 conflicts: " + "\n".join(lines)
     assert "name" not in told["details"] and told["reason"] == "Conflict"
+
+
+async def test_an_apply_of_nothing_more_leaves_an_object_that_is_whole(api: Api) -> None:
+    body = config(data={"a": "1"}, annotations={}, labels={"x": "y"})
+    made = await api.apply(api.maps("c"), body, "one")
+    after = await api.apply(api.maps("c"), config(), "one")
+    assert "data" not in after and "labels" not in after["metadata"]
+    assert after["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "managedFields" not in after["metadata"]
 
 
 async def test_an_apply_must_be_declared_as_a_whole(api: Api) -> None:

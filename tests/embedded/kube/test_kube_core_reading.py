@@ -108,6 +108,43 @@ def test_a_page_from_before_compaction_is_gone() -> None:
     play(scenario)
 
 
+def test_an_expired_page_can_go_on_with_a_seam() -> None:
+    """The refusal carries a token that shows the rest as it is now, and then is consistent again."""
+
+    async def scenario(world: World) -> None:
+        for name in ("a", "b", "c", "d", "e"):
+            await world.ok("POST", MAPS, {"metadata": {"name": name}})
+        page = await world.ok("GET", MAPS, limit=2)
+        await world.ok("DELETE", f"{MAPS}/c")
+        world.core.compact()
+        token = page["metadata"]["continue"]
+        told = (await world.call("GET", MAPS, limit=1, **{"continue": token})).json()
+        assert (told["code"], told["reason"]) == (410, "Expired")
+        seam = told["metadata"]["continue"]
+        rest = await world.ok("GET", MAPS, limit=1, **{"continue": seam})
+        assert [item["metadata"]["name"] for item in rest["items"]] == ["d"]
+        assert rest["metadata"]["resourceVersion"] == str(world.core.version)
+        await world.ok("DELETE", f"{MAPS}/e")
+        last = await world.ok("GET", MAPS, **{"continue": rest["metadata"]["continue"]})
+        assert [item["metadata"]["name"] for item in last["items"]] == ["e"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("query", [{"limit": 1}, {"resourceVersionMatch": "Exact"}])
+def test_a_version_that_history_forgot_cannot_be_listed(query: dict[str, object]) -> None:
+    async def scenario(world: World) -> None:
+        old = world.core.version
+        await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        world.core.compact()
+        told = await world.refused("GET", MAPS, resourceVersion=old, **query)
+        assert told == (410, "Expired")
+        newer = await world.ok("GET", MAPS, resourceVersion=old)
+        assert newer["metadata"]["resourceVersion"] == str(world.core.version)
+
+    play(scenario)
+
+
 def test_an_empty_list_has_a_version_to_watch_from() -> None:
     async def scenario(world: World) -> None:
         found = await world.ok("GET", PODS)

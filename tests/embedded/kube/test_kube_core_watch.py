@@ -15,6 +15,20 @@ async def make(world: World, name: str, **labels: str) -> dict[str, Any]:
     return await world.ok("POST", MAPS, {"metadata": {"name": name, "labels": labels}})
 
 
+def test_initial_events_can_be_declined_and_bookmarks_are_for_those_who_want_them() -> None:
+    async def scenario(world: World) -> None:
+        await make(world, "a")
+        query = {"resourceVersionMatch": "NotOlderThan", "timeoutSeconds": 5}
+        declined = await world.watch(MAPS, sendInitialEvents="false", **query)
+        await make(world, "b")
+        assert told(await events(declined, count=1)) == [("ADDED", "b")]
+        await declined.aclose()
+        plain = await world.watch(MAPS, sendInitialEvents="true", **query)
+        assert told(await events(plain)) == [("ADDED", "a"), ("ADDED", "b")]
+
+    play(scenario)
+
+
 def test_a_watch_from_a_list_sees_every_later_change_once_and_in_order() -> None:
     async def scenario(world: World) -> None:
         await make(world, "a")

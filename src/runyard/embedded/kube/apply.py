@@ -36,6 +36,7 @@ from runyard.embedded.kube.status import Cause, apply_conflict
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL = "kubectl"  # the one manager that may take over what the same tool applied from the client's side
 _UPDATERS = 10  # plain writers remembered one by one; older ones are put together
+_NAMED: Fields = {"f:metadata": {"f:name": {}}}  # what every apply says of an object
 _BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"
 
 
@@ -116,7 +117,7 @@ def apply(
     others = [entry for entry in entries if not writer.wrote(entry)]
     new = merge(kind, live, body)
     if mine:
-        keep = asked
+        keep = union(asked, _NAMED)
         for entry in others:
             keep = union(keep, entry["fieldsV1"])
         new = without(kind, new, mine, keep)

@@ -10,8 +10,10 @@ react to. So there is no moment at which a client can see a half-done write, and
 clock, generator and requests gives the same answers. Only what depends on time alone (silent nodes,
 evictions, old Events) needs `run_controllers`, which ticks.
 
-With a journal each step is also one transaction on disk, before its answer leaves and before a watcher sees
-it (`keeping`). When the disk refuses, the step is taken back as a whole and the client is told so. If the
+With a journal each step is also on disk before its answer leaves and before a watcher sees it (`keeping`). The steps
+of one moment, those that came before the loop's next turn, share one transaction and one wait for the disk, and so do
+the reads among them, which may have seen what is not kept yet. When the disk refuses, these steps are taken back as
+a whole and their clients are told so. If the
 disk was merely full, serving goes on: everything can be read, and writes work again once there is room. If
 the disk failed in any other way, nobody knows what it holds, so the core stops: it refuses every request,
 `run_controllers` raises, and the process that is started in this one's place reads what was really kept.
@@ -23,6 +25,7 @@ Invariants:
 - A write that was committed is answered as such, whatever a controller makes of it afterwards.
 """
 
+import asyncio
 import random
 from collections import Counter, deque
 from collections.abc import Callable
@@ -85,6 +88,9 @@ class KubeCore:
         self._log = get_logger("embedded.kube")
         self._fresh: deque[Event] = deque()
         self._stopped: JournalError | None = None
+        self._moment: asyncio.Future[StatusError | None] | None = (
+            None  # the steps that share a commit
+        )
         self._store = Store(history=self.settings.history, on_commit=self._committed)
         self._discovery = discovery.Discovery(self._store.catalogue)
         self._registry = Registry(self._store, clock=clock, rng=rng)
@@ -151,9 +157,10 @@ class KubeCore:
             self._failed(defect, path=request.path)
             answer = internal().response()
         self._settle()
-        lost = None if self._keeper is None else self._keep(self._keeper)
-        if lost is not None:
-            return lost.response()
+        if self._keeper is not None and self._keeper.outbox:
+            lost = await self._kept(answer)
+            if lost is not None:
+                return lost.response()
         if self._definitions.retired:
             self._definitions.retire()
         return await self._pass_on(answer, request) if isinstance(answer, Passed) else answer
@@ -165,10 +172,38 @@ class KubeCore:
             self._failed(defect, path=request.path)
             return internal().response()
 
-    def _keep(self, keeper: Keeper) -> StatusError | None:
-        """End a step: on disk and then seen, or taken back; the refusal, if it was that."""
+    async def _kept(self, answer: object) -> StatusError | None:
+        """Wait for the end of this moment; the refusal, if the disk did not take it."""
+        if self._moment is None:
+            loop = asyncio.get_running_loop()
+            self._moment = loop.create_future()
+            loop.call_soon(self._end_moment)
+        lost: StatusError | None = stopped("the client went away")
+        try:
+            lost = await asyncio.shield(self._moment)  # whoever goes away does not stop the others
+        finally:
+            if lost is not None and isinstance(answer, Stream):
+                await answer.aclose()
+        return lost
+
+    def _end_moment(self) -> None:
+        if self._keeper is not None:
+            self._keep(self._keeper)
+
+    def _keep(self, keeper: Keeper) -> None:
+        """End a moment: on disk and then seen, or taken back; whoever waits for it is told."""
         if not keeper.outbox:
-            return None
+            return
+        lost: StatusError | None = internal()
+        try:
+            lost = self._commit(keeper)
+        except Exception as defect:  # noqa: BLE001  the boundary: those who wait must have an answer
+            self._failed(defect, path="journal")
+        moment, self._moment = self._moment, None
+        if moment is not None:
+            moment.set_result(lost)
+
+    def _commit(self, keeper: Keeper) -> StatusError | None:
         try:
             events = keeper.commit()
         except JournalError as error:

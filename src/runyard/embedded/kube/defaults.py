@@ -30,7 +30,7 @@ def fill(resource: Resource, obj: Object) -> Object:
     if resource is DEFINITIONS:
         return approval.begun(obj)
     if resource is SECRETS:
-        return {"type": "Opaque"} | obj
+        return obj if "type" in obj else {**obj, "type": "Opaque"}
     return obj
 
 

@@ -1,11 +1,12 @@
-"""One step, one transaction: between the store in memory and the journal on disk.
+"""The steps of one moment, one transaction: between the store in memory and the journal on disk.
 
 While a journal is there, the store puts each event into the `outbox` instead of telling its watchers.
-At the end of the step `commit` writes the whole outbox in one transaction and only then tells them, so
-nobody, neither the client that asked nor a watcher, ever sees what a power cut could take back.
+At the end of the moment `commit` writes the whole outbox in one transaction and only then tells them, so
+nobody, neither a client that asked nor a watcher, ever sees what a power cut could take back. Clients that ask
+together wait for the disk together: it is the wait that costs, not what is written.
 
-If the disk refuses, `commit` takes the step out of memory again: the objects, the history and the
-version are what they were before. Memory never runs ahead of the disk.
+If the disk refuses, `commit` takes the steps out of memory again: the objects, the history and the
+version are what they were before. Between two moments memory is never ahead of the disk.
 
 After a restart history is empty: a watch from an older version gets 410, and its client lists again.
 """
@@ -77,7 +78,7 @@ class Keeper:
         return self._signing_key
 
     def commit(self) -> tuple[Event, ...]:
-        """Keep the step, then let it be seen; raises `JournalError` after taking it back."""
+        """Keep the steps, then let them be seen; raises `JournalError` after taking them back."""
         events = tuple(self.outbox)
         self.outbox.clear()
         try:

@@ -11,6 +11,7 @@ satisfied by the current one too, because there is no older copy to answer from.
 
 import random
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
 
 import msgspec
 
@@ -92,11 +93,15 @@ class Reader:
         version, records = self._records(target, options, token)
         if token is not None:
             start = _start(target, token.start)
-            records = [item for item in records if (item.namespace, item.name) > start]
+            records = records[bisect_right(records, start, key=_place) :]
+        last_of_all = records[-1:]
         if selector:
             records = [item for item in records if selector.matches(item.obj)]
+        if selector.named:  # nothing else is looked at
+            last_of_all = records[-1:]
         limit = 0 if options.version == 0 and options.told_version else options.limit
-        if not limit or len(records) <= limit:
+        # Whether there is more is told by what lies behind the page, selected or not.
+        if not limit or len(records) < limit or records[limit - 1] is last_of_all[0]:
             return Listing(records, {"resourceVersion": str(version)})
         last = records[limit - 1]
         more = _token(target, version, last)
@@ -150,7 +155,7 @@ class Reader:
             resource,
             self._terms(target, request, options),
             clock=self._clock,
-            version=lambda: self._store.version,
+            version=lambda: self._store.told,
             forget=table.unsubscribe,
             line=self._line(target, request),
         )
@@ -204,7 +209,8 @@ class Reader:
             seconds=float(options.seconds) if options.seconds else self._rng.uniform(*lifetime),
             bookmark_every=self._settings.bookmark_every if options.bookmarks else 0.0,
             buffer=self._settings.watch_buffer,
-            after=options.version if options.version > self._store.version else 0,
+            # What is there by now is in the first lines already, also if nobody else has been told of it yet.
+            after=max(options.version, self._store.version),
         )
 
 
@@ -252,6 +258,11 @@ def _page(token: str) -> Page | None:
     if page.v != _TOKEN or page.rv < _SEAM or page.rv == 0 or not page.start:
         raise bad_request("invalid continue token: continue key is not valid")
     return page
+
+
+def _place(record: Record) -> tuple[str, str]:
+    """Where a record stands in a list."""
+    return record.namespace, record.name
 
 
 def _start(target: Target, text: str) -> tuple[str, str]:

@@ -99,10 +99,21 @@ def confined(resource: Resource, old: Object, desired: Object, subresource: str)
     else:
         new = {key: value for key, value in desired.items() if key != "status"}
         new["kind"], new["apiVersion"], new["metadata"] = old["kind"], old["apiVersion"], meta
+        if resource is NAMESPACES:
+            new["spec"] = old["spec"]
         source = old if resource.has_status else desired
     if "status" in source:
         new["status"] = source["status"]
+        if resource is PODS and source is desired:
+            new["status"] = _same_quality(old.get("status") or {}, source["status"])
     return new
+
+
+def _same_quality(old: Object, status: Object) -> Object:
+    """The status of a Pod, whose class of quality is decided once."""
+    if "qosClass" not in old or status.get("qosClass") == old["qosClass"]:
+        return status
+    return {**status, "qosClass": old["qosClass"]}
 
 
 def confined_meta(old: Object, desired: Object, *, sub: bool = False) -> Object:

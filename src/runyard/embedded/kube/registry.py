@@ -28,6 +28,7 @@ from runyard.embedded.kube.apply import (
     owned_by_create,
     owned_by_update,
     refreshed_annotation,
+    with_entries,
 )
 from runyard.embedded.kube.crd.definition import doomed
 from runyard.embedded.kube.deletion import Wish
@@ -104,8 +105,9 @@ class Registry:
         if resource is DEFINITIONS:
             obj = typed(resource, obj, told)
         validation.check(resource, obj)
-        if self.store.get(resource, namespace, meta["name"]) is not None:
-            raise already_exists(resource, meta["name"])
+        if (there := self.store.get(resource, namespace, meta["name"])) is not None:
+            going = "deletionTimestamp" in there.meta
+            raise already_exists(resource, meta["name"], going=going)
         if writer is not None and self.admit is not None:
             obj = self.admit(resource, obj)
         if resource is PODS:
@@ -117,6 +119,12 @@ class Registry:
             else:
                 obj = owned_by_create(resource, new=obj, told=told, writer=writer)
         return self.store.put(resource, obj)
+
+    def record(self, resource: Resource, obj: Object, *, namespace: str) -> Record:
+        """Store a new object that this server has made itself, complete and under a name that nobody has."""
+        meta = self._fresh_meta(resource, obj["metadata"], namespace)
+        head = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+        return self.store.put(resource, {**head, **{k: obj[k] for k in obj if k != "metadata"}})
 
     def _shaped(self, resource: Resource, obj: Object, old: Object | None = None) -> Object:
         """The object as everybody reads it: with the defaults of its kind."""
@@ -190,8 +198,7 @@ class Registry:
         new = confined(resource, old, typed(resource, desired, old), subresource)
         new = defaults.readmitted(resource, self._shaped(resource, new, old), old)
         if writer is not None and writer.operation == "Apply":
-            owners = desired["metadata"].get("managedFields") or []
-            new = {**new, "metadata": {**new["metadata"], "managedFields": owners}}
+            new = with_entries(new, entries_of(desired))
             if _same_but_times(old, new):
                 return record
         elif new is old or new == old:

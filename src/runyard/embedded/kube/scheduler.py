@@ -167,11 +167,11 @@ class Scheduler:
         waiting = self._join(key, record)
         first = len(waiting.pods) == 1
         self._place(waiting)
+        message = self._message(waiting) if waiting.pods else ""
         if first:
-            waiting.told = self._message(waiting) if waiting.pods else ""
-            waiting.told_at = self._clock.monotonic()
+            waiting.told, waiting.told_at = message, self._clock.monotonic()
         if key in self._class_of:
-            self._tell(key, self._message(waiting))
+            self._tell(key, message)
 
     def _begin(self, name: bytes, view: PodView) -> Waiting:
         """A new class; the longest unused one makes room for it."""
@@ -239,16 +239,22 @@ class Scheduler:
                 fitting = list(crowds)
                 if not fitting:
                     return
-            node = min(fitting, key=lambda name: self._rank(waiting.view, name, crowds))
+            best = self._most_liked(waiting.view, fitting, crowds)
+            node = min(best, key=lambda name: (self._load[name], name))
             self._bind(waiting, key, record=record, node=node)
 
-    def _rank(
-        self, pod: PodView, node: str, crowds: dict[str, int]
-    ) -> tuple[int, int, int, float, str]:
-        view = self._nodes[node]
-        liking = fit.liking(pod, view) if pod.affinity.preferred else 0
-        dislike = fit.dislike(pod, view) if view.disliked else 0
-        return (dislike, -liking, crowds.get(node, 0), self._load[node], node)
+    def _most_liked(self, pod: PodView, fitting: list[str], crowds: dict[str, int]) -> list[str]:
+        """Those of the nodes that the Pod likes best; how full they are is asked after that."""
+        views = [self._nodes[name] for name in fitting]
+        choosy = crowds or pod.affinity.preferred or any(view.disliked for view in views)
+        if not choosy:
+            return fitting
+        ranks = [
+            (fit.dislike(pod, view), -fit.liking(pod, view), crowds.get(view.name, 0))
+            for view in views
+        ]
+        best = min(ranks)
+        return [name for name, rank in zip(fitting, ranks, strict=True) if rank == best]
 
     def _bind(self, waiting: Waiting, key: Key, *, record: Record, node: str) -> None:
         self._forget(key)

@@ -31,6 +31,7 @@ _RULE = (
     "alphanumeric character"
 )
 _PINS = ("metadata.name", "spec.nodeName")
+_NAME = "metadata.name"
 _WORDS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
 _MARKS: dict[str, Operator] = {
     "=": "in",
@@ -71,6 +72,11 @@ class Selector(msgspec.Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.labels or self.fields)
+
+    @property
+    def named(self) -> bool:
+        """Whether one object is asked for by its name."""
+        return any(found.key == _NAME and found.operator == "in" for _, found in self.fields)
 
     def matches(self, obj: Object) -> bool:
         """Whether the object satisfies every condition."""

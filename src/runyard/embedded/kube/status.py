@@ -127,9 +127,11 @@ def method_not_allowed(method: str) -> StatusError:
     return StatusError(405, "MethodNotAllowed", message, {})
 
 
-def already_exists(resource: Resource, name: str) -> StatusError:
-    """A create met an object of that name."""
+def already_exists(resource: Resource, name: str, *, going: bool = False) -> StatusError:
+    """A create met an object of that name, which may be on its way out."""
     message = f'{_titled(resource)} "{name}" already exists'
+    if going:
+        message = f"object is being deleted: {message}"
     return StatusError(409, "AlreadyExists", message, _about(resource, name))
 
 
@@ -147,7 +149,8 @@ def modified(resource: Resource, name: str) -> StatusError:
 
 def delete_conflict(resource: Resource, name: str, why: str) -> StatusError:
     """A deletion was meant for another object, or for an older version of it."""
-    message = f'Operation cannot be fulfilled on {resource.kind} "{name}": {why}'
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(name, resource.group, resource.kind))
 
 

@@ -167,6 +167,7 @@ class Table:
         self.history: deque[Event] = deque()
         self.floor = 0  # versions below this one can no longer be resumed from
         self._limit = history
+        self._order: dict[str, list[str]] = {}  # namespace → its names in order, until they change
         self._watchers: dict[int, Watcher] = {}
         self._pinned: dict[tuple[str, str], dict[int, Watcher]] = {}
 
@@ -177,42 +178,53 @@ class Table:
 
     def put(self, record: Record) -> None:
         """Place a record under its key."""
-        self.spaces.setdefault(record.namespace, {})[record.name] = record
+        space = self.spaces.setdefault(record.namespace, {})
+        if record.name not in space:
+            self._order.pop(record.namespace, None)
+        space[record.name] = record
 
     def drop(self, record: Record) -> None:
         """Take a key out."""
         space = self.spaces[record.namespace]
         del space[record.name]
+        self._order.pop(record.namespace, None)
         if not space:
             del self.spaces[record.namespace]
 
     def records(self, namespace: str = "") -> list[Record]:
         """All records, or those of one namespace, ordered by namespace and name."""
         if namespace or not self.resource.namespaced:
-            space = self.spaces.get(namespace, {})
-            return [space[name] for name in sorted(space)]
-        return [
-            self.spaces[place][name]
-            for place in sorted(self.spaces)
-            for name in sorted(self.spaces[place])
-        ]
+            return self._in_order(namespace)
+        return [item for place in sorted(self.spaces) for item in self._in_order(place)]
+
+    def _in_order(self, namespace: str) -> list[Record]:
+        space = self.spaces.get(namespace)
+        if space is None:
+            return []
+        order = self._order.get(namespace)
+        if order is None:
+            order = self._order[namespace] = sorted(space)
+        return [space[name] for name in order]
 
     def records_at(self, version: int, namespace: str = "") -> list[Record]:
         """The records as they were at that version; 410 if history does not reach back."""
         if version < self.floor:
             raise expired(version, self.floor)
-        state = {(item.namespace, item.name): item for item in self.records(namespace)}
+        undone: dict[tuple[str, str], Record | None] = {}
         for event in reversed(self.history):
             if event.version <= version:
                 break
             key = (event.record.namespace, event.record.name)
-            if namespace and key[0] != namespace:
-                continue
-            if event.old is None:
-                state.pop(key, None)
-            else:
-                state[key] = event.old
-        return [state[key] for key in sorted(state)]
+            if not namespace or key[0] == namespace:
+                undone[key] = event.old
+        records = self.records(namespace)
+        if not undone:
+            return records  # the usual case: the pages of a list follow each other closely
+        state: dict[tuple[str, str], Record | None] = {
+            (item.namespace, item.name): item for item in records
+        }
+        state |= undone
+        return [item for key in sorted(state) if (item := state[key]) is not None]
 
     def since(self, version: int) -> list[Event]:
         """Every event after that version, in order."""
@@ -281,6 +293,11 @@ class Store:
         self._on_commit = on_commit
         for item in self.catalogue.stored:
             self.open_table(item)
+
+    @property
+    def told(self) -> int:
+        """The version up to which every watcher has been told everything."""
+        return self.outbox[0].version - 1 if self.outbox else self.version
 
     def open_table(self, resource: Resource) -> None:
         """Have a place for the objects of a kind; what watched one of the same name before must list again."""

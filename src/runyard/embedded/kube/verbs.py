@@ -17,8 +17,9 @@ from runyard.embedded.kube.apply import Writer
 from runyard.embedded.kube.bodies import decode
 from runyard.embedded.kube.controllers.podeviction import evict
 from runyard.embedded.kube.crd.scale import scale_of, scaled
-from runyard.embedded.kube.listing import Reader, list_body, wants_watch
+from runyard.embedded.kube.listing import Reader, list_body
 from runyard.embedded.kube.metadata import check_name, check_preconditions
+from runyard.embedded.kube.methods import made_by_put, needs_version, verb_of
 from runyard.embedded.kube.nodeproxy import Passed
 from runyard.embedded.kube.options import (
     IGNORE,
@@ -32,14 +33,10 @@ from runyard.embedded.kube.patch import merge
 from runyard.embedded.kube.patching import APPLY, Patched
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import (
-    DEFINITIONS,
-    EVENTS,
-    LEASES,
     NAMESPACES,
     NODE_SUBRESOURCES,
     PODS,
-    RBAC,
-    RUNTIME_CLASSES,
+    SERVICE_ACCOUNTS,
     TOKEN_REVIEWS,
     Object,
     Resource,
@@ -51,9 +48,7 @@ from runyard.embedded.kube.status import (
     conflict,
     delete_conflict,
     forbidden,
-    method_not_allowed,
     not_found,
-    not_served,
     success,
     version_required,
 )
@@ -63,7 +58,7 @@ from runyard.http.messages import Pairs, Request, Response, Stream, json_respons
 from runyard.wire.instants import to_rfc3339
 
 _JSON = (("content-type", "application/json"),)
-_METHODS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_SHOWN_WHEN_GONE = (PODS, SERVICE_ACCOUNTS)  # their deletion answers what was deleted
 _LASTING = ("default", "kube-system", "kube-public")  # namespaces that stay
 _SUBRESOURCES = ("status", "approval")
 
@@ -103,7 +98,7 @@ class Verbs:
     def serve(self, request: Request) -> Response | Stream | Passed:
         """Answer, or raise a `StatusError`."""
         target = self._store.catalogue.parse(request.path)
-        verb = _verb(target, request)
+        verb = verb_of(target, request)
         if target.subresource in NODE_SUBRESOURCES:
             self._found(target)
             return Passed(target)
@@ -200,11 +195,13 @@ class Verbs:
         body = self._registry.typed(resource, raw)
         check_name(target.namespace, target.name, body["metadata"])
         record = self._store.get(resource, target.namespace, target.name)
-        if record is None and _made_by_put(resource) and not target.subresource:
-            return _answer(201, self._created(target, request, body, options), warnings)
+        if record is None and made_by_put(resource) and not target.subresource:
+            fresh = {key: value for key, value in body["metadata"].items() if key != "resourceVersion"}
+            made = self._created(target, request, {**body, "metadata": fresh}, options)
+            return _answer(201, made, warnings)
         if record is None:
             raise not_found(resource, target.name)
-        if _needs_version(resource) and not body["metadata"].get("resourceVersion"):
+        if needs_version(resource) and not body["metadata"].get("resourceVersion"):
             raise version_required(resource, target.name)
         check_preconditions(resource, record, body["metadata"])
         writer = self._writer(request, target, "Update", options)
@@ -307,7 +304,7 @@ class Verbs:
         if target.resource is NAMESPACES and target.name in _LASTING:
             raise forbidden(NAMESPACES, target.name, "this namespace may not be deleted")
         left, gone = self._deleted(target.resource, record, options)
-        if gone and target.resource is not PODS:
+        if gone and target.resource not in _SHOWN_WHEN_GONE:
             return success(target.resource, record.name, record.uid)
         return _answer(200, left)
 
@@ -364,53 +361,6 @@ class Verbs:
 @lru_cache(maxsize=4)
 def _written(second: int) -> str:
     return to_rfc3339(second)
-
-
-def _made_by_put(resource: Resource) -> bool:
-    """Whether a PUT creates what is not there."""
-    return resource in (LEASES, EVENTS, RUNTIME_CLASSES) or resource.group == RBAC
-
-
-def _needs_version(resource: Resource) -> bool:
-    """Whether a PUT must say which version it replaces."""
-    return resource.custom or resource in (LEASES, RUNTIME_CLASSES, DEFINITIONS)
-
-
-def _verb(target: Target, request: Request) -> str:
-    """The verb as RBAC names it; raises 405 or 501 where that method has no meaning."""
-    method = "GET" if request.method == "HEAD" else request.method
-    verb = _METHODS.get(method)
-    sub, named = target.subresource, bool(target.name)
-    if verb is None or (not target.resource.stored and (verb != "create" or named)):
-        raise method_not_allowed(request.method)
-    if sub in NODE_SUBRESOURCES:
-        if verb not in ("create", "get") or (sub == "log" and verb != "get"):
-            raise method_not_allowed(request.method)
-        return verb
-    if sub in ("token", "binding", "eviction"):
-        if verb != "create":
-            raise method_not_allowed(request.method)
-        return verb
-    if verb == "create":
-        if named or (target.resource.namespaced and not target.namespace):
-            raise method_not_allowed(request.method)
-    elif verb == "get":
-        if not named:
-            return "watch" if wants_watch(request) else "list"
-        return "get"
-    elif not named:
-        if verb == "delete" and _has_collection(target):
-            return "deletecollection"
-        raise method_not_allowed(request.method)
-    elif verb == "delete" and sub:
-        raise method_not_allowed(request.method)
-    return verb
-
-
-def _has_collection(target: Target) -> bool:
-    """Whether a whole collection can be deleted at that path."""
-    resource = target.resource
-    return resource is not NAMESPACES and bool(target.namespace or not resource.namespaced)
 
 
 def _answer(code: int, record: Record, warnings: list[str] | None = None) -> Response:

@@ -92,7 +92,7 @@ class Recorder:
         }
         if about.namespace:
             involved |= {"namespace": about.namespace, "resourceVersion": str(about.version)}
-        self._registry.create(
+        self._registry.record(
             EVENTS,
             {
                 "metadata": {"name": f"{about.name[:236]}.{self._moment():x}"},

@@ -1,0 +1,182 @@
+"""A process that loads an API: it creates Pods as fast as it is answered, while watchers look on.
+
+    python -m benches.kube.load URL CA TOKEN PODS WATCHERS CREATORS         prints one line of JSON
+
+It speaks raw HTTP, so that what is measured is the server and not this process.
+"""
+
+import asyncio
+import re
+import ssl
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from benches.kube.pods import MARK, NAMESPACE, NODE, pod
+
+_MARK = re.compile(rb'"%s":"(\d{6})"' % re.escape(MARK).encode())
+_OVERLAP = len(MARK) + 13  # a mark that two reads cut in two
+_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+
+class Measured(msgspec.Struct, frozen=True):
+    creates_per_second: float
+    delay_p50: float  # seconds from the moment in which a creation was answered to the event
+    delay_p99: float
+    since_sent_p99: float  # from the moment in which it was sent: the creation itself included
+    events: int
+    bytes_per_event: float
+
+
+class Target:
+    def __init__(self, url: str, ca: str, token: str) -> None:
+        split = urlsplit(url)
+        assert split.hostname and split.port
+        self.host, self.port = split.hostname, split.port
+        self.tls = ssl.create_default_context(cadata=Path(ca).read_text())
+        self.token = token
+
+    def head(self, method: str, path: str, body: bytes = b"") -> bytes:
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"host: {self.host}:{self.port}",
+            f"authorization: Bearer {self.token}",
+            "accept: application/json",
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+        ]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+class Asker:
+    """One connection that asks and waits."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    async def open(self) -> "Asker":
+        target = self._target
+        self._reader, self._writer = await asyncio.open_connection(
+            target.host, target.port, ssl=target.tls
+        )
+        return self
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        self._writer.write(self._target.head(method, path, body))
+        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        status = int(head[9:12])
+        if b"transfer-encoding: chunked" in head:
+            return status, await self._chunks()
+        length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+        return status, await self._reader.readexactly(length)
+
+    async def _chunks(self) -> bytes:
+        parts = []
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            parts.append(await self._reader.readexactly(size))
+            await self._reader.readexactly(2)
+        await self._reader.readexactly(2)
+        return b"".join(parts)
+
+
+class Watching(asyncio.Protocol):
+    """One watch; notes when each Pod's first event arrived."""
+
+    def __init__(self, target: Target, version: str, wanted: int) -> None:
+        self._head = target.head("GET", f"{_PODS}?watch=true&resourceVersion={version}")
+        self._wanted = wanted
+        self._tail = b""
+        self.seen: dict[int, float] = {}
+        self.size = 0
+        self.complete = asyncio.get_running_loop().create_future()
+        self.answered = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.write(self._head)  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        now = time.perf_counter()
+        if not self.answered.done():
+            assert data.startswith(b"HTTP/1.1 200"), data[:200]
+            self.answered.set_result(None)
+        self.size += len(data)
+        found = _MARK.findall(self._tail + data)
+        self._tail = data[-_OVERLAP:]
+        for number in found:
+            self.seen.setdefault(int(number), now)
+        if len(self.seen) == self._wanted and not self.complete.done():
+            self.complete.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.complete.done():
+            self.complete.set_exception(ConnectionError("a watch ended early"))
+
+
+def _lease() -> dict[str, Any]:
+    """A node that nobody takes for dead while this lasts."""
+    later = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() + 3600))
+    spec = {"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": later}
+    return {"metadata": {"name": NODE, "namespace": "kube-node-lease"}, "spec": spec}
+
+
+async def _prepare(asker: Asker) -> str:
+    for path, kind in (
+        ("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}),
+        (f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}}),
+        ("/api/v1/nodes", {"metadata": {"name": NODE}}),
+        ("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", _lease()),
+    ):
+        status, body = await asker.ask("POST", path, msgspec.json.encode(kind))
+        assert status in (201, 409), body
+    _, body = await asker.ask("GET", f"{_PODS}?limit=1")
+    version: str = msgspec.json.decode(body)["metadata"]["resourceVersion"]
+    return version
+
+
+async def main(target: Target, pods: int, watchers: int, creators: int) -> Measured:
+    version = await _prepare(await Asker(target).open())
+    loop = asyncio.get_running_loop()
+    watching = []
+    for _ in range(watchers):
+        _, made = await loop.create_connection(
+            lambda: Watching(target, version, pods), target.host, target.port, ssl=target.tls
+        )
+        watching.append(made)
+    askers = [await Asker(target).open() for _ in range(creators)]
+    bodies = [msgspec.json.encode(pod(number)) for number in range(pods)]
+    numbers = iter(range(pods))
+    sent: dict[int, float] = {}
+    answered: dict[int, float] = {}
+
+    async def create(asker: Asker) -> None:
+        for number in numbers:
+            sent[number] = time.perf_counter()
+            status, body = await asker.ask("POST", _PODS, bodies[number])
+            answered[number] = time.perf_counter()
+            assert status == 201, body
+
+    began = time.perf_counter()
+    await asyncio.gather(*(create(asker) for asker in askers))
+    took = time.perf_counter() - began
+    await asyncio.wait_for(asyncio.gather(*(each.complete for each in watching)), 120)
+    delays = sorted(
+        max(0.0, at - answered[number]) for each in watching for number, at in each.seen.items()
+    )
+    since = sorted(at - sent[number] for each in watching for number, at in each.seen.items())
+    return Measured(
+        creates_per_second=pods / took,
+        delay_p50=delays[len(delays) // 2],
+        delay_p99=delays[len(delays) * 99 // 100],
+        since_sent_p99=since[len(since) * 99 // 100],
+        events=len(delays),
+        bytes_per_event=sum(each.size for each in watching) / len(delays),
+    )
+
+
+if __name__ == "__main__":
+    url, ca, token, *numbers = sys.argv[1:]
+    found = asyncio.run(main(Target(url, ca, token), *(int(each) for each in numbers)))
+    print(msgspec.json.encode(found).decode())

@@ -1,0 +1,50 @@
+"""A thread that serves an empty list and then a watch, whose events are ready and leave as fast as they are read."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+from benches.kube.pods import stored
+
+_PODS = 2_000  # that change again and again
+_LIST = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}'
+
+
+def lines(events: int) -> Iterator[bytes]:
+    """Creations, then changes; each event has its own version."""
+    for number in range(events):
+        obj = stored(number % _PODS, version=number + 2)
+        kind = "ADDED" if number < _PODS else "MODIFIED"
+        yield msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
+
+
+@contextmanager
+def pouring(body: bytes) -> Iterator[str]:
+    """Serve one client; gives the address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_serve, args=(listener, body), daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def _serve(listener: socket.socket, body: bytes) -> None:
+    link, _ = listener.accept()
+    with link:
+        _read_head(link)
+        link.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(_LIST), _LIST))
+        _read_head(link)
+        link.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        try:
+            for at in range(0, len(body), 4096):  # as a server would: one event or so a chunk
+                part = body[at : at + 4096]
+                link.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+            link.recv(1)  # until the client has had enough
+        except OSError:
+            return
+
+
+def _read_head(link: socket.socket) -> None:
+    text = b""
+    while b"\r\n\r\n" not in text:
+        text += link.recv(65536)

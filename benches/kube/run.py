@@ -1,0 +1,215 @@
+"""Measure the Kubernetes client and the embedded API, and hold what was promised.
+
+    python -m benches.kube.run [pods]       a table of target, measured and verdict; not zero if something was missed
+
+The targets are of an idle machine; each number is the best of some rounds. The real server is an etcd that syncs its
+disk, as it does by default, and a kube-apiserver without controllers: the best case for it. The embedded API runs as
+`runyard up` runs it, with its journal, its roles and its controllers. Both get the same load from the same program.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from benches.kube import poured, table
+from benches.kube.load import Measured
+from benches.kube.mirrored import Cost
+from benches.kube.served import ADMIN
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tools"))
+import controlplane  # noqa: E402  lives in tools, which is no package
+
+ROUNDS = 3
+LISTED = 10_000
+EVENTS = 60_000
+WATCHERS = 50
+CREATORS = 16
+
+T = TypeVar("T")
+
+
+class Served(msgspec.Struct, frozen=True):
+    url: str
+    ca: Path
+    token: str
+    pids: tuple[int, ...]
+
+    def cpu(self) -> float:
+        """The seconds of CPU that the server has used; 0 where nobody can tell."""
+        return sum(_cpu_of(pid) for pid in self.pids)
+
+
+def _cpu_of(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def embedded(folder: Path) -> Iterator[Served]:
+    folder.mkdir()
+    command = [sys.executable, "-m", "benches.kube.served", str(folder)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin and process.stdout
+        try:
+            url = process.stdout.readline().strip()
+            assert url, "the embedded API did not start"
+            yield Served(url, folder / "ca.crt", ADMIN, (process.pid,))
+        finally:
+            process.stdin.close()
+    assert process.returncode == 0, "the embedded API failed; see above"
+
+
+class Syncing(controlplane.ControlPlane):
+    """A control plane whose etcd keeps what it acknowledged, as ours does."""
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        kept = [each for each in arguments if not each.startswith("--unsafe-no-fsync")]
+        return super()._start(program, *kept)
+
+
+@contextmanager
+def real(assets: controlplane.Assets, folder: Path) -> Iterator[Served]:
+    with Syncing(assets, folder, controllers=False, scheduler=False) as plane:
+        ca = folder / "bench-ca.crt"
+        ca.write_bytes(plane.authority.certificate)
+        yield Served(plane.url, ca, controlplane.ADMIN, tuple(plane.pids))
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    found: Measured
+    cpu_ms: float  # of the server, a creation
+
+
+def _child(type_: type[T], module: str, *arguments: object) -> T:
+    command = [sys.executable, "-m", f"benches.kube.{module}", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return msgspec.json.decode(done.stdout, type=type_)
+
+
+def load(served: Served, *, pods: int, watchers: int) -> Loaded:
+    given = (served.url, served.ca, served.token)
+    before = served.cpu()
+    found = _child(Measured, "load", *given, pods, watchers, CREATORS)
+    return Loaded(found, (served.cpu() - before) * 1000 / pods)
+
+
+def bench_client(home: Path) -> list[table.Row]:
+    return [*bench_list(home), bench_watch()]
+
+
+def bench_list(home: Path) -> list[table.Row]:
+    with embedded(home / "listed") as served:
+        size = load(served, pods=LISTED, watchers=1).found.bytes_per_event
+        given = ("list", served.url, served.ca, served.token, LISTED)
+        costs, both = [], []
+        for _ in range(ROUNDS):
+            before = served.cpu()
+            costs.append(_child(Cost, "mirrored", *given))
+            both.append(costs[-1].cpu + served.cpu() - before)
+    name = f"list and index {LISTED:,} Pods of {size / 1000:.1f} KB"
+    walls = ", ".join(f"{cost.seconds:.2f} s" for cost in costs)
+    say(f"{name}: {walls}; CPU of client and server: {min(both):.2f} s")
+    fastest, unit = min(cost.seconds for cost in costs), "s"
+    if fastest >= 1.0 and table.busy() and sys.platform == "linux":
+        fastest, unit = min(both), "s of CPU, client and server (busy machine)"
+    peak = max(cost.peak_mb for cost in costs)
+    return [
+        table.at_most(name, fastest, 1.0, unit),
+        table.at_most(f"{name}: peak of the process", peak, 120.0, "MB"),
+    ]
+
+
+def bench_watch() -> table.Row:
+    body = b"".join(poured.lines(EVENTS))
+    costs = []
+    for _ in range(ROUNDS):
+        with poured.pouring(body) as url:
+            costs.append(_child(Cost, "mirrored", "watch", url, EVENTS))
+    size = len(body) / EVENTS
+    walls = ", ".join(f"{EVENTS / cost.seconds:,.0f}/s" for cost in costs)
+    say(f"watch events of {size / 1000:.1f} KB: {walls} by the clock on the wall")
+    best = max(EVENTS / cost.cpu for cost in costs)
+    return table.at_least(
+        "watch events through reflector and mirror", best, 20_000, "/s of one core"
+    )
+
+
+def bench_api(home: Path, pods: int) -> list[table.Row]:
+    assets = _assets()
+    ours: list[Loaded] = []
+    theirs: list[Loaded] = []
+    for turn in range(ROUNDS):  # in turns, so that both get the same weather
+        with embedded(home / f"ours-{turn}") as served:
+            ours.append(load(served, pods=pods, watchers=WATCHERS))
+        _say_load("embedded", ours[-1])
+        if assets is not None:
+            with real(assets, home / f"theirs-{turn}") as served:
+                theirs.append(load(served, pods=pods, watchers=WATCHERS))
+            _say_load("real", theirs[-1])
+    best = max(each.found.creates_per_second for each in ours)
+    shape = f"embedded API, {pods:,} Pods x {WATCHERS} watchers"
+    delay = min(each.found.delay_p99 for each in ours) * 1000
+    rows = [table.at_most(f"{shape}: watch delay p99", delay, 50.0, "ms")]
+    if theirs:
+        limit = max(each.found.creates_per_second for each in theirs)
+        because = "the real server's best"
+        rows.append(table.at_least(f"{shape}: creates", best, limit, "/s", because=because))
+    else:
+        why = f"{best:,.0f}/s, and no kube-apiserver here to compare with ({controlplane.HOW})"
+        rows.append(table.unmeasured(f"{shape}: creates", ">= the real server's", why))
+    return rows
+
+
+def _assets() -> controlplane.Assets | None:
+    found = controlplane.find_assets(os.environ)
+    if found is None:
+        say(f"*** there is no kube-apiserver on this machine; {controlplane.HOW} builds one")
+    return found
+
+
+def _say_load(who: str, loaded: Loaded) -> None:
+    found = loaded.found
+    say(
+        f"{who}: {found.creates_per_second:,.0f} creates/s, {loaded.cpu_ms:.1f} ms of CPU each;"
+        f" events after the answer: p50 {found.delay_p50 * 1000:.1f} ms,"
+        f" p99 {found.delay_p99 * 1000:.1f} ms;"
+        f" after the request was sent: p99 {found.since_sent_p99 * 1000:.0f} ms"
+    )
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+NOTES = [
+    "Each the best of some rounds; memory the worst. A watch's rate is per second of one core's time.",
+    "The real server syncs its disk, as ours does, and has no controllers beside it.",
+    "The delay counts from the answer of a creation to its event at each watcher, at full speed.",
+]
+
+
+def main() -> int:
+    pods = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000
+    say(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    with tempfile.TemporaryDirectory(prefix="runyard-bench-") as name:
+        rows = bench_client(Path(name)) + bench_api(Path(name), pods)
+    return table.show(rows, NOTES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The table at the end: what was promised, what was measured, and whether that is the same."""
+
+import os
+
+import msgspec
+
+OK, MISSED, NOT_MEASURED = "ok", "MISSED", "NOT MEASURED"
+
+
+class Row(msgspec.Struct, frozen=True):
+    name: str
+    target: str
+    measured: str
+    verdict: str
+
+
+def busy() -> bool:
+    """Whether others want this machine's cores: the clock on the wall then measures them, and not us."""
+    return os.getloadavg()[0] > (os.cpu_count() or 1)
+
+
+def at_most(name: str, measured: float, limit: float, unit: str) -> Row:
+    verdict = OK if measured < limit else MISSED
+    return Row(name, f"< {_number(limit)} {unit}", f"{_number(measured)} {unit}", verdict)
+
+
+def at_least(name: str, measured: float, limit: float, unit: str, *, because: str = "") -> Row:
+    verdict = OK if measured >= limit else MISSED
+    target = f">= {_number(limit)} {unit}" + (f" ({because})" if because else "")
+    return Row(name, target, f"{_number(measured)} {unit}", verdict)
+
+
+def unmeasured(name: str, target: str, why: str) -> Row:
+    return Row(name, target, why, NOT_MEASURED)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def show(rows: list[Row], notes: list[str]) -> int:
+    """Print it; 1 if something was missed. What was not measured is never counted as kept."""
+    header = Row("what", "target", "measured", "verdict")
+    widths = [
+        max(len(getattr(row, field)) for row in (header, *rows))
+        for field in ("name", "target", "measured", "verdict")
+    ]
+    print()
+    for row in (header, *rows):
+        cells = (row.name, row.target, row.measured, row.verdict)
+        print("  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)))
+    print()
+    for note in notes:
+        print(f"  {note}")
+    print(f"  load of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    absent = [row for row in rows if row.verdict == NOT_MEASURED]
+    for row in absent:
+        print(f"\n*** NOT MEASURED, and so not known to hold: {row.name}: {row.measured}")
+    missed = sum(1 for row in rows if row.verdict == MISSED)
+    kept = len(rows) - missed - len(absent)
+    print(f"\n{kept} kept, {missed} missed, {len(absent)} not measured")
+    return 1 if missed else 0

@@ -1,0 +1,234 @@
+"""The same kubectl commands print the same on the embedded API and on a real control plane."""
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import controlplane
+import pytest
+from tests.conformance.kube import backends
+from tests.conformance.kube.kit import Api, Json, node, pod
+from tests.conftest import Absent
+
+from runyard.clock import RealClock
+from runyard.embedded.kube import kubeconfig
+from runyard.http.client import HttpTransport
+from runyard.http.server import listen
+from runyard.http.tls import (
+    client_context,
+    issue_server,
+    make_authority,
+    server_context,
+    write_pair,
+)
+
+KUBECTL = Path(sys.executable).parent / "kubectl"
+SPACE = "kubectl-alike"
+NODE = "kubectl-alike-mini"
+
+FILES = {
+    "map.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {a: '1'}}",
+    "map2.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {a: '2', b: '3'}}",
+    "other.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: s}, data: {a: '1'}}",
+    "other2.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: s}, data: {a: '2'}}",
+    "wrong.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: w}, dat: {a: '1'}}",
+}
+
+# Each line is one command; they build on each other.
+COMMANDS = tuple(
+    line
+    for line in f"""
+get pods
+get pods -o wide
+get pods -l tier=gold
+get pods -l 'tier in (gold,tin),!zone'
+get pods --field-selector=status.phase=Running
+get pods -o name
+get pod mac-1 -o jsonpath={{.status.phase}}
+get pod mac-1 -o yaml
+get pod none
+get node {NODE}
+get node {NODE} -o wide
+get nonsense
+describe configmap kube-none
+describe pod mac-2
+create configmap c --from-literal=a=1
+create configmap c --from-literal=a=1
+get configmap c -o json
+get configmaps
+describe configmap c
+create -f wrong.yaml
+apply -f map.yaml
+apply -f map2.yaml
+apply -f map2.yaml
+diff -f map.yaml
+apply --server-side -f other.yaml
+apply --server-side --field-manager=somebody -f other2.yaml
+apply --server-side --field-manager=somebody --force-conflicts -f other2.yaml
+apply --dry-run=server -f map.yaml
+get configmap m -o yaml --show-managed-fields
+patch configmap m --type=merge -p '{{"data":{{"b":null}}}}'
+patch configmap m --type=json -p '[{{"op":"remove","path":"/data/zz"}}]'
+patch configmap m --type=json -p '[{{"op":"add","path":"/data/c","value":"4"}}]'
+patch pod mac-1 -p '{{"spec":{{"containers":[{{"name":"runner","image":"vm:2"}}]}}}}'
+label pod mac-1 tier=tin
+label pod mac-1 tier=tin --overwrite
+label pod mac-1 tier-
+annotate pod mac-1 note=hello
+cordon {NODE}
+get node {NODE}
+uncordon {NODE}
+wait --for=jsonpath={{.status.phase}}=Running pod/mac-1 --timeout=10s
+wait --for=condition=Ready pod/mac-2 --timeout=1s
+auth can-i delete pods
+auth can-i delete pods --as=nobody
+get pods --as=nobody
+drain {NODE} --force --grace-period=0 --timeout=30s
+wait --for=delete pod/mac-1 --timeout=10s
+uncordon {NODE}
+delete configmap m s
+delete configmap m
+delete configmap m --ignore-not-found
+get configmaps -o name
+api-resources --api-group=coordination.k8s.io --no-headers
+api-resources --api-group=rbac.authorization.k8s.io --no-headers
+""".splitlines()
+    if line
+)
+
+_AGES = re.compile(r"\b(?:\d+[dhms])+\b")
+_IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIMES = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| [+-]\d{4})"
+    r"|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"
+)
+_VERSIONS = re.compile(r"(\"?resourceVersion\"?: )\"\d+\"")
+_TEMPORARY = re.compile(r"/tmp/\S+|\S*(?:LIVE|MERGED)-\d+\S*")
+
+
+def plain(text: str) -> list[str]:
+    """What was printed, without what must differ; columns are as wide as their words."""
+    for pattern, word in ((_IDS, "uid"), (_TIMES, "time"), (_TEMPORARY, "file"), (_AGES, "age")):
+        text = pattern.sub(word, text)
+    text = _VERSIONS.sub(r"\1version", text)
+    return sorted(
+        re.sub(r"\s{2,}", "  ", line.rstrip()) for line in text.splitlines() if line.strip()
+    )
+
+
+class Server:
+    """One server with a kubeconfig for it."""
+
+    def __init__(self, folder: Path, api: Api) -> None:
+        self.folder = folder
+        self.api = api
+
+    async def kubectl(self, line: str) -> tuple[int, str]:
+        command = f"{KUBECTL} --kubeconfig=config --cache-dir=cache --namespace={SPACE} {line}"
+        process = await asyncio.create_subprocess_shell(
+            command,
+            cwd=self.folder,
+            env={"HOME": str(self.folder), "PATH": os.environ["PATH"]},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode()
+
+    async def populate(self) -> None:
+        for name, text in FILES.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
+        await self.api.create("/api/v1/namespaces", {"metadata": {"name": SPACE}})
+        account = {"metadata": {"name": "default"}}
+        await self.api.call("POST", self.api.path("serviceaccounts"), account)
+        machine = node(NODE, labels={"node-role.kubernetes.io/runner": ""})
+        machine["status"]["nodeInfo"] = {"kubeletVersion": "v0.1.0", "osImage": "macOS 15.6"}
+        await self.api.create("/api/v1/nodes", machine)
+        for name, labels in (("mac-1", {"tier": "gold"}), ("mac-2", {"tier": "tin", "zone": "x"})):
+            body = pod(name, meta={"labels": labels}, nodeName=NODE)
+            body["spec"]["automountServiceAccountToken"] = False
+            await self.api.create(self.api.pods(), body)
+        running: Json = {"phase": "Running", "podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.9"}]}
+        await self.api.patch(self.api.pods("mac-1", "status"), {"status": running})
+
+
+@contextlib.asynccontextmanager
+async def embedded(folder: Path) -> AsyncIterator[Server]:
+    core = backends.make_core()
+    now = RealClock().now()
+    authority = make_authority(now=now)
+    files = write_pair(folder, "server", issue_server(authority, ["127.0.0.1"], now=now))
+    listening = await listen(core.handle, tls=server_context(files))
+    transport = HttpTransport(listening.url, tls=client_context(authority.certificate))
+    text = kubeconfig.render(listening.url, token=backends.ADMIN, ca=authority.certificate)
+    (folder / "config").touch(mode=0o600)
+    (folder / "config").write_text(text, encoding="utf-8")
+    try:
+        yield Server(
+            folder, Api(transport, space=SPACE, token=backends.ADMIN, version=backends.NEWEST)
+        )
+    finally:
+        await transport.close()
+        await listening.close()
+    assert not core.failures
+
+
+@contextlib.asynccontextmanager
+async def real(plane: controlplane.ControlPlane, folder: Path) -> AsyncIterator[Server]:
+    plane.write_kubeconfig(folder / "config")
+    transport = HttpTransport(plane.url, tls=plane.tls())
+    api = Api(transport, space=SPACE, token=controlplane.ADMIN, version=plane.version)
+    try:
+        yield Server(folder, api)
+    finally:
+        await transport.close()
+
+
+@pytest.fixture
+def plane(tmp_path: Path, absent: Absent) -> Iterator[controlplane.ControlPlane]:
+    """A server without controllers: a Node that nobody looks after is not found wanting."""
+    assets = controlplane.find_assets(os.environ)
+    if assets is None:
+        absent("a real kube-apiserver", controlplane.HOW)
+    folder = tmp_path / "plane"
+    with controlplane.ControlPlane(assets, folder, controllers=False, scheduler=False) as started:
+        if not started.modern:
+            pytest.skip(f"output is compared with a modern server's, not {started.git_version}")
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_kubectl_prints_the_same(
+    plane: controlplane.ControlPlane, tmp_path: Path, absent: Absent
+) -> None:
+    if not KUBECTL.exists():
+        absent("kubectl", "make .venv/ready installs it")
+
+    async def main() -> list[str]:
+        for name in ("embedded", "real"):
+            (tmp_path / name).mkdir()
+        wrong: list[str] = []
+        async with (
+            embedded(tmp_path / "embedded") as ours,
+            real(plane, tmp_path / "real") as theirs,
+        ):
+            await theirs.populate()
+            await ours.populate()
+            for line in COMMANDS:
+                (code, out), (other_code, other) = await asyncio.gather(
+                    theirs.kubectl(line), ours.kubectl(line)
+                )
+                if (code, plain(out)) != (other_code, plain(other)):
+                    wrong.append(
+                        f"$ kubectl {line}\n--- real ({code})\n{out}\n--- embedded ({other_code})\n{other}"
+                    )
+        return wrong
+
+    wrong = asyncio.run(main())
+    assert not wrong, "\n\n".join(wrong)
