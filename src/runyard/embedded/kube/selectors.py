@@ -31,7 +31,7 @@ _RULE = (
     "alphanumeric character"
 )
 _PINS = ("metadata.name", "spec.nodeName")
-_NAME = "metadata.name"
+_BY_NAME = "metadata.name"
 _WORDS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
 _MARKS: dict[str, Operator] = {
     "=": "in",
@@ -76,7 +76,7 @@ class Selector(msgspec.Struct, frozen=True):
     @property
     def named(self) -> bool:
         """Whether one object is asked for by its name."""
-        return any(found.key == _NAME and found.operator == "in" for _, found in self.fields)
+        return any(found.key == _BY_NAME and found.operator == "in" for _, found in self.fields)
 
     def matches(self, obj: Object) -> bool:
         """Whether the object satisfies every condition."""
