@@ -59,7 +59,10 @@ def embedded(folder: Path) -> Iterator[Served]:
     folder.mkdir()
     command = [sys.executable, "-m", "benches.kube.served", str(folder)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+    # A session of its own, as the real server's processes have: some kernels share the cores by sessions.
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    ) as process:
         assert process.stdin and process.stdout
         try:
             url = process.stdout.readline().strip()
@@ -97,7 +100,9 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def _child(type_: type[T], module: str, *arguments: object) -> T:
     command = [sys.executable, "-m", f"benches.kube.{module}", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, check=True, start_new_session=True
+    )
     return msgspec.json.decode(done.stdout, type=type_)
 
 

@@ -97,7 +97,7 @@ class Reader:
         last_of_all = records[-1:]
         if selector:
             records = [item for item in records if selector.matches(item.obj)]
-        if selector.named:  # nothing else is looked at
+        if selector.named and not target.resource.custom:  # nothing else is looked at
             last_of_all = records[-1:]
         limit = 0 if options.version == 0 and options.told_version else options.limit
         # Whether there is more is told by what lies behind the page, selected or not.
