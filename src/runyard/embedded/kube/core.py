@@ -88,9 +88,8 @@ class KubeCore:
         self._log = get_logger("embedded.kube")
         self._fresh: deque[Event] = deque()
         self._stopped: JournalError | None = None
-        self._moment: asyncio.Future[StatusError | None] | None = (
-            None  # the steps that share a commit
-        )
+        # Who waits for the next commit.
+        self._moment: list[asyncio.Future[StatusError | None]] = []
         self._store = Store(history=self.settings.history, on_commit=self._committed)
         self._discovery = discovery.Discovery(self._store.catalogue)
         self._registry = Registry(self._store, clock=clock, rng=rng)
@@ -136,6 +135,7 @@ class KubeCore:
         self._settle()
         if self._keeper is not None and self._keeper.outbox:
             self._report(self._keeper.commit())
+            self._keeper.tell()
 
     def guard(self, authenticate: auth.Authenticate) -> None:
         """Ask who asks, from now on; for a login that needs this core's `tokens`."""
@@ -162,6 +162,7 @@ class KubeCore:
             if lost is not None:
                 return lost.response()
         if self._definitions.retired:
+            self._tell()
             self._definitions.retire()
         return await self._pass_on(answer, request) if isinstance(answer, Passed) else answer
 
@@ -174,13 +175,14 @@ class KubeCore:
 
     async def _kept(self, answer: object) -> StatusError | None:
         """Wait for the end of this moment; the refusal, if the disk did not take it."""
-        if self._moment is None:
-            loop = asyncio.get_running_loop()
-            self._moment = loop.create_future()
+        loop = asyncio.get_running_loop()
+        if not self._moment:
             loop.call_soon(self._end_moment)
+        end: asyncio.Future[StatusError | None] = loop.create_future()
+        self._moment.append(end)
         lost: StatusError | None = stopped("the client went away")
         try:
-            lost = await asyncio.shield(self._moment)  # whoever goes away does not stop the others
+            lost = await end
         finally:
             if lost is not None and isinstance(answer, Stream):
                 await answer.aclose()
@@ -199,9 +201,19 @@ class KubeCore:
             lost = self._commit(keeper)
         except Exception as defect:  # noqa: BLE001  the boundary: those who wait must have an answer
             self._failed(defect, path="journal")
-        moment, self._moment = self._moment, None
-        if moment is not None:
-            moment.set_result(lost)
+        waiting, self._moment = self._moment, []
+        for end in waiting:
+            if not end.done():
+                end.set_result(lost)
+        if waiting:
+            # Answers first: those who asked ask again while the watchers are being told.
+            asyncio.get_running_loop().call_soon(self._tell)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._keeper is not None:
+            self._keeper.tell()
 
     def _commit(self, keeper: Keeper) -> StatusError | None:
         try:

@@ -33,6 +33,7 @@ class Keeper:
         self._journal = journal
         self._signing_key = b""
         self.outbox: list[Event] = []
+        self._untold = store.untold
 
     def restore(self) -> None:
         """Fill the empty store with what the journal holds, and keep its steps from now on."""
@@ -78,7 +79,7 @@ class Keeper:
         return self._signing_key
 
     def commit(self) -> tuple[Event, ...]:
-        """Keep the steps, then let them be seen; raises `JournalError` after taking them back."""
+        """Keep the steps; raises `JournalError` after taking them back. Then `tell` lets them be seen."""
         events = tuple(self.outbox)
         self.outbox.clear()
         try:
@@ -86,9 +87,15 @@ class Keeper:
         except JournalError:
             self._take_back(events)
             raise
+        self._untold.extend(events)
+        return events
+
+    def tell(self) -> None:
+        """Tell the watchers of everything that is kept by now."""
+        events = tuple(self._untold)
+        self._untold.clear()
         for event in events:
             self._store.table(event.resource).tell(event)
-        return events
 
     def _take_back(self, events: tuple[Event, ...]) -> None:
         before = events[0].version - 1

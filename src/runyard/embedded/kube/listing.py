@@ -97,12 +97,13 @@ class Reader:
         last_of_all = records[-1:]
         if selector:
             records = [item for item in records if selector.matches(item.obj)]
-        if selector.named and not target.resource.custom:  # nothing else is looked at
+        if selector.named:  # nothing else is looked at
             last_of_all = records[-1:]
         limit = 0 if options.version == 0 and options.told_version else options.limit
         # Whether there is more is told by what lies behind the page, selected or not.
         if not limit or len(records) < limit or records[limit - 1] is last_of_all[0]:
-            return Listing(records, {"resourceVersion": str(version)})
+            end: Object = {"continue": ""} if target.resource.custom else {}
+            return Listing(records, {**end, "resourceVersion": str(version)})
         last = records[limit - 1]
         more = _token(target, version, last)
         meta: Object = {"resourceVersion": str(version), "continue": more}

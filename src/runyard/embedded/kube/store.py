@@ -286,6 +286,9 @@ class Store:
     def __init__(self, *, history: int, on_commit: Callable[[Event], None]) -> None:
         self.version = 0
         self.outbox: list[Event] | None = None  # where events wait until they are safe to be seen
+        self.untold: list[
+            Event
+        ] = []  # those that are safe by now, and on their way to the watchers
         self.catalogue = Catalogue()
         self.tables: dict[str, Table] = {}
         self.rehearsing = False  # a dry run: records are made, and none is kept
@@ -297,7 +300,8 @@ class Store:
     @property
     def told(self) -> int:
         """The version up to which every watcher has been told everything."""
-        return self.outbox[0].version - 1 if self.outbox else self.version
+        waiting = self.untold or self.outbox
+        return waiting[0].version - 1 if waiting else self.version
 
     def open_table(self, resource: Resource) -> None:
         """Have a place for the objects of a kind; what watched one of the same name before must list again."""
