@@ -1,4 +1,7 @@
-"""`runyard practice`: push a job to the practice GitHub of a machine that is up, and watch it run."""
+"""`runyard practice`: push a job to the practice GitHub of a machine that is up, and watch it run.
+
+Invariant: what a job wrote, and what anybody called anything, commands nobody's terminal.
+"""
 
 import asyncio
 import os
@@ -8,6 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from runyard.cli.harmless import harmless
 from runyard.clock import RealClock
 from runyard.embedded.github.views import JobView
 from runyard.embedded.up.layout import BadDirectory, Layout, default_root, read_json
@@ -39,8 +43,20 @@ class NotUp(click.ClickException):
 )
 @click.option("--no-wait", is_flag=True, help="Queue it and print its id, without watching it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the job as JSON instead of its log.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Leave control characters in the log as they are; not on a terminal, which would obey them.",
+)
 def practice(
-    script: str | None, data: Path | None, name: str, label: str, *, no_wait: bool, as_json: bool
+    script: str | None,
+    data: Path | None,
+    name: str,
+    label: str,
+    *,
+    no_wait: bool,
+    as_json: bool,
+    raw: bool,
 ) -> None:
     """Push a job to the practice GitHub of a machine that 'runyard up' runs, and show its log.
 
@@ -50,25 +66,41 @@ def practice(
     runyard practice 'echo hello from $GITHUB_JOB'
     runyard practice --name build < build.sh
     """
-    text = script if script is not None else sys.stdin.read()
+    if raw and sys.stdout.isatty():
+        raise click.UsageError("a raw log goes to a file or a pipe, not to a terminal")
+    job = _Job(script=_text(script), name=name, label=label)
     root = data or default_root(os.environ)
     try:
         people = _people(Layout(root.absolute()))
-        sys.exit(
-            asyncio.run(
-                _push(*people, text, name=name, label=label, wait=not no_wait, as_json=as_json)
-            )
-        )
+        sys.exit(asyncio.run(_push(*people, job, wait=not no_wait, as_json=as_json, raw=raw)))
     except (TransportError, Refused) as error:
+        reason = harmless(str(error))
         raise NotUp(
-            f"the practice GitHub of {root} does not take the job: {error}. Is it up?"
+            f"the practice GitHub of {root} does not take the job: {reason}. Is it up?"
         ) from error
+
+
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
+    script: str
+    name: str
+    label: str
+
+
+def _text(script: str | None) -> str:
+    """The script: the argument's, or all of standard input."""
+    try:
+        if script is None:
+            return sys.stdin.buffer.read().decode()
+        script.encode()  # an argument may hold bytes that are no text, in disguise
+    except UnicodeError:
+        raise click.UsageError("the script is no text in UTF-8") from None
+    return script
 
 
 def _people(layout: Layout) -> tuple[HttpTransport, People]:
     try:
         ports = read_json(layout.ports)
-        if not isinstance(ports, dict) or "github" not in ports:
+        if not isinstance(ports, dict) or not isinstance(ports.get("github"), int):
             raise NotUp(f"no machine was ever up in {layout.root}; start one with 'runyard up'")
         token = load(layout).people_token
     except BadDirectory as error:
@@ -80,16 +112,17 @@ def _people(layout: Layout) -> tuple[HttpTransport, People]:
 async def _push(
     transport: HttpTransport,
     people: People,
-    script: str,
+    pushed: _Job,
     *,
-    name: str,
-    label: str,
     wait: bool,
     as_json: bool,
+    raw: bool,
 ) -> int:
     clock = RealClock()
     try:
-        number = await people.queue_job(REPOSITORY, labels=(label,), script=script, name=name)
+        number = await people.queue_job(
+            REPOSITORY, labels=(pushed.label,), script=pushed.script, name=pushed.name
+        )
         if not wait:
             click.echo(number)
             return 0
@@ -97,13 +130,15 @@ async def _push(
         while job.status != "completed":
             await clock.sleep(LOOK_EVERY)
             job = await people.job(number)
-        click.echo(_shown(job) if as_json else await people.log(number), nl=as_json)
+        text = _json(job) if as_json else await people.log(number)
+        click.echo(text if raw else harmless(text), nl=as_json, color=raw or None)
         if not as_json:
-            click.echo(f"job {number}: {job.conclusion} on {job.runner_name}", err=True)
+            ended = f"job {number}: {job.conclusion} on {job.runner_name}"
+            click.echo(harmless(ended), err=True)
         return 0 if job.conclusion == "success" else 1
     finally:
         await transport.close()
 
 
-def _shown(job: JobView) -> str:
+def _json(job: JobView) -> str:
     return msgspec.json.encode(job).decode()
