@@ -10,6 +10,7 @@ from typing import TypeVar
 from runyard.db.contract import Database, Tx, Unavailable
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response, Stream, Transport
+from runyard.telemetry import conditions
 from runyard.telemetry.health import Condition, Health
 
 T = TypeVar("T")
@@ -46,6 +47,17 @@ class ReportingTransport:
         elif answer.status < 400:
             self._health.ok(self._refused)
         return answer
+
+
+def reporting_kube(inner: Transport, health: Health) -> ReportingTransport:
+    """A way to the Kubernetes API; there a part that may not do its work is refused with 403 too."""
+    return ReportingTransport(
+        inner,
+        health,
+        unreachable=conditions.KUBERNETES_UNREACHABLE,
+        refused=conditions.KUBERNETES_REFUSED,
+        refusals=(401, 403),
+    )
 
 
 class ReportingDatabase:

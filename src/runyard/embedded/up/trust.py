@@ -6,7 +6,7 @@ The authority lives as long as the data directory. Clients are given its certifi
 import socket
 import ssl
 
-from runyard.embedded.up.layout import Layout
+from runyard.embedded.up.layout import FULL, BadDirectory, Layout
 from runyard.http.client import HttpTransport
 from runyard.http.tls import client_context, keep_authority, keep_server, server_context
 
@@ -16,7 +16,15 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 def authority(layout: Layout, *, now: float) -> bytes:
     """The authority's certificate, as PEM; made when there is none."""
-    return keep_authority(layout.tls, now=now).certificate
+    try:
+        return keep_authority(layout.tls, now=now).certificate
+    except OSError as error:
+        if error.errno in FULL:
+            raise  # told as what it is
+        raise BadDirectory(
+            f"{layout.tls} cannot be used ({error.strerror}). Make it a directory that you may write, or"
+            " remove it to begin with a new authority"
+        ) from error
 
 
 def serving(layout: Layout, *, now: float, address: str = "") -> ssl.SSLContext:
