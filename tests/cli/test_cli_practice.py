@@ -19,8 +19,14 @@ from tests.embedded.github.practicelive import Live, played
 from runyard.cli.harmless import harmless
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
+from runyard.cli.practice import NotUp, watch
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
+from runyard.embedded.github.views import JobView
+from runyard.embedded.up.people import People
 from runyard.embedded.up.secrets import Secrets
+from runyard.http.errors import OutcomeUnknown
+from runyard.sim.clock import VirtualClock
+from runyard.sim.loop import run_virtual
 
 HOSTILE = r"printf 'red \033[31mtext\033]0;title\007 \302\2332J over\rwritten \342\200\256txt.exe\n\tdone\r\n'"
 SHOWN = (
@@ -193,3 +199,31 @@ def test_whatever_is_shown_is_writing_and_lines_stay_lines(text: str) -> None:
 @given(st.text(max_size=40))
 def test_json_means_the_same_afterwards(text: str) -> None:
     assert json.loads(harmless(msgspec.json.encode({"a": text}).decode())) == {"a": text}
+
+
+class Away(People):
+    """A practice GitHub that is away for a while, in the middle of a job."""
+
+    def __init__(self, *, looks: int) -> None:
+        self.looks = looks
+
+    async def job(self, job_id: int) -> JobView:
+        self.looks -= 1
+        if self.looks > 0:
+            raise OutcomeUnknown("nobody is there")
+        ended = dict.fromkeys(JobView.__struct_fields__) | {"status": "completed"}
+        return JobView(**{**ended, "id": job_id, "conclusion": "success"})  # type: ignore[arg-type]  # only these are read
+
+
+async def watched(looks: int) -> JobView:
+    return await watch(Away(looks=looks), 7, clock=VirtualClock())
+
+
+def test_a_machine_that_is_started_anew_does_not_lose_the_job_that_is_watched() -> None:
+    job = run_virtual(watched(150))
+    assert (job.id, job.conclusion) == (7, "success")
+
+
+def test_a_machine_that_stays_away_is_told_and_the_job_is_not_called_refused() -> None:
+    with pytest.raises(NotUp, match="job 7 was taken, and then"):
+        run_virtual(watched(10_000))

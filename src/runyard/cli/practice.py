@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from runyard.cli.harmless import harmless
-from runyard.clock import RealClock
+from runyard.clock import Clock, RealClock
 from runyard.embedded.github.views import JobView
 from runyard.embedded.up.layout import BadDirectory, Layout, default_root, read_json
 from runyard.embedded.up.people import People, Refused
@@ -22,6 +22,7 @@ from runyard.http.client import HttpTransport
 from runyard.http.errors import TransportError
 
 LOOK_EVERY = 0.3
+AWAY_AT_MOST = 60.0
 
 
 class NotUp(click.ClickException):
@@ -60,7 +61,8 @@ def practice(
 ) -> None:
     """Push a job to the practice GitHub of a machine that 'runyard up' runs, and show its log.
 
-    SCRIPT is shell text; without it, standard input is read. The exit code is 0 if the job succeeded, 1 if not.
+    SCRIPT is shell text; without it, standard input is read. The exit code is 0 if the job succeeded, 1 if not, and
+    2 if there is nobody who takes it or tells of its end.
 
     \b
     runyard practice 'echo hello from $GITHUB_JOB'
@@ -126,10 +128,7 @@ async def _push(
         if not wait:
             click.echo(number)
             return 0
-        job = await people.job(number)
-        while job.status != "completed":
-            await clock.sleep(LOOK_EVERY)
-            job = await people.job(number)
+        job = await watch(people, number, clock=clock)
         text = _json(job) if as_json else await people.log(number)
         click.echo(text if raw else harmless(text), nl=as_json, color=raw or None)
         if not as_json:
@@ -138,6 +137,25 @@ async def _push(
         return 0 if job.conclusion == "success" else 1
     finally:
         await transport.close()
+
+
+async def watch(people: People, number: int, *, clock: Clock) -> JobView:
+    """The job once it has ended. The machine may be started anew meanwhile: the job is not lost by that."""
+    heard = clock.monotonic()
+    while True:
+        try:
+            job = await people.job(number)
+        except TransportError as error:
+            if clock.monotonic() - heard > AWAY_AT_MOST:
+                raise NotUp(
+                    f"job {number} was taken, and then the practice GitHub was not heard of for"
+                    f" {AWAY_AT_MOST:g} s ({harmless(str(error))}). The job goes on when it is up again"
+                ) from error
+        else:
+            heard = clock.monotonic()
+            if job.status == "completed":
+                return job
+        await clock.sleep(LOOK_EVERY)
 
 
 def _json(job: JobView) -> str:

@@ -131,7 +131,7 @@ class Api:
                 expects=JobEvent,
                 answers={
                     200: ("It is stored, or of no interest.", Received),
-                    400: ("The delivery has no name.", Problem),
+                    400: ("The delivery has no name, or makes no sense.", Problem),
                     **_FAILED,
                 },
                 scheme=_SIGNATURE,
@@ -181,8 +181,11 @@ class Api:
             return _unnamed(guid)
         if request.header("x-github-event") != "workflow_job":
             return json_response(200, Received(outcome="ignored"))
-        outcome = await self._intake.apply(guid=guid, body=request.body)
-        return json_response(200, Received(outcome=outcome))
+        came = await self._intake.apply(guid=guid, body=request.body)
+        if came.reason:
+            self._log.warning("webhook refused", delivery=guid, reason=came.reason)
+            return problem(400, f"{came.outcome} event", reason=came.reason)
+        return json_response(200, Received(outcome=came.outcome))
 
     async def _stopped(self, request: Request) -> Response:
         """The operator says that a Pod has ended: a hint, so the proof is asked for."""

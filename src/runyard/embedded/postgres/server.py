@@ -44,6 +44,7 @@ from runyard.files import write_whole
 # The kernel's limit for a socket's path, without its closing zero byte.
 _SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
 _SOCKET_NAME = "/.s.PGSQL.5432"
+_STILL_THERE = "shared memory block"  # its words when a process holds the memory of the last start
 _LOG_LIMIT = 16 * 1024 * 1024
 _STOP_TIMEOUT = 60.0
 
@@ -161,11 +162,28 @@ class EmbeddedPostgres:
             raise Abandoned(f"the start of the server in {self.data_dir} was abandoned")
 
     def _locked_out(self, error: psycopg.Error) -> EmbeddedPostgresError:
-        """It runs, and lets nobody in: most likely its password was changed or lost."""
+        """It was started, and lets nobody in: its password was lost, or it is just going down again."""
+        said = f"the server in {self.data_dir} was started and refuses us: {str(error).strip()}"
+        if "authentication failed" not in said:
+            return EmbeddedPostgresError(f"{said}. Its own log is {self.log}")
         kept = self.data_dir / "password"
         return EmbeddedPostgresError(
-            f"the server in {self.data_dir} runs and refuses us: {str(error).strip()}. Restore {kept},"
-            f" or move {self.data_dir} away to begin with an empty database"
+            f"{said}. Restore {kept}, or move {self.data_dir} away to begin with an empty database"
+        )
+
+    def _fallen(self, said: str) -> EmbeddedPostgresError:
+        """It ended before it was ready."""
+        if (
+            _STILL_THERE in said
+        ):  # after a kill the sessions of the earlier server end a moment later
+            fix = "Processes of the earlier server are still ending; start it again in a moment."
+        else:
+            fix = (
+                f"If its files are damaged, restore them, or move {self.data_dir} away to begin with an empty"
+                " database."
+            )
+        return EmbeddedPostgresError(
+            f"the server in {self.data_dir} ended while starting. {fix} Its log, {self.log}, says:\n{said}"
         )
 
     def _take_lock(self) -> None:
@@ -271,11 +289,7 @@ class EmbeddedPostgres:
         pid = self._launched.wait_ready(self._start_timeout)
         if pid is None:
             self._go_on()
-            raise EmbeddedPostgresError(
-                f"the server in {self.data_dir} ended while starting. If its files are damaged, restore them, or"
-                f" move {self.data_dir} away to begin with an empty database. Its log, {self.log}, says:"
-                f"\n{tail(self.log, since=since)}"
-            )
+            raise self._fallen(tail(self.log, since=since))
         self.pid = pid
 
     def _open_up(self) -> str:
