@@ -164,7 +164,8 @@ class EmbeddedPostgres:
     def _locked_out(self, error: psycopg.Error) -> EmbeddedPostgresError:
         """It was started, and lets nobody in: its password was lost, or it is just going down again."""
         said = f"the server in {self.data_dir} was started and refuses us: {str(error).strip()}"
-        if "authentication failed" not in said:
+        lost = isinstance(error, psycopg.OperationalError) and "authentication failed" not in said
+        if lost:
             return EmbeddedPostgresError(f"{said}. Its own log is {self.log}")
         kept = self.data_dir / "password"
         return EmbeddedPostgresError(

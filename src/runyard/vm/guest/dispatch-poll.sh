@@ -39,9 +39,8 @@ trap 'ask_to_end 129' HUP
 # Let the listener take the runner's last words, on every way out: or it would be left behind.
 # shellcheck disable=SC2329 # called by the trap above
 leave() {
-    if [ -n "$listener" ] && kill -TERM "$listener" 2>/dev/null; then
-        child=$listener
-        join
+    if [ -n "$listener" ]; then
+        "$RUNYARD_PYTHON" -I -S "$here/newest.py" end "$listener" "$log"
     fi
     finish "$1"
 }
@@ -152,14 +151,13 @@ as_job() {
     exec "$@"
 }
 
-# What the runner prints goes through a pipe to somebody who keeps the newest of it. Without a Python it goes into a
-# file that is as long as the runner is talkative.
+# What the runner prints goes through a pipe to somebody who keeps the newest of it. Without one it goes into a file
+# that is as long as the runner is talkative.
 open_log() {
     talk=$log
-    if [ -n "$RUNYARD_PYTHON" ] && rm -f "$log.pipe" && mkfifo "$log.pipe"; then
+    if [ -n "$RUNYARD_PYTHON" ] && rm -f "$log.pipe" && mkfifo "$log.pipe" &&
+        listener=$("$RUNYARD_PYTHON" -I -S "$here/newest.py" listen "$log.pipe" "$log" "$RUNYARD_LOG_BYTES"); then
         talk=$log.pipe
-        "$RUNYARD_PYTHON" -I -S "$here/newest.py" "$talk" "$log" "$RUNYARD_LOG_BYTES" >/dev/null &
-        listener=$!
     fi
 }
 
