@@ -1,9 +1,12 @@
 """Nothing that arrives makes the server raise, and whatever it cannot do it says with a status."""
 
+import hashlib
+import hmac
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.dispatch.dispatchworld import Onward, World, play
+from tests.dispatch.dispatchworld import SECRET, SPACE, Onward, World, play
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.errors import NotSent
@@ -163,5 +166,81 @@ def test_a_review_that_makes_no_sense_is_no_acceptance(
 
             world.kube_wire.tamper = tamper
             assert (await world.poll(guest)).status in allowed
+
+    play(scenario, database_url, app_keys)
+
+
+SIGNED = (
+    (
+        "x-hub-signature-256",
+        "sha256=" + hmac.new(SECRET.encode(), b"{}", hashlib.sha256).hexdigest(),
+    ),
+)
+REFUSALS: list[tuple[str, tuple[tuple[str, str], ...], int, str, str]] = [
+    (GITHUB_WEBHOOK, (), 401, "bad signature", "secret"),
+    (GITHUB_WEBHOOK, (("x-hub-signature-256", "sha256=planted-1"),), 401, "bad signature", "secret"),
+    (GITHUB_WEBHOOK, SIGNED, 400, "no x-github-delivery header", "name each delivery"),
+    (
+        GITHUB_WEBHOOK,
+        (*SIGNED, ("x-github-delivery", "planted-1" * 20)),
+        400,
+        "no x-github-delivery header",
+        "name each delivery",
+    ),
+    (DISPATCH, (), 401, "missing bearer token", "Authorization: Bearer"),
+    (DISPATCH, (("authorization", "Bearer planted-1"),), 401, "invalid token", "audience"),
+    (POD_STOPPED, (), 401, "missing bearer token", "Authorization: Bearer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "headers", "status", "error", "fix"), REFUSALS)
+def test_a_refusal_says_what_would_help_and_repeats_no_credential(
+    database_url: str,
+    app_keys: KeyPair,
+    path: str,
+    headers: tuple[tuple[str, str], ...],
+    status: int,
+    error: str,
+    fix: str,
+) -> None:
+    async def scenario(world: World) -> None:
+        answer = await world.ask("POST", path, b"{}", headers)
+        said = answer.json()
+        assert (answer.status, said["error"]) == (status, error)
+        assert fix in said["fix"]
+        assert b"planted-1" not in answer.body and SECRET.encode() not in answer.body
+
+    play(scenario, database_url, app_keys)
+
+
+def test_another_account_than_the_operators_is_told_which_one_it_should_be(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        answer = await world.report_stopped("p", guest.token)
+        assert answer.status == 401
+        assert guest.token.encode() not in answer.body
+        token = await world.admin.create_token(
+            guest.name, namespace=SPACE, audience="", seconds=3600
+        )
+        said = (await world.report_stopped("p", token)).json()
+        assert said["error"] == "unauthorized principal"
+        assert "ServiceAccount" in said["fix"] and token not in str(said)
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_report_that_is_nested_without_end_is_no_defect_of_ours(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        token = await world.controller_token()
+        headers = (("authorization", f"Bearer {token}"),)
+        body = b'{"pod_name": "p", "ended_at": "", "more": ' + b"[" * 100_000
+        answer = await world.ask("POST", POD_STOPPED, body, headers)
+        assert (answer.status, answer.json()["error"]) == (400, "bad report")
+        assert answer.json()["reason"]
 
     play(scenario, database_url, app_keys)

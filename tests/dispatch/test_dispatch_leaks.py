@@ -3,7 +3,9 @@
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
 
+from runyard.dispatch.machine.values import Fence, SlotState
 from runyard.dispatch.plans.ghosts import Registration, unspoken
+from runyard.dispatch.plans.stamped import PodView, SlotView, find_leaks
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
 from runyard.http.errors import OutcomeUnknown
@@ -315,3 +317,22 @@ def test_a_scope_that_cannot_be_read_is_left_for_another_time(
         assert not world.github.runners()
 
     play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize(
+    ("state", "fence", "leaks"),
+    [
+        pytest.param(None, Fence.NONE, 1, id="no slot"),
+        pytest.param(SlotState.IDLE, Fence.NONE, 1, id="idle"),
+        pytest.param(SlotState.ARMED, Fence.NONE, 0, id="a claim"),
+        pytest.param(SlotState.CLOSED, Fence.DUE, 0, id="closed, its fence due"),
+        pytest.param(SlotState.CLOSED, Fence.DONE, 0, id="closed since it was listed"),
+    ],
+)
+def test_a_pod_that_was_proven_gone_after_it_was_listed_is_no_leak(
+    state: SlotState | None, fence: Fence, leaks: int
+) -> None:
+    pod = PodView(uid="u", name="p", pool="mac", owner="acme", created_at=0.0, ending=False)
+    slot = None if state is None else SlotView(pod_uid="u", state=state, generation=7, fence=fence)
+    found = find_leaks((pod,), () if slot is None else (slot,), now=400.0, grace=300.0, limit=5)
+    assert len(found) == leaks

@@ -306,6 +306,25 @@ def test_after_an_outage_nobody_is_asked_at_once(database_url: str, app_keys: Ke
     play(scenario, database_url, app_keys)
 
 
+def test_a_registration_without_a_pod_goes_at_once_also_after_an_outage(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        sweeper = world.server.sweeper
+        guest = await started(world)
+        await world.armed(guest)
+        await sweeper.tick()
+        await world.clock.sleep(3600)  # the service is away, and comes back
+        await sweeper.tick()
+        await world.end_pod(guest)
+        assert await sweeper.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
+        assert world.slot(guest)["fence"] == "due" and world.github.runners()
+        await sweeper.step()
+        assert world.slot(guest)["fence"] == "done" and not world.github.runners()
+
+    play(scenario, database_url, app_keys)
+
+
 def test_a_slow_sweep_is_no_outage(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         sweeper = world.server.sweeper

@@ -13,6 +13,12 @@ Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+
+
+def post(head: bytes, body: bytes = b"") -> bytes:
+    """A request with a body, as it is written."""
+    return b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + head + b"\r\n\r\n" + body
 
 
 async def read_request(reader: asyncio.StreamReader) -> bytes:
@@ -124,3 +130,20 @@ async def raw(url: str, text: bytes) -> bytes:
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
+
+
+class Echo:
+    """Answers `ok` and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[Request] = []
+
+    async def __call__(self, request: Request) -> Response:
+        self.seen.append(request)
+        return Response(status=200, headers=(("content-type", "text/plain"),), body=b"ok")
+
+
+async def answered(text: bytes, handler: object = None, **options: object) -> bytes:
+    """What the server writes when a client writes `text`."""
+    async with serving(handler or Echo(), **options) as server:  # type: ignore[arg-type]  # options of serving
+        return await raw(server.url, text)

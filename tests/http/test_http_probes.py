@@ -16,6 +16,7 @@ DATABASE = Condition(
     code="database", title="The database is away.", text="Start it.", visible_after=10
 )
 DISK = Condition(code="disk", title="Disk", text="Make room.", severity=Severity.WARNING)
+PROBES = ("/healthz", "/readyz", "/metrics")
 
 
 class Part:
@@ -100,5 +101,27 @@ def test_the_numbers_can_be_scraped() -> None:
         got = await part.get("/metrics")
         assert got.header("content-type").startswith("text/plain; version=0.0.4")
         assert c.RUNYARD_LOOP_FAILURES_TOTAL.name.encode() in got.body
+
+    run_virtual(main())
+
+
+def test_a_part_without_numbers_serves_none() -> None:
+    async def main() -> None:
+        part = Part()
+        part.routes = Routes("part", "1", probe_routes(part.health, part.freshness, None))
+        assert [(await part.get(path)).status for path in PROBES] == [200, 200, 404]
+
+    run_virtual(main())
+
+
+def test_a_guard_keeps_strangers_from_all_but_whether_it_lives() -> None:
+    async def nobody(_: Request) -> Response | None:
+        return Response(status=401)
+
+    async def main() -> None:
+        part = Part()
+        routes = probe_routes(part.health, part.freshness, part.meter, guarded=True)
+        part.routes = Routes("part", "1", routes, guard=nobody)
+        assert [(await part.get(path)).status for path in PROBES] == [200, 401, 401]
 
     run_virtual(main())

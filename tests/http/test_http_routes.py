@@ -8,6 +8,7 @@ import pytest
 from tests.http.peers import answer, carried, serving
 
 from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.http.openapi import Scheme
 from runyard.http.problems import problem
 from runyard.http.routes import OPENAPI, Route, Routes
 
@@ -40,6 +41,14 @@ async def one(_: Request, *, name: str) -> Response:
 
 def table(*routes: Route) -> Routes:
     return Routes("test", "1.2", routes)
+
+
+async def nobody(_: Request) -> Response | None:
+    return problem(401, "no")
+
+
+def guarded(*routes: Route, private: bool = False) -> Routes:
+    return Routes("test", "1.2", routes, guard=nobody, private=private)
 
 
 def ask(routes: Routes, method: str, path: str, **parts: Any) -> Response:
@@ -169,6 +178,8 @@ BROKEN = {
     "missing for its handler": (Route("GET", "/a", one),),
     "body for nobody": (Route("POST", "/{name}", one, body=Pool),),
     "description": (Route("GET", OPENAPI, tell),),
+    "guarded by nobody": (Route("GET", "/a", tell, secured=True),),
+    "decoded twice": (Route("POST", "/a", make, body=Pool, expects=Pool),),
 }
 
 
@@ -188,7 +199,10 @@ def test_a_handler_that_fails_is_not_hidden_from_a_caller_in_process() -> None:
 
 # ── the description ─────────────────────────────────────────────────────────────────────────────────
 
-DESCRIBED = table(
+RUNNER = Scheme(name="runner", meaning="Its own.")
+SIGNED = Scheme(name="signed", meaning="By GitHub.", header="x-signature")
+
+DESCRIBED = guarded(
     Route(
         "PUT",
         "/pools/{name}",
@@ -201,6 +215,8 @@ DESCRIBED = table(
     ),
     Route("GET", "/pools", tell, answers={200: ("All.", list[Pool])}),
     Route("GET", "/static/{path...}", tell, media="text/html"),
+    Route("POST", "/poll", tell, scheme=RUNNER, headers=(("prefer", "`wait=25`"),)),
+    Route("POST", "/hook", tell, expects=Pool, scheme=SIGNED),
 )
 
 
@@ -208,7 +224,8 @@ def test_the_description_says_what_the_table_says() -> None:
     document = DESCRIBED.openapi()
     assert document["openapi"] == "3.1.0"
     assert document["info"] == {"title": "test", "version": "1.2"}
-    assert list(document["paths"]) == ["/pools/{name}", "/pools", "/static/{path}", OPENAPI]
+    paths = ["/pools/{name}", "/pools", "/static/{path}", "/poll", "/hook", OPENAPI]
+    assert list(document["paths"]) == paths
     put = document["paths"]["/pools/{name}"]["put"]
     assert [(p["name"], p["in"]) for p in put["parameters"]] == [
         ("name", "path"),
@@ -225,6 +242,34 @@ def test_the_description_says_what_the_table_says() -> None:
     assert listed["content"]["application/json"]["schema"] == {"type": "array", "items": pool}
     assert sorted(document["components"]["schemas"]) == ["Labels", "Pool", "Problem"]
     assert "text/html" in document["paths"]["/static/{path}"]["get"]["responses"]["200"]["content"]
+
+
+def test_what_a_handler_asks_for_by_itself_is_described_too() -> None:
+    document = DESCRIBED.openapi()
+    poll, hook = (document["paths"][path]["post"] for path in ("/poll", "/hook"))
+    assert [(p["name"], p["in"]) for p in poll["parameters"]] == [("prefer", "header")]
+    assert (poll["security"], hook["security"]) == ([{"runner": []}], [{"signed": []}])
+    assert list(poll["responses"]) == ["200", "401"]
+    schemes = document["components"]["securitySchemes"]
+    assert list(schemes) == ["token", "runner", "signed"]
+    assert schemes["runner"] == {"type": "http", "scheme": "bearer", "description": "Its own."}
+    assert (schemes["signed"]["type"], schemes["signed"]["name"]) == ("apiKey", "x-signature")
+    schema = hook["requestBody"]["content"]["application/json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/Pool"}
+    assert list(hook["responses"]) == ["200", "401", "413"]
+
+
+def test_a_body_that_the_handler_decodes_is_not_looked_at_before() -> None:
+    async def hook(request: Request) -> Response:
+        return Response(status=401, body=request.body)
+
+    got = ask(table(Route("POST", "/hook", hook, expects=Pool)), "POST", "/hook", body=b"{nonsense")
+    assert (got.status, got.body) == (401, b"{nonsense")
+
+
+def test_a_private_description_is_behind_the_guard() -> None:
+    assert ask(guarded(), "GET", OPENAPI).status == 200
+    assert ask(guarded(private=True), "GET", OPENAPI).status == 401
 
 
 def references(value: Any) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.http.peers import answer, carried, raw, serving, stream
+from tests.http.peers import GET, Echo, answer, answered, carried, post, serving, stream
 
 from runyard.http.addresses import decode_target, encode_target
 from runyard.http.errors import OutcomeUnknown
@@ -18,18 +18,6 @@ from runyard.http.server import Patience, listen
 from runyard.telemetry import log
 
 WATCH = Request(method="GET", path="/w", query=(("watch", "true"),))
-GET = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-
-
-class Echo:
-    """Answers `ok` and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.seen: list[Request] = []
-
-    async def __call__(self, request: Request) -> Response:
-        self.seen.append(request)
-        return Response(status=200, headers=(("content-type", "text/plain"),), body=b"ok")
 
 
 async def exchanged(request: Request) -> Request:
@@ -38,12 +26,6 @@ async def exchanged(request: Request) -> Request:
     async with serving(echo) as server, carried(server.url) as transport:
         await answer(transport, request)
     return echo.seen[0]
-
-
-async def answered(text: bytes, handler: object = None, **options: object) -> bytes:
-    """What the server writes when a client writes `text`."""
-    async with serving(handler or Echo(), **options) as server:  # type: ignore[arg-type]  # options of serving
-        return await raw(server.url, text)
 
 
 @pytest.fixture
@@ -117,105 +99,6 @@ def test_a_client_cannot_pretend_to_have_a_certificate() -> None:
     got = asyncio.run(exchanged(sent))
     assert not got.header("x-runyard-client-cert-cn")
     assert got.header("x-other") == "kept"
-
-
-# ── limits ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-def post(head: bytes, body: bytes = b"") -> bytes:
-    return b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" + head + b"\r\n\r\n" + body
-
-
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        (post(b"content-length: 4", b"abcd"), 200),
-        (post(b"content-length: 5", b"abcde"), 413),
-        (post(b"content-length: 99999999999"), 413),  # not a byte of it is waited for
-        (post(b"transfer-encoding: chunked", b"4\r\nabcd\r\n0\r\n\r\n"), 200),
-        (post(b"transfer-encoding: chunked", b"4\r\nabcd\r\n1\r\ne\r\n"), 413),
-        (post(b"transfer-encoding: chunked", b"zzz\r\n"), 400),
-        (post(b"content-length: -1"), 400),
-        (post(b"content-length: 1\r\ntransfer-encoding: chunked", b"0\r\n\r\n"), 400),
-        (b"nonsense\r\n\r\n", 400),
-        (GET.replace(b"host", b"x: " + b"y" * 20000 + b"\r\nhost"), 400),
-        (GET.replace(b"host", b"".join(b"x-%d: y\r\n" % n for n in range(500)) + b"host"), 400),
-        (GET.replace(b" / ", b" /" + b"a" * 20000 + b" "), 400),
-    ],
-)
-def test_what_is_too_much_or_malformed_is_refused(text: bytes, status: int) -> None:
-    got = asyncio.run(answered(text, body_limit=4, patience=Patience(linger=0.05)))
-    assert got.split()[1] == b"%d" % status
-
-
-def test_a_refusal_says_why_in_json() -> None:
-    async def scenario() -> None:
-        async with serving(Echo(), body_limit=4) as server, carried(server.url) as transport:
-            got = await answer(transport, Request(method="POST", path="/", body=b"abcde"))
-            assert got.status == 413
-            assert got.json() == {
-                "error": "the body is too large",
-                "reason": "at most 4 bytes are accepted",
-            }
-
-    asyncio.run(scenario())
-
-
-def test_a_large_refused_body_still_gets_its_refusal() -> None:
-    async def scenario() -> None:
-        async with serving(Echo()) as server, carried(server.url) as transport:
-            got = await answer(transport, Request(method="POST", path="/", body=b"x" * (20 << 20)))
-            assert got.status == 413
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("text", "start"),
-    [
-        (b"", b""),
-        (b"GET / HTTP/1.1\r\nhost: x\r\nx-slow", b""),
-        (post(b"content-length: 4", b"ab"), b"HTTP/1.1 408 "),
-        (post(b"transfer-encoding: chunked", b"4\r\nab"), b"HTTP/1.1 408 "),
-    ],
-    ids=["silence", "half a head", "half a body", "half a chunk"],
-)
-def test_a_client_that_dawdles_is_hung_up_on(text: bytes, start: bytes) -> None:
-    got = asyncio.run(answered(text, patience=Patience(head=0.05, body=0.05, linger=0.05)))
-    assert got[: len(start) or None] == start
-
-
-@pytest.mark.parametrize(
-    "text",
-    [post(b"content-length: 4", b"ab"), post(b"transfer-encoding: chunked", b"2\r\nab\r\n")],
-    ids=["length", "chunked"],
-)
-def test_half_a_body_never_reaches_the_handler(text: bytes) -> None:
-    async def scenario() -> None:
-        echo = Echo()
-        async with serving(echo) as server:
-            _, writer = await asyncio.open_connection(server.host, server.port)
-            writer.write(text)
-            writer.close()
-            await writer.wait_closed()
-            assert (await raw(server.url, GET)).startswith(b"HTTP/1.1 200 ")
-        assert [request.method for request in echo.seen] == ["GET"]
-
-    asyncio.run(scenario())
-
-
-def test_a_client_that_asks_first_is_told_to_continue() -> None:
-    async def scenario() -> None:
-        async with serving(Echo()) as server:
-            reader, writer = await asyncio.open_connection(server.host, server.port)
-            writer.write(post(b"content-length: 2\r\nexpect: 100-continue"))
-            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-            writer.write(b"ab")
-            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
-            writer.close()
-            await writer.wait_closed()
-
-    asyncio.run(scenario())
 
 
 # ── answers ─────────────────────────────────────────────────────────────────────────────────────────

@@ -133,3 +133,24 @@ def test_a_blip_does_not_make_a_part_unready() -> None:
             raise NotSent("down")
 
     assert run_virtual(watched(blips, seconds=500)) == [(1, False)]
+
+
+def test_followed_work_is_asked_when_somebody_wants_to_know() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        fresh = Freshness(clock)
+        last: list[float | None] = [None]
+        fresh.follow("watch", 10, lambda: last[0])
+        assert fresh.stale() == (Stale(loop="watch", within=10, silent=0, ever=False),)
+        last[0] = clock.monotonic()
+        assert fresh.stale() == ()
+        await clock.sleep(11)
+        assert fresh.stale() == (Stale(loop="watch", within=10, silent=11, ever=True),)
+        last[0] = clock.monotonic()
+        assert fresh.stale() == ()
+        last[0] = None  # not sure any more: the last that was known counts, and grows old
+        assert fresh.stale() == ()
+        await clock.sleep(11)
+        assert [each.loop for each in fresh.stale()] == ["watch"]
+
+    run_virtual(main())

@@ -17,10 +17,11 @@ from typing import Literal
 from runyard.clock import RealClock
 from runyard.vm.contract import VmSpec, VmState, VmView
 from runyard.vm.guest import image as guest_image
-from runyard.vm.process import probe
+from runyard.vm.process import keeping, probe
 from runyard.vm.process.driver import ProcessDriver
-from runyard.vm.process.isolation import Isolation, Limits
+from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.layout import Place, quoted
+from runyard.vm.process.limits import Limits
 
 IMAGE = "registry.invalid/guest@sha256:1"
 PATIENCE = 60.0
@@ -54,11 +55,14 @@ def isolation(way: Way) -> Isolation | str:
     base = Isolation(registry=str(Path(tempfile.gettempdir()) / "runyard-test-users"))
 
     async def find() -> Isolation | str:
+        needs = {"bwrap": "bubblewrap", "bwrap-users": "bubblewrap and root"}
+        trouble = f"it needs {needs.get(way, 'root')}"
         for candidate in probe._candidates("auto", base):
             if (candidate.kind, candidate.users) == _SHAPES[way]:
-                return await probe._trial(place, candidate) or candidate
-        needs = {"bwrap": "bubblewrap", "bwrap-users": "bubblewrap and root"}
-        return f"it needs {needs.get(way, 'root')}"
+                trouble = await probe._trial(place, candidate)
+                if not trouble:
+                    return candidate
+        return trouble
 
     with home() as place:
         return asyncio.run(find())
@@ -166,10 +170,13 @@ class ProcessBench:
     async def view(self, name: str) -> VmView:
         return next(view for view in await self.driver.list() if view.name == name)
 
+    async def gone(self, name: str) -> None:
+        """Its keeper's end, waiting for it."""
+        assert await keeping.gone(self.place(name), self.clock, within=PATIENCE)
+
     async def exited(self, name: str) -> VmView:
         """Its end, waiting for it."""
-        async with self.clock.timeout(PATIENCE):
-            await self.driver.ended(name)
+        await self.gone(name)
         view = await self.view(name)
         assert view.state is VmState.EXITED
         return view

@@ -177,7 +177,7 @@ def test_an_image_holds_everything_that_its_scripts_call(tmp_path: Path) -> None
     image = build_image(tmp_path / "images" / "one", runner=runner)
     assert build_image(tmp_path / "images" / "one", runner=runner) == image
     names = sorted(path.name for path in image.iterdir())
-    helpers = ["become.py", "post.py"]
+    helpers = ["become.py", "newest.py", "post.py"]
     assert names == sorted([*SHELLS, *helpers, "work", "image.id"])
     assert os.access(image / "boot.sh", os.X_OK)
     assert os.access(image / "work" / "runner" / "run.sh", os.X_OK)
@@ -194,9 +194,13 @@ def test_an_image_of_another_runner_is_another_image(tmp_path: Path) -> None:
     made = (target / "boot.sh").stat().st_ino
     assert image_id(build_image(target, runner=runner)) == before
     assert (target / "boot.sh").stat().st_ino == made  # the same content: left alone
+    (runner / "__pycache__").mkdir()
+    (runner / "__pycache__" / "x.pyc").write_bytes(b"compiled when it was run")
+    assert image_id(build_image(target, runner=runner)) == before
     (runner / "run.sh").write_text("#!/bin/sh\necho new\n")
     assert image_id(build_image(target, runner=runner)) not in ("", before)
     assert "new" in (target / "work" / "runner" / "run.sh").read_text()
+    assert not (target / "work" / "runner" / "__pycache__").exists()
     assert image_id(tmp_path) == ""
 
 

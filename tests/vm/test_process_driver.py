@@ -13,8 +13,9 @@ from tests.vm.processbench import IMAGE, ProcessBench, home, isolation, run_on
 from runyard.vm.contract import DriverFailed, ImageMissing, NoSpace, VmSpec, VmState, VmView
 from runyard.vm.guest.image import build_image
 from runyard.vm.process.folders import Fresh, sweep
-from runyard.vm.process.isolation import Isolation, Limits
+from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.layout import quoted, unquoted
+from runyard.vm.process.limits import Limits
 
 IDLE = '#!/bin/sh\necho up >"$RUNYARD_STATUS_DIR/up"\nexec sleep 86400\n'
 

@@ -15,8 +15,8 @@ from tests.conftest import Absent
 from tests.vm.processbench import WAYS, ProcessBench, Scenario, isolation, run_on
 
 from runyard.vm.contract import DriverFailed, VmState
-from runyard.vm.process import probe
 from runyard.vm.process.exits import KEEPER_DIED, read_report
+from runyard.vm.process.grouptrial import try_groups
 from runyard.vm.process.layout import Pulse
 from runyard.vm.process.processes import MARK, parse_marks, parse_ps
 
@@ -99,7 +99,7 @@ def test_a_killed_keeper_leaves_an_exit_and_no_processes(run: Run) -> None:
         place = bench.place(NAME)
         keeper = int((place.state / "started").read_text())
         os.kill(keeper, signal.SIGKILL)
-        await bench.driver.ended(NAME)
+        await bench.gone(NAME)
         assert place.pulse() is Pulse.ORPHANED
         ended = await bench.view(NAME)
         assert (ended.state, ended.exit_code, ended.exit_reason) == (
@@ -123,7 +123,7 @@ def test_a_vm_whose_keeper_was_killed_can_be_torn_down(absent: Absent, act: str)
     async def scenario(bench: ProcessBench) -> None:
         daemon_lives, _ = await up(bench, "marked")
         os.kill(int((bench.place(NAME).state / "started").read_text()), signal.SIGKILL)
-        await bench.driver.ended(NAME)
+        await bench.gone(NAME)
         if act == "stop":
             await bench.driver.stop(NAME, grace=30)
         else:
@@ -136,7 +136,7 @@ def test_a_vm_whose_keeper_was_killed_can_be_torn_down(absent: Absent, act: str)
 def test_a_control_group_finds_whoever_dropped_every_other_sign(absent: Absent) -> None:
     way = isolation("plain")
     assert not isinstance(way, str), way
-    group, _ = probe._probe_cgroup(None)
+    group = try_groups(wanted=()).group
     if not group:
         absent("a writable control group (version 2)", "delegate one to the tests")
 
@@ -145,7 +145,7 @@ def test_a_control_group_finds_whoever_dropped_every_other_sign(absent: Absent) 
         own = json.loads((bench.place(NAME).state / "order.json").read_text())["cgroup"]
         assert Path(own).parent == Path(group)
         os.kill(int((bench.place(NAME).state / "started").read_text()), signal.SIGKILL)
-        await bench.driver.ended(NAME)
+        await bench.gone(NAME)
         assert (await bench.view(NAME)).exit_reason == KEEPER_DIED
         assert not daemon_lives()
         assert not Path(own).exists()

@@ -8,13 +8,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.conftest import Absent
 from tests.vm.guestbench import DRAIN, JIT, TOKEN, Server
 from tests.vm.processbench import WAYS, ProcessBench, Scenario, Way, home, isolation, run_on
 
 from runyard.vm.contract import VmState
-from runyard.vm.process.isolation import Isolation, Limits
+from runyard.vm.process import probe
+from runyard.vm.process.isolation import Isolation
+from runyard.vm.process.limits import Limits
 from runyard.vm.process.probe import probe_isolation
 from runyard.vm.process.processes import descendants, table
 from runyard.vm.process.users import claim
@@ -149,6 +152,59 @@ exit 0
     run_on(found(way, absent), scenario)
 
 
+NAMESPACE = """#!/bin/sh
+exec "$RUNYARD_PYTHON" -I -S -c '
+import ctypes, os
+answer = ctypes.CDLL(None).unshare(0x10000000)
+with open(os.environ["RUNYARD_STATUS_DIR"] + "/answer", "w") as file:
+    file.write(str(answer))
+'
+"""
+
+
+@pytest.mark.parametrize("way", ["bwrap-users", "bwrap"])
+def test_nobody_in_a_sandbox_plays_root_in_a_namespace_of_his_own(way: Way, absent: Absent) -> None:
+    held = found(way, absent)
+    if (
+        not held.closed and way == "bwrap"
+    ):  # with users of its own it is our doing, not bubblewrap's
+        absent("a bubblewrap that can forbid user namespaces", "install 0.8 or newer")
+
+    assert held.closed
+
+    async def answer(bench: ProcessBench) -> str:
+        bench.put_image(NAMESPACE)
+        place = await bench.create("vm")
+        await bench.driver.start("vm")
+        await bench.exited("vm")
+        return (place.status / "answer").read_text()
+
+    async def shut(bench: ProcessBench) -> None:
+        assert await answer(bench) == "-1"
+
+    async def open_(bench: ProcessBench) -> None:
+        assert await answer(bench) == "0"
+
+    run_on(held, shut)
+    run_on(msgspec.structs.replace(held, closed=False), open_)
+
+
+def test_a_bwrap_that_cannot_forbid_namespaces_is_used_as_it_is(
+    tmp_path: Path, absent: Absent
+) -> None:
+    held = found("bwrap", absent)
+    old = tmp_path / "bwrap"
+    old.write_text(
+        '#!/bin/sh\ncase " $* " in *" --disable-userns "*)\n'
+        f'echo "bwrap: Unknown option --disable-userns" >&2; exit 1;; esac\nexec {held.bwrap} "$@"\n'
+    )
+    old.chmod(0o755)
+    closed = msgspec.structs.replace(held, bwrap=str(old), closed=True)
+    with home() as place:
+        assert "--disable-userns" in asyncio.run(probe._trial(place, closed))
+        assert asyncio.run(probe._trial(place, msgspec.structs.replace(closed, closed=False))) == ""
+
+
 # ── limits ──────────────────────────────────────────────────────────────────────────────────────
 
 STORM = """#!/bin/sh
@@ -250,7 +306,10 @@ def test_the_best_way_that_works_is_chosen_and_described(tmp_path: Path) -> None
     assert isinstance(expected, Isolation)
     assert (chosen.kind, chosen.users) == (expected.kind, expected.users)
     assert without.kind == "none"
-    assert chosen.detail and "held:" in chosen.limits
+    assert "cpu: " in chosen.limits and "disk: watched" in chosen.limits
+    for limit in ("cpu", "memory", "processes"):
+        untold = f"{limit}: not held" in chosen.limits and f"{limit}: not held" not in chosen.detail
+        assert not untold, chosen.detail
     assert left == []
 
 

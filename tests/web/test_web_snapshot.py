@@ -228,6 +228,27 @@ def test_a_runner_that_never_came_up_is_told_as_healed(
     play(scenario, database_url, app_keys)
 
 
+def test_a_runner_that_github_refused_is_healed_only_once_its_job_went_on(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        job = await world.queued("acme/app", ("ubuntu-latest",))
+        world.execute(
+            "INSERT INTO transitions (at, subject, job_id, source, target, why, actor)"
+            f" VALUES (runyard_now(), 'job', {job}, 'bound', 'queued', 'mint refused: 404', 'me')"
+        )
+        assert (await look(world)).healed == ()
+        world.execute("UPDATE jobs SET state = 'running'")
+        (healed,) = (await look(world)).healed
+        assert (
+            healed.what
+            == "A runner could not be registered (mint refused: 404). The job was given back"
+        )
+
+    play(scenario, database_url, app_keys)
+
+
 def test_a_pod_that_vanished_under_its_job_is_told_as_healed(
     database_url: str, app_keys: KeyPair
 ) -> None:

@@ -199,7 +199,7 @@ async def site(
             settings=settings,
         )
         made = Site(database_url, dashboard, line, core)
-        routes = Routes("runyard", "0", dashboard.routes())
+        routes = Routes("runyard", "0", dashboard.routes(), guard=dashboard.guard)
         listening = await listen(routes.handle)
         made.url = listening.url
         made.transport = HttpTransport(listening.url)

@@ -1,4 +1,7 @@
-"""`runyard practice`: push a job to the practice GitHub of a machine that is up, and watch it run."""
+"""`runyard practice`: push a job to the practice GitHub of a machine that is up, and watch it run.
+
+Invariant: what a job wrote, and what anybody called anything, commands nobody's terminal.
+"""
 
 import asyncio
 import os
@@ -8,7 +11,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from runyard.clock import RealClock
+from runyard.cli.harmless import harmless
+from runyard.clock import Clock, RealClock
 from runyard.embedded.github.views import JobView
 from runyard.embedded.up.layout import BadDirectory, Layout, default_root, read_json
 from runyard.embedded.up.people import People, Refused
@@ -18,6 +22,7 @@ from runyard.http.client import HttpTransport
 from runyard.http.errors import TransportError
 
 LOOK_EVERY = 0.3
+AWAY_AT_MOST = 60.0
 
 
 class NotUp(click.ClickException):
@@ -39,36 +44,65 @@ class NotUp(click.ClickException):
 )
 @click.option("--no-wait", is_flag=True, help="Queue it and print its id, without watching it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the job as JSON instead of its log.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Leave control characters in the log as they are; not on a terminal, which would obey them.",
+)
 def practice(
-    script: str | None, data: Path | None, name: str, label: str, *, no_wait: bool, as_json: bool
+    script: str | None,
+    data: Path | None,
+    name: str,
+    label: str,
+    *,
+    no_wait: bool,
+    as_json: bool,
+    raw: bool,
 ) -> None:
     """Push a job to the practice GitHub of a machine that 'runyard up' runs, and show its log.
 
-    SCRIPT is shell text; without it, standard input is read. The exit code is 0 if the job succeeded, 1 if not.
+    SCRIPT is shell text; without it, standard input is read. The exit code is 0 if the job succeeded, 1 if not, and
+    2 if there is nobody who takes it or tells of its end.
 
     \b
     runyard practice 'echo hello from $GITHUB_JOB'
     runyard practice --name build < build.sh
     """
-    text = script if script is not None else sys.stdin.read()
+    if raw and sys.stdout.isatty():
+        raise click.UsageError("a raw log goes to a file or a pipe, not to a terminal")
+    job = _Job(script=_text(script), name=name, label=label)
     root = data or default_root(os.environ)
     try:
         people = _people(Layout(root.absolute()))
-        sys.exit(
-            asyncio.run(
-                _push(*people, text, name=name, label=label, wait=not no_wait, as_json=as_json)
-            )
-        )
+        sys.exit(asyncio.run(_push(*people, job, wait=not no_wait, as_json=as_json, raw=raw)))
     except (TransportError, Refused) as error:
+        reason = harmless(str(error))
         raise NotUp(
-            f"the practice GitHub of {root} does not take the job: {error}. Is it up?"
+            f"the practice GitHub of {root} does not take the job: {reason}. Is it up?"
         ) from error
+
+
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
+    script: str
+    name: str
+    label: str
+
+
+def _text(script: str | None) -> str:
+    """The script: the argument's, or all of standard input."""
+    try:
+        if script is None:
+            return sys.stdin.buffer.read().decode()
+        script.encode()  # an argument may hold bytes that are no text, in disguise
+    except UnicodeError:
+        raise click.UsageError("the script is no text in UTF-8") from None
+    return script
 
 
 def _people(layout: Layout) -> tuple[HttpTransport, People]:
     try:
         ports = read_json(layout.ports)
-        if not isinstance(ports, dict) or "github" not in ports:
+        if not isinstance(ports, dict) or not isinstance(ports.get("github"), int):
             raise NotUp(f"no machine was ever up in {layout.root}; start one with 'runyard up'")
         token = load(layout).people_token
     except BadDirectory as error:
@@ -80,30 +114,49 @@ def _people(layout: Layout) -> tuple[HttpTransport, People]:
 async def _push(
     transport: HttpTransport,
     people: People,
-    script: str,
+    pushed: _Job,
     *,
-    name: str,
-    label: str,
     wait: bool,
     as_json: bool,
+    raw: bool,
 ) -> int:
     clock = RealClock()
     try:
-        number = await people.queue_job(REPOSITORY, labels=(label,), script=script, name=name)
+        number = await people.queue_job(
+            REPOSITORY, labels=(pushed.label,), script=pushed.script, name=pushed.name
+        )
         if not wait:
             click.echo(number)
             return 0
-        job = await people.job(number)
-        while job.status != "completed":
-            await clock.sleep(LOOK_EVERY)
-            job = await people.job(number)
-        click.echo(_shown(job) if as_json else await people.log(number), nl=as_json)
+        job = await watch(people, number, clock=clock)
+        text = _json(job) if as_json else await people.log(number)
+        click.echo(text if raw else harmless(text), nl=as_json, color=raw or None)
         if not as_json:
-            click.echo(f"job {number}: {job.conclusion} on {job.runner_name}", err=True)
+            ended = f"job {number}: {job.conclusion} on {job.runner_name}"
+            click.echo(harmless(ended), err=True)
         return 0 if job.conclusion == "success" else 1
     finally:
         await transport.close()
 
 
-def _shown(job: JobView) -> str:
+async def watch(people: People, number: int, *, clock: Clock) -> JobView:
+    """The job once it has ended. The machine may be started anew meanwhile: the job is not lost by that."""
+    heard = clock.monotonic()
+    while True:
+        try:
+            job = await people.job(number)
+        except TransportError as error:
+            if clock.monotonic() - heard > AWAY_AT_MOST:
+                raise NotUp(
+                    f"job {number} was taken, and then the practice GitHub was not heard of for"
+                    f" {AWAY_AT_MOST:g} s ({harmless(str(error))}). The job goes on when it is up again"
+                ) from error
+        else:
+            heard = clock.monotonic()
+            if job.status == "completed":
+                return job
+        await clock.sleep(LOOK_EVERY)
+
+
+def _json(job: JobView) -> str:
     return msgspec.json.encode(job).decode()

@@ -2,12 +2,11 @@
 
 The command line only chooses and shows; everything else is in `embedded.up`. It ends with exit code 0 when
 it was told to, 1 when a part failed or the demo was not as scripted, 2 when it could not begin (a directory in
-use, a port taken, a bad value).
+use, a port taken, a bad value). The first Ctrl-C ends everything in order, the second one in a hurry.
 """
 
 import asyncio
 import contextlib
-import errno
 import os
 import random
 import shutil
@@ -28,8 +27,10 @@ from runyard.embedded.up.database import BadDatabase
 from runyard.embedded.up.demo.faults import NotHealed
 from runyard.embedded.up.demo.run import tell_story
 from runyard.embedded.up.demo.story import DemoFailed
-from runyard.embedded.up.layout import BadDirectory, default_root
-from runyard.embedded.up.machine import GitHubApp, Options, running
+from runyard.embedded.up.ending import Ending, ToldToEnd, unless
+from runyard.embedded.up.layout import FULL, BadDirectory, default_root
+from runyard.embedded.up.life import running
+from runyard.embedded.up.machine import GitHubApp, Options
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.supervisor import PartFailed
 from runyard.http.tls import TlsError
@@ -46,6 +47,7 @@ CANNOT_BEGIN = (
 )
 FAILED = (PartFailed, DemoFailed, NotHealed)
 DEMO_HOSTS = 2
+INTERRUPTED = 130  # as shells expect it
 
 
 class CannotBegin(click.ClickException):
@@ -106,6 +108,7 @@ class CannotBegin(click.ClickException):
     help="Directory of an unpacked actions runner (with run.sh); needed with --github.",
 )
 @click.option("--plain", is_flag=True, help="Lines instead of a live picture, also on a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for scripts.")
 def up(
     data: Path | None,
     hosts: int | None,
@@ -114,6 +117,7 @@ def up(
     *,
     demo: bool,
     plain: bool,
+    as_json: bool,
     runner: Path | None,
     **github: Any,
 ) -> None:
@@ -137,7 +141,7 @@ def up(
             github=app,
             runner=runner.absolute() if runner else None,
         )
-        sys.exit(_run(options, look(plain=plain, demo=demo)))
+        sys.exit(_run(options, look(plain=plain, demo=demo, as_json=as_json)))
 
 
 def _github(
@@ -219,7 +223,7 @@ def _explain(group: BaseExceptionGroup[BaseException], show: Look) -> int:
 
 
 def _full(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, OSError) and error.errno in FULL
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -229,43 +233,32 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 async def _live(options: Options, show: Look) -> int:
     clock, rng = RealClock(), random.SystemRandom()
-    stop = _stop_signal()
-    async with running(
-        options,
-        clock=clock,
-        rng=rng,
-        log=get_logger("up"),
-        environ=os.environ,
-        changed=show.part,
-        tell=show.tell,
-    ) as machine:
-        show.up(machine)
-        if not options.demo:
-            await stop.wait()
-            return 0
-        async with asyncio.TaskGroup() as group:
-            story = group.create_task(
-                tell_story(machine, clock=clock, rng=rng, tell=show.tell, show=show.jobs)
-            )
-            interrupted = group.create_task(stop.wait())
-            await asyncio.wait((story, interrupted), return_when=asyncio.FIRST_COMPLETED)
-            interrupted.cancel()
-            story.cancel()
-        if story.cancelled():
-            return 130
-        show.outcome(story.result())
-        return 0
+    ending, return_code = _heed_signals(), 0
+    try:
+        async with running(
+            options,
+            clock=clock,
+            rng=rng,
+            log=get_logger("up"),
+            environ=os.environ,
+            ending=ending,
+            audience=show,
+        ) as machine:
+            show.up(machine)
+            if options.demo:
+                story = tell_story(machine, clock=clock, rng=rng, tell=show.tell, show=show.jobs)
+                show.outcome(await unless(ending.begun, story))
+            else:
+                await ending.begun.wait()
+    except* ToldToEnd:
+        return_code = INTERRUPTED if options.demo else 0
+    return return_code
 
 
-def _stop_signal() -> asyncio.Event:
-    """Set by the first Ctrl-C or TERM; the second one is not waited for."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-
-    def heard() -> None:
-        if stop.is_set():
-            os.killpg(0, signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(130)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heard)
-    return stop
+def _heed_signals() -> Ending:
+    """Ctrl-C, TERM, and a terminal that was closed, unless we were told to outlive it."""
+    loop, ending = asyncio.get_running_loop(), Ending()
+    closed = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    for number in (signal.SIGINT, signal.SIGTERM, *closed):
+        loop.add_signal_handler(number, ending.ask)
+    return ending

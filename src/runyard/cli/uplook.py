@@ -1,18 +1,23 @@
-"""What `runyard up` shows: a live picture on a terminal, plain lines elsewhere.
+"""What `runyard up` shows: a live picture on a terminal, plain lines elsewhere, JSON for scripts.
 
-The outcome line is always the last line of standard output, so that a script can read it.
+The outcome line is always the last line of standard output, so that a script can read it. That nobody reads any more
+(a closed pipe, a terminal that is gone) never stands in the way of what is being done.
 """
 
+import contextlib
+import os
 import sys
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from runyard.embedded.up.demo.story import JobState, Outcome
+from runyard.embedded.up.life import Audience
 from runyard.embedded.up.machine import Machine
 from runyard.embedded.up.supervisor import PartView
 
@@ -20,7 +25,7 @@ _MARKS = {"success": ("✓", "green"), "failure": ("✗", "red"), "cancelled": (
 _LINES = 8
 
 
-class Look:
+class Look(Audience):
     """Plain lines with the seconds since the start."""
 
     def __init__(self, console: Console) -> None:
@@ -40,14 +45,20 @@ class Look:
         trace: TracebackType | None,
     ) -> None:
         if self._last:
-            self._console.print(self._last, soft_wrap=True, highlight=False, markup=False)
+            self._print(self._last)
 
     def tell(self, text: str) -> None:
         """Something happened."""
-        elapsed = self._console.get_time() - self._began
-        self._console.print(
-            f"{elapsed:6.1f} s  {text}", soft_wrap=True, highlight=False, markup=False
-        )
+        self._print(f"{self._elapsed():6.1f} s  {text}")
+
+    def _elapsed(self) -> float:
+        return self._console.get_time() - self._began
+
+    def _print(self, text: str) -> None:
+        try:
+            self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+        except OSError:
+            _to_nowhere()
 
     def part(self, view: PartView) -> None:
         """A part changed its state."""
@@ -69,6 +80,7 @@ class Look:
         self.tell(
             f"kubectl --kubeconfig '{machine.layout.kubeconfig}' get nodes,pods,runnerpools,events"
         )
+        self.tell(f"the addresses of all parts and their probes: {machine.layout.urls}")
         if machine.database.notice:
             self.tell(machine.database.notice)
         if not machine.options.demo:
@@ -76,6 +88,10 @@ class Look:
                 where = f" --data '{machine.layout.root}'"
                 self.tell(f"a job to try it with: runyard practice{where} 'echo hello'")
             self.tell("Ctrl-C ends it; state is kept for the next start")
+
+    def ended(self, seconds: float) -> None:
+        """Everything has ended."""
+        self.tell(f"ended in {seconds:.1f} s")
 
     def jobs(self, states: tuple[JobState, ...]) -> None:
         """How the jobs are."""
@@ -94,7 +110,8 @@ class Look:
 
     def failed(self, text: str) -> None:
         """It went wrong: on standard error, in the operator's words."""
-        sys.stderr.write(f"runyard: {text}\n")
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"runyard: {text}\n")
 
 
 class LivePicture(Look):
@@ -123,8 +140,7 @@ class LivePicture(Look):
 
     def tell(self, text: str) -> None:
         """Among the last lines."""
-        elapsed = self._console.get_time() - self._began
-        self._lines = [*self._lines, f"{elapsed:6.1f} s  {text}"][-_LINES:]
+        self._lines = [*self._lines, f"{self._elapsed():6.1f} s  {text}"][-_LINES:]
         self._draw()
 
     def part(self, view: PartView) -> None:
@@ -139,6 +155,10 @@ class LivePicture(Look):
         self._draw()
 
     def _draw(self) -> None:
+        with contextlib.suppress(OSError):
+            self._show()
+
+    def _show(self) -> None:
         self._live.update(Group(self._table(), self._row(), Text("\n".join(self._lines))))
 
     def _table(self) -> Table:
@@ -163,8 +183,71 @@ class LivePicture(Look):
         return row
 
 
-def look(*, plain: bool, demo: bool) -> Look:
-    """A live picture where there is a terminal, lines elsewhere."""
-    console = Console()
+class JsonLines(Look):
+    """One object a line: `event` says of what kind, `seconds` when, since the start."""
+
+    def tell(self, text: str) -> None:
+        """As it is."""
+        self._say("told", text=text)
+
+    def part(self, view: PartView) -> None:
+        """Each change of its state."""
+        self._say("part", **msgspec.to_builtins(view))
+
+    def up(self, machine: Machine) -> None:
+        """With every address."""
+        self._say(
+            "up",
+            data=str(machine.layout.root),
+            kubeconfig=str(machine.layout.kubeconfig),
+            urls=machine.urls.by_part(),
+            notice=machine.database.notice,
+        )
+
+    def ended(self, seconds: float) -> None:
+        """With the time that it took."""
+        self._say("ended", took=round(seconds, 3))
+
+    def jobs(self, states: tuple[JobState, ...]) -> None:
+        """Each change of a job."""
+        for state in states:
+            if self._done.get(state.name) != state.state:
+                self._say("job", **msgspec.to_builtins(state))
+            self._done[state.name] = state.state
+
+    def outcome(self, outcome: object) -> None:
+        """The last line, here too."""
+        self._last = self._line("outcome", **msgspec.to_builtins(outcome))
+
+    def _say(self, event: str, **more: object) -> None:
+        self._print(self._line(event, **more))
+
+    def _line(self, event: str, **more: object) -> str:
+        said = {"event": event, "seconds": round(self._elapsed(), 3), **more}
+        return msgspec.json.encode(said).decode()
+
+
+class _Unread(Console):
+    """A console that is silent once nobody reads; as it comes, it would end the process instead."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on without a word."""
+        self.quiet = True
+        _to_nowhere()
+
+
+def _to_nowhere() -> None:
+    """Nobody reads: nothing is worth another try, nor a complaint when the process ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def look(*, plain: bool, demo: bool, as_json: bool = False) -> Look:
+    """A live picture where there is a terminal, lines elsewhere, objects if asked for."""
+    console = _Unread()
+    if as_json:
+        return JsonLines(console)
     live = demo and console.is_terminal and not plain
     return LivePicture(console) if live else Look(console)

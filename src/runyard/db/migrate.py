@@ -103,10 +103,13 @@ def apply(
     """Apply what is pending and return its names; nothing to do is fine."""
     files = history(source)
     with _connect(conninfo) as link:
-        with link.transaction():
-            link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-            link.execute(_TABLE)
-            applied = _applied(link)
+        try:
+            with link.transaction():
+                link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+                link.execute(_TABLE)
+                applied = _applied(link)
+        except psycopg.Error as error:
+            raise MigrationError(f"the record of migrations cannot be kept: {error}") from error
         _verify(files, applied)
         due = _due(files, applied, phase)
         if phase == "post":

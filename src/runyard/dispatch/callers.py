@@ -19,8 +19,17 @@ _PREFIX = "system:serviceaccount:"
 _REMEMBERED = 10_000
 
 
+_ASK_FOR = f"use a token of the Pod's own ServiceAccount for the audience {DISPATCH_AUDIENCE}"
+
+
 class NotAccepted(Exception):
-    """The caller is not who may call; the message is what it is told."""
+    """The caller is not who may call; these are the words that it is told, and none of them is its credential."""
+
+    def __init__(self, error: str, *, reason: str = "", fix: str = "") -> None:
+        super().__init__(error)
+        self.error = error
+        self.reason = reason
+        self.fix = fix
 
 
 class Guest(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,35 +67,53 @@ class Callers:
         """Accept only the pool operator's own account; raises `NotAccepted`."""
         review = await self._kube.review_token(_bearer(authorization), audiences=())
         if not review.authenticated:
-            raise NotAccepted("invalid token")
+            raise NotAccepted("invalid token", reason="the Kubernetes API does not know it")
         if review.username != _PREFIX + ":".join(expected):
-            raise NotAccepted("unauthorized principal")
+            namespace, account = expected
+            raise NotAccepted(
+                "unauthorized principal",
+                reason="the token is somebody else's",
+                fix=f"run the operator as the ServiceAccount {account} of the namespace {namespace}",
+            )
 
     async def _review(self, token: str) -> Guest:
         review = await self._kube.review_token(token, audiences=(DISPATCH_AUDIENCE,))
         if not review.authenticated or DISPATCH_AUDIENCE not in review.audiences:
-            raise NotAccepted("invalid token")
+            raise NotAccepted(
+                "invalid token",
+                reason="the Kubernetes API does not accept it for this audience, or no longer",
+                fix=_ASK_FOR,
+            )
         namespace, _, account = review.username.removeprefix(_PREFIX).partition(":")
         if not review.username.startswith(_PREFIX) or namespace != self._namespace:
-            raise NotAccepted("not a service account")
+            reason = f"only runners of the namespace {self._namespace} may ask for work"
+            raise NotAccepted("not a service account", reason=reason, fix=_ASK_FOR)
         if not review.pod_uid or review.pod_name != account:
-            raise NotAccepted("token is not bound to its Pod")
+            reason = "the token names no Pod, or not the one that its ServiceAccount was made for"
+            raise NotAccepted("token is not bound to its Pod", reason=reason, fix=_ASK_FOR)
         try:
             found = await self._kube.get_as(
                 SERVICE_ACCOUNTS, account, ServiceAccount, namespace=self._namespace
             )
         except NotFound:
-            raise NotAccepted("service account gone") from None
+            reason = "it was deleted, as it is when its runner is to go"
+            raise NotAccepted("service account gone", reason=reason) from None
         pool = found.metadata.labels.get(RUNNER_POOL, "")
         if not pool:
-            raise NotAccepted("no pool label on service account")
+            raise NotAccepted(
+                "no pool label on service account",
+                reason="it belongs to no pool",
+                fix=f"let the operator make runners: it sets the label {RUNNER_POOL}",
+            )
         return Guest(pod_uid=review.pod_uid, pod_name=review.pod_name, pool=pool)
 
 
 def _bearer(authorization: str) -> str:
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise NotAccepted("missing bearer token")
+        raise NotAccepted(
+            "missing bearer token", fix="send Authorization: Bearer with the ServiceAccount's token"
+        )
     if not token.isascii():
-        raise NotAccepted("invalid token")
+        raise NotAccepted("invalid token", reason="it has characters that no token has")
     return token.strip()

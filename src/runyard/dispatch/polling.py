@@ -6,7 +6,7 @@ itself: the matcher does, and wakes the poll.
 """
 
 from runyard.clock import Clock
-from runyard.dispatch.callers import Callers, Guest, NotAccepted
+from runyard.dispatch.callers import Callers, Guest
 from runyard.dispatch.machine.events import Polled
 from runyard.dispatch.machine.transition import Tell, answer_poll
 from runyard.dispatch.machine.values import Slot, SlotState
@@ -23,7 +23,7 @@ from runyard.kube.kinds import PODS
 from runyard.kube.objects import Pod
 from runyard.telemetry.catalogue import TUIST_RUNNERS_DISPATCH_REQUEST_COUNT
 from runyard.telemetry.meter import Meter
-from runyard.wire.bodies import Dispatched, Drain, Problem
+from runyard.wire.bodies import Dispatched, Drain
 from runyard.wire.names import DRAIN_ELIGIBLE, OPERATOR_DRAIN
 
 _LOOK_AGAIN = 1.0  # while the mint runs, perhaps at another replica
@@ -56,13 +56,8 @@ class Polls:
         self._settings = settings
 
     async def answer(self, request: Request) -> Response:
-        """Answer one poll."""
-        try:
-            guest = await self._callers.guest(request.header("authorization"))
-        except NotAccepted as refusal:
-            return json_response(401, Problem(error=str(refusal)))
-        except (KubeError, TransportError):
-            return json_response(503, Problem(error="kubernetes unavailable"))
+        """Answer one poll; what it raises is for the table's boundary (`api`)."""
+        guest = await self._callers.guest(request.header("authorization"))
         outcome, response = await self._serve(guest, self._patience(request))
         self._meter.inc(TUIST_RUNNERS_DISPATCH_REQUEST_COUNT, fleet=guest.pool, outcome=outcome)
         return response

@@ -179,12 +179,13 @@ class Store:
         """Another uid under the same Pod name proves that the earlier incarnation is gone.
 
         Only a uid that we have not seen yet is later than the one that we know: an old incarnation that asks
-        once more says nothing about its successor.
+        once more says nothing about its successor. Looked for twice, because a Pod may ask twice at once: what the
+        other poll opened in between, or what came after that, must not be closed by this one.
         """
         if await tx.one(SQL.slot_peek, pod_uid=event.pod_uid) is not None:
             return
         other = await tx.one(SQL.slot_by_pod_name, pod_name=event.pod_name)
-        if other is not None:
+        if other is not None and await tx.one(SQL.slot_peek, pod_uid=event.pod_uid) is None:
             gone = PodGone(why="another uid under that name")
             await self.slot_event(tx, other["pod_uid"], gone)
 

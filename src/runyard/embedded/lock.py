@@ -7,6 +7,7 @@ such orphans, which end by themselves, and refuses at once while the owner lives
 
 import fcntl
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -22,12 +23,17 @@ class DirectoryStuck(Exception):
     """The owner is dead, and something that it started does not end."""
 
 
+class GivenUp(Exception):
+    """Whoever wanted the lock does not want it any more."""
+
+
 class DirectoryLock:
     """At most one owner for a directory."""
 
     def __init__(self, folder: Path, *, patience: float = _ORPHAN_PATIENCE) -> None:
         self._path = folder / "lock"
         self._patience = patience
+        self._given_up = threading.Event()
         self.descriptor = -1
 
     def acquire(self) -> None:
@@ -41,6 +47,10 @@ class DirectoryLock:
             os.close(descriptor)
             raise
         self.descriptor = descriptor
+
+    def give_up(self) -> None:
+        """Let an `acquire` that waits in another thread, and every later one, end with `GivenUp`."""
+        self._given_up.set()
 
     def release(self) -> None:
         """Free the lock, also for copies of it in processes that were forked from this one."""
@@ -61,7 +71,8 @@ class DirectoryLock:
                 raise DirectoryStuck(
                     f"{self._path.parent} is still held by a process whose owner ({holder}) is gone"
                 )
-            time.sleep(_POLL)
+            if self._given_up.wait(_POLL):
+                raise GivenUp(f"nobody waits for {self._path.parent} any more")
 
 
 def _try(descriptor: int) -> bool:

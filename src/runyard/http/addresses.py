@@ -1,4 +1,4 @@
-"""Between the text of a request target and the decoded path and query of a `Request`.
+"""What addresses mean: the target of a request, and whether a host is this machine itself.
 
 Invariants:
 - What a client hands over arrives at the handler exactly: spaces, unicode, `..`, a literal `%2F`, `//`,
@@ -6,6 +6,7 @@ Invariants:
 - A target that is not UTF-8 once decoded is a `ValueError`; replacing its bytes would make two names one.
 """
 
+import ipaddress
 import re
 from urllib.parse import quote, unquote, unquote_plus
 
@@ -14,6 +15,21 @@ from runyard.http.messages import Pairs
 _UNESCAPED_IN_PATH = "/:@!$&'()*,;=~"
 _UNESCAPED_IN_QUERY = "/:@!$'()*,;~"
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can be meant: by an address, or by the one name that is reserved for it.
+
+    What merely looks like it (`127.evil.example`, `localhost.example`) is somebody else's.
+    """
+    if host.lower() in ("localhost", "localhost."):
+        return True
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def encode_target(path: str, query: Pairs) -> str:

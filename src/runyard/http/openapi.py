@@ -26,6 +26,17 @@ _REFUSED = {
 }
 
 
+class Scheme(msgspec.Struct, frozen=True, kw_only=True):
+    """A credential that a route asks for: a bearer token, or what a header of its own carries."""
+
+    name: str
+    meaning: str
+    header: str = ""  # empty: `Authorization: Bearer`
+
+
+TOKEN = Scheme(name="token", meaning="The token of this server.")
+
+
 def describe(title: str, version: str, routes: Sequence["Route"]) -> dict[str, Any]:
     """The whole document."""
     schemas, components = _schemas(routes)
@@ -39,9 +50,23 @@ def describe(title: str, version: str, routes: Sequence["Route"]) -> dict[str, A
         "paths": paths,
         "components": {"schemas": components},
     }
-    if any(route.secured for route in routes):
-        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    schemes = {
+        scheme.name: _scheme(scheme) for route in routes if (scheme := _asked(route)) is not None
+    }
+    if schemes:
+        document["components"]["securitySchemes"] = schemes
     return document
+
+
+def _asked(route: "Route") -> Scheme | None:
+    return TOKEN if route.secured else route.scheme
+
+
+def _scheme(scheme: Scheme) -> dict[str, str]:
+    told = {"description": scheme.meaning}
+    if scheme.header:
+        return {"type": "apiKey", "in": "header", "name": scheme.header, **told}
+    return {"type": "http", "scheme": "bearer", **told}
 
 
 class _Schemas:
@@ -60,7 +85,8 @@ class _Schemas:
 def _schemas(routes: Sequence["Route"]) -> tuple[_Schemas, dict[str, Any]]:
     types: list[Any] = [Problem]
     for route in routes:
-        types += [kind for kind in (route.body, *(t for _, t in route.answers.values())) if kind]
+        told = (kind for _, kind in route.answers.values())
+        types += [kind for kind in (route.body, route.expects, *told) if kind]
     schemas = _Schemas(types)
     return schemas, schemas.components
 
@@ -72,14 +98,15 @@ def _operation(route: "Route", schemas: _Schemas) -> dict[str, Any]:
         "parameters": [
             *(_parameter("path", name, "") for name in _NAME.findall(route.path)),
             *(_parameter("query", name, meaning) for name, meaning in route.query),
+            *(_parameter("header", name, meaning) for name, meaning in route.headers),
         ],
         "responses": _responses(route, schemas),
     }
-    if route.body:
-        content = {_JSON: {"schema": schemas[route.body]}}
+    if (kind := route.body or route.expects) is not None:
+        content = {_JSON: {"schema": schemas[kind]}}
         operation["requestBody"] = {"required": True, "content": content}
-    if route.secured:
-        operation["security"] = [{"token": []}]
+    if (scheme := _asked(route)) is not None:
+        operation["security"] = [{scheme.name: []}]
     return operation
 
 
@@ -93,8 +120,8 @@ def _parameter(place: str, name: str, meaning: str) -> dict[str, Any]:
 
 
 def _responses(route: "Route", schemas: _Schemas) -> dict[str, Any]:
-    refusals = [400, 413, 415, 422] if route.body else []
-    if route.secured:
+    refusals = [400, 413, 415, 422] if route.body else [413] if route.expects else []
+    if _asked(route) is not None:
         refusals.append(401)
     told: dict[int, tuple[str, Any]] = {code: (_REFUSED[code], None) for code in refusals}
     told |= dict(route.answers) or {200: ("", None)}

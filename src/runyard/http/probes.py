@@ -6,6 +6,9 @@
   is 503 with the names of the loops and the operator's texts, so that the person who is woken by it reads
   there what to do.
 - `/metrics` are the numbers in the text format of Prometheus.
+
+The first says nothing that a stranger could use and is open to everybody; the other two are `guarded` wherever
+strangers can reach the socket.
 """
 
 import msgspec
@@ -44,8 +47,10 @@ def readiness(health: Health, freshness: Freshness) -> Readiness:
     return Readiness(ready=not stale and health.healthy(), stale=stale, conditions=health.report())
 
 
-def probe_routes(health: Health, freshness: Freshness, meter: Meter) -> tuple[Route, ...]:
-    """The three routes."""
+def probe_routes(
+    health: Health, freshness: Freshness, meter: Meter | None, *, guarded: bool = False
+) -> tuple[Route, ...]:
+    """The three routes; a part that keeps no numbers has two."""
 
     async def alive(_: Request) -> Response:
         return json_response(200, Alive(), (_FRESH,))
@@ -54,12 +59,7 @@ def probe_routes(health: Health, freshness: Freshness, meter: Meter) -> tuple[Ro
         found = readiness(health, freshness)
         return json_response(200 if found.ready else 503, found, (_FRESH,))
 
-    async def metrics(_: Request) -> Response:
-        return Response(
-            status=200, headers=(("content-type", _EXPOSITION), _FRESH), body=meter.exposition()
-        )
-
-    return (
+    routes = (
         Route(
             "GET",
             HEALTHZ,
@@ -73,13 +73,24 @@ def probe_routes(health: Health, freshness: Freshness, meter: Meter) -> tuple[Ro
             ready,
             summary="Does the part do its work?",
             answers={200: ("It does.", Readiness), 503: ("It does not.", Readiness)},
+            secured=guarded,
         ),
-        Route(
-            "GET",
-            METRICS,
-            metrics,
-            summary="The part's numbers, for Prometheus.",
-            answers={200: ("The numbers.", None)},
-            media="text/plain",
-        ),
+    )
+    return routes if meter is None else (*routes, _metrics(meter, guarded=guarded))
+
+
+def _metrics(meter: Meter, *, guarded: bool) -> Route:
+    async def metrics(_: Request) -> Response:
+        return Response(
+            status=200, headers=(("content-type", _EXPOSITION), _FRESH), body=meter.exposition()
+        )
+
+    return Route(
+        "GET",
+        METRICS,
+        metrics,
+        summary="The part's numbers, for Prometheus.",
+        answers={200: ("The numbers.", None)},
+        media="text/plain",
+        secured=guarded,
     )

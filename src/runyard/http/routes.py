@@ -10,10 +10,12 @@ Templates: `{pool}` is one segment, `{path...}` at the end is the rest, slashes 
 them by name, and the decoded body as `body`. A literal segment wins over a name, a name over the rest.
 
 Invariants:
-- A table with two routes for the same requests, or with a handler that does not take the names of its
-  template, cannot be built.
+- A table with two routes for the same requests, with a handler that does not take the names of its
+  template, or with a secured route and no guard, cannot be built.
 - Refusals: 404 no such path, 405 (with Allow) no such method, then the guard, then 413 too large, 415 not
   JSON, 400 not parseable, 422 parseable but not the declared type. Each says why.
+- A route whose handler must know who asks before it looks at the body says `expects` instead of `body`: it is
+  described all the same, and nothing is decoded before the handler does it.
 - HEAD is answered by the route of GET.
 - A handler's exception passes through: the adapter at the socket makes it a 500, the simulator a failed run.
 """
@@ -26,7 +28,7 @@ from typing import Any
 import msgspec
 
 from runyard.http.messages import Request, Response, Stream
-from runyard.http.openapi import describe
+from runyard.http.openapi import Scheme, describe
 from runyard.http.problems import problem
 
 Answers = Mapping[
@@ -50,23 +52,34 @@ class Route(msgspec.Struct, frozen=True):
     body: Any = (
         None  # the type that a body must decode to; None: the handler looks at bytes, if at all
     )
+    expects: Any = None  # described as its body, and decoded by the handler itself
     answers: Answers = {}
     secured: bool = False  # described as such, and given to the guard first
+    scheme: Scheme | None = None  # described: the credential that the handler itself asks for
     query: tuple[tuple[str, str], ...] = ()  # parameters that the handler reads, with their meaning
+    headers: tuple[tuple[str, str], ...] = ()  # likewise
     media: str = "application/json"  # what a good answer is made of
     limit: int = 4 << 20  # bytes of body
 
 
 class Routes:
-    """Finds the route of a request and lets it answer."""
+    """Finds the route of a request and lets it answer; `private` puts the description behind the guard too."""
 
     def __init__(
-        self, title: str, version: str, routes: Sequence[Route], *, guard: Guard | None = None
+        self,
+        title: str,
+        version: str,
+        routes: Sequence[Route],
+        *,
+        guard: Guard | None = None,
+        private: bool = False,
     ) -> None:
         self._title = title
         self._version = version
         self._guard = guard
-        self._described = Route("GET", OPENAPI, self._describe, summary="This description.")
+        self._described = Route(
+            "GET", OPENAPI, self._describe, summary="This description.", secured=private
+        )
         self.routes = (*routes, self._described)
         self._decoders = {
             id(route): msgspec.json.Decoder(route.body) for route in self.routes if route.body
@@ -88,7 +101,8 @@ class Routes:
         route, names, allowed = self._find(method, request.path)
         if route is None:
             return _no_method(allowed) if allowed else problem(404, "no such path")
-        if route.secured and self._guard is not None:
+        if route.secured:
+            assert self._guard is not None  # the table could not have been built
             refusal = await self._guard(request)
             if refusal is not None:
                 return refusal
@@ -119,6 +133,8 @@ class Routes:
 
     def _add(self, route: Route) -> None:
         names = check_route(route)
+        if route.secured and self._guard is None:
+            raise ValueError(f"nobody guards {route.method} {route.path}")
         if not names:
             methods = self._literal.setdefault(route.path, {})
         else:
@@ -177,6 +193,10 @@ def check_route(route: Route) -> tuple[str, ...]:
         if found[2] and place != len(segments) - 1:
             raise ValueError(f"the rest of a path can only be at its end: {where}")
         names.append(found[1])
+    if route.body and route.expects:
+        raise ValueError(
+            f"the body is decoded by the table or by the handler, not by both: {where}"
+        )
     expected = [*names, *(["body"] if route.body else [])]
     if len({*expected, "request"}) != len(expected) + 1:
         raise ValueError(f"a name is used twice: {where}")

@@ -9,8 +9,9 @@ Invariants:
 - A client that goes away cancels the handler that works for it, or the stream that it was reading; either
   way `Stream.aclose()` is called, at once.
 - A stream that its producer could not finish is cut, not ended: the reader can tell the difference.
-- A body over the limit is refused before it is read; one that trickles is refused when patience ends, and
-  so is the head of a request.
+- A body over the limit is refused before it is read. What is on its way is thrown away, for a moment and up to a
+  bound, because a connection that is closed on unread bytes takes the refusal with it; then it is closed. A body
+  that trickles is refused when patience ends, and so is the head of a request.
 - What a client's certificate says reaches the handler under `CLIENT_CERT…`; these names are removed from
   what clients send, so a handler may believe them.
 - HEAD is a GET whose body stays here: cores need not know of it.
@@ -33,6 +34,8 @@ from runyard.http.sockets import bind, notice_vanished_peers
 from runyard.telemetry.log import Logger, get_logger
 
 BODY_LIMIT = 4 << 20
+# Of a refused body, in bytes: more than GitHub's largest delivery, which is 25 MB.
+DISCARDED = 32 << 20
 CLIENT_CERT = "x-runyard-client-cert-"
 CLIENT_CERT_CN = CLIENT_CERT + "cn"  # the common name
 CLIENT_CERT_O = CLIENT_CERT + "o"  # an organisation; as many headers as the certificate has
@@ -136,7 +139,7 @@ class _Adapter:
             access_log=None,  # type: ignore[arg-type]  # documented: None means no access log
             logger=_Quiet(self._log),  # type: ignore[arg-type]  # all that is asked of it
             keepalive_timeout=self._patience.head,
-            lingering_time=self._patience.linger,
+            lingering_time=0,  # see `_refuse`
             auto_decompress=False,  # the body is what was signed; whoever cares looks at its header
         )
 
@@ -169,9 +172,7 @@ class _Adapter:
         try:
             request = await self._request(incoming)
         except _Refusal as refusal:
-            response = _response(refusal.answer)
-            response.force_close()
-            return response
+            return await self._refuse(incoming, refusal.answer)
         try:
             answer = await self._handler(request)
         except Exception as error:  # noqa: BLE001 - the boundary: a handler that fails is a 500, and logged
@@ -184,6 +185,20 @@ class _Adapter:
             return await self._pour(incoming, request, answer)
         finally:
             del self._streaming[task]
+
+    async def _refuse(self, incoming: web.BaseRequest, answer: Response) -> web.StreamResponse:
+        """Say no while the body is still on its way, and read on until that can have been heard."""
+        response = _response(answer)
+        response.force_close()
+        left = DISCARDED
+        gone = (TimeoutError, ConnectionError, RequestPayloadError, web.HTTPException)
+        with contextlib.suppress(*gone):
+            await response.prepare(incoming)
+            await response.write_eof()
+            async with asyncio.timeout(self._patience.linger):
+                while left > 0 and (part := await incoming.content.readany()):
+                    left -= len(part)
+        return response
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,8 +15,6 @@ Invariants:
 - Time comes from the caller, in seconds since the epoch.
 """
 
-import contextlib
-import os
 import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -30,9 +28,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from runyard.files import write_whole
+
 AUTHORITY_DAYS = 3650
 LEAF_DAYS = 365
-_SKEW = timedelta(hours=1)  # a host's clock may be behind ours
+# A host's clock may be behind ours; and ours may be put right by days, which must not lock everybody out.
+_SKEW = timedelta(days=7)
 
 
 class TlsError(Exception):
@@ -141,7 +142,8 @@ def keep_authority(folder: Path, *, now: float, name: str = "runyard") -> Pair:
             raise ValueError("the key is of another certificate")
     except (OSError, ValueError) as error:
         fix = (
-            f"restore {files.certificate} and {files.key}; without both, every host must join again"
+            f"restore {files.certificate} and {files.key}, or remove both to begin with a new authority:"
+            " every host must then join again"
         )
         raise TlsError(f"the authority is damaged: {error}", fix) from error
     if not renewal_due(authority.certificate, now=now):
@@ -300,20 +302,8 @@ def _files(folder: Path, name: str) -> Files:
 def _write(files: Files, pair: Pair) -> None:
     """The key first: a certificate without its key is made anew, a key alone is nothing."""
     files.key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_one(files.key, pair.key, mode=0o600)
-    _write_one(files.certificate, pair.certificate, mode=0o644)
-
-
-def _write_one(path: Path, text: bytes, *, mode: int) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(descriptor)
-    draft.replace(path)
+    write_whole(files.key, pair.key)
+    write_whole(files.certificate, pair.certificate, mode=0o644)
 
 
 def _new_key() -> ec.EllipticCurvePrivateKey:

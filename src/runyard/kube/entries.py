@@ -21,6 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from runyard.http.addresses import is_loopback
 from runyard.kube.config import Cluster, ConfigError, Plugin, Secret, Source, User
 from runyard.kube.kubeyaml import FIX, read_bounded
 
@@ -174,7 +175,7 @@ def read_user(entry: Entry) -> User:
 
 def check_pair(cluster: Cluster, user: User, entry: Entry) -> None:
     """Refuse to send a credential over a connection that anybody can read."""
-    if cluster.encrypted or user.anonymous or _is_loopback(urlsplit(cluster.server)):
+    if cluster.encrypted or user.anonymous or is_loopback(urlsplit(cluster.server).hostname or ""):
         return
     cause = (
         f"the server is plain http and user {user.name!r} would show its credentials to everybody"
@@ -223,15 +224,6 @@ def _is_host(name: str) -> bool:
         return True
     try:
         return ipaddress.ip_address(name).version == 6
-    except ValueError:
-        return False
-
-
-def _is_loopback(parts: SplitResult) -> bool:
-    if parts.hostname == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(parts.hostname or "").is_loopback
     except ValueError:
         return False
 

@@ -42,6 +42,7 @@ from runyard.kube.mirror import M, Mirror
 from runyard.kube.store import Store
 from runyard.kube.versions import latest
 from runyard.telemetry.catalogue import RUNYARD_WATCH_AGE_SECONDS, RUNYARD_WATCH_RESTARTS_TOTAL
+from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 
@@ -113,6 +114,14 @@ class Reflector(Generic[M]):
     def unreadable(self) -> Mapping[str, str]:
         """The objects, by key, that could not be read, and why; their last good version is kept."""
         return self._mirror.unreadable
+
+    def followed_by(self, freshness: Freshness) -> None:
+        """Have it known there whether the API is still heard of; bookmarks count, so a quiet kind is no stale one."""
+
+        def heard() -> float | None:
+            return self.last_contact if self.synced.is_set() else None
+
+        freshness.follow(f"watch {self._kind.plural}", 2 * self._mute_after, heard)
 
     async def run(self) -> None:
         """Mirror until cancelled."""

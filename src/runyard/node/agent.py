@@ -31,6 +31,7 @@ from runyard.node.records import Ledger, Records
 from runyard.node.settings import Settings
 from runyard.node.status import StatusLoop
 from runyard.node.vms import Vms
+from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.vm.contract import VmDriver
@@ -53,6 +54,7 @@ class Agent:
         meter: Meter,
         log: Logger,
         settings: Settings,
+        freshness: Freshness | None = None,
     ) -> None:
         self._deps = Deps(
             kube=kube,
@@ -62,6 +64,7 @@ class Agent:
             meter=meter,
             log=log,
             settings=settings,
+            freshness=freshness,
         )
         self._ledger = Ledger(records)
 
@@ -86,6 +89,8 @@ class Agent:
             pods,
             gc,
         )
+        if deps.freshness is not None:
+            pods.reflector.followed_by(deps.freshness)
         async with asyncio.TaskGroup() as tasks:
             for loop in loops:
                 tasks.create_task(loop.run(), name=type(loop).__name__)

@@ -9,6 +9,7 @@ from runyard.http.errors import TransportError
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
 from runyard.node.settings import Settings
+from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.vm.contract import VmDriver, VmError
@@ -27,3 +28,4 @@ class Deps(msgspec.Struct, frozen=True, kw_only=True):
     meter: Meter
     log: Logger
     settings: Settings
+    freshness: Freshness | None = None  # told when each loop last succeeded

@@ -45,6 +45,7 @@ class GcLoop:
             every=settings.gc_every,
             deadline=settings.deadlines.list + 4 * settings.deadlines.delete,
             expected=OUTSIDE,
+            freshness=self._deps.freshness,
         )
 
     async def step(self) -> None:

@@ -94,6 +94,7 @@ class ImageStore:
                     every=settings.images_every,
                     deadline=settings.deadlines.list,
                     expected=OUTSIDE,
+                    freshness=self._deps.freshness,
                 )
             )
 

@@ -28,6 +28,7 @@ class LeaseLoop:
             every=every,
             deadline=every,
             expected=OUTSIDE,
+            freshness=self._deps.freshness,
             max_backoff=every,
         )
 

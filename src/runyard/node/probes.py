@@ -42,6 +42,7 @@ class ProbeLoop:
             every=settings.probe_every,
             deadline=settings.deadlines.list + 20 * settings.deadlines.probe,
             expected=OUTSIDE,
+            freshness=self._deps.freshness,
         )
 
     async def step(self) -> None:

@@ -51,6 +51,7 @@ class StatusLoop:
             every=every,
             deadline=2 * every,
             expected=OUTSIDE,
+            freshness=self._deps.freshness,
             max_backoff=every,
         )
 

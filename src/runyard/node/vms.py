@@ -56,6 +56,7 @@ class Vms:
             every=settings.list_every,
             deadline=2 * settings.deadlines.list + 1,  # it may wait for somebody else's list
             expected=OUTSIDE,
+            freshness=self._deps.freshness,
             max_backoff=60.0,
         )
 

@@ -11,6 +11,7 @@ from runyard.kube.client import Kube
 from runyard.node.agent import Agent
 from runyard.node.records import Records
 from runyard.node.settings import Settings
+from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.vm.contract import VmDriver
@@ -29,6 +30,7 @@ class AgentDeps(msgspec.Struct, frozen=True, kw_only=True):
     log: Logger
     settings: Settings
     token: Callable[[], str] = lambda: ""
+    freshness: Freshness | None = None  # told when each loop last succeeded
 
 
 async def run(deps: AgentDeps) -> None:
@@ -42,5 +44,6 @@ async def run(deps: AgentDeps) -> None:
         meter=deps.meter,
         log=deps.log,
         settings=deps.settings,
+        freshness=deps.freshness,
     )
     await agent.run()

@@ -1,27 +1,28 @@
-"""The server's one socket: its API for runners and GitHub, its dashboard, its probes.
+"""The server's one socket: its API for runners and GitHub, its dashboard, its probes, in one table.
 
-The API has its own paths; everything else is for people and monitors.
+Invariants:
+- The API knows its own callers (runners, the operator, GitHub) and is asked by them under any name.
+- Everything else shows something of the fleet and is behind the dashboard's guard: readiness, numbers and the table's
+  own description too. Open are only the page's files, the login, and whether the process lives.
 """
 
-from runyard.http.messages import Handler, Request, Response, Stream
+from runyard.dispatch.api import Api
+from runyard.http.messages import Handler
 from runyard.http.probes import probe_routes
 from runyard.http.routes import Routes
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
 from runyard.web.dashboard import Dashboard
-from runyard.wire.paths import GITHUB_WEBHOOK, INTERNAL
 
 
 def front(
-    api: Handler, dashboard: Dashboard, *, health: Health, freshness: Freshness, meter: Meter
+    api: Api, dashboard: Dashboard, *, health: Health, freshness: Freshness, meter: Meter
 ) -> Handler:
     """One handler for everything that the server serves."""
-    pages = Routes("runyard", "v1", (*dashboard.routes(), *probe_routes(health, freshness, meter)))
-
-    async def handle(request: Request) -> Response | Stream:
-        if request.path == GITHUB_WEBHOOK or request.path.startswith(INTERNAL):
-            return await api(request)
-        return await pages.handle(request)
-
-    return handle
+    routes = (
+        *api.routes(),
+        *dashboard.routes(),
+        *probe_routes(health, freshness, meter, guarded=True),
+    )
+    return Routes("runyard", "v1", routes, guard=dashboard.guard, private=True).handle

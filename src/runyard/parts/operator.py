@@ -10,6 +10,7 @@ from runyard.http.messages import Transport
 from runyard.kube.client import Kube
 from runyard.pools.operator import Operator
 from runyard.pools.settings import Settings
+from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.wire import names
@@ -26,6 +27,7 @@ class OperatorDeps(msgspec.Struct, frozen=True, kw_only=True):
     log: Logger
     settings: Settings
     token: Callable[[], str] = lambda: ""
+    freshness: Freshness | None = None  # told when each loop last succeeded
 
 
 async def run(deps: OperatorDeps) -> None:
@@ -39,5 +41,6 @@ async def run(deps: OperatorDeps) -> None:
         log=deps.log,
         settings=deps.settings,
         token=deps.token,
+        freshness=deps.freshness,
     )
     await operator.run()

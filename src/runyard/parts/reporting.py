@@ -14,6 +14,7 @@ from typing import TypeVar
 from runyard.db.contract import Database, Tx, Unavailable
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response, Stream, Transport
+from runyard.telemetry import conditions
 from runyard.telemetry.health import Condition, Health
 from runyard.telemetry.log import Logger
 
@@ -96,6 +97,20 @@ def kind_of(request: Request) -> str:
         steps[named + 1] = "*"
     watch = "?watch" if request.param("watch") else ""
     return f"{request.method} /{'/'.join(steps)}{watch}"
+
+
+def reporting_kube(
+    inner: Transport, health: Health, log: Logger | None = None
+) -> ReportingTransport:
+    """A way to the Kubernetes API; there a part that may not do its work is refused with 403 too."""
+    return ReportingTransport(
+        inner,
+        health,
+        unreachable=conditions.KUBERNETES_UNREACHABLE,
+        refused=conditions.KUBERNETES_REFUSED,
+        refusals=(401, 403),
+        log=log,
+    )
 
 
 class ReportingDatabase:

@@ -81,9 +81,9 @@ class Wired(msgspec.Struct, kw_only=True):
     gauges: Gauges
 
 
-async def run(deps: ServerDeps) -> None:
-    """Serve until cancelled."""
-    wired = wire(deps)
+async def run(deps: ServerDeps, *, wired: Wired | None = None) -> None:
+    """Serve until cancelled; `wired` are the pieces of `wire(deps)`, for who wants to hold them too."""
+    wired = wired or wire(deps)
     async with asyncio.TaskGroup() as group:
 
         def spawn(work: Coroutine[object, object, None]) -> object:

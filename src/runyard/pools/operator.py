@@ -37,6 +37,7 @@ from runyard.pools.plans.views import PoolView
 from runyard.pools.projection import healthy, project_node, project_runner
 from runyard.pools.settings import Settings
 from runyard.telemetry.catalogue import RUNYARD_LOOP_LAST_SUCCESS_SECONDS
+from runyard.telemetry.freshness import Freshness, due_within
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
@@ -71,8 +72,11 @@ class Operator:
         log: Logger,
         settings: Settings,
         token: Callable[[], str] = lambda: "",
+        freshness: Freshness | None = None,
     ) -> None:
         self._clock = clock
+        self._freshness = freshness
+        self._served: dict[str, float] = {}  # pool → when it was last carried out without a failure
         self._meter = meter
         self._log = log
         self._settings = settings
@@ -122,9 +126,32 @@ class Operator:
 
     async def run(self) -> None:
         """Watch and reconcile."""
+        if self._freshness is not None:
+            self._announce(self._freshness)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._caches.run(), name="caches")
             group.create_task(self._controller.run(), name=NAME)
+
+    def _announce(self, freshness: Freshness) -> None:
+        self._caches.nodes.followed_by(freshness)
+        self._caches.accounts.followed_by(freshness)
+        self._caches.pods.followed_by(freshness)
+        self._caches.pools.followed_by(freshness)
+        settings = self._settings
+        within = due_within(every=settings.steady_seconds, deadline=settings.reconcile_seconds)
+        freshness.follow(NAME, within, self._last_success)
+
+    def _last_success(self) -> float | None:
+        """Of the pool that waits longest for one; without pools there is nothing to fail at."""
+        if not self._caches.filled():
+            return None
+        earliest = self._clock.monotonic()
+        for pool in self._caches.pools.store.values():
+            last = self._served.get(key(pool))
+            if last is None:
+                return None
+            earliest = min(earliest, last)
+        return earliest
 
     async def reconcile(self, where: str) -> Result:
         """Bring one pool closer to what it asks for."""
@@ -134,12 +161,14 @@ class Operator:
         if pool is None:
             metrics.forget(self._meter, split_key(where)[1])
             self._memory.forget_pool(where)
+            self._served.pop(where, None)
             return Result()
         snapshot = await self._observer.snapshot(pool)
         plan = plan_pool(snapshot, self._settings, self._clock.now())
         self._publish(snapshot.pool, plan)
         tally = await self._apply(snapshot.pool, plan)
         if not tally.failures:
+            self._served[where] = self._clock.monotonic()
             self._meter.set(RUNYARD_LOOP_LAST_SUCCESS_SECONDS, self._clock.now(), loop=NAME)
         return Result(requeue_after=self._pause(plan, tally))
 

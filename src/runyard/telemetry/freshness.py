@@ -9,7 +9,13 @@ Invariants:
   done its work once, not when it has started to try.
 - Time is monotonic; a step of the wall clock makes nothing stale.
 - Nothing here is ever forgotten by itself: a loop that ended is stale until `forget` says that it may end.
+
+Not all work is a loop that knows when it succeeded: a watch lives as long as it is heard of, a controller rests while
+there is nothing to do. Such work is *followed*: it is asked for its last success when somebody wants to know, which
+costs it nothing in between.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
@@ -28,10 +34,19 @@ class Stale(msgspec.Struct, frozen=True, kw_only=True):
     ever: bool  # whether it has ever succeeded
 
 
+LastSuccess = Callable[[], float | None]  # on the monotonic clock; None: not yet
+
+
 class _Expected(msgspec.Struct):
     within: float
     last: float
     ever: bool = False
+    ask: LastSuccess | None = None
+
+    def look(self) -> None:
+        """Take over what followed work says of itself."""
+        if self.ask is not None and (last := self.ask()) is not None:
+            self.last, self.ever = last, True
 
 
 class Freshness:
@@ -51,6 +66,11 @@ class Freshness:
         else:
             known.within = within
 
+    def follow(self, loop: str, within: float, last: LastSuccess) -> None:
+        """Announce work that says by itself when it last succeeded."""
+        self.expect(loop, within)
+        self._loops[loop].ask = last
+
     def succeeded(self, loop: str) -> None:
         """Note that the loop did its work; `ValueError` if nobody announced it."""
         known = self._loops.get(loop)
@@ -66,6 +86,8 @@ class Freshness:
     def stale(self) -> tuple[Stale, ...]:
         """The loops that have not succeeded in time, in the order of their announcement."""
         now = self._clock.monotonic()
+        for known in self._loops.values():
+            known.look()
         return tuple(
             Stale(loop=name, within=known.within, silent=now - known.last, ever=known.ever)
             for name, known in self._loops.items()

@@ -16,11 +16,12 @@ Invariants:
 
 import hashlib
 import hmac
-import ipaddress
 from urllib.parse import parse_qs
 
 from runyard.clock import Clock
-from runyard.http.messages import Request
+from runyard.http.addresses import is_loopback
+from runyard.http.messages import Request, Response
+from runyard.http.problems import problem
 from runyard.web.settings import Settings
 
 SHORTEST = 16
@@ -64,6 +65,19 @@ class Access:
         if not self.local:
             return True
         return bool(self._settings.token) and not is_loopback(host_of(request.header("host")))
+
+    async def refusal(self, request: Request) -> Response | None:
+        """Why this request may not look, as an answer; None if it may. What a table of routes asks as its guard."""
+        if not self.names_us(request):
+            return misdirected()
+        if await self.admits(request):
+            return None
+        return problem(
+            401,
+            "this needs the dashboard's token",
+            fix="send Authorization: Bearer with the dashboard's token",
+            headers=(("www-authenticate", "Bearer"),),
+        )
 
     async def admits(self, request: Request) -> bool:
         """May this request look? A wrong bearer token is answered slowly."""
@@ -109,6 +123,15 @@ class Access:
         return f"{self.cookie}={value}; Path=/; Max-Age={lasts}; HttpOnly; SameSite=Strict{secure}"
 
 
+def misdirected() -> Response:
+    """Somebody's name points to this machine: whoever asks under it is not answered."""
+    return problem(
+        421,
+        "this server does not go by that name",
+        fix="open it as 127.0.0.1 or localhost, or add the name to the dashboard's settings",
+    )
+
+
 def token_of_form(request: Request) -> str:
     """The token in a posted login form; empty if there is none."""
     if len(request.body) > _FORM_LIMIT:
@@ -135,16 +158,6 @@ def host_of(header: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if host.count(":") == 1 else host
-
-
-def is_loopback(host: str) -> bool:
-    """Does this name or address stay on this machine?"""
-    if host in {"localhost", "localhost."}:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _cookie(request: Request, name: str) -> str:

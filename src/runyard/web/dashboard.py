@@ -3,7 +3,7 @@
     dashboard = Dashboard(database, kube=kube, health=health, freshness=freshness, clock=clock, meter=meter, log=log,
                           settings=Settings(listen="127.0.0.1"))
     group.create_task(dashboard.run())
-    Routes(title, version, (*dashboard.routes(), …))
+    Routes(title, version, (*dashboard.routes(), …), guard=dashboard.guard)
 
 `run` reads, and only while somebody looks; a request never reads anything itself, so a hundred viewers cost what one
 costs. A request waits a moment for a fresh reading and then answers with what there is: with Postgres or Kubernetes
@@ -12,13 +12,13 @@ down the page still comes, and says so.
 Invariants:
 - Every answer carries the strictest policy that the page can live with: no script and no style but its own files,
   no framing, nothing from elsewhere.
-- Every route but the page's own files and the login is behind `access`.
+- Every route but the page's own files and the login is behind `access`: the page asks for the token with a form, the
+  others with the `guard` of their table.
 - All viewers together get at most one event in `settings.every` seconds, and only when something changed; a short
   sign of life goes out in between, by which the page tells a quiet fleet from a dead line.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -35,7 +35,7 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
-from runyard.web.access import Access, same_origin, token_of_form
+from runyard.web.access import Access, misdirected, same_origin, token_of_form
 from runyard.web.alarms import Alarms
 from runyard.web.cluster import Cluster, read_cluster
 from runyard.web.feeds import Feed, Interest
@@ -52,8 +52,6 @@ EVENTS = "/api/v1/events"
 STATIC = "/static/{name}"
 LOGIN = "/login"
 LOGOUT = "/logout"
-
-Answer = Callable[[Request], Awaitable[Response | Stream]]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
@@ -134,32 +132,37 @@ class Dashboard:
 
     def routes(self) -> tuple[Route, ...]:
         """Everything that the dashboard answers."""
-        refused = {401: ("The token is missing or wrong.", Problem)}
+        refused = {421: ("The server does not go by that name.", Problem)}
         view = ("view", "`page`: events carry HTML for the dashboard's own page")
         return (
             Route(
                 "GET",
                 PAGE,
-                self._guarded(self._page, page=True),
+                self._page,
                 summary="The dashboard.",
-                answers={200: ("The page.", None), **refused},
+                answers={
+                    200: ("The page.", None),
+                    401: ("The form that asks for the token.", None),
+                },
                 media="text/html",
             ),
             Route(
                 "GET",
                 OVERVIEW,
-                self._guarded(self._json),
+                self._json,
                 summary="Pools, hosts, runners, jobs, what healed and what is wrong, at one moment.",
                 answers={200: ("The overview.", Overview), **refused},
+                secured=True,
             ),
             Route(
                 "GET",
                 EVENTS,
-                self._guarded(self._events),
+                self._events,
                 summary="The overview now, and again whenever it changes; server-sent events.",
                 answers={200: ("Events named `overview`.", None), **refused},
                 query=(view,),
                 media="text/event-stream",
+                secured=True,
             ),
             Route(
                 "POST",
@@ -188,6 +191,11 @@ class Dashboard:
                 media="application/octet-stream",
             ),
         )
+
+    async def guard(self, request: Request) -> Response | None:
+        """What stands before every secured route of the table that the dashboard is in."""
+        refusal = await self._access.refusal(request)
+        return None if refusal is None else _hardened(refusal)
 
     async def overview(self) -> Overview:
         """The fleet now, as far as it is known; waits a moment for fresh readings."""
@@ -239,6 +247,10 @@ class Dashboard:
     # ── answers ─────────────────────────────────────────────────────────────────────────────────
 
     async def _page(self, request: Request) -> Response:
+        if not self._access.names_us(request):
+            return _hardened(misdirected())
+        if not await self._access.admits(request):
+            return _html(401, login(self._statics.assets, wrong=False))
         leave = self._access.needs_token(request)
         return _html(200, document(await self.overview(), self._statics.assets, leave=leave))
 
@@ -256,7 +268,7 @@ class Dashboard:
 
     async def _login(self, request: Request) -> Response:
         if not self._access.names_us(request):
-            return _misdirected()
+            return _hardened(misdirected())
         if not same_origin(request):
             return problem(403, "this form was sent by another site", headers=_HARDENED)
         if not self._access.needs_token(request):
@@ -267,26 +279,10 @@ class Dashboard:
 
     async def _logout(self, request: Request) -> Response:
         if not self._access.names_us(request):
-            return _misdirected()
+            return _hardened(misdirected())
         if not same_origin(request):
             return problem(403, "this form was sent by another site", headers=_HARDENED)
         return _to_page(("set-cookie", self._access.farewell()))
-
-    def _guarded(self, answer: Answer, *, page: bool = False) -> Answer:
-        """The answer, for those who may have it."""
-
-        async def guarded(request: Request) -> Response | Stream:
-            if not self._access.names_us(request):
-                return _misdirected()
-            if await self._access.admits(request):
-                return await answer(request)
-            if page:
-                return _html(401, login(self._statics.assets, wrong=False))
-            fix = "send Authorization: Bearer with the dashboard's token"
-            headers = (("www-authenticate", "Bearer"), *_HARDENED)
-            return problem(401, "this needs the dashboard's token", fix=fix, headers=headers)
-
-        return guarded
 
     def _page_event(self, view: Overview) -> bytes:
         return sse.event(application(view, self._statics.assets), event="page")
@@ -304,11 +300,5 @@ def _to_page(*headers: tuple[str, str]) -> Response:
     return Response(status=303, headers=(("location", PAGE), *headers, *_HARDENED))
 
 
-def _misdirected() -> Response:
-    """Somebody's name points to this machine: whoever asks under it is not answered."""
-    return problem(
-        421,
-        "this server does not go by that name",
-        fix="open it as 127.0.0.1 or localhost, or add the name to the dashboard's settings",
-        headers=_HARDENED,
-    )
+def _hardened(answer: Response) -> Response:
+    return msgspec.structs.replace(answer, headers=(*answer.headers, *_HARDENED))

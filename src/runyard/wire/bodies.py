@@ -1,4 +1,4 @@
-"""Bodies of the dispatch server's internal API."""
+"""Bodies of the dispatch server's API. Refusals look as everywhere: `http.problems`."""
 
 import msgspec
 
@@ -19,17 +19,17 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Any other refusal."""
-
-    error: str
-
-
 class PodStopped(msgspec.Struct, frozen=True, kw_only=True):
     """What the pool operator reports before it deletes a Pod."""
 
     pod_name: str
     ended_at: str
+
+
+class Received(msgspec.Struct, frozen=True, kw_only=True):
+    """200 to a webhook: what came of it."""
+
+    outcome: str
 
 
 class ScalingSignals(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ busy            x    x    E       E     E      x         =       x        x     
 absent          x    x    D       D     D      x         D       x        x      C
 absent_unread   x    x    x       x     x      x         x       x        x      x
 inconclusive    x    =    =       =     =      =         =       =        =      =
-retire          D    D    x       x     x      x         x       x        D      x
+retire          D    D    x       x     x      x         x       x        x      x
 gone            x    C    C       C     C      C         C       C        x      x
 queued          x    x    x       x     x      x         x       x        x      x
 started         j    j    E       E     E      =         E       x        x      C

@@ -114,6 +114,10 @@ class Practice:
             ),
             body=b"" if body is None else msgspec.json.encode(body),
         )
+        return self.send(request)
+
+    def send(self, request: Request) -> Response:
+        """Any request at all."""
         return asyncio.run(self.core.handle(request))
 
     def visit(
@@ -134,7 +138,7 @@ class Practice:
             headers=(("authorization", f"Bearer {bearer}"), ("content-type", "application/json")),
             body=raw if body is None else msgspec.json.encode(body),
         )
-        return asyncio.run(self.core.handle(request))
+        return self.send(request)
 
     def open(self, jit: str, instance: str = "start-0001") -> Response:
         """A runner program connects."""

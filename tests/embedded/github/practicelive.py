@@ -44,6 +44,7 @@ class Live:
         self.clock = ForwardClock()
         self.core: Any = None
         self.programs: list[Program] = []
+        self.answered: list[int] = []  # the status of every answer over the socket
         self._stirred = asyncio.Event()
 
     async def handle(self, request: Request) -> Response:
@@ -52,6 +53,7 @@ class Live:
         finally:
             self.stir()
         assert isinstance(answer, Response)
+        self.answered.append(answer.status)
         return answer
 
     def stir(self, *_: object) -> None:

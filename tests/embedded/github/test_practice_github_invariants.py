@@ -12,6 +12,7 @@ from runyard.embedded.github.deliveries import DeliveryLog
 from runyard.embedded.github.model import Job, Refused, WorldError
 from runyard.embedded.github.session import RunnerSession
 from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.github.waiting import fits
 from runyard.embedded.github.world import World
 
 LABELS = ("mac", "arm", "gpu")
@@ -140,19 +141,20 @@ class AnyLife(RuleBasedStateMachine):
         for runner in self.world.runners.values():
             if runner.online and not runner.busy:
                 for job in self.world.jobs.values():
-                    assert job.status != "queued" or not self.world._fits(runner, job)
+                    assert job.status != "queued" or not fits(runner, job)
 
     @invariant()
     def the_indices_agree(self) -> None:
         runners = list(self.world.runners.values())
-        assert len(self.world._names) == len(self.world._jits) == len(runners)
-        assert sum(map(len, self.world._by_scope.values())) == len(runners)
+        registry = self.world._registry
+        assert len(registry._named) == len(registry._by_jit) == len(runners)
+        assert sum(map(len, registry._by_scope.values())) == len(runners)
         idle = [each.id for each in runners if each.online and not each.busy]
-        held = [key for group in self.world._idle.values() for key in group]
+        held = [key for group in self.world._waiting._runners.values() for key in group]
         assert sorted(idle) == sorted(held)
         queued = [job.id for job in self.world.jobs.values() if job.status == "queued"]
         assert sorted(queued) == sorted(
-            key for group in self.world._queued.values() for key in group
+            key for group in self.world._waiting._jobs.values() for key in group
         )
 
     @invariant()

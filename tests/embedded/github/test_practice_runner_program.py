@@ -1,7 +1,9 @@
 """The runner program over real HTTP: it runs its one job, keeps its secrets, and reports how that ended."""
 
+import ast
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,8 @@ from typing import Any
 
 import pytest
 from tests.embedded.github.practicelive import RUNNER, Live, environment, played
+
+from runyard.vm.guest.image import build_image
 
 # A job says that it has begun by opening a pipe for writing, and waits by opening one for reading.
 BEGUN = 'echo begun > "$BEGUN"\n'
@@ -208,20 +212,6 @@ def test_what_a_job_leaves_behind_does_not_hold_the_runner(
     played(practice_keys, tmp_path, scenario)
 
 
-def test_a_flood_is_cut_and_does_not_block_the_job(practice_keys: Any, tmp_path: Path) -> None:
-    async def scenario(it: Live) -> None:
-        script = "echo begin; yes 0123456789 | head -c 3000000; echo end"
-        job = it.core.queue_job("acme/app", ("mac",), script=script)
-        program = await it.start("--jitconfig", it.mint())
-        assert await program.ended() == 0
-        assert it.core.jobs()[job].conclusion == "success"
-        log = it.log(job)
-        assert log.startswith("begin\n0123") and len(log) == 200_000
-        assert log.endswith("[the log is full; the rest was dropped]\n")
-
-    played(practice_keys, tmp_path, scenario, log_limit=200_000)
-
-
 def test_the_hook_of_a_started_job_comes_before_the_job(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         hook = tmp_path / "hook.sh"
@@ -314,8 +304,47 @@ def test_a_wrong_secret_is_refused_and_not_repeated_aloud(
 
 
 def test_the_program_stands_alone() -> None:
-    source = (RUNNER / "practice_runner.py").read_text()
-    assert "runyard." not in source and "from runyard" not in source
+    paths = [RUNNER / "practice_runner.py", *sorted((RUNNER / "practice").glob("*.py"))]
+    assert len(paths) > 5
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            foreign = [
+                name for name in names if name.partition(".")[0] not in sys.stdlib_module_names
+            ]
+            assert foreign == [], path
+
+
+def test_an_image_holds_all_of_the_program(tmp_path: Path) -> None:
+    image = build_image(tmp_path / "image", runner=RUNNER)
+    done = subprocess.run(
+        [image / "work" / "runner" / "run.sh", "--jitconfig", "x"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and "no JIT configuration" in done.stdout, done
+
+
+def test_a_start_leaves_nothing_beside_the_program(tmp_path: Path) -> None:
+    # The folder is the job's own later: what is compiled there could be planted there.
+    copy = tmp_path / "copy"
+    shutil.copytree(RUNNER, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    before = sorted(path.name for path in copy.rglob("*"))
+    subprocess.run([copy / "run.sh", "--jitconfig", "x"], check=False, capture_output=True)
+    assert sorted(path.name for path in copy.rglob("*")) == before
+
+
+def test_what_lies_beside_the_program_does_not_stand_in_for_the_library(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(RUNNER, copy)
+    (copy / "json.py").write_text("raise SystemExit('planted')")
+    done = subprocess.run(
+        [copy / "run.sh", "--jitconfig", "x"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "planted" not in done.stdout + done.stderr
 
 
 def test_the_script_pleases_its_critic() -> None:

@@ -303,7 +303,9 @@ def test_a_patch_is_idempotent(patch: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [b'{"a":' * 5000 + b"1" + b"}" * 5000, b"[" * 100000, b'"\\ud800"']
+    "shape",
+    [b'{"a":' * 100_000 + b"1" + b"}" * 100_000, b"[" * 100_000, b'"\\ud800"'],
+    ids=["deep maps", "deep lists", "half a character"],
 )
 def test_a_body_built_to_exhaust_is_a_400(shape: bytes) -> None:
     async def scenario(world: World) -> None:

@@ -239,8 +239,9 @@ def test_a_user_without_a_name_runs_it_too(open_place: Path) -> None:
 
 
 def test_a_directory_is_judged_by_all_of_its_parents(private: Path, open_place: Path) -> None:
-    assert reachable(open_place / "not yet" / "there", NOBODY)
-    assert not reachable(private / "not yet" / "there", NOBODY)
+    stranger = Identity(kind="drop", uid=os.geteuid() + 1, gid=os.getegid() + 1)
+    assert reachable(open_place / "not yet" / "there", stranger)
+    assert not reachable(private / "not yet" / "there", stranger)
     owner = Identity(kind="drop", uid=os.geteuid(), gid=os.getegid())
     assert reachable(private, owner)
 

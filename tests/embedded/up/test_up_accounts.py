@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from runyard.embedded.up import accounts
-from runyard.embedded.up.layout import Layout, write_private
+from runyard.embedded.up.layout import Layout
+from runyard.files import write_whole
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
@@ -35,7 +36,7 @@ def token(exp: object) -> str:
 def test_a_token_that_will_not_last_is_renewed(tmp_path: Path, text: str, *, is_due: bool) -> None:
     layout = Layout(tmp_path)
     layout.prepare()
-    write_private(layout.token("server"), text)
+    write_whole(layout.token("server"), text)
     assert accounts.due(layout, ("server",), now=NOW) == (("server",) if is_due else ())
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from runyard.embedded.up import ports, secrets
 from runyard.embedded.up.hosts import host_names, wanted_isolation
-from runyard.embedded.up.layout import BadDirectory, Layout, default_root, write_private
+from runyard.embedded.up.identity import identity
+from runyard.embedded.up.layout import FORMAT, BadDirectory, Layout, default_root
 
 RNG = random.SystemRandom()
 
@@ -98,21 +99,48 @@ def test_the_default_place_is_where_a_user_keeps_such_data() -> None:
     assert default_root({}) == Path.home() / ".local/share/runyard"
 
 
-def test_a_private_file_is_never_seen_half_written(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("old")
-    path.chmod(0o644)
-    write_private(path, "new")
-    assert (path.read_text(), mode(path)) == ("new", 0o600)
-    assert [each.name for each in tmp_path.iterdir()] == ["token"]
+@pytest.mark.parametrize("found", [str(FORMAT + 1), "12345678901234567890"])
+def test_a_directory_of_a_newer_version_is_not_touched(tmp_path: Path, found: str) -> None:
+    layout = prepared(tmp_path / "data")
+    layout.format.write_text(f"{found}\n")
+    with pytest.raises(BadDirectory, match=rf"newer version .*format {found}.*--data DIR"):
+        layout.prepare()
+    assert layout.format.read_text() == f"{found}\n"
 
 
-def test_a_leftover_of_a_crash_does_not_lend_its_mode_to_a_secret(tmp_path: Path) -> None:
-    leftover = tmp_path / "token.new"
-    leftover.write_text("half")
-    leftover.chmod(0o644)
-    write_private(tmp_path / "token", "new")
-    assert mode(tmp_path / "token") == 0o600
+@pytest.mark.parametrize("text", ["", "x", "-1", "\udcff", "1.5"])
+def test_a_format_that_is_no_number_is_told_with_its_cure(tmp_path: Path, text: str) -> None:
+    layout = prepared(tmp_path / "data")
+    layout.format.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(BadDirectory, match=r"format is damaged.*Write 1 into it"):
+        layout.prepare()
+
+
+def test_a_directory_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    layout = prepared(tmp_path / "data")
+    layout.format.unlink()
+    layout.prepare()
+    assert layout.format.read_text() == f"{FORMAT}\n"
+
+
+def test_somebody_elses_directory_is_told_with_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = prepared(tmp_path / "data")
+    layout.secrets.write_text("{}")
+    monkeypatch.setattr(os, "geteuid", lambda: layout.root.stat().st_uid + 4242)
+    with pytest.raises(BadDirectory, match=r"belongs to the user .* --data DIR"):
+        layout.prepare()
+
+
+def test_a_machines_name_is_made_once_and_a_damaged_one_is_told(tmp_path: Path) -> None:
+    layout, other = prepared(tmp_path / "data"), prepared(tmp_path / "other")
+    made = identity(layout, RNG)
+    assert identity(layout, RNG) == made and made.place == str(layout.root)
+    assert identity(other, RNG).id != made.id
+    layout.machine_id.write_text("nobody")
+    with pytest.raises(BadDirectory, match=r"machine-id is damaged.*[Rr]estore"):
+        identity(layout, RNG)
 
 
 # Secrets
@@ -224,6 +252,18 @@ def test_a_machine_that_could_not_begin_keeps_no_port(tmp_path: Path) -> None:
         ports.bind(layout, host="127.0.0.1", wanted={"github": taken.getsockname()[1]})
     with socket.create_server(("127.0.0.1", first["kube"])):
         pass
+
+
+def test_each_part_that_is_probed_has_a_port_that_it_keeps(tmp_path: Path) -> None:
+    layout, three = prepared(tmp_path / "data"), ("operator", "host-1", "host-2")
+    first = ports.bind(layout, host="127.0.0.1", wanted={}, probed=three)
+    assert all(each.getsockname()[0] == "127.0.0.1" for each in first.values())
+    numbers = close(first)
+    assert set(numbers) == {*ports.NAMES, *three} and len(set(numbers.values())) == 6
+    fewer = close(ports.bind(layout, host="127.0.0.1", wanted={}, probed=three[:2]))
+    assert "host-2" not in fewer
+    again = close(ports.bind(layout, host="127.0.0.1", wanted={}, probed=three))
+    assert again == numbers, "a host that was away for a while comes back on its port"
 
 
 @pytest.mark.parametrize(

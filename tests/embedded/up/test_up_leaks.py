@@ -63,6 +63,12 @@ LEAKS: list[tuple[str, dict[str, Any], str, tuple[str, ...]]] = [
         "files",
         ("host-1/record uid-z",),
     ),
+    (
+        "what a VM left outside its directory",
+        {"leftovers": ("/var/lib/users/7",)},
+        "files",
+        ("/var/lib/users/7",),
+    ),
 ]
 
 

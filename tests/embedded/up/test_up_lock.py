@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck
+from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck, GivenUp
 
 # Takes the lock, starts a child that keeps it until its input ends, says both, and waits.
 _OWNER = """
@@ -88,6 +88,15 @@ def test_an_orphan_that_ends_is_waited_for(tmp_path: Path) -> None:
         owner.let_orphan_end()
         assert waiting.stdout.readline().startswith(b"taken")
         waiting.communicate()
+
+
+def test_whoever_waits_for_an_orphan_may_give_up(tmp_path: Path) -> None:
+    with owner_of(tmp_path) as owner:
+        owner.kill()
+        lock = DirectoryLock(tmp_path, patience=3600.0)
+        lock.give_up()
+        with pytest.raises(GivenUp):
+            lock.acquire()
 
 
 def test_a_lock_that_was_released_is_free_for_the_next(tmp_path: Path) -> None:

@@ -1,12 +1,9 @@
 """A whole machine as real processes: it works, it comes back after every death, and it ends."""
 
-import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
-from pathlib import Path
 
 import pytest
 from tests.conftest import Absent
@@ -120,7 +117,7 @@ def test_after_a_kill_of_everything_the_next_start_goes_on() -> None:
         secrets = (data / "secrets.json").read_bytes()
         first.kill()
         for pid in parts:
-            assert ended(pid, within=15.0), f"{pid} outlives its owner"
+            assert ended(pid, within=60.0), f"{pid} outlives its owner"
         with Up(data) as second:
             second.ready()
             assert (data / "ports.json").read_text() == ports
@@ -141,76 +138,7 @@ def test_it_ends_when_told_to_and_leaves_nothing_running(number: signal.Signals)
         up.in_state(up.queue("while :; do sleep 1; done"), "in_progress")
         assert len(processes_of(up.data)) > 8
         up.process.send_signal(number)
-        assert ended(up.process.pid, within=10.0), "it does not end"
         assert up.finish() == 0
-        nothing_left(up.data, within=1.0)
+        assert processes_of(up.data) == [], "it returned before everything had ended"
+        assert up.took < 10.0
         assert up.errors == ""
-
-
-def test_a_machine_that_is_told_to_end_while_it_starts_leaves_nothing() -> None:
-    with directory() as data, Up(data) as up:
-        assert up.process.stdout is not None
-        up.lines.append(up.process.stdout.readline())
-        assert "starting" in up.lines[0]
-        up.process.send_signal(signal.SIGINT)
-        assert ended(up.process.pid, within=15.0)
-        up.finish()
-        nothing_left(data, within=5.0)
-        assert "Traceback" not in up.errors
-
-
-def test_a_port_that_is_taken_is_told_with_a_way_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, directory() as data:
-        port = taken.getsockname()[1]
-        with Up(data, "--port", str(port)) as up:
-            assert up.finish() == 2
-            said = up.errors
-    assert re.search(
-        rf"^runyard: cannot listen on 127\.0\.0\.1:{port} .*--port$", said, re.MULTILINE
-    )
-    assert "Traceback" not in said
-
-
-def damage_nothing_but(data: Path, name: str) -> None:
-    """A file as a broken disk would leave it; what lies beside it goes too, where that could save it."""
-    for beside in (f"{name}-wal", f"{name}-shm"):
-        (data / beside).unlink(missing_ok=True)
-    size = (data / name).stat().st_size
-    (data / name).write_bytes(b"\x5anot what it was\x00" * (size // 16 + 1))
-
-
-@pytest.fixture(scope="module")
-def stopped() -> "contextlib.AbstractContextManager[Path]":
-    """A directory that was used once."""
-    with directory() as data:
-        with Up(data) as up:
-            up.ready()
-            up.install()
-            assert up.run("true") == "success"
-            assert up.interrupt() == 0
-        yield data  # type: ignore[misc]  # a fixture's generator
-
-
-@pytest.mark.parametrize("name", ["kube.db", "github.db", "secrets.json", "ports.json"])
-def test_a_damaged_file_is_told_with_its_cause_and_cure(stopped: Path, name: str) -> None:
-    sound = {path: path.read_bytes() for path in stopped.glob("*.*") if path.is_file()}
-    damage_nothing_but(stopped, name)
-    try:
-        with Up(stopped) as up:
-            assert up.finish() in (1, 2)
-            said = up.errors
-            nothing_left(stopped)
-    finally:
-        for path, content in sound.items():
-            path.write_bytes(content)
-    assert name in said, said
-    assert re.search(r"[Rr]estore|[Rr]emove|[Mm]ove", said), said
-    assert "Traceback" not in said
-    assert len(said.splitlines()) <= 6, said
-
-
-def test_after_the_damage_was_undone_it_starts_again(stopped: Path) -> None:
-    with Up(stopped) as up:
-        up.ready()
-        assert [job["conclusion"] for job in up.github("GET", "/practice/jobs").json()["items"]]
-        assert up.run("true") == "success"

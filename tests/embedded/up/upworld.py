@@ -170,12 +170,14 @@ def command(*arguments: str) -> list[str]:
 class Up:
     """One `runyard up` on one directory; a context ends it and all that is left of it."""
 
-    def __init__(self, data: Path, *arguments: str, **env: str) -> None:
+    def __init__(
+        self, data: Path, *arguments: str, prefix: tuple[str, ...] = (), **env: str
+    ) -> None:
         self.data = data
         self.lines: list[str] = []
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 closed with the machine
         self.process = subprocess.Popen(
-            command("--data", str(data), *arguments),
+            [*prefix, *command("--data", str(data), *arguments)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -194,7 +196,8 @@ class Up:
             self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
-        self.process.communicate()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         self._errors.close()
         for each in processes_of(self.data):
             with contextlib.suppress(ProcessLookupError):
@@ -207,18 +210,29 @@ class Up:
 
     def ready(self) -> Self:
         """Read on until everything runs."""
+        self.says(" up. Dashboard: ")
+        return self
+
+    def says(self, words: str) -> str:
+        """Read on until a line has these words."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line)
-            if " up. Dashboard: " in line:
-                return self
-        raise AssertionError(f"it ended: {self.process.wait()}\n{self.lines}\n{self.errors}")
+            if words in line:
+                return line
+        raise AssertionError(f"never said {words!r}: {self.lines}\n{self.errors}")
 
     def finish(self) -> int:
         """Read all that it says, and wait for its end."""
         assert self.process.stdout is not None
         self.lines += self.process.stdout.readlines()
         return self.process.wait()
+
+    @property
+    def took(self) -> float:
+        """How long its end took, by its own words: this test may have to wait for a processor."""
+        (said,) = [found for line in self.lines if (found := ENDED.search(line))]
+        return float(said[1])
 
     def interrupt(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -375,8 +389,8 @@ def machine(*arguments: str, **env: str) -> Iterator[Up]:
         yield up
 
 
-def nothing_left(data: Path, *, within: float = 10.0) -> None:
-    """No process of that directory, soon."""
+def nothing_left(data: Path, *, within: float = PATIENCE) -> None:
+    """No process of that directory. How soon is the product's own to say: see `Up.took`."""
 
     def gone() -> bool:
         return not processes_of(data)
@@ -388,6 +402,7 @@ def nothing_left(data: Path, *, within: float = 10.0) -> None:
         raise AssertionError(f"still running: {left}") from None
 
 
+ENDED = re.compile(r" ended in (\d+\.\d) s$")
 OUTCOME = re.compile(
     r"^demo: 20 jobs, 19 succeeded, 1 failed as scripted, 0 leaked, 4 faults healed \(max \d+ s\)$"
 )

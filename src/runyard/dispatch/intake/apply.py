@@ -28,6 +28,13 @@ _TEXT_LIMIT = 200
 _LABELS_LIMIT = 2000  # characters altogether; they are part of an index
 
 
+class Came(msgspec.Struct, frozen=True):
+    """What came of an event; with a reason if it makes no sense."""
+
+    outcome: str
+    reason: str = ""
+
+
 class Intake:
     """Turns GitHub's events into facts about jobs."""
 
@@ -37,16 +44,16 @@ class Intake:
         self._meter = meter
         self._settings = settings
 
-    async def apply(self, *, guid: str, body: bytes) -> str:
+    async def apply(self, *, guid: str, body: bytes) -> Came:
         """Apply a `workflow_job` body; returns what came of it. Raises only `DatabaseError`."""
         try:
             event = read_job_event(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return await self._pass_over(guid, "unknown", "unreadable")
-        if not sensible(event):
-            return await self._pass_over(guid, "unknown", "nonsense")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return Came(await self._pass_over(guid, "unknown", "unreadable"), str(error))
+        if why := objection(event):
+            return Came(await self._pass_over(guid, "unknown", "nonsense"), why)
         if event.action not in ACTIONS:
-            return await self._pass_over(guid, "other", "ignored")
+            return Came(await self._pass_over(guid, "other", "ignored"))
         outcome = await self._store.transact(
             lambda tx: self._apply(tx, guid, event), name="webhook"
         )
@@ -54,7 +61,7 @@ class Intake:
             self._waiters.bell.set()
             if event.action == "queued":
                 self._meter.inc(TUIST_RUNNERS_JOB_ENQUEUED_COUNT, fleet="")
-        return self._count(event.action, outcome)
+        return Came(self._count(event.action, outcome))
 
     async def _pass_over(self, guid: str, action: str, outcome: str) -> str:
         """Remember an event that changes nothing, so that the audit does not fetch it again and again."""
@@ -96,21 +103,23 @@ class Intake:
         return outcome
 
 
-def sensible(event: JobEvent) -> bool:
-    """Could GitHub have said this? What could not be stored, or not be asked about later, is nonsense."""
+def objection(event: JobEvent) -> str:
+    """Why GitHub cannot have said this, or nothing: what could not be stored, or not be asked about later."""
     job, installation = event.workflow_job, event.installation
-    if installation is None or not 0 < installation.id < _ID_LIMIT or not 0 < job.id < _ID_LIMIT:
-        return False
+    if installation is None:
+        return "there is no installation"
+    if not 0 < installation.id < _ID_LIMIT or not 0 < job.id < _ID_LIMIT:
+        return "the id of the job or of the installation is none"
     try:
         repository(event.repository.full_name, installation_id=installation.id)
-    except ValueError:
-        return False
+    except ValueError as error:
+        return str(error)
     texts = (*job.labels, job.runner_name or "", job.conclusion or "")
-    return (
-        all(len(text) <= _TEXT_LIMIT and text.isprintable() for text in texts)
-        and sum(map(len, job.labels)) <= _LABELS_LIMIT
-        and len(job.labels) <= _TEXT_LIMIT
-    )
+    if not all(len(text) <= _TEXT_LIMIT and text.isprintable() for text in texts):
+        return f"a label, a name or a conclusion is longer than {_TEXT_LIMIT} characters or not printable"
+    if len(job.labels) > _TEXT_LIMIT or sum(map(len, job.labels)) > _LABELS_LIMIT:
+        return f"there are more than {_TEXT_LIMIT} labels, or {_LABELS_LIMIT} characters of them"
+    return ""
 
 
 def _fact(event: JobEvent, tenant: str) -> JobFact:

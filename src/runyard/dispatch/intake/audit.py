@@ -87,6 +87,6 @@ class Audit:
         full = await self._github.delivery(attempt.id)
         if full is None:
             return
-        outcome = await self._intake.apply(guid=attempt.guid, body=full.payload)
+        came = await self._intake.apply(guid=attempt.guid, body=full.payload)
         self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind="redelivered")
-        self._log.warning("lost delivery made up for", guid=attempt.guid, outcome=outcome)
+        self._log.warning("lost delivery made up for", guid=attempt.guid, outcome=came.outcome)

@@ -97,6 +97,8 @@ def retire(view: View, event: Retire, ctx: Context) -> Decision:
         return Decision(slots=(change,))
     if event.generation is None or stale(slot, event.generation, ctx):
         return refuse("the slot has changed since it was judged")
+    if slot.state is SlotState.CLOSED:
+        return refuse("it is closed: its Pod is proven gone")
     if slot.claims:
         return refuse("a claim speaks for it")
     if slot.fence is Fence.DUE:

@@ -105,8 +105,10 @@ def after_outage(state: SlotState, deadlines: Deadlines) -> float:
             return deadlines.armed
         case SlotState.EXECUTING:
             return deadlines.executing_unknown
-        case SlotState.DRAINING | SlotState.CLOSED:
+        case SlotState.DRAINING:
             return deadlines.ask_again
+        case SlotState.CLOSED:
+            return 0.0  # its Pod is gone: there is nobody left who had no chance to speak
 
 
 def again(slot: Slot, deadlines: Deadlines) -> float:

@@ -114,6 +114,10 @@ class Minter:
             if not ours or not await self._stamper.clear(slot, within=within):
                 conclusion = Conclusion.ABANDON  # a stamp may remain: the Pod must not look idle
         self._count(conclusion.value)
+        if conclusion is not Conclusion.ARM:
+            self._log.warning(
+                "no runner made", pod=slot.pod_name, job=slot.intended_job, why=reasoned.reason
+            )
         if conclusion is Conclusion.ARM and minted.runner_id is not None:
             await self._arm(slot, minted.runner_id, minted.jit, era)
         elif conclusion in (Conclusion.FAIL, Conclusion.CLEAR_AND_FAIL):

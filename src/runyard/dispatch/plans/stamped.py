@@ -71,7 +71,10 @@ def find_leaks(
 
 
 def _spoken_for(slot: SlotView | None) -> bool:
-    return slot is not None and (slot.state in CLAIMS or slot.fence is Fence.DUE)
+    """By a claim, by a fence that is due, or by the proof that it is gone, which came after the Pods were listed."""
+    if slot is None:
+        return False
+    return slot.state in (*CLAIMS, SlotState.CLOSED) or slot.fence is Fence.DUE
 
 
 def leak(pod: PodView, slot: SlotView | None, *, age: float, why: str) -> Leak:

@@ -28,7 +28,7 @@ def read_mint(body: bytes) -> MintBody:
         mint = _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Denied(422, f"Invalid request. {error}"[:200]) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deeply
         raise Denied(400, "Problems parsing JSON") from None
     if not mint.name.strip() or len(mint.name) > RUNNER_NAME_LIMIT:
         raise Denied(422, f"The runner name must have 1 to {RUNNER_NAME_LIMIT} characters")

@@ -12,6 +12,8 @@ time pass; without it, `settle` does both once.
 
 Invariants:
 - `handle` answers every request; an error of its own is a counted 500.
+- `/healthz` and `/readyz`, which GitHub does not have, are answered to anybody. It is ready while
+  all that should be on disk is.
 - After each call the world is consistent; all randomness comes from the given generator.
 - With a keeper, an answer is given and a webhook is sent only when all that led to it is on disk. Such a core is
   made inside the running loop, because taking up its memory needs the clock; and with a generator that was not
@@ -50,8 +52,11 @@ from runyard.embedded.github.session import RunnerSession
 from runyard.embedded.github.settings import PRACTICE_HEADER, PracticeSettings
 from runyard.embedded.github.world import World
 from runyard.http.messages import Request, Response, json_response
+from runyard.http.probes import HEALTHZ, READYZ, probe_routes
 from runyard.http.problems import problem
 from runyard.http.routes import OPENAPI, Routes
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 
 _META = {
     "practice": True,
@@ -59,6 +64,8 @@ _META = {
     "note": "This is not GitHub. It imitates the endpoints that a fleet of runners uses.",
 }
 _KEEP_AGAIN = 1.0  # seconds until a memory that could not be written is tried again
+_UNKEPT = 10.0  # seconds after which such a memory is no longer a blip
+MEMORY = "memory"
 
 
 class GithubCore:
@@ -113,6 +120,8 @@ class GithubCore:
         )
         self._people = People(world=self._world, log=self._log, logs=logs, token=people_token)
         self._practice: Routes | None = None
+        self._freshness = Freshness(clock)
+        self._unkept_since: float | None = None  # None: what should be on disk is
         self._memory: Memory | None = None
         if keeper is not None:
             self._memory = Memory(
@@ -131,6 +140,8 @@ class GithubCore:
 
     async def handle(self, request: Request) -> Response:
         """Answer one request, whatever it is."""
+        if request.path in (HEALTHZ, READYZ):
+            return await self._probe(request)
         try:
             if request.path.startswith("/practice/"):
                 response = await self._visit(request)
@@ -149,6 +160,13 @@ class GithubCore:
         if self._log.has_pending:
             self._wake.set()
         return msgspec.structs.replace(response, headers=(*response.headers, PRACTICE_HEADER))
+
+    async def _probe(self, request: Request) -> Response:
+        self._try_to_keep()  # so that a disk which is well again is noticed by whoever waits for it
+        probes = probe_routes(Health(self._clock), self._freshness, None)
+        answer = await Routes("practice GitHub", "1", probes).handle(request)
+        assert isinstance(answer, Response)
+        return msgspec.structs.replace(answer, headers=(*answer.headers, PRACTICE_HEADER))
 
     async def _visit(self, request: Request) -> Response:
         self._advance()
@@ -313,6 +331,7 @@ class GithubCore:
 
     async def run(self) -> None:
         """Carry webhooks and let time pass, until cancelled. Attempts run side by side, as GitHub's do."""
+        self._freshness.follow(MEMORY, _UNKEPT, self._last_kept)
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
@@ -354,8 +373,14 @@ class GithubCore:
         except KeepError as error:
             self.internal_errors += 1
             self._trace("not_kept", {"error": error.cause})
+            if self._unkept_since is None:
+                self._unkept_since = self._clock.monotonic()
             return False
+        self._unkept_since = None
         return True
+
+    def _last_kept(self) -> float:
+        return self._clock.monotonic() if self._unkept_since is None else self._unkept_since
 
     async def _pause(self) -> None:
         due = min(self._world.next_due(), self._runner_face.next_due())

@@ -49,8 +49,7 @@ class Keeper:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            # SQLite would make it readable for others, and keeps a mode that it finds.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            _make_private(path)
             self._connection = sqlite3.connect(path, isolation_level=None, timeout=2.0)
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error) from error
@@ -106,9 +105,10 @@ class Keeper:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", put)
             connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", drop)
-            connection.executemany("INSERT OR REPLACE INTO logs VALUES (?, ?, ?)", logs)
+            # A log that was forgotten may have begun anew since: first it goes, then it grows.
             gone = [(job,) for job in forgotten_logs]
             connection.executemany("DELETE FROM logs WHERE job = ?", gone)
+            connection.executemany("INSERT OR REPLACE INTO logs VALUES (?, ?, ?)", logs)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:
@@ -154,3 +154,13 @@ class Keeper:
             f"{self._path} cannot be used: {error}",
             fix="Check that the disk has room and that the directory is writable.",
         )
+
+
+def _make_private(path: Path) -> None:
+    """Make the file if need be. SQLite would make it readable for others, and gives its log the mode that it finds."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if os.fstat(file).st_mode & 0o077:  # a copy from elsewhere
+            os.fchmod(file, 0o600)
+    finally:
+        os.close(file)

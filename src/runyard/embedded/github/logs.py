@@ -5,7 +5,8 @@ gap is refused with the size that the log has, so a runner that lost an answer, 
 last moments, only makes the runner send something again.
 
 Invariants:
-- A log grows up to a limit and is then full. The logs of the newest jobs are remembered.
+- A log grows up to a limit and is then full. The logs of the newest jobs are remembered, up to a number of jobs
+  and up to a number of bytes: whatever jobs write, the disk that they fill is bounded.
 """
 
 from runyard.embedded.github.keep import Keeper, LogChunk
@@ -31,6 +32,7 @@ class Logs:
         self._settings = settings
         self._keeper = keeper
         self._sizes = {} if keeper is None else keeper.log_sizes()
+        self._total = sum(self._sizes.values())
         self._chunks: dict[int, list[LogChunk]] = {}
         self._forgotten: list[int] = []
 
@@ -45,7 +47,8 @@ class Logs:
         if fresh:
             self._chunks.setdefault(job_id, []).append((job_id, size, fresh))
             size = self._sizes[job_id] = size + len(fresh)
-            self._forget()
+            self._total += len(fresh)
+            self._forget(but=job_id)
         return size
 
     def size(self, job_id: int) -> int:
@@ -76,10 +79,17 @@ class Logs:
         self._chunks.clear()
         self._forgotten.clear()
 
-    def _forget(self) -> None:
-        while len(self._sizes) > self._settings.logs_kept:
-            oldest = next(iter(self._sizes))
-            del self._sizes[oldest]
+    def _forget(self, *, but: int) -> None:
+        """Make room for the log that grows: the oldest others go."""
+        while self._overfull():
+            oldest = next((job for job in self._sizes if job != but), None)
+            if oldest is None:
+                return
+            self._total -= self._sizes.pop(oldest)
             self._chunks.pop(oldest, None)
             if self._keeper is not None:
                 self._forgotten.append(oldest)
+
+    def _overfull(self) -> bool:
+        settings = self._settings
+        return len(self._sizes) > settings.logs_kept or self._total > settings.logs_total

@@ -162,7 +162,7 @@ class People:
     async def _queue(self, request: Request, *, body: JobBody) -> Response:
         """Queue a job."""
         unfit = [name for name in body.env if not _ENV_NAME.fullmatch(name)]
-        if unfit or "\0" in body.script or any("\0" in value for value in body.env.values()):
+        if unfit or any("\0" in text for text in (body.script, body.name, *body.env.values())):
             reason = "a name in env, or a NUL byte, that a shell could not be given"
             return problem(422, "this job could not be run", reason=reason)
         owner, _, name = body.repo.partition("/")
@@ -270,7 +270,17 @@ def _ask(
 ) -> Route:
     """A route of people's; its handler's docstring is its summary."""
     summary = (handler.__doc__ or "").strip()
-    return Route(method, path, handler, summary, body, answers, True, query, media)
+    return Route(
+        method,
+        path,
+        handler,
+        summary,
+        body=body,
+        answers=answers,
+        secured=True,
+        query=query,
+        media=media,
+    )
 
 
 def _page(

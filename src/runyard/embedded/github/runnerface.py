@@ -124,8 +124,8 @@ class RunnerFace:
                 SESSION,
                 self._open,
                 "Connect with a JIT configuration.",
-                Opening,
-                {
+                body=Opening,
+                answers={
                     201: ("Connected.", Opened),
                     401: ("No registration has it.", Problem),
                     403: ("Its runner has had its job.", Problem),
@@ -173,8 +173,8 @@ class RunnerFace:
                 f"{SESSION}/conclusion",
                 self._conclude,
                 "Say how the job ended.",
-                Conclusion,
-                {200: ("Heard, now or before.", Concluded), **known},
+                body=Conclusion,
+                answers={200: ("Heard, now or before.", Concluded), **known},
             ),
         )
 

@@ -30,3 +30,4 @@ class PracticeSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_limit: int = 4 << 20  # bytes of one job's log
     log_chunk: int = 64 << 10  # bytes of one append
     logs_kept: int = 1000  # jobs, the newest
+    logs_total: int = 256 << 20  # bytes of all logs; the newest job's is kept in any case

@@ -15,13 +15,12 @@ Invariants:
 - Whenever a step ends there is no queued job that a connected idle runner could take.
 """
 
-import heapq
-import math
 import random
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 
 from runyard.clock import Clock
+from runyard.embedded.github.accounts import Accounts
+from runyard.embedded.github.book import Book
 from runyard.embedded.github.changes import Touch, ignored, nothing
 from runyard.embedded.github.jit import encode_jit
 from runyard.embedded.github.model import (
@@ -36,8 +35,11 @@ from runyard.embedded.github.model import (
     Runner,
     WorldError,
 )
+from runyard.embedded.github.patience import Patience
+from runyard.embedded.github.registry import Registry
 from runyard.embedded.github.session import RunnerSession
 from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.github.waiting import Waiting
 
 # Real ids have long outgrown 32 bits; so have these.
 _FIRST_JOB = 40_000_000_001
@@ -65,26 +67,19 @@ class World:
         self._trace = trace
         self.touch = touch
         self.settled = settled
-        self.installations: dict[int, Installation] = {}
-        self._accounts: dict[str, Installation] = {}
-        self._runners: dict[int, Runner] = {}
-        self._names: dict[tuple[str, str], Runner] = {}
-        self._by_scope: dict[str, dict[int, Runner]] = {}
-        self._idle: dict[str, dict[int, Runner]] = {}
-        self._jits: dict[str, Runner] = {}
+        self._accounts = Accounts()
+        self._registry = Registry()
+        self._book = Book()
         self._sessions: dict[int, RunnerSession] = {}
-        self._jobs: dict[int, Job] = {}
-        self._queued: dict[str, dict[int, Job]] = {}
-        self._runs: dict[str, dict[int, Run]] = {}
-        self._open_runs: dict[str, dict[int, Run]] = {}
-        self._timers: list[tuple[float, int]] = []  # (due, runner id)
+        self._waiting = Waiting()
+        self._patience = Patience(clock=clock, settings=settings)
         self.last_id = 1000
 
     # Installations and repositories
 
     def install(self, account: str, *, kind: AccountKind = "Organization") -> Installation:
         """Install the App at an account."""
-        if account.lower() in self._accounts:
+        if self._accounts.named(account) is not None:
             raise WorldError(f"already installed at {account}")
         installation = Installation(
             id=self._id(),
@@ -93,58 +88,68 @@ class World:
             kind=kind,
             created_at=self._clock.now(),
         )
-        self.installations[installation.id] = installation
-        self._accounts[account.lower()] = installation
+        self._accounts.add(installation)
         self.touch("installation", installation.id)
         return installation
 
     def add_repo(self, full_name: str) -> Repo:
         """Give the App sight of a repository; its account must have the App installed."""
         owner, _, name = full_name.partition("/")
-        installation = self._accounts.get(owner.lower())
+        installation = self._accounts.named(owner)
         if installation is None or not name:
             raise WorldError(f"the App is not installed at the owner of {full_name!r}")
         repo = Repo(id=self._id(), owner=installation.account, name=name)
         self.touch("installation", installation.id)
         return installation.repos.setdefault(name.lower(), repo)
 
+    # Reading
+
+    @property
+    def installations(self) -> dict[int, Installation]:
+        """Where the App is installed, by the installation's id."""
+        return self._accounts.installations
+
     def account(self, name: str) -> Installation | None:
         """The installation at an account, by any spelling of its name."""
-        return self._accounts.get(name.lower())
+        return self._accounts.named(name)
 
     def repo(self, owner: str, name: str) -> Repo | None:
         """A repository by any spelling of its name."""
-        installation = self._accounts.get(owner.lower())
-        return None if installation is None else installation.repos.get(name.lower())
-
-    # Reading
+        return self._accounts.repo(owner, name)
 
     @property
     def jobs(self) -> Mapping[int, Job]:
         """All jobs ever, by id."""
-        return MappingProxyType(self._jobs)
+        return self._book.jobs
+
+    def job(self, job_id: int) -> Job:
+        """One job; raises `WorldError` if there is none."""
+        return self._book.job(job_id)
+
+    def runs_of(self, repo: Repo, *, open_only: bool = False) -> Mapping[int, Run]:
+        """Runs of a repository, oldest first."""
+        return self._book.runs_of(repo, open_only=open_only)
+
+    def run(self, run_id: int) -> Run | None:
+        """A run of any repository."""
+        return self._book.run(run_id)
 
     @property
     def runners(self) -> Mapping[int, Runner]:
         """All registrations that exist, by id."""
-        return MappingProxyType(self._runners)
+        return self._registry.runners
 
     def runners_of(self, scope: str) -> Mapping[int, Runner]:
         """Registrations of one scope, oldest first."""
-        return MappingProxyType(self._by_scope.get(scope, {}))
+        return self._registry.of(scope)
 
     def runner_named(self, scope: str, name: str) -> Runner | None:
         """The registration of that name in that scope."""
-        return self._names.get((scope, name))
+        return self._registry.named(scope, name)
 
-    def runs_of(self, repo: Repo, *, open_only: bool = False) -> Mapping[int, Run]:
-        """Runs of a repository, oldest first."""
-        runs = self._open_runs if open_only else self._runs
-        return MappingProxyType(runs.get(repo.full_name, {}))
-
-    def run(self, run_id: int) -> Run | None:
-        """A run of any repository."""
-        return next((runs[run_id] for runs in self._runs.values() if run_id in runs), None)
+    def session_of(self, runner_id: int) -> RunnerSession | None:
+        """The connected session of a registration."""
+        return self._sessions.get(runner_id)
 
     # Jobs
 
@@ -161,14 +166,12 @@ class World:
         env: tuple[tuple[str, str], ...] = (),
     ) -> Job:
         """A job appears; `waiting` ones need `approve` first."""
-        installation = self._accounts[repo.owner.lower()]
         run = self._run(repo, run_id)
-        number = _FIRST_JOB + len(self._jobs)
         job = Job(
-            id=number,
+            id=_FIRST_JOB + len(self.jobs),
             run_id=run.id,
             repo=repo,
-            installation_id=installation.id,
+            installation_id=self._accounts.owner(repo).id,
             name=name or f"job-{len(run.jobs) + 1}",
             labels=labels,
             wanted=frozenset(label.lower() for label in labels),
@@ -178,8 +181,7 @@ class World:
             env=env,
             status="waiting" if waiting else "queued",
         )
-        self._jobs[number] = run.jobs[number] = job
-        self._open_runs.setdefault(repo.full_name, {})[run.id] = run
+        self._book.add_job(job)
         self._note(job, job.status)
         if not waiting:
             self._offer(job)
@@ -207,16 +209,9 @@ class World:
             if session is not None:
                 session.ask_to_cancel()
             return True
-        self._queued.get(job.repo.owner.lower(), {}).pop(job.id, None)
+        self._waiting.drop_job(job)
         self._complete(job, "cancelled")
         return True
-
-    def job(self, job_id: int) -> Job:
-        """One job; raises `WorldError` if there is none."""
-        job = self._jobs.get(job_id)
-        if job is None:
-            raise WorldError(f"no job {job_id}")
-        return job
 
     # Runners
 
@@ -224,7 +219,7 @@ class World:
         self, scope: str, *, name: str, labels: tuple[str, ...], group_id: int, work_folder: str
     ) -> Runner:
         """Create an offline ephemeral registration; the name must be free."""
-        if (scope, name) in self._names:
+        if self._registry.named(scope, name) is not None:
             raise WorldError(f"a runner with the name {name} already exists")
         now = self._clock.monotonic()
         runner = Runner(
@@ -240,17 +235,16 @@ class World:
             offline_since=now,
         )
         runner.jit = encode_jit(runner, rng=self._rng, public_url=self._settings.public_url)
-        self._index(runner)
+        self._registry.add(runner)
         self.touch("runner", runner.id)
-        self._schedule(runner, self._settings.unused_after)
+        self._patience.begins(runner)
         self._trace("registered", {"runner": name, "runner_id": runner.id, "scope": scope})
         return runner
 
     def remove(self, runner: Runner, *, why: str) -> None:
         """Remove a registration; a session on it is over."""
-        del self._runners[runner.id], self._names[runner.scope, runner.name]
-        del self._jits[runner.jit], self._by_scope[runner.scope][runner.id]
-        self._idle.get(runner.account, {}).pop(runner.id, None)
+        self._registry.drop(runner)
+        self._waiting.drop_runner(runner)
         runner.online = False
         session = self._sessions.pop(runner.id, None)
         if session is not None:
@@ -260,7 +254,7 @@ class World:
 
     def connect(self, jit: str, *, instance: str = "") -> RunnerSession | Refused:
         """A runner comes online with its JIT configuration; `instance` names the start of its program."""
-        runner = self._jits.get(jit)
+        runner = self._registry.with_jit(jit)
         if runner is None:
             return Refused(reason="unknown")
         session = self._sessions.get(runner.id)
@@ -284,21 +278,16 @@ class World:
         self.touch("runner", runner.id)
         self._trace("connected", {"runner": runner.name, "runner_id": runner.id})
         if runner.job_id is not None:
-            job = self._jobs[runner.job_id]
+            job = self.jobs[runner.job_id]
             self._remember(job, "runner_back")
             self._give_again(session, job)
             return session
-        queued = self._queued.get(runner.account, {}).values()
-        waiting = [job for job in queued if self._fits(runner, job)]
-        if waiting:
-            self._assign(self._rng.choice(waiting), runner)
+        queued = self._waiting.jobs_for(runner)
+        if queued:
+            self._assign(self._rng.choice(queued), runner)
         else:
-            self._idle.setdefault(runner.account, {})[runner.id] = runner
+            self._waiting.add_runner(runner)
         return session
-
-    def session_of(self, runner_id: int) -> RunnerSession | None:
-        """The connected session of a registration."""
-        return self._sessions.get(runner_id)
 
     def finish(self, runner: Runner, conclusion: str) -> bool:
         """The runner reports its job's end; `False` when GitHub no longer listens to it."""
@@ -306,7 +295,7 @@ class World:
             raise WorldError(f"no such conclusion: {conclusion}")
         if runner.id not in self._sessions or runner.job_id is None:
             return False
-        self._end_run_of(runner, self._jobs[runner.job_id], conclusion)
+        self._end_run_of(runner, self.jobs[runner.job_id], conclusion)
         return True
 
     def vanish(self, runner: Runner) -> None:
@@ -318,34 +307,27 @@ class World:
         runner.online = False
         runner.offline_since = self._clock.monotonic()
         self.touch("runner", runner.id)
-        self._idle.get(runner.account, {}).pop(runner.id, None)
-        busy = runner.job_id is not None
-        self._schedule(runner, self._settings.lost_after if busy else self._settings.unused_after)
+        self._waiting.drop_runner(runner)
+        self._patience.begins(runner)
         if runner.job_id is not None:
-            self._remember(self._jobs[runner.job_id], "runner_lost")
-        self._trace("vanished", {"runner": runner.name, "runner_id": runner.id, "busy": busy})
+            self._remember(self.jobs[runner.job_id], "runner_lost")
+        self._trace(
+            "vanished", {"runner": runner.name, "runner_id": runner.id, "busy": runner.busy}
+        )
 
     # Time
 
     def advance(self) -> None:
         """Do what has fallen due: fail jobs of lost runners, remove registrations nobody used."""
-        now = self._clock.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            _, runner_id = heapq.heappop(self._timers)
-            runner = self._runners.get(runner_id)
-            # Timers are never taken back; each is checked against the present when it rings.
-            if runner is None or runner.offline_since is None:
-                continue
-            if now < runner.offline_since + self._patience(runner):
-                continue
+        for runner in self._patience.over(self.runners):
             if runner.job_id is not None:
-                self._end_run_of(runner, self._jobs[runner.job_id], "failure")
+                self._end_run_of(runner, self.jobs[runner.job_id], "failure")
             else:
                 self.remove(runner, why="unused")
 
     def next_due(self) -> float:
         """When `advance` may have something to do, on the monotonic clock."""
-        return self._timers[0][0] if self._timers else math.inf
+        return self._patience.next_due()
 
     # Coming back from what was kept
 
@@ -354,19 +336,15 @@ class World:
     ) -> None:
         """Take what was kept; each kind is ordered by id."""
         for installation in installations:
-            self.installations[installation.id] = installation
-            self._accounts[installation.account.lower()] = installation
+            self._accounts.add(installation)
         for run in runs:
-            run.repo = self._same(run.repo)
-            self._runs.setdefault(run.repo.full_name, {})[run.id] = run
+            run.repo = self._accounts.same(run.repo)
+            self._book.add_run(run)
         for job in jobs:
-            job.repo = self._same(job.repo)
-            run = self._runs[job.repo.full_name][job.run_id]
-            self._jobs[job.id] = run.jobs[job.id] = job
+            job.repo = self._accounts.same(job.repo)
+            self._book.add_job(job)
             if job.status == "queued":
-                self._queued.setdefault(job.repo.owner.lower(), {})[job.id] = job
-            if job.status != "completed":
-                self._open_runs.setdefault(job.repo.full_name, {})[run.id] = run
+                self._waiting.add_job(job)
 
     def restore_runner(self, runner: Runner) -> RunnerSession | None:
         """Take a registration that was kept; the session, if its program is believed to be at work.
@@ -374,74 +352,49 @@ class World:
         A program with a job is given the time to be heard of again: while this GitHub was away it could not
         be. One without a job is offline until it comes: a job that was given to it in good faith would be lost.
         """
-        self._index(runner)
+        self._registry.add(runner)
         now = self._clock.monotonic()
         if runner.job_id is None or not runner.instance:
             if runner.online:
                 runner.online, runner.offline_since = False, now
                 if runner.job_id is not None:
-                    self._remember(self._jobs[runner.job_id], "runner_lost")
+                    self._remember(self.jobs[runner.job_id], "runner_lost")
         elif not runner.online:
             runner.offline_since = now
         if runner.offline_since is not None:
-            due = runner.offline_since + self._patience(runner)
-            heapq.heappush(self._timers, (due, runner.id))
+            self._patience.begins(runner)
             return None
         session = self._sessions[runner.id] = RunnerSession(self, runner)
-        self._give_again(session, self._jobs[runner.job_id or 0])
+        self._give_again(session, self.jobs[runner.job_id or 0])
         return session
 
     # Inside
-
-    def _same(self, repo: Repo) -> Repo:
-        return self._accounts[repo.owner.lower()].repos[repo.name.lower()]
-
-    def _index(self, runner: Runner) -> None:
-        self._runners[runner.id] = self._names[runner.scope, runner.name] = runner
-        self._jits[runner.jit] = runner
-        self._by_scope.setdefault(runner.scope, {})[runner.id] = runner
 
     def _give_again(self, session: RunnerSession, job: Job) -> None:
         session.give(job)
         if job.cancel_requested:
             session.ask_to_cancel()
 
-    def _patience(self, runner: Runner) -> float:
-        return self._settings.lost_after if runner.busy else self._settings.unused_after
-
-    def _schedule(self, runner: Runner, seconds: float) -> None:
-        heapq.heappush(self._timers, (self._clock.monotonic() + seconds, runner.id))
-
     def _run(self, repo: Repo, run_id: int | None) -> Run:
-        runs = self._runs.setdefault(repo.full_name, {})
         if run_id is not None:
-            if run_id not in runs:
+            found = self.runs_of(repo).get(run_id)
+            if found is None:
                 raise WorldError(f"no run {run_id} in {repo.full_name}")
-            return runs[run_id]
+            return found
         number = _FIRST_RUN + self._id()
-        runs[number] = Run(id=number, repo=repo, created_at=self._clock.now())
         self.touch("run", number)
-        return runs[number]
-
-    def _fits(self, runner: Runner, job: Job) -> bool:
-        return job.wanted <= runner.wanted and (
-            runner.scope.startswith("orgs/")
-            or runner.scope == f"repos/{job.repo.full_name.lower()}"
-        )
+        return self._book.add_run(Run(id=number, repo=repo, created_at=self._clock.now()))
 
     def _offer(self, job: Job) -> None:
-        account = job.repo.owner.lower()
-        ready = [
-            runner for runner in self._idle.get(account, {}).values() if self._fits(runner, job)
-        ]
+        ready = self._waiting.runners_for(job)
         if ready:
             self._assign(job, self._rng.choice(ready))
         else:
-            self._queued.setdefault(account, {})[job.id] = job
+            self._waiting.add_job(job)
 
     def _assign(self, job: Job, runner: Runner) -> None:
-        self._queued.get(runner.account, {}).pop(job.id, None)
-        self._idle.get(runner.account, {}).pop(runner.id, None)
+        self._waiting.drop_job(job)
+        self._waiting.drop_runner(runner)
         runner.job_id = job.id
         job.status = "in_progress"
         job.started_at = self._clock.now()
@@ -461,9 +414,7 @@ class World:
         job.status = "completed"
         job.conclusion = conclusion
         job.completed_at = self._clock.now()
-        run = self._runs[job.repo.full_name][job.run_id]
-        if run.status == "completed":
-            self._open_runs[job.repo.full_name].pop(run.id, None)
+        self._book.job_ended(job)
         self._note(job, "completed")
 
     def _note(self, job: Job, action: str) -> None:

@@ -22,6 +22,8 @@ Invariants:
 - `handle` never raises; a defect of this server is a 500 that is counted in `failures`.
 - `on_write` sees every commit once, in order, synchronously, when it is kept and before the answer
   leaves. It should record and not raise: what it raises is counted as a failure.
+- `/healthz` and `/livez` say that it answers. `/readyz` says so, once `run_controllers` has begun, only while these
+  tick and the last step that had something to keep could keep it.
 - A write that was committed is answered as such, whatever a controller makes of it afterwards.
 """
 
@@ -49,6 +51,7 @@ from runyard.embedded.kube.status import (
     expired,
     internal,
     not_kept,
+    not_ready,
     stopped,
     unauthorized,
 )
@@ -56,8 +59,14 @@ from runyard.embedded.kube.store import Event, Store
 from runyard.embedded.kube.tokens import Tokens
 from runyard.http.messages import Request, Response, Stream
 from runyard.http.tls import Pair
+from runyard.telemetry.freshness import Freshness, due_within
 from runyard.telemetry.log import get_logger
 from runyard.wire import shipped
+
+CONTROLLERS = "controllers"
+JOURNAL = "journal"
+_UNKEPT = 10.0  # seconds after which a disk that refuses is no blip
+_READYZ = "/readyz"
 
 OnWrite = Callable[[str, str, str, str], None]
 
@@ -85,6 +94,8 @@ class KubeCore:
         self._on_write = on_write
         self.proxy = proxy  # whom to pass a Pod's log, exec, attach and portforward to
         self._authenticate = authenticate
+        self._freshness = Freshness(clock)
+        self._unkept_since: float | None = None  # None: the last step was kept
         self._log = get_logger("embedded.kube")
         self._fresh: deque[Event] = deque()
         self._stopped: JournalError | None = None
@@ -220,7 +231,10 @@ class KubeCore:
             events = keeper.commit()
         except JournalError as error:
             self._failed(error, path=f"journal: {error.cause}")
+            if self._unkept_since is None:
+                self._unkept_since = self._clock.monotonic()
             return self._taken_back(error)
+        self._unkept_since = None
         try:
             self._report(events)
         except Exception as defect:  # noqa: BLE001  the boundary of a listener: the write stands
@@ -247,6 +261,8 @@ class KubeCore:
             raise body_too_large(self.settings.body_limit)
         self._access.enter(user, request)
         if request.method in ("GET", "HEAD"):
+            if request.path.rstrip("/") == _READYZ and (stale := self._freshness.stale()):
+                raise not_ready(each.loop for each in stale)
             found = self._discovery.document(request)
             if found is not None:
                 return found
@@ -289,11 +305,18 @@ class KubeCore:
 
     async def run_controllers(self) -> None:
         """Tick until the disk fails, and then raise the `JournalError`: the process must end."""
+        every = self.settings.tick
+        self._freshness.expect(CONTROLLERS, due_within(every=every, deadline=every))
+        self._freshness.follow(JOURNAL, _UNKEPT, self._last_kept)
         while self._stopped is None:
-            await self._clock.sleep(self.settings.tick)
+            await self._clock.sleep(every)
             if self._stopped is None:
                 self.tick()
+                self._freshness.succeeded(CONTROLLERS)
         raise self._stopped
+
+    def _last_kept(self) -> float:
+        return self._clock.monotonic() if self._unkept_since is None else self._unkept_since
 
     # ---- looking inside, for tests and the simulator
 

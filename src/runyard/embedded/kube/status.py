@@ -284,6 +284,11 @@ def stopped(why: str) -> StatusError:
     return StatusError(503, "ServiceUnavailable", f"the embedded Kubernetes API is stopping: {why}")
 
 
+def not_ready(loops: Iterable[str]) -> StatusError:
+    """Requests are answered, and what should happen by itself does not."""
+    return StatusError(503, "ServiceUnavailable", f"no recent success of: {', '.join(loops)}")
+
+
 def not_served(what: str) -> StatusError:
     """Kubernetes has it; the embedded API does not, and says so."""
     message = f"the embedded Kubernetes API does not serve {what}"

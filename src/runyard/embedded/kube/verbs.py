@@ -196,7 +196,9 @@ class Verbs:
         check_name(target.namespace, target.name, body["metadata"])
         record = self._store.get(resource, target.namespace, target.name)
         if record is None and made_by_put(resource) and not target.subresource:
-            fresh = {key: value for key, value in body["metadata"].items() if key != "resourceVersion"}
+            fresh = {
+                key: value for key, value in body["metadata"].items() if key != "resourceVersion"
+            }
             made = self._created(target, request, {**body, "metadata": fresh}, options)
             return _answer(201, made, warnings)
         if record is None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from runyard.embedded.postgres import process
 from runyard.embedded.postgres.errors import EmbeddedPostgresError
 from runyard.embedded.postgres.placement import Placement
+from runyard.files import write_whole
 
 USER = "runyard"
 _INITDB_TIMEOUT = 120.0
@@ -74,10 +75,8 @@ def _initdb(placement: Placement, partial: Path, *, durable: bool) -> str:
     password = secrets.token_urlsafe(24)
     partial.mkdir(mode=0o700)
     secret = placement.home / "initdb.password"
-    secret.unlink(missing_ok=True)
     try:
-        with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(password)
+        write_whole(secret, password)
         if os.geteuid() == 0:
             for path in (partial, secret):
                 os.chown(path, *placement.identity.owner)
@@ -101,8 +100,7 @@ def _keep(partial: Path, password: str, template: Path) -> None:
     try:
         making.mkdir(parents=True, mode=0o700)
         _copy(partial, making / "cluster")
-        with os.fdopen(os.open(making / "password", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-            file.write(password)
+        write_whole(making / "password", password)
         making.rename(template)
     except OSError:  # read-only home, or another process was faster
         shutil.rmtree(making, ignore_errors=True)

@@ -14,6 +14,10 @@ class EmbeddedPostgresError(Exception):
     """The embedded server could not be found, created, started or stopped."""
 
 
+class Abandoned(EmbeddedPostgresError):
+    """Nobody wants the server any more that was being started."""
+
+
 class AlreadyRunning(EmbeddedPostgresError):
     """Another process holds this data directory."""
 

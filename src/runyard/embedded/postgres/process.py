@@ -86,12 +86,17 @@ class Launched:
         word, _, rest = line.partition(" ")
         return int(rest) if word == "ready" else None
 
+    def order(self, order: bytes) -> None:
+        """Have it end, without waiting; from any thread, and once more with another order if need be."""
+        assert self._process.stdin is not None
+        with suppress(OSError, ValueError):  # it ended by itself; that is what we want
+            self._process.stdin.write(order)
+
     def stop(self, order: bytes, *, timeout: float) -> None:
         """Give the order and wait until server and launcher are gone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with suppress(OSError):  # it ended by itself; that is what we want
-            self._process.stdin.write(order)
+        self.order(order)
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired as error:

@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -26,17 +27,24 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier, Literal
 
-from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck
+from runyard.embedded.lock import DirectoryInUse, DirectoryLock, DirectoryStuck, GivenUp
 from runyard.embedded.postgres import cluster, settings
 from runyard.embedded.postgres.binaries import Binaries, find
 from runyard.embedded.postgres.databases import create_database
-from runyard.embedded.postgres.errors import AlreadyRunning, EmbeddedPostgresError, tail
+from runyard.embedded.postgres.errors import (
+    Abandoned,
+    AlreadyRunning,
+    EmbeddedPostgresError,
+    tail,
+)
 from runyard.embedded.postgres.placement import Placement, choose
 from runyard.embedded.postgres.process import Launched, command
+from runyard.files import write_whole
 
 # The kernel's limit for a socket's path, without its closing zero byte.
 _SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
 _SOCKET_NAME = "/.s.PGSQL.5432"
+_STILL_THERE = "shared memory block"  # its words when a process holds the memory of the last start
 _LOG_LIMIT = 16 * 1024 * 1024
 _STOP_TIMEOUT = 60.0
 
@@ -74,6 +82,8 @@ class EmbeddedPostgres:
         self._namespaces = namespaces
         self._lock = DirectoryLock(self.data_dir)
         self._launched: Launched | None = None
+        self._ending: Launched | None = None
+        self._abandoned = threading.Event()
         self._socket: Path | None = None
 
     def start(self) -> str:
@@ -86,22 +96,44 @@ class EmbeddedPostgres:
         self._take_lock()
         try:
             self.notice = placement.notice
+            self._go_on()
             self._ensure_cluster(placement)
+            self._go_on()
             self._socket = self._make_socket_dir(placement)
             self._launch(placement, self._socket)
             self.conninfo = self._open_up()
+        except (EmbeddedPostgresError, psycopg.Error) as error:
+            self.stop(immediate=self._abandoned.is_set())
+            self._go_on()  # or that is the reason
+            if isinstance(error, psycopg.Error):
+                raise self._locked_out(error) from error
+            raise
         except BaseException:
             self.stop()
             raise
         return self.conninfo
 
+    def abandon(self) -> None:
+        """Let a `start` in another thread, and every later one, end soon with `Abandoned`, leaving nothing."""
+        self._abandoned.set()
+        self._lock.give_up()
+        if self._launched is not None:
+            self._launched.order(b"i")
+
+    def hurry(self) -> None:
+        """Let a `stop` in another thread go on as if it were `immediate`."""
+        if self._ending is not None:
+            self._ending.order(b"i")
+
     def stop(self, *, immediate: bool = False) -> None:
         """End the server (`immediate`: as a power cut would) and remove its socket. Idempotent."""
         launched, self._launched = self._launched, None
+        self._ending = launched
         try:
             if launched is not None:
                 launched.stop(b"i" if immediate else b"f", timeout=_STOP_TIMEOUT)
         finally:
+            self._ending = None
             if self._socket is not None:
                 shutil.rmtree(self._socket, ignore_errors=True)
             self._socket = None
@@ -125,9 +157,41 @@ class EmbeddedPostgres:
     ) -> None:
         self.stop()
 
+    def _go_on(self) -> None:
+        if self._abandoned.is_set():
+            raise Abandoned(f"the start of the server in {self.data_dir} was abandoned")
+
+    def _locked_out(self, error: psycopg.Error) -> EmbeddedPostgresError:
+        """It was started, and lets nobody in: its password was lost, or it is just going down again."""
+        said = f"the server in {self.data_dir} was started and refuses us: {str(error).strip()}"
+        lost = isinstance(error, psycopg.OperationalError) and "authentication failed" not in said
+        if lost:
+            return EmbeddedPostgresError(f"{said}. Its own log is {self.log}")
+        kept = self.data_dir / "password"
+        return EmbeddedPostgresError(
+            f"{said}. Restore {kept}, or move {self.data_dir} away to begin with an empty database"
+        )
+
+    def _fallen(self, said: str) -> EmbeddedPostgresError:
+        """It ended before it was ready."""
+        if (
+            _STILL_THERE in said
+        ):  # after a kill the sessions of the earlier server end a moment later
+            fix = "Processes of the earlier server are still ending; start it again in a moment."
+        else:
+            fix = (
+                f"If its files are damaged, restore them, or move {self.data_dir} away to begin with an empty"
+                " database."
+            )
+        return EmbeddedPostgresError(
+            f"the server in {self.data_dir} ended while starting. {fix} Its log, {self.log}, says:\n{said}"
+        )
+
     def _take_lock(self) -> None:
         try:
             self._lock.acquire()
+        except GivenUp:
+            self._go_on()
         except DirectoryInUse as error:
             raise AlreadyRunning(str(error)) from error
         except DirectoryStuck as error:
@@ -140,7 +204,10 @@ class EmbeddedPostgres:
             for folder in (self.data_dir, placement.home):
                 folder.mkdir(parents=True, exist_ok=True, mode=mode)
         except OSError as error:
-            raise EmbeddedPostgresError(f"cannot create the data directory: {error}") from error
+            raise EmbeddedPostgresError(
+                f"cannot create the data directory: {error}. Make room for it, or move what is in its"
+                " place away"
+            ) from error
         if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT:
             self.log.replace(self.log.with_suffix(".log.1"))
 
@@ -150,10 +217,10 @@ class EmbeddedPostgres:
         self._follow_moves(placement)
         if not place.exists():
             first = cluster.create(placement, cache=self._cache, durable=self._durable)
-            _write_secret(self.data_dir / "password.first", first)
+            write_whole(self.data_dir / "password.first", first)
         cluster.own(place, placement.identity)
         wanted = placement.binaries.version.partition(".")[0]
-        has = (place / "PG_VERSION").read_text(encoding="ascii").strip()
+        has = _version_of(place)
         if has != wanted:
             raise EmbeddedPostgresError(
                 f"{place} was written by Postgres {has}, the programs here are {wanted}: dump and "
@@ -217,13 +284,13 @@ class EmbeddedPostgres:
             since = os.fstat(log).st_size
             line = command(spec, placement.identity)
             self._launched = Launched(line, log=log, keep=self._lock.descriptor)
+            self._go_on()  # whoever abandons us from now on sees what was launched
         finally:
             os.close(log)
         pid = self._launched.wait_ready(self._start_timeout)
         if pid is None:
-            raise EmbeddedPostgresError(
-                f"the server in {self.data_dir} ended while starting:\n{tail(self.log, since=since)}"
-            )
+            self._go_on()
+            raise self._fallen(tail(self.log, since=since))
         self.pid = pid
 
     def _open_up(self) -> str:
@@ -231,10 +298,20 @@ class EmbeddedPostgres:
         first = self.data_dir / "password.first"
         if first.exists():
             self._rotate(first)
-        password = (self.data_dir / "password").read_text(encoding="utf-8")
+        password = self._password()
         if self._database != "postgres":
             create_database(self._address(password), self._database, exist_ok=True)
         return self._address(password, dbname=self._database)
+
+    def _password(self) -> str:
+        path = self.data_dir / "password"
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise EmbeddedPostgresError(
+                f"{path} cannot be read ({error}). Restore it, or move {self.data_dir} away to begin with an"
+                " empty database"
+            ) from error
 
     def _rotate(self, first: Path) -> None:
         """Write the new password, then set it, then forget the first: a crash in between is repaired.
@@ -252,7 +329,7 @@ class EmbeddedPostgres:
         else:
             with link:
                 new = secrets.token_urlsafe(24)
-                _write_secret(kept, new)
+                write_whole(kept, new)
                 link.execute("SET synchronous_commit = on")  # or a kill right now takes it back
                 order = SQL("ALTER ROLE {} PASSWORD {}")
                 link.execute(order.format(Identifier(cluster.USER), Literal(new)))
@@ -264,16 +341,19 @@ class EmbeddedPostgres:
         )
 
 
-def _write_secret(path: Path, text: str) -> None:
-    """Replace a 0600 file as a whole."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with os.fdopen(os.open(partial, flags, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+def _version_of(place: Path) -> str:
+    """Which release wrote the cluster, by its own words."""
+    path = place / "PG_VERSION"
+    try:
+        found = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        found = f"({error})"
+    if not found.isdecimal():
+        raise EmbeddedPostgresError(
+            f"{path} is damaged: {found[:60]!r} is no version. Restore {place} from a backup, or move"
+            f" {place.parent} away to begin with an empty database"
+        )
+    return found
 
 
 def _short_temp() -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from runyard.embedded.up.layout import Layout, write_private
+from runyard.embedded.up.layout import Layout
+from runyard.files import write_whole
 from runyard.kube.client import Kube
 from runyard.kube.errors import AlreadyExists
 from runyard.kube.kinds import (
@@ -86,4 +87,4 @@ async def renew(kube: Kube, layout: Layout, parts: tuple[str, ...]) -> None:
             audience="",  # the API's own
             seconds=TOKEN_SECONDS,
         )
-        write_private(layout.token(part), token)
+        write_whole(layout.token(part), token)

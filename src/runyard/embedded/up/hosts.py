@@ -11,8 +11,9 @@ from typing import Literal
 
 from runyard.clock import Clock
 from runyard.embedded.up.layout import BadDirectory, Layout
+from runyard.telemetry.log import get_logger
 from runyard.vm.process.driver import ProcessDriver
-from runyard.vm.process.isolation import Limits
+from runyard.vm.process.limits import Limits
 from runyard.vm.process.probe import probe_isolation
 
 FLEET = "local"
@@ -50,10 +51,14 @@ async def driver_for(
 ) -> ProcessDriver:
     """The driver of one host, with the best isolation that works here."""
     home = vm_home(layout, host)
+    isolation = await probe_isolation(home, want=wanted_isolation(os.environ))
+    get_logger("vm", host=host).info(
+        "isolation", kind=isolation.kind, detail=isolation.detail, limits=isolation.limits
+    )
     return ProcessDriver(
         home,
         image_source=layout.images,
         clock=clock,
         limits=Limits(disk_mb=disk_mb),
-        isolation=await probe_isolation(home, want=wanted_isolation(os.environ)),
+        isolation=isolation,
     )

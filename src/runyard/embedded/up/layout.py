@@ -4,6 +4,9 @@
     tls/                  the machine's own authority, and the API's certificate
     secrets.json          keys and tokens, made once (0600)
     ports.json            the ports that were chosen, so that they stay
+    urls.json             where every part can be reached, for people and scripts
+    format                which version of this layout it is
+    machine-id            who this machine is, for a database that others can reach too
     kube.db  github.db    the embedded API and the practice GitHub
     postgres/             the database
     images/               what hosts pull from
@@ -15,12 +18,19 @@ Everything is private to its owner: the directory has mode 0700. Under root it i
 through to their folders, and see nothing on the way.
 """
 
+import errno
 import json
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+
+from runyard.files import write_whole
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+FORMAT = 1  # raised when an older version could no longer read what this one writes
 
 
 class BadDirectory(Exception):
@@ -53,6 +63,21 @@ class Layout(msgspec.Struct, frozen=True):
         return self.root / "ports.json"
 
     @property
+    def urls(self) -> Path:
+        """Where every part can be reached."""
+        return self.root / "urls.json"
+
+    @property
+    def format(self) -> Path:
+        """The version of the layout."""
+        return self.root / "format"
+
+    @property
+    def machine_id(self) -> Path:
+        """Who this machine is."""
+        return self.root / "machine-id"
+
+    @property
     def kube(self) -> Path:
         """The embedded API's journal."""
         return self.root / "kube.db"
@@ -72,9 +97,14 @@ class Layout(msgspec.Struct, frozen=True):
         """Where hosts pull images from."""
         return self.root / "images"
 
+    @property
+    def hosts(self) -> Path:
+        """The directories of the hosts."""
+        return self.root / "hosts"
+
     def host(self, name: str) -> Path:
         """The directory of one host."""
-        return self.root / "hosts" / name
+        return self.hosts / name
 
     def token(self, part: str) -> Path:
         """The credential of one part."""
@@ -88,19 +118,52 @@ class Layout(msgspec.Struct, frozen=True):
         """Make the directories; raises `BadDirectory`."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._check_owner()
             self._close()
+            self._check_format()
             for folder in ("hosts", "tokens", "logs", "images"):
                 (self.root / folder).mkdir(exist_ok=True, mode=0o700)
             if os.geteuid() == 0:
                 self.root.chmod(0o711)
                 (self.root / "hosts").chmod(0o711)
-            write_private(self.root / ".writable", "")
-            (self.root / ".writable").unlink()
+            write_whole(self.format, f"{FORMAT}\n")  # each time: it also tells whether we may write
         except OSError as error:
+            if error.errno in FULL:
+                raise  # told as what it is
             raise BadDirectory(
                 f"cannot use {self.root} as data directory: {error.strerror}."
                 " Choose a directory that you may write, with --data DIR"
             ) from error
+
+    def _check_owner(self) -> None:
+        """Whoever works in somebody else's directory leaves files there that its owner cannot use."""
+        owner = self.root.stat().st_uid
+        if owner == os.geteuid():
+            return
+        if os.geteuid() == 0 and not any(self.root.iterdir()):
+            os.chown(self.root, 0, -1)
+            return
+        raise BadDirectory(
+            f"{self.root} belongs to {_name_of(owner)}, and this is {_name_of(os.geteuid())}."
+            " Start it as its owner, or choose another directory with --data DIR"
+        )
+
+    def _check_format(self) -> None:
+        """A directory of a newer version is not touched: it may hold what we would misread."""
+        try:
+            found = self.format.read_text(encoding="ascii", errors="replace").strip()
+        except FileNotFoundError:
+            return  # new, or of the first version, which wrote none
+        if not found.isdecimal():
+            raise BadDirectory(
+                f"{self.format} is damaged: it holds no number. Write {FORMAT} into it if this version of"
+                " runyard made the directory"
+            )
+        if int(found) > FORMAT:
+            raise BadDirectory(
+                f"{self.root} was made by a newer version of runyard (format {found}, this one knows {FORMAT})."
+                " Install that version, or choose another directory with --data DIR"
+            )
 
     def _close(self) -> None:
         """Keep others out; somebody's own directory, given by mistake, is not touched."""
@@ -121,26 +184,21 @@ def default_root(environ: Mapping[str, str]) -> Path:
     return base / "runyard"
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace a file whole, readable by nobody else; a crash leaves the old one or the new one."""
-    temporary = path.with_name(f"{path.name}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(descriptor, 0o600)  # a crash may have left one with another mode
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def _name_of(uid: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"the user {uid}"
 
 
-def read_json(path: Path) -> object:
+_BEGIN_ANEW = "Restore it from a backup, or move the data directory away to begin anew"
+
+
+def read_json(path: Path, *, fix: str = _BEGIN_ANEW) -> object:
     """A small JSON file of ours, or None if there is none; raises `BadDirectory` if it is damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise BadDirectory(
-            f"{path} cannot be read ({error}). Restore it from a backup, or move the data directory away"
-            " to begin anew"
-        ) from error
+        raise BadDirectory(f"{path} cannot be read ({error}). {fix}") from error

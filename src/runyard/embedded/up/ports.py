@@ -2,7 +2,7 @@
 
 So a part that crashed comes back on the same port, requests that arrive meanwhile wait in the socket's queue,
 and no other program can take the port in between. A port that was chosen freely is written down and taken
-again at the next start, because links and kubeconfigs point at it.
+again at the next start, because links, kubeconfigs and whoever collects metrics point at it.
 """
 
 import errno
@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from runyard.embedded.up.layout import Layout, read_json, write_private
+from runyard.embedded.up.layout import Layout, read_json
+from runyard.files import write_whole
+from runyard.http.addresses import is_loopback
 
 NAMES = ("kube", "server", "github")
 PUBLIC = "public"  # the server once more, for others, over TLS
@@ -23,20 +25,23 @@ class PortTaken(Exception):
     """A port that somebody asked for is in use."""
 
 
-def bind(layout: Layout, *, host: str, wanted: Mapping[str, int]) -> dict[str, socket.socket]:
+def bind(
+    layout: Layout, *, host: str, wanted: Mapping[str, int], probed: tuple[str, ...] = ()
+) -> dict[str, socket.socket]:
     """Listen for each of `NAMES`, and for others too if `host` is not loopback.
 
     `wanted` names ports that must be had, 0 or absent means any; the server's is the one that others see.
+    `probed` names the parts that listen on loopback for nothing but questions about themselves.
     """
     exposed = not is_loopback(host)
     ports = dict(wanted)
     if exposed:
         ports[PUBLIC] = ports.pop("server", 0)
-    stored = read_json(layout.ports)
+    stored = read_json(layout.ports, fix="Remove it: ports are then chosen anew")
     known = stored if isinstance(stored, dict) else {}
     bound: dict[str, socket.socket] = {}
     try:
-        for name in (*NAMES, PUBLIC) if exposed else NAMES:
+        for name in (*NAMES, *((PUBLIC,) if exposed else ()), *probed):
             address = host if name == PUBLIC or (name == "server" and not exposed) else LOOPBACK
             port = ports.get(name, 0)
             bound[name] = (
@@ -48,14 +53,11 @@ def bind(layout: Layout, *, host: str, wanted: Mapping[str, int]) -> dict[str, s
         for each in bound.values():
             each.close()
         raise
-    chosen = {name: each.getsockname()[1] for name, each in bound.items()}
-    write_private(layout.ports, msgspec.json.encode(chosen).decode())
+    # Those of hosts that are not wanted this time are remembered too.
+    chosen = {name: port for name, port in known.items() if _port(port)}
+    chosen |= {name: each.getsockname()[1] for name, each in bound.items()}
+    write_whole(layout.ports, msgspec.json.encode(chosen))
     return bound
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that address."""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _port(remembered: object) -> int:

@@ -10,7 +10,8 @@ import random
 import msgspec
 
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
-from runyard.embedded.up.layout import BadDirectory, Layout, read_json, write_private
+from runyard.embedded.up.layout import BadDirectory, Layout, read_json
+from runyard.files import write_whole
 
 _BYTES = 32
 
@@ -45,7 +46,7 @@ def load_or_make(layout: Layout, rng: random.Random) -> Secrets:
             " a backup, or move the data directory away to begin anew"
         )
     made = _make(rng, generate_key_pair())
-    write_private(layout.secrets, msgspec.json.encode(made).decode())
+    write_whole(layout.secrets, msgspec.json.encode(made).decode())
     return made
 
 

@@ -2,13 +2,12 @@
 
 A part that dies is started again after a pause that doubles while it keeps dying and is forgotten once it
 has lived for a while. A part that says that it cannot work like this, or that has never become ready in several
-attempts, ends the machine with its last words: going on would only look alive.
+attempts, ends the machine with its last words: going on would only look alive. One that has been ready before is
+tried for ever: what it lacks now (a database that is somebody else's to run) may come back.
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Coroutine
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -17,6 +16,8 @@ from runyard.clock import Clock
 from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.child import CANNOT_WORK
 from runyard.embedded.up.children import Running, last_words, start
+from runyard.embedded.up.disk import suspicion
+from runyard.embedded.up.ending import Ending, patiently
 from runyard.telemetry.log import Logger
 
 Spawn = Callable[[Coroutine[None, None, None], str], None]  # work and its name
@@ -26,8 +27,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 LIVED = 60.0  # seconds after which earlier deaths are forgotten
 HOPELESS = 5  # starts in a row that never became ready
 READY_WITHIN = 60.0
-END_WITHIN = 5.0
-_ROOM = 1 << 20
+END_WITHIN = 1.5
+_REASON = 300  # characters of it, for a person
 
 
 class PartFailed(Exception):
@@ -65,8 +66,10 @@ class Supervisor:
         spawn: Spawn,
         changed: Callable[[PartView], None] = lambda view: None,
         launch: Launch = start,
+        ending: Ending | None = None,
     ) -> None:
         self._clock = clock
+        self._ending = ending or Ending()
         self._log = log
         self._lock = lock
         self._spawn = spawn
@@ -89,11 +92,11 @@ class Supervisor:
         self._spawn(self._keep(part, within), boot.name)
         await part.was_ready.wait()
 
-    async def stop(self, names: tuple[str, ...]) -> None:
-        """End these parts, side by side; those that do not listen are killed."""
+    async def stop(self, names: tuple[str, ...], *, within: float = END_WITHIN) -> None:
+        """End these parts, side by side; those that do not listen are killed, in a hurry all of them."""
         self._stopping.set()
         await asyncio.gather(
-            *(self._end(self._parts[name]) for name in names if name in self._parts)
+            *(self._end(self._parts[name], within) for name in names if name in self._parts)
         )
 
     def kill_all(self) -> None:
@@ -103,18 +106,19 @@ class Supervisor:
             if part.running is not None:
                 part.running.end()
 
-    async def _end(self, part: _Part) -> None:
+    async def _end(self, part: _Part, within: float) -> None:
         running = part.running
         if running is None or running.code is not None:
             return
         running.ask_to_end()
         try:
-            async with self._clock.timeout(END_WITHIN):
-                await running.wait()
-        except TimeoutError:
-            self._log.warning("part does not end: killed", part=part.boot.name)
+            if not await patiently(
+                running.wait(), clock=self._clock, within=within, ending=self._ending
+            ):
+                self._log.warning("part does not end: killed", part=part.boot.name)
         finally:
-            running.end()  # what is left of its group
+            running.end()  # it, or what is left of its group
+        await running.wait()
 
     async def _keep(self, part: _Part, within: float) -> None:
         pause, unready = FIRST_PAUSE, 0
@@ -134,10 +138,11 @@ class Supervisor:
             code = await running.wait()
             running.end()
             state: State = "ended" if self._stopping.is_set() else "waiting"
-            self._show(part, state, pid=0, code=code, note=_suspicion(part.boot.layout.root))
+            self._show(part, state, pid=0, code=code, note=_why(part.boot, code))
             if self._stopping.is_set():
                 return
-            if code == CANNOT_WORK or unready >= HOPELESS:
+            hopeless = unready >= HOPELESS and not part.was_ready.is_set()
+            if code == CANNOT_WORK or hopeless:
                 raise self._failed(part, f"ended with code {code}")
             if self._clock.monotonic() - began > LIVED:
                 pause = FIRST_PAUSE
@@ -169,26 +174,13 @@ class Supervisor:
     def _failed(self, part: _Part, what: str) -> PartFailed:
         name, layout = part.boot.name, part.boot.layout
         words = last_words(layout, name)
+        full = suspicion(layout.root)
+        what = f"{what}; {full}" if full else what
         said = f" It said last:\n{words}" if words else ""
         return PartFailed(f"the part {name} {what}. Its log: {layout.log(name)}.{said}")
 
 
-def _suspicion(root: Path) -> str:
-    """A part that dies on a full disk cannot say so: its log is on it."""
-    try:
-        room = os.statvfs(root)
-    except OSError:
-        return ""
-    return (
-        f"the disk of {root} is full: free some space"
-        if room.f_bavail * room.f_frsize < _ROOM
-        else ""
-    )
-
-
-async def quietly(work: Awaitable[object], log: Logger, what: str) -> None:
-    """Do something at the end, whatever comes of it: the rest must be ended too."""
-    try:
-        await work
-    except Exception as error:  # noqa: BLE001 the end of the machine: nothing may stand in its way
-        log.warning("could not end cleanly", what=what, error=str(error))
+def _why(boot: Boot, code: int) -> str:
+    """What may be behind a death: a full disk, on which its log is too, or the last that it said."""
+    words = last_words(boot.layout, boot.name).splitlines() if code > 0 else []
+    return suspicion(boot.layout.root) or (words[-1][:_REASON] if words else "")

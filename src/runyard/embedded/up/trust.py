@@ -6,7 +6,7 @@ The authority lives as long as the data directory. Clients are given its certifi
 import socket
 import ssl
 
-from runyard.embedded.up.layout import Layout
+from runyard.embedded.up.layout import FULL, BadDirectory, Layout
 from runyard.http.client import HttpTransport
 from runyard.http.tls import (
     Pair,
@@ -27,7 +27,15 @@ def signer(layout: Layout, *, now: float) -> Pair:
 
 def authority(layout: Layout, *, now: float) -> bytes:
     """The authority's certificate, as PEM; made when there is none."""
-    return signer(layout, now=now).certificate
+    try:
+        return signer(layout, now=now).certificate
+    except OSError as error:
+        if error.errno in FULL:
+            raise  # told as what it is
+        raise BadDirectory(
+            f"{layout.tls} cannot be used ({error.strerror}). Make it a directory that you may write, or"
+            " remove it to begin with a new authority"
+        ) from error
 
 
 def serving(

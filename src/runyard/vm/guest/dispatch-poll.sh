@@ -19,6 +19,7 @@ here=$(cd "$(dirname "$0")" && pwd) || exit 1
 child=''   # what we wait for: a poll, a pause, or the runner
 asked=''   # the exit code, once somebody has asked us to end
 running='' # whether the child is the runner, which may take its time
+listener='' # who keeps the newest of what the runner prints
 
 # shellcheck disable=SC2329 # called by the traps below
 ask_to_end() {
@@ -30,10 +31,19 @@ ask_to_end() {
         exit "$asked"
     fi
 }
-trap 'finish $?' EXIT
+trap 'leave $?' EXIT
 trap 'ask_to_end 143' TERM
 trap 'ask_to_end 130' INT
 trap 'ask_to_end 129' HUP
+
+# Let the listener take the runner's last words, on every way out: or it would be left behind.
+# shellcheck disable=SC2329 # called by the trap above
+leave() {
+    if [ -n "$listener" ]; then
+        "$RUNYARD_PYTHON" -I -S "$here/newest.py" end "$listener" "$log"
+    fi
+    finish "$1"
+}
 
 # Wait for the child; a signal that we catch interrupts the waiting and nothing else.
 join() {
@@ -141,6 +151,16 @@ as_job() {
     exec "$@"
 }
 
+# What the runner prints goes through a pipe to somebody who keeps the newest of it. Without one it goes into a file
+# that is as long as the runner is talkative.
+open_log() {
+    talk=$log
+    if [ -n "$RUNYARD_PYTHON" ] && rm -f "$log.pipe" && mkfifo "$log.pipe" &&
+        listener=$("$RUNYARD_PYTHON" -I -S "$here/newest.py" listen "$log.pipe" "$log" "$RUNYARD_LOG_BYTES"); then
+        talk=$log.pipe
+    fi
+}
+
 start_runner() {
     rm -f "$RUNYARD_WORK_DIR/.job-started"
     ACTIONS_RUNNER_HOOK_JOB_STARTED="$here/job-started.sh"
@@ -152,11 +172,11 @@ start_runner() {
         if [ -n "$RUNYARD_JOB_USER" ]; then
             chown "$RUNYARD_JOB_USER" "$RUNYARD_WORK_DIR/.jit" || exit 1
         fi
-        as_job ./run.sh --jitconfig-file "$RUNYARD_WORK_DIR/.jit" --disableupdate >"$log" 2>&1 &
+        as_job ./run.sh --jitconfig-file "$RUNYARD_WORK_DIR/.jit" --disableupdate >"$talk" 2>&1 &
     else
         config=$(cat "$jit")
         rm -f "$jit"
-        as_job ./run.sh --jitconfig "$config" --disableupdate >"$log" 2>&1 &
+        as_job ./run.sh --jitconfig "$config" --disableupdate >"$talk" 2>&1 &
     fi
     child=$!
     if [ -n "$asked" ]; then # while there was nobody to pass it on to
@@ -220,6 +240,7 @@ await_work
 take_extras
 forget_token
 running=yes
+open_log
 start_runner
 watch_idleness
 join

@@ -13,9 +13,10 @@ from pathlib import Path
 
 SCRIPTS = Path(__file__).parent
 _PROGRAMS = ("boot.sh", "inject-env.sh", "dispatch-poll.sh", "job-started.sh", "json-field.sh")
-_PARTS = ("lib.sh", "post.py", "become.py")
+_PARTS = ("lib.sh", "post.py", "become.py", "newest.py")
 ID = "image.id"
 _LARGE = 1 << 20
+_COMPILED = "__pycache__"  # beside a program that was run from where it lies; says nothing about it
 
 
 def build_image(target: Path, *, runner: Path, scripts: Path = SCRIPTS) -> Path:
@@ -38,7 +39,8 @@ def build_image(target: Path, *, runner: Path, scripts: Path = SCRIPTS) -> Path:
         (fresh / name).chmod(
             0o755 if name in _PROGRAMS else 0o644
         )  # an archive may have lost the modes
-    shutil.copytree(runner, fresh / "work" / "runner", symlinks=True)
+    skip = shutil.ignore_patterns(_COMPILED)
+    shutil.copytree(runner, fresh / "work" / "runner", symlinks=True, ignore=skip)
     (fresh / "work" / "runner" / "run.sh").chmod(0o755)
     (fresh / ID).write_text(identity, encoding="ascii")
     shutil.rmtree(target, ignore_errors=True)
@@ -58,7 +60,7 @@ def _identity(runner: Path, scripts: Path) -> str:
     parts += [(f"runner/{path.relative_to(runner)}", path) for path in sorted(runner.rglob("*"))]
     digest = hashlib.sha256()
     for name, path in parts:
-        if path.is_symlink() or not path.is_file():
+        if path.is_symlink() or not path.is_file() or path.parent.name == _COMPILED:
             continue
         info = path.stat()
         large = info.st_size > _LARGE  # a real runner has hundreds of megabytes of libraries

@@ -28,7 +28,7 @@ put() {
     cat >"$1.new" && mv -f "$1.new" "$1"
 }
 
-# The one way out. Whoever sources this has `trap 'finish $?' EXIT` from its first line on.
+# The one way out. Whoever sources this ends with it, in a trap on EXIT, from its first line on.
 finish() {
     trap '' HUP INT TERM
     trap - EXIT

@@ -77,19 +77,20 @@ def _hidden(path: Path, word: str) -> Path:
 
 
 @contextlib.contextmanager
-def holding(path: Path) -> Iterator[bool]:
-    """Hold a directory that is on its way in or out, so that nobody sweeps it away."""
+def holding(path: Path, *, shared: bool = False) -> Iterator[bool]:
+    """Hold a directory that is on its way in or out, so that nobody sweeps it away; False if somebody else does."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield flock(handle)
+        yield flock(handle, shared=shared)
     finally:
         os.close(handle)
 
 
-def flock(handle: int) -> bool:
+def flock(handle: int, *, shared: bool = False) -> bool:
     """Whether the lock is ours now."""
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -26,45 +26,14 @@ import sys
 import time
 from typing import Any
 
-from runyard.vm.process.exits import KEEPER_DIED, ended_how, read_report, reserve, write_exit
-from runyard.vm.process.processes import (
-    Process,
-    cgroup_lives,
-    descendants,
-    drop_cgroup,
-    end,
-    end_cgroup,
-    marked,
-    table,
-)
+from runyard.vm.process import leaf
+from runyard.vm.process.console import Console
+from runyard.vm.process.diskwatch import DiskWatch
+from runyard.vm.process.ending import bury, to_the_last
+from runyard.vm.process.exits import ended_how, read_report, reserve, seal, write_exit
+from runyard.vm.process.processes import Process, descendants, marked, table
 
 _PR_SET_CHILD_SUBREAPER = 36
-_CONSOLE = 1 << 20  # bytes of a guest's output that are kept, twice
-_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-
-
-class Console:
-    """What the guest says, in two files of bounded size: the newest is kept."""
-
-    def __init__(self, state: str) -> None:
-        self._path = f"{state}/console.log"
-        self._room = 0
-        self._file = -1
-
-    def write(self, data: bytes) -> None:
-        """Keep it if the disk lets us; a guest's talk is not worth a failure."""
-        with contextlib.suppress(OSError):
-            if self._room < len(data):
-                self._turn()
-            self._room -= os.write(self._file, data)
-
-    def _turn(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            os.replace(self._path, f"{self._path}.1")  # noqa: PTH105 pathlib is slow to import
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._file = os.open(self._path, flags, 0o600)
-        self._room = _CONSOLE
 
 
 class Keeper:
@@ -74,16 +43,17 @@ class Keeper:
         self.state = state
         self.order = order
         self.console = Console(state)
+        self.disk = DiskWatch(
+            state, order["disk_dirs"], allowed=order["disk_bytes"], every=order["watch_every"]
+        )
         self.why = ""  # we ended it, for this reason
         self.status: int | None = None  # of the guest's first process
         self.main = 0  # the process that we started: first.py, or bwrap around it
         self.first = 0  # first.py, as seen from here
         self._inputs: dict[int, Any] = {}
-        self._measuring = False
-        self._measured = b""
         self._info = b""
-        self._look_at = 0.0
         self._asked = False
+        self._starved = 0  # processes that the kernel ended for want of memory
 
     def run(self, ready: int) -> None:
         """The whole life."""
@@ -98,7 +68,7 @@ class Keeper:
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
             self._start()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             self.why, self.status = f"the guest could not be started: {error}", 1
         os.close(ready)  # closing is the message
         while self.status is None and not self.why:
@@ -111,7 +81,10 @@ class Keeper:
     def _start(self) -> None:
         output, talk = os.pipe2(os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
         info, tell = os.pipe()
-        argv = [word.replace("{info}", str(tell)) for word in self.order["argv"]]
+        knobs = os.open(self.order["knobs"], os.O_RDONLY) if self.order["knobs"] else -1
+        handles = {"{info}": tell if self.order["info"] else -1, "{knobs}": knobs}
+        argv = [_filled(word, handles) for word in self.order["argv"]]
+        group = self.order["cgroup"]
         try:
             # Not waited for by this object: every child is reaped in one place, `_reap`.
             child = subprocess.Popen(
@@ -121,13 +94,14 @@ class Keeper:
                 stderr=talk,
                 env=self.order["env"],
                 cwd="/",
-                pass_fds=(tell,) if self.order["info"] else (),
-                preexec_fn=self._enter_cgroup if self.order["cgroup"] else None,  # noqa: PLW1509 no threads here
+                pass_fds=[handle for handle in handles.values() if handle >= 0],
+                preexec_fn=(lambda: leaf.enter(group)) if group else None,  # noqa: PLW1509 no threads here
                 start_new_session=True,
             )
         finally:
-            os.close(talk)
-            os.close(tell)
+            for handle in (talk, tell, knobs):
+                if handle >= 0:
+                    os.close(handle)
         child.returncode = 0  # or it would complain about a process that nobody waited for
         self.main = child.pid
         self.first = 0 if self.order["info"] else child.pid
@@ -135,10 +109,6 @@ class Keeper:
         os.set_blocking(info, False)
         self._inputs[output] = self._talked
         self._inputs[info] = self._informed
-
-    def _enter_cgroup(self) -> None:
-        with open(f"{self.order['cgroup']}/cgroup.procs", "w", encoding="ascii") as file:  # noqa: PTH123 as above
-            file.write("0")
 
     def _listen_to_signals(self) -> None:
         wake, waker = os.pipe()
@@ -150,8 +120,9 @@ class Keeper:
         self._inputs[wake] = self._woken
 
     def _wait(self) -> None:
-        self._measure()
-        timeout = max(0.0, self._look_at - time.monotonic()) if self.order["disk_bytes"] else None
+        now = time.monotonic()
+        self.disk.begin(now, self._listen_to_disk)
+        timeout = self.disk.wait(now)
         for handle in select.select(list(self._inputs), [], [], timeout)[0]:
             try:
                 data = os.read(handle, 65536)
@@ -187,43 +158,11 @@ class Keeper:
             if self._asked:
                 self._ask()
 
-    def _measured_disk(self, data: bytes) -> None:
-        self._measured += data[:4096]
-        if data:
-            return
-        self._measuring = False
-        lines = self._measured.splitlines()
-        words = [line.split(b"\t")[0].strip() for line in lines]
-        used = sum(int(word) for word in words if word.isdigit()) * 1024
-        with contextlib.suppress(OSError):
-            path = f"{self.state}/disk"
-            with open(f"{path}.new", "w", encoding="ascii") as file:  # noqa: PTH123 as above
-                file.write(f"{used}\n")
-            os.replace(f"{path}.new", path)  # noqa: PTH105 as above
-        if used > 1.25 * self.order["disk_bytes"]:
-            self.why = (
-                f"used {used >> 20} MiB of disk, {self.order['disk_bytes'] >> 20} are allowed"
-            )
+    def _listen_to_disk(self, handle: int) -> None:
+        self._inputs[handle] = self._measured
 
-    def _measure(self) -> None:
-        """Start a look at how much the VM has written, if one is due; the answer arrives like everything else."""
-        if not self.order["disk_bytes"] or self._measuring or time.monotonic() < self._look_at:
-            return
-        self._look_at = time.monotonic() + self.order["watch_every"]
-        with contextlib.suppress(OSError):
-            child = subprocess.Popen(
-                ["du", "-sk", *self.order["disk_dirs"]],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={"PATH": _PATH, "LC_ALL": "C"},
-            )
-            assert child.stdout is not None
-            handle = os.dup(child.stdout.fileno())
-            child.stdout.close()
-            child.returncode = 0  # reaped in `_reap`
-            self._measuring, self._measured = True, b""
-            self._inputs[handle] = self._measured_disk
+    def _measured(self, data: bytes) -> None:
+        self.why = self.disk.heard(data) or self.why
 
     def _ask(self) -> None:
         """Pass the wish on to the guest's first process."""
@@ -251,17 +190,17 @@ class Keeper:
                 os.kill(
                     self.first, signal.SIGKILL
                 )  # of a sandbox: then the kernel ends the rest of it
-        end_cgroup(self.order["cgroup"])
-        rounds = 0
-        while self._reap() or self._strangers() or cgroup_lives(self.order["cgroup"]):
-            rounds += 1
-            end(descendants(os.getpid(), table()) + self._strangers(), self.order["users"])
-            time.sleep(min(0.002 * rounds, 0.1))
-        drop_cgroup(self.order["cgroup"])
+        self._starved = leaf.starved(self.order["cgroup"])
+        to_the_last(self._left, users=self.order["users"], group=self.order["cgroup"])
 
-    def _strangers(self) -> list[Process]:
-        """The guest's processes that are not our descendants: possible only where orphans go to process 1."""
-        return [] if sys.platform == "linux" else marked(self.order["mark"], self.order["users"])
+    def _left(self) -> list[Process] | None:
+        """Our descendants, and where orphans go to process 1 also whoever bears the mark; None: nobody."""
+        strangers: list[Process] = []
+        if sys.platform != "linux":
+            strangers = marked(self.order["mark"], self.order["users"])
+        if not self._reap() and not strangers:
+            return None
+        return descendants(os.getpid(), table()) + strangers
 
     def _drain(self) -> None:
         """Take down the guest's last words."""
@@ -278,8 +217,12 @@ class Keeper:
     def _close(self, finished_at: float) -> None:
         code = read_report(self.order["status"])
         reason = self.why or ended_how(code, self.status)
+        if self._starved and code != 0:
+            reason += f"; the kernel ended {self._starved} of its processes for want of memory"
         for _ in range(100):
             try:
+                if self.order["users"]:
+                    seal(self.order["mark"])
                 write_exit(self.state, code, reason, finished_at)
             except OSError:
                 time.sleep(0.1)
@@ -287,25 +230,11 @@ class Keeper:
                 return
 
 
-def bury(state: str) -> int:
-    """End what is left of a VM without a keeper, then write its exit record."""
-    order: dict[str, Any] = {"mark": os.path.dirname(state), "users": [], "cgroup": ""}  # noqa: PTH120 as above
-    with (
-        contextlib.suppress(OSError, ValueError),
-        open(f"{state}/order.json", "rb") as file,  # noqa: PTH123 as above
-    ):
-        order = json.load(file)
-    end_cgroup(order["cgroup"])
-    rounds = 0
-    while (left := marked(order["mark"], order["users"])) or cgroup_lives(order["cgroup"]):
-        rounds += 1
-        end(left, order["users"])
-        end_cgroup(order["cgroup"])
-        time.sleep(min(0.002 * rounds, 0.1))
-    drop_cgroup(order["cgroup"])
-    code = read_report(f"{order['mark']}/status")
-    write_exit(state, code, KEEPER_DIED, time.time())
-    return 0
+def _filled(word: str, handles: dict[str, int]) -> str:
+    """An argument with the numbers of the open files that it speaks of."""
+    for name, handle in handles.items():
+        word = word.replace(name, str(handle))
+    return word
 
 
 def keep(state: str, lock: int, alive: int, ready: int) -> int:

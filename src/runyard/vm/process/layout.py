@@ -102,6 +102,10 @@ class Place:
         except (OSError, msgspec.MsgspecError):
             return None
 
+    def has_ended(self) -> bool:
+        """Whether there is an exit record; nothing of it runs any more, nor ever will."""
+        return (self.state / "exit.json").exists()
+
     def alive(self) -> bool:
         """Whether somebody keeps it: a pipe that has a writer is empty, one that has none is at its end."""
         try:
@@ -121,12 +125,12 @@ class Place:
 
     def pulse(self) -> Pulse:
         """What the files say. The exit is looked at again last: it may have been written meanwhile."""
-        if (self.state / "exit.json").exists():
+        if self.has_ended():
             return Pulse.EXITED
         started = (self.state / "started").exists()
         if self.alive():
             return Pulse.RUNNING if started else Pulse.BOOTING
-        if (self.state / "exit.json").exists():
+        if self.has_ended():
             return Pulse.EXITED
         return Pulse.ORPHANED if (self.state / "started").exists() else Pulse.STOPPED
 

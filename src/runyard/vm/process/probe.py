@@ -1,8 +1,12 @@
 """Find out how far VMs can be kept apart on this machine.
 
 It believes nothing that it has not tried: it builds a VM's directory, runs a guest in it in each way that it knows,
-best first, and takes the first in which the guest could do its work and its job, if it is another user, could not read
-the token. Where nothing better works the answer is "none", with the reasons.
+best first, and takes the first in which the guest could do its work, its job, if it is another user, could not read
+the token, and what should be closed was closed. Where nothing better works the answer is "none", with the reasons.
+What control groups can do is tried by `grouptrial.py`.
+
+A trial lies in the home as a directory whose name begins with a dot; a home is held while something is tried in it, so
+that only what a killed prober has left is swept away.
 """
 
 import asyncio
@@ -19,10 +23,14 @@ import msgspec
 from runyard import proc
 from runyard.vm.contract import VmError
 from runyard.vm.process import sandbox, staging
-from runyard.vm.process.isolation import REGISTRY, UID_BASE, Isolation, Limits
-from runyard.vm.process.users import claim
+from runyard.vm.process.folders import holding, remove
+from runyard.vm.process.grouptrial import try_groups
+from runyard.vm.process.isolation import REGISTRY, UID_BASE, Isolation
+from runyard.vm.process.limits import Limits, holds, in_words, missing
+from runyard.vm.process.users import claim, tidy
 
 _PATIENCE = 30.0
+_TRIAL = ".probe-"
 _ONLY_MARK = "runyard-guest-ran"
 _but = msgspec.structs.replace
 
@@ -37,18 +45,34 @@ async def probe_isolation(
 ) -> Isolation:
     """The best way to keep VMs apart that works here, for VMs under `home`; `cgroup` was delegated to us."""
     home.mkdir(parents=True, exist_ok=True)
-    group, controllers = await asyncio.to_thread(_probe_cgroup, cgroup)
+    found = await asyncio.to_thread(try_groups, cgroup)
     refused: list[str] = []
     for candidate in _candidates(want, Isolation(uid_base=uid_base, registry=registry)):
-        candidate = _but(candidate, cgroup=group, controllers=controllers)
+        candidate = _but(candidate, cgroup=found.group, controllers=found.controllers)
         trouble = await _trial(home, candidate)
         if not trouble:
-            why = f" ({'; '.join(refused)})" if refused else ""
-            return _but(
-                candidate, detail=candidate.detail + why, limits=_limits_in_words(candidate)
-            )
+            return _described(candidate, refused, found.why)
         refused.append(f"not {candidate.detail}: {trouble}")
-    return _with_python(Isolation(detail="; ".join(refused)), public=False)
+    return _described(_with_python(Isolation(), public=False), refused, found.why)
+
+
+def _described(isolation: Isolation, refused: list[str], why: str) -> Isolation:
+    """In words: what it is, why it is not more, and which limits hold."""
+    held = holds(isolation.means)
+    reasons = f" ({'; '.join(refused)})" if refused else ""
+    short = in_words(missing(held)) or "all limits held"
+    detail = f"{isolation.detail}{reasons}; {short}"
+    return _but(isolation, detail=detail, limits=in_words(held, why))
+
+
+async def sweep_trials(home: Path) -> None:
+    """Remove what a killed prober has left, unless something is being tried there."""
+    left = sorted(home.glob(f"{_TRIAL}*"))
+    if left:
+        with holding(home) as held:
+            for path in left if held else ():
+                with contextlib.suppress(VmError):
+                    await remove(path)
 
 
 def _candidates(want: str, base: Isolation) -> list[Isolation]:
@@ -62,9 +86,13 @@ def _candidates(want: str, base: Isolation) -> list[Isolation]:
     if want == "auto" and linux and not bwrap:
         words += " (install bubblewrap for more)"
     pair = "with users of its own for each VM's poller and job"
+    paired = _but(boxed, users="pair", detail=f"bwrap, {pair}")
+    alike = _but(boxed, user_namespace=True, detail="bwrap, all VMs as one user")
     ways = [
-        (bool(bwrap) and root, _but(boxed, users="pair", detail=f"bwrap, {pair}")),
-        (bool(bwrap), _but(boxed, user_namespace=True, detail="bwrap, all VMs as one user")),
+        (bool(bwrap) and root, _closed(paired)),
+        (bool(bwrap) and root, paired),
+        (bool(bwrap), _closed(alike)),
+        (bool(bwrap), alike),
         (root and linux, _but(owned, users="pair", detail=f"no sandbox, but {pair}")),
         (
             root,
@@ -75,9 +103,23 @@ def _candidates(want: str, base: Isolation) -> list[Isolation]:
     return [candidate for possible, candidate in ways if possible]
 
 
+def _closed(isolation: Isolation) -> Isolation:
+    """The same, but nobody inside can make a user namespace."""
+    return _but(isolation, closed=True, detail=f"{isolation.detail}, no user namespaces inside")
+
+
 async def _trial(home: Path, candidate: Isolation) -> str:
     """Run a guest that checks its own surroundings; empty if all was well, else what was wrong."""
-    path = Path(tempfile.mkdtemp(prefix=".probe-", dir=home))
+    with holding(home, shared=True):
+        path = Path(tempfile.mkdtemp(prefix=_TRIAL, dir=home))
+        try:
+            return await _try_in(path, candidate)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+            tidy(candidate.registry)
+
+
+async def _try_in(path: Path, candidate: Isolation) -> str:
     try:
         users = claim(candidate, path)
         place = staging.skeleton(path / "vm", env=(), token="secret")
@@ -89,20 +131,22 @@ async def _trial(home: Path, candidate: Isolation) -> str:
         path.chmod(0o711)
         await staging.give(place, users)
         order = sandbox.order(place, candidate, users=users, limits=Limits())
-        words = [word.replace("{info}", "9") for word in order["argv"]]
-        argv = ["/bin/sh", "-c", 'exec "$@" 9>/dev/null', "sh", *words]
-        done = await proc.run(argv, timeout=_PATIENCE, env=order["env"], cwd="/")
+        numbers = {"{info}": "9", sandbox.KNOBS: "8"}
+        words = [sandbox.filled(word, numbers) for word in order["argv"]]
+        knobs = f" 8<{sandbox.KNOBS_AT}" if order["knobs"] else ""
+        argv = ["/bin/sh", "-c", f'exec "$@" 9>/dev/null{knobs}', "sh", *words]
+        env = {**order["env"], "RUNYARD_TRIAL_CLOSED": "yes" if candidate.closed else ""}
+        done = await proc.run(argv, timeout=_PATIENCE, env=env, cwd="/")
         if done.code == 0 and _ONLY_MARK.encode() in done.stdout:
             return ""
         said = done.stderr.decode(errors="replace").strip().splitlines()
         return said[-1][:200] if said else f"it ended with {done.code}"
     except (OSError, proc.ProcError, VmError) as error:
         return str(error)[:200]
-    finally:
-        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
 
-# The guest of a trial: its folders are there, its job is another user if it should be, and sees no token.
+# The guest of a trial: its folders are there, its job is another user if it should be, and sees no token. If it
+# should not get a user namespace it asks for one.
 _GUEST = f"""#!/bin/sh
 set -e
 echo 0 >"$RUNYARD_STATUS_DIR/runner-rc"
@@ -115,6 +159,11 @@ if [ -n "$RUNYARD_JOB_USER" ]; then
         : >"$RUNYARD_WORK_DIR/made" && ! cat "$RUNYARD_ENV_DIR/sa_token" 2>/dev/null'
 elif [ -n "$RUNYARD_PYTHON" ]; then
     "$RUNYARD_PYTHON" -I -S -c pass
+fi
+if [ -n "$RUNYARD_TRIAL_CLOSED" ]; then
+    "$RUNYARD_PYTHON" -I -S -c '
+import ctypes, sys
+sys.exit(ctypes.CDLL(None).unshare(0x10000000) == 0)' || {{ echo "a user namespace was granted inside" >&2; exit 1; }}
 fi
 echo {_ONLY_MARK}
 """
@@ -138,47 +187,3 @@ def _for_all(path: Path) -> bool:
     with contextlib.suppress(OSError):
         return all(part.stat().st_mode & 0o001 for part in (path, *path.parents))
     return False
-
-
-def _probe_cgroup(given: Path | None) -> tuple[str, tuple[str, ...]]:
-    """A control group (version 2) in which we may make others and put processes, and what can be limited there."""
-    own = _own_cgroup() if given is None else given
-    if own is None:
-        return "", ()
-    trial = own / f"runyard-probe-{os.getpid()}"
-    try:
-        trial.mkdir()
-    except OSError:
-        return "", ()
-    try:
-        os.close(os.open(trial / "cgroup.kill", os.O_WRONLY))
-        os.close(os.open(trial / "cgroup.procs", os.O_WRONLY))
-        words = (trial / "cgroup.controllers").read_text(encoding="ascii").split()
-        return str(own), tuple(word for word in ("memory", "pids") if word in words)
-    except OSError:
-        return "", ()
-    finally:
-        with contextlib.suppress(OSError):
-            trial.rmdir()
-
-
-def _own_cgroup() -> Path | None:
-    with contextlib.suppress(OSError):
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
-        points = [line.split()[4] for line in mounts if " - cgroup2 " in line]
-        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-        inside = [line[3:] for line in groups if line.startswith("0::")]
-        if points and inside:
-            return Path(points[0] + inside[0].rstrip("/"))
-    return None
-
-
-def _limits_in_words(isolation: Isolation) -> str:
-    held = ["size of a file", "open files", "disk (watched)"]
-    if isolation.counts_processes:
-        held.append("processes")
-    if "memory" in isolation.controllers:
-        held.append("memory")
-    missing = [name for name in ("processes", "memory") if name not in held]
-    words = "held: " + ", ".join(held)
-    return words + (f"; not held: {', '.join(missing)}" if missing else "")

@@ -131,30 +131,6 @@ def end(processes: list[Process], users: list[int]) -> None:
             strike(process, number)
 
 
-def end_cgroup(path: str) -> None:
-    """End everybody in a control group at once, where the kernel can."""
-    with contextlib.suppress(OSError):
-        if path:
-            with open(f"{path}/cgroup.kill", "w", encoding="ascii") as file:  # noqa: PTH123 as above
-                file.write("1")
-
-
-def cgroup_lives(path: str) -> bool:
-    """Whether anybody is left in a control group."""
-    with contextlib.suppress(OSError):
-        if path:
-            with open(f"{path}/cgroup.events", encoding="ascii") as file:  # noqa: PTH123 as above
-                return "populated 1" in file.read()
-    return False
-
-
-def drop_cgroup(path: str) -> None:
-    """Remove an empty control group."""
-    with contextlib.suppress(OSError):
-        if path:
-            os.rmdir(path)  # noqa: PTH106 pathlib is slow to import
-
-
 def marked(mark: str, users: list[int]) -> list[Process]:
     """The processes of a guest whose keeper is gone, by its users or its mark; only ours and the VM's own."""
     everybody = table()

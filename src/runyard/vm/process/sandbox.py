@@ -13,11 +13,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runyard.vm.process.isolation import Isolation, Limits
+from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.layout import Place
+from runyard.vm.process.limits import BY_USER, Limits, processes_by
 from runyard.vm.process.processes import MARK
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+KNOBS = "{knobs}"  # in an argument: the number of an open folder, this one
+KNOBS_AT = "/proc/sys/user"
 _FIRST = Path(__file__).with_name("first.py")
 _FIRST_INSIDE = "/run/runyard/first.py"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -49,17 +52,21 @@ def order(
     root = "/vm" if inside else str(place.path)
     boot = place.image / "boot.sh"
     program = [f"{root}/image/boot.sh"]
+    # With users of its own the guest needs one user namespace, so bwrap cannot close the door: first.py does.
+    knobs = isolation.closed and len(users) == 2
     first = {
         "argv": program if os.access(boot, os.X_OK) else ["/bin/sh", *program],
         "cwd": f"{root}/work",
         "users": list(users),
         "limits": _rlimits(isolation, limits),
+        "knobs": KNOBS if knobs else "",
     }
     python = isolation.guest_python if inside else sys.executable
     argv = [python, "-I", "-S", _FIRST_INSIDE if inside else str(_FIRST), json.dumps(first)]
     return {
         "argv": [*_bwrap(place, isolation), *argv] if inside else argv,
         "info": inside,
+        "knobs": KNOBS_AT if knobs else "",
         "env": _environment(place, isolation, root=root, users=users),
         "mark": str(place.path),
         "users": list(users),
@@ -69,6 +76,13 @@ def order(
         "disk_bytes": limits.disk_mb << 20,
         "watch_every": limits.disk_watch_seconds,
     }
+
+
+def filled(word: str, numbers: dict[str, str]) -> str:
+    """An argument with the numbers of the open files that it speaks of."""
+    for name, number in numbers.items():
+        word = word.replace(name, number)
+    return word
 
 
 def _environment(
@@ -97,8 +111,7 @@ def _rlimits(isolation: Isolation, limits: Limits) -> dict[str, int]:
         found["FSIZE"] = limits.disk_mb << 20
     if limits.open_files:
         found["NOFILE"] = limits.open_files
-    # Counted by user: only where the user is this VM's own. A control group counts better.
-    if limits.pids and isolation.counts_processes and "pids" not in isolation.controllers:
+    if limits.pids and processes_by(isolation.means) == BY_USER:
         found["NPROC"] = limits.pids
     return found
 
@@ -108,7 +121,7 @@ def _bwrap(place: Place, isolation: Isolation) -> list[str]:
     argv += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     argv += ["--hostname", place.name[:63], "--cap-drop", "ALL"]
     if isolation.user_namespace:
-        argv += ["--unshare-user"]
+        argv += ["--unshare-user", *(["--disable-userns"] if isolation.closed else [])]
     else:  # for the first process: to name the guest's users, to become them and to signal them
         argv += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
     argv += ["--proc", "/proc", "--dev", "/dev", "--bind", str(place.tmp), "/tmp"]  # noqa: S108 the guest's own, not the host's

@@ -1,6 +1,6 @@
 -- What recovery did lately, with how long the runner had been stuck before. Only the end of the log is read.
 -- An ending of a runner that was idle or draining is the ordinary one and no recovery; so is a job that is
--- given back because GitHub gave its runner another one.
+-- given back because GitHub gave its runner another one. One whose runner GitHub refused is healed once it went on.
 WITH recent AS (
     SELECT id, at, subject, pod_uid, source, target, why,
         coalesce(job_id, lag(job_id) OVER one) AS job_id, lag(at) OVER one AS before
@@ -24,5 +24,6 @@ WHERE (r.subject = 'slot' AND (
         OR (r.target = 'closed' AND r.source = 'executing' AND coalesce(j.conclusion, '') <> 'success')
     ))
     OR (r.subject = 'job' AND r.source = 'bound' AND r.target = 'queued'
-        AND r.why NOT LIKE 'fence: %%' AND r.why NOT LIKE 'its runner got job %%')
+        AND r.why NOT LIKE 'fence: %%' AND r.why NOT LIKE 'its runner got job %%'
+        AND (r.why NOT LIKE 'mint refused%%' OR j.state <> 'queued'))
 ORDER BY r.id DESC LIMIT %(limit)s;

@@ -37,4 +37,4 @@ if [ -z "$file" ]; then
     echo "run.sh: --jitconfig or --jitconfig-file is missing" >&2
     exit 2
 fi
-exec "${RUNYARD_PYTHON:-python3}" -I -S "$here/practice_runner.py" --jitconfig-file "$file"
+exec "${RUNYARD_PYTHON:-python3}" -I -S -B "$here/practice_runner.py" --jitconfig-file "$file"

@@ -13,6 +13,7 @@ from runyard.embedded.up.machine import Machine
 from runyard.embedded.up.people import People
 from runyard.embedded.up.practice import POOL
 from runyard.kube.kinds import LEASES, PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
+from runyard.vm.process.leftovers import leftovers
 from runyard.wire import names
 from runyard.wire.instants import from_rfc3339
 
@@ -85,6 +86,7 @@ class Eyes:
             driver = await driver_for(machine.layout, host, clock=self._clock)
             vms[host] = tuple(view.name for view in await driver.list())
         registrations = await self.github.runners()
+        homes = [vm_home(machine.layout, host) for host in machine.hosts]
         return Seen(
             replicas=(await self.pool())["spec"]["replicas"],
             pods={pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods},
@@ -108,6 +110,7 @@ class Eyes:
                 )
                 for host in machine.hosts
             },
+            leftovers=await asyncio.to_thread(leftovers, homes),
         )
 
 

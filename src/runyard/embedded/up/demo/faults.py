@@ -11,8 +11,8 @@ import msgspec
 from runyard.clock import Clock
 from runyard.embedded.up.demo.eyes import SPACE, Eyes, busy
 from runyard.embedded.up.faults import armed_after_stamp
-from runyard.embedded.up.layout import write_private
 from runyard.embedded.up.practice import ACCOUNT, IMAGES, POOL
+from runyard.files import write_whole
 from runyard.http.errors import TransportError
 from runyard.kube.errors import KubeError
 from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
@@ -62,7 +62,7 @@ class Faults:
         machine = self._machine
         pid = machine.supervisor.pid("server")
         armed = armed_after_stamp(machine.layout)
-        write_private(armed, "")
+        write_whole(armed, "")
         self._tell("fault: the server will die right after its next stamp, before its commit")
         await queue()
         await self._wait(lambda: _gone(armed), "the death of the server", log="server")

@@ -32,6 +32,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     processes: Mapping[int, str]  # pid → the VM that it belongs to, or a marker that was found
     directories: Mapping[str, Names]  # host → directories of VMs
     records: Mapping[str, Names]  # host → Pod uids with a record
+    leftovers: Names = ()  # what VMs that have ended left outside their directories
 
 
 def leaks(seen: Seen) -> dict[str, Names]:
@@ -70,6 +71,7 @@ def leaks(seen: Seen) -> dict[str, Names]:
                 for uid in each
                 if uid not in uids
             ]
+            + [*seen.leftovers]
         ),
     }
 

@@ -1,4 +1,4 @@
-"""The node agent of one host as a process.
+"""The node agent of one host as a process, with its probes.
 
 Its VMs do not end with it: a killed agent finds them again by its records, and ending them when the whole
 machine goes down is the machine's decision.
@@ -17,9 +17,14 @@ from runyard.embedded.up.hosts import (
     SLOT_MEMORY_MB,
     driver_for,
 )
+from runyard.embedded.up.roles.doors import probed
 from runyard.node.records import Records
 from runyard.node.settings import Settings
 from runyard.parts import agent
+from runyard.parts.reporting import reporting_kube
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
 from runyard.wire import names
 
@@ -33,6 +38,7 @@ async def run(context: Context) -> None:
         boot.layout, boot.name, clock=context.clock, disk_mb=boot.disk_mb or DISK_MB
     )
     kube = context.kube()
+    health, freshness = Health(context.clock, conditions.ALL), Freshness(context.clock)
     machine = platform.machine()
     settings = Settings(
         node_name=boot.name,
@@ -54,16 +60,20 @@ async def run(context: Context) -> None:
     deps = agent.AgentDeps(
         clock=context.clock,
         rng=context.rng,
-        kube=kube,
+        kube=reporting_kube(kube, health, context.log()),
         driver=driver,
         records=Records(boot.layout.host(boot.name) / "records"),
         meter=Meter(),
         log=context.log(),
         settings=settings,
         token=context.token(boot.name),
+        freshness=freshness,
     )
     try:
-        async with asyncio.TaskGroup() as group:
+        async with (
+            probed(context, health=health, freshness=freshness, meter=deps.meter),
+            asyncio.TaskGroup() as group,
+        ):
             group.create_task(agent.run(deps))
             context.ready()
     finally:

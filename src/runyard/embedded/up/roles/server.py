@@ -13,46 +13,42 @@ from runyard.dispatch.machine.table import Deadlines
 from runyard.dispatch.settings import Settings
 from runyard.embedded.up.context import Context, transport
 from runyard.embedded.up.faults import with_faults
-from runyard.embedded.up.ports import is_loopback
-from runyard.embedded.up.trust import serving
-from runyard.http.messages import Handler
+from runyard.embedded.up.roles.doors import looking, secrecy
 from runyard.http.server import listen
 from runyard.kube.client import Kube
 from runyard.parts import server
 from runyard.parts.front import front
-from runyard.parts.reporting import ReportingDatabase, ReportingTransport
+from runyard.parts.reporting import ReportingDatabase, ReportingTransport, reporting_kube
 from runyard.telemetry import conditions
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
 from runyard.web.dashboard import Dashboard
-from runyard.web.settings import Settings as WebSettings
 
 
 async def run(context: Context) -> None:
     """Serve until cancelled."""
     boot = context.boot
     await asyncio.to_thread(migrate.apply, boot.database)
-    handlers: asyncio.Queue[Handler] = asyncio.Queue()
     health, freshness = Health(context.clock, conditions.ALL), Freshness(context.clock)
+    works = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        deps = await _deps(context, stack, health, freshness, handlers)
+        deps = await _deps(context, stack, health, freshness, works)
         async with asyncio.TaskGroup() as group:
-            group.create_task(server.run(deps))
-            api = await handlers.get()
+            wired = server.wire(deps)
+            group.create_task(server.run(deps, wired=wired))
+            await works.wait()
             for address, sock in context.sockets():
-                exposed = not is_loopback(address)
                 dashboard = _dashboard(context, deps, health, address)
                 group.create_task(dashboard.run())
-                handler = front(
-                    api, dashboard, health=health, freshness=freshness, meter=deps.meter
+                listening = await listen(
+                    front(
+                        wired.api, dashboard, health=health, freshness=freshness, meter=deps.meter
+                    ),
+                    sock=sock,
+                    tls=secrecy(context, address),
+                    body_limit=deps.settings.body_limit,
                 )
-                tls = (
-                    serving(boot.layout, now=context.clock.now(), address=address)
-                    if exposed
-                    else None
-                )
-                listening = await listen(handler, sock=sock, tls=tls)
                 stack.push_async_callback(listening.close)
             context.ready()
 
@@ -62,7 +58,7 @@ async def _deps(
     stack: contextlib.AsyncExitStack,
     health: Health,
     freshness: Freshness,
-    handlers: "asyncio.Queue[Handler]",
+    works: asyncio.Event,
 ) -> server.ServerDeps:
     boot = context.boot
     pool = open_pool(boot.database, clock=context.clock, rng=context.rng)
@@ -73,14 +69,7 @@ async def _deps(
         name=boot.name,
         clock=context.clock,
         rng=context.rng,
-        kube=ReportingTransport(
-            with_faults(kube, boot),
-            health,
-            unreachable=conditions.KUBERNETES_UNREACHABLE,
-            refused=conditions.KUBERNETES_REFUSED,
-            refusals=(401, 403),
-            log=context.log(),
-        ),
+        kube=reporting_kube(with_faults(kube, boot), health, context.log()),
         token=context.token(boot.name),
         github=ReportingTransport(
             github,
@@ -98,7 +87,7 @@ async def _deps(
         meter=Meter(),
         log=context.log(),
         settings=_settings(context),
-        listen=handlers.put_nowait,
+        listen=lambda _: works.set(),
         freshness=freshness,
     )
 
@@ -115,11 +104,7 @@ def _dashboard(
         clock=context.clock,
         meter=deps.meter,
         log=deps.log,
-        settings=WebSettings(
-            listen=address,
-            token="" if is_loopback(address) else context.secrets().dashboard_token,
-            secure=not is_loopback(address),
-        ),
+        settings=looking(context, address),
     )
 
 

@@ -1,0 +1,38 @@
+"""A database for one machine alone: its name is written down, and another one is told whose it is.
+
+Two machines on one database would serve each other's jobs with keys that the other does not have. Nothing in the
+rows themselves could tell them apart.
+"""
+
+from typing import Any
+
+import msgspec
+import psycopg
+
+from runyard.db.contract import DatabaseError, Unavailable
+
+_CLAIM = """
+INSERT INTO machine (id, place) VALUES (%s, %s)
+ON CONFLICT (only_one) DO UPDATE SET place = excluded.place WHERE machine.id = excluded.id
+"""
+_READ = "SELECT id, place FROM machine"
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A machine: its name, and where its state lies."""
+
+    id: str
+    place: str
+
+
+def claim(conninfo: str, machine: Owner) -> Owner:
+    """Make it that machine's database unless it has an owner; whose it is then. The schema must be there."""
+    try:
+        with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as link:
+            link.execute(_CLAIM, [machine.id, machine.place])
+            row: Any = link.execute(_READ).fetchone()
+    except psycopg.OperationalError as error:
+        raise Unavailable(f"no connection: {error}") from error
+    except psycopg.Error as error:
+        raise DatabaseError(f"its owner cannot be read: {error}") from error
+    return Owner(*row)

@@ -1,0 +1,46 @@
+"""Who waits: queued jobs for a runner, connected runners for a job; and who could take whom.
+
+Both wait under their account, in the order in which they came. Choosing among them is the world's business.
+"""
+
+from runyard.embedded.github.model import Job, Runner
+
+
+def fits(runner: Runner, job: Job) -> bool:
+    """Whether GitHub could give this job to this runner of the same account."""
+    return job.wanted <= runner.wanted and (
+        runner.scope.startswith("orgs/") or runner.scope == f"repos/{job.repo.full_name.lower()}"
+    )
+
+
+class Waiting:
+    """Queued jobs and idle runners, by account."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, dict[int, Job]] = {}
+        self._runners: dict[str, dict[int, Runner]] = {}
+
+    def add_job(self, job: Job) -> None:
+        """It waits for a runner."""
+        self._jobs.setdefault(job.repo.owner.lower(), {})[job.id] = job
+
+    def drop_job(self, job: Job) -> None:
+        """It does not wait, or no longer."""
+        self._jobs.get(job.repo.owner.lower(), {}).pop(job.id, None)
+
+    def add_runner(self, runner: Runner) -> None:
+        """It waits for a job."""
+        self._runners.setdefault(runner.account, {})[runner.id] = runner
+
+    def drop_runner(self, runner: Runner) -> None:
+        """It does not wait, or no longer."""
+        self._runners.get(runner.account, {}).pop(runner.id, None)
+
+    def jobs_for(self, runner: Runner) -> list[Job]:
+        """Which jobs this runner could take."""
+        return [job for job in self._jobs.get(runner.account, {}).values() if fits(runner, job)]
+
+    def runners_for(self, job: Job) -> list[Runner]:
+        """Which runners could take this job."""
+        idle = self._runners.get(job.repo.owner.lower(), {})
+        return [runner for runner in idle.values() if fits(runner, job)]

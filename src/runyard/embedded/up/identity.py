@@ -1,0 +1,25 @@
+"""Who this machine is: a name made once, for a database that other machines can reach too."""
+
+import random
+import re
+
+from runyard.db.owner import Owner
+from runyard.embedded.up.layout import BadDirectory, Layout
+from runyard.files import write_whole
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def identity(layout: Layout, rng: random.Random) -> Owner:
+    """This machine; the first call makes its name. `rng` must be the system's generator."""
+    try:
+        found = layout.machine_id.read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        found = rng.randbytes(16).hex()
+        write_whole(layout.machine_id, f"{found}\n")
+    if not _ID.fullmatch(found):
+        raise BadDirectory(
+            f"{layout.machine_id} is damaged: it holds no name of a machine. Restore it from a backup, or"
+            " remove it to have another one made; a database of DATABASE_URL then takes this for another machine"
+        )
+    return Owner(found, str(layout.root))

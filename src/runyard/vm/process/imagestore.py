@@ -1,0 +1,60 @@
+"""The images of one host: directories that are copied from a source, whole or not there.
+
+An image that was made anew under the same reference is outdated: it is not offered any more, and pulled again. VMs have
+their own copies, so an image may be replaced or removed at any moment.
+"""
+
+from pathlib import Path
+
+from runyard.vm.contract import ImageMissing
+from runyard.vm.guest.image import image_id
+from runyard.vm.process.folders import Fresh, away, copy, full_disk_is_told, sweep, visible
+from runyard.vm.process.layout import quoted, unquoted
+
+
+class ImageStore:
+    """What lies under `home`, "pulled" from `source`."""
+
+    def __init__(self, home: Path, source: Path) -> None:
+        self._home = home
+        self._source = source
+
+    async def open(self) -> None:
+        """Make the folder; sweep away what is half copied or half removed."""
+        self._home.mkdir(mode=0o700, exist_ok=True)
+        await sweep(self._home)
+
+    def names(self) -> tuple[str, ...]:
+        """What was pulled, and is still what the source offers under that name."""
+        found = visible(self._home)
+        return tuple(unquoted(path.name) for path in found if not self._outdated(path))
+
+    def find(self, image: str) -> Path:
+        """Where it lies; raises `ImageMissing`."""
+        path = self._home / quoted(image)
+        if not path.is_dir():
+            raise ImageMissing(f"{image} has not been pulled")
+        return path
+
+    async def pull(self, image: str) -> None:
+        """Copy it from the source; it appears when it is complete."""
+        target = self._home / quoted(image)
+        source = self._source / quoted(image)
+        if target.is_dir() and not self._outdated(target):
+            return
+        if not (source / "boot.sh").is_file():
+            raise ImageMissing(f"there is no image {image} with a boot.sh in {self._source}")
+        with full_disk_is_told():
+            async with Fresh(target) as fresh:
+                await copy(source, fresh.path)
+                await away(target)  # an outdated one
+                fresh.appear()
+
+    async def remove(self, image: str) -> None:
+        """Remove its directory. Absent is success."""
+        await away(self._home / quoted(image))
+
+    def _outdated(self, held: Path) -> bool:
+        """Whether the source has another image under this name by now."""
+        offered = image_id(self._source / held.name)
+        return bool(offered) and offered != image_id(held)

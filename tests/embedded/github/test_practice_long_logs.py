@@ -1,0 +1,151 @@
+"""Whatever a job writes, and however much, its log is bounded, says so, and harms neither the job nor GitHub."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.embedded.github.practicelive import Live, played
+
+from runyard.embedded.github.keep import Keeper
+from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.up.people import People
+from runyard.http.client import HttpTransport
+
+TRUNCATED = "\n[log truncated: it is full, and the rest was dropped]\n"
+MIB = 1 << 20
+
+
+async def read(it: Live, job: int) -> str:
+    """The log as people read it, over the socket."""
+    transport = HttpTransport(it.core.settings.public_url)
+    try:
+        return await People(transport, token="people").log(job)
+    finally:
+        await transport.close()
+
+
+async def run(it: Live, script: str) -> int:
+    job = int(it.core.queue_job("acme/app", ("mac",), script=script))
+    program = await it.start("--jitconfig", it.mint())
+    assert await program.ended() == 0, program.said
+    assert it.core.jobs()[job].conclusion == "success"
+    assert it.core.internal_errors == 0 and max(it.answered) < 500
+    return job
+
+
+FLOODS = {
+    "fifty-megabytes": "echo begin; yes 0123456789 | head -c 50000000; echo end",
+    "one-endless-line": "echo begin; head -c 5000000 /dev/zero | tr '\\0' x; echo end",
+    "nothing-but-nul": "echo begin; head -c 5000000 /dev/zero; echo end",
+    "nothing-but-noise": "echo begin; head -c 5000000 /dev/urandom; echo end",
+}
+
+
+@pytest.mark.parametrize("script", FLOODS.values(), ids=FLOODS)
+def test_a_flood_is_cut_and_does_not_block_the_job(
+    practice_keys: Any, tmp_path: Path, script: str
+) -> None:
+    async def scenario(it: Live) -> None:
+        job = await run(it, script)
+        log = await read(it, job)
+        assert log.startswith("begin\n") and log.endswith(TRUNCATED) and "end" not in log[-80:-60]
+        (shown,) = it.core.jobs().values()
+        assert it.core._people._logs.size(shown.id) == it.core.settings.log_limit == 200_000
+
+    played(practice_keys, tmp_path, scenario, log_limit=200_000)
+
+
+def test_a_flood_is_cut_at_the_usual_limit_too(practice_keys: Any, tmp_path: Path) -> None:
+    async def scenario(it: Live) -> None:
+        job = await run(it, FLOODS["fifty-megabytes"])
+        log = await read(it, job)
+        assert len(log) == it.core.settings.log_limit == 4 * MIB
+        assert log.endswith(TRUNCATED)
+
+    played(practice_keys, tmp_path, scenario)
+
+
+def test_a_log_that_just_fits_is_whole(practice_keys: Any, tmp_path: Path) -> None:
+    async def scenario(it: Live) -> None:
+        room = it.core.settings.log_limit - len(TRUNCATED)
+        log = await read(it, await run(it, f"head -c {room} /dev/zero | tr '\\0' x"))
+        assert log == "x" * room
+
+    played(practice_keys, tmp_path, scenario, log_limit=100_000)
+
+
+def test_bytes_that_are_no_text_arrive_as_they_are(practice_keys: Any, tmp_path: Path) -> None:
+    async def scenario(it: Live) -> None:
+        job = await run(it, r"printf 'a\0b\377\376\303(\355\240\200\033[2Jz'")
+        kept = it.core._people._logs.read(job, 0, 100)
+        assert kept == b"a\0b\xff\xfe\xc3(\xed\xa0\x80\x1b[2Jz"
+        shown = await read(it, job)
+        assert shown.startswith("a\0b") and "\ufffd" in shown
+
+    played(practice_keys, tmp_path, scenario)
+
+
+def test_a_log_with_no_room_for_the_notice_fails_nobody(practice_keys: Any, tmp_path: Path) -> None:
+    async def scenario(it: Live) -> None:
+        await run(it, "echo much more than ten bytes")
+
+    played(practice_keys, tmp_path, scenario, log_limit=10)
+
+
+def test_a_character_that_is_cut_in_two_pages_is_read_whole(
+    practice_keys: Any, tmp_path: Path
+) -> None:
+    async def scenario(it: Live) -> None:
+        log = await read(it, await run(it, "yes 'äöü€' | head -c 1600000"))
+        assert "\ufffd" not in log[:-2] and log.startswith("äöü€\n")
+
+    played(practice_keys, tmp_path, scenario)
+
+
+def test_all_logs_together_are_bounded(make_practice: Any, tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path / "github.db")
+    limits = PracticeSettings(log_limit=200, logs_total=250)
+    practice = make_practice(settings=limits, keeper=keeper)
+    jobs = []
+    for name in "abcd":
+        _, jit = practice.mint(name)
+        key = practice.open(jit).json()["session"]
+        jobs.append(practice.core.queue_job("acme/app", ("mac",)))
+        sent = {"bearer": key, "raw": b"x" * 100, "query": {"offset": 0}}
+        assert practice.visit("POST", "runner/session/log", **sent).json() == {"size": 100}
+    assert [practice.visit("GET", f"jobs/{job}").json()["log_size"] for job in jobs] == [
+        0,
+        0,
+        100,
+        100,
+    ]
+    assert sum(keeper.log_sizes().values()) == 200
+    # The one that grows is not the one that goes, though it is the oldest.
+    logs = practice.core._people._logs
+    assert logs.append(jobs[2], 100, b"y" * 80) == 180
+    assert [logs.size(job) for job in jobs] == [0, 0, 180, 0]
+    keeper.close()
+
+
+def test_a_forgotten_log_that_begins_anew_before_it_was_written_is_kept(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path / "github.db")
+    keeper.commit({}, logs=[(1, 0, b"old")])
+    keeper.commit({}, logs=[(1, 0, b"anew")], forgotten_logs=[1])
+    assert keeper.read_log(1, 0, 99) == b"anew"
+    keeper.close()
+
+
+def test_a_name_that_no_process_can_be_given_fails_the_job_and_says_why(
+    practice_keys: Any, tmp_path: Path
+) -> None:
+    async def scenario(it: Live) -> None:
+        # People are refused such a name; a GitHub of another make may not refuse it.
+        job = it.core.queue_job("acme/app", ("mac",), script="true", job_name="a\0\x1b[2Jb")
+        program = await it.start("--jitconfig", it.mint())
+        assert await program.ended() == 0
+        assert it.core.jobs()[job].conclusion == "failure"
+        assert "could not be started: embedded null byte" in it.log(job)
+        assert "\x1b" not in program.said and os.linesep in program.said
+
+    played(practice_keys, tmp_path, scenario)

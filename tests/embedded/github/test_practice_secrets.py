@@ -1,0 +1,162 @@
+"""No credential of the practice GitHub is told to anybody whom it was not made for."""
+
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.embedded.github.practicelive import Live, played
+
+from runyard.embedded.github import runnerface
+from runyard.embedded.github.keep import Keeper, KeepError
+from runyard.http.messages import Request, Response
+
+PRIVATE = 0o600
+
+
+def everything(practice: Any, known: dict[str, str]) -> Iterator[tuple[str, Response]]:
+    """Ask at many doors, with every credential at every one of them, right or wrong."""
+    doors = [
+        *(("GET", f"/practice/{what}") for what in ("jobs", "runners", "accounts", "deliveries")),
+        ("POST", "/practice/jobs"),
+        ("GET", "/practice/jobs/x"),
+        ("GET", "/practice/nothing"),
+        ("GET", "/practice/openapi.json"),
+        ("POST", "/practice/runner/session"),
+        ("GET", "/practice/runner/session/cancelled"),
+        ("PUT", "/practice/runner/session/conclusion"),
+        ("GET", "/app"),
+        ("GET", "/app/installations"),
+        ("GET", "/app/hook/deliveries"),
+        ("GET", "/orgs/acme/actions/runners"),
+        ("POST", "/orgs/acme/actions/runners/generate-jitconfig"),
+        ("DELETE", "/orgs/acme/actions/runners/1"),
+        ("GET", "/repos/acme/app/actions/runs"),
+    ]
+    for method, path in doors:
+        for name, secret in known.items():
+            for kind in ("Bearer", "Basic"):
+                headers = (
+                    ("authorization", f"{kind} {secret}"),
+                    ("content-type", "application/json"),
+                    ("user-agent", "test"),
+                )
+                body = b'{"surplus": 1, "name": 7}'
+                request = Request(method=method, path=path, headers=headers, body=body)
+                yield f"{method} {path} by {name}", practice.send(request)
+
+
+def test_no_answer_and_no_event_repeats_a_credential(practice: Any) -> None:
+    _, jit = practice.mint("a")
+    known = {
+        "people": "people-secret",
+        "JIT": jit,
+        "session": practice.open(jit).json()["session"],
+        "installation": practice.token,
+        "app": practice.app_jwt,
+        "webhook": "hush",
+    }
+    practice.core.queue_job("acme/app", ("mac",), env={"TOKEN": "the-job's-own"})
+    found = []
+    for what, answer in everything(practice, known):
+        assert answer.status < 500
+        said = repr((answer.headers, answer.body))
+        found += [f"{name} in {what}" for name, value in known.items() if value in said]
+    told = repr(practice.events)
+    found += [f"{name} in an event" for name, value in known.items() if value in told]
+    shown = repr((practice.core.runners(), practice.core._world, practice.core.settings))
+    found += [
+        f"{name} in a picture of the records" for name, value in known.items() if value in shown
+    ]
+    assert practice.events and found == []
+    # What a job is given is nobody's to read but its runner's.
+    assert b"the-job's-own" not in practice.visit("GET", "jobs").body
+
+
+def test_an_error_of_its_own_repeats_no_credential(practice: Any, monkeypatch: Any) -> None:
+    _, jit = practice.mint("a")
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(practice.core._world, "connect", broken)
+    answer = practice.open(jit)
+    assert answer.status == 500 and jit.encode() not in answer.body
+    what, detail = practice.events[-1]
+    assert what == "internal_error" and jit not in repr(detail)
+
+
+def test_its_memory_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        keeper = Keeper(tmp_path / "github.db")
+        keeper.commit({("meta", "x"): b"1"})
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        keeper.close()
+    finally:
+        os.umask(before)
+    assert "github.db-wal" in modes
+    assert set(modes.values()) == {PRIVATE}, modes
+
+
+def test_a_memory_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    path = tmp_path / "github.db"
+    path.touch()
+    path.chmod(0o644)
+    keeper = Keeper(path)
+    keeper.commit({("meta", "x"): b"1"})
+    assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {PRIVATE}
+    keeper.close()
+
+
+def test_what_is_wrong_with_a_memory_is_said_without_what_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "github.db"
+    path.write_bytes(b"the secret of the house" * 100)
+    with pytest.raises(KeepError) as caught:
+        Keeper(path)
+    assert "secret" not in str(caught.value) and caught.value.fix
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("way", ["--jitconfig", "--jitconfig-file"])
+def test_no_process_shows_the_secret_while_a_job_runs(
+    practice_keys: Any, tmp_path: Path, way: str
+) -> None:
+    async def scenario(it: Live) -> None:
+        begun, go = tmp_path / "begun", tmp_path / "go"
+        os.mkfifo(begun)
+        os.mkfifo(go)
+        jit = it.mint()
+        if way == "--jitconfig-file":
+            (tmp_path / "jit").write_text(jit)
+        script = 'echo $$ > "$BEGUN"\nread word < "$GO"\n'
+        env = {"BEGUN": str(begun), "GO": str(go)}
+        job = it.core.queue_job("acme/app", ("mac",), script=script, env=env)
+        program = await it.start(way, jit if way == "--jitconfig" else str(tmp_path / "jit"))
+        shell = int(await asyncio.to_thread(begun.read_text))
+        (runner,) = it.core.runners().values()
+        key = runnerface._key(runner)
+        shown = {pid: words(pid) for pid in (program.process.pid, shell)}
+        assert b"practice_runner.py" in shown[program.process.pid]
+        for each in shown.values():
+            assert jit.encode() not in each and key.encode() not in each
+        await asyncio.to_thread(go.write_text, "on\n")
+        assert await program.ended() == 0
+        assert it.core.jobs()[job].conclusion == "success"
+        assert [path for path in tmp_path.rglob("*jit*") if path.is_file()] == []
+
+    played(practice_keys, tmp_path, scenario)
+
+
+def words(pid: int) -> bytes:
+    """What `ps` shows of a process, to us."""
+    folder = Path(f"/proc/{pid}")
+    shown = (folder / "cmdline").read_bytes()
+    with contextlib.suppress(PermissionError):  # a process that closed itself to its own user
+        shown += b"\n" + (folder / "environ").read_bytes()
+    return shown

@@ -1,0 +1,174 @@
+"""The clock jumps, or the machine sleeps for a day: credentials are made good, and nobody is locked out.
+
+The API is the real one behind a real socket with TLS; its clock, and the machine's, is the one that jumps.
+"""
+
+import asyncio
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from runyard.clock import RealClock
+from runyard.db.owner import Owner
+from runyard.embedded.up import accounts
+from runyard.embedded.up.boot import Boot
+from runyard.embedded.up.context import Context
+from runyard.embedded.up.database import MachineDatabase
+from runyard.embedded.up.layout import Layout
+from runyard.embedded.up.life import _renew
+from runyard.embedded.up.machine import Machine, Options, Urls
+from runyard.embedded.up.roles import kube as role
+from runyard.embedded.up.secrets import load_or_make
+from runyard.embedded.up.supervisor import Supervisor
+from runyard.embedded.up.trust import kube_transport
+from runyard.http.messages import Transport
+from runyard.http.tls import keep_authority
+from runyard.kube.client import Kube
+from runyard.kube.errors import Unauthorized
+from runyard.kube.kinds import NODES
+from runyard.telemetry.log import get_logger
+
+DAY = 86400.0
+
+
+class JumpyClock(RealClock):
+    """The wall clock is put forward and back; pauses end when the test says so."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self.looks: asyncio.Queue[float] = asyncio.Queue()
+        self.go_on = asyncio.Semaphore(0)
+
+    def now(self) -> float:
+        return super().now() + self.ahead
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds < accounts.LOOK_EVERY:  # the API's own loops
+            await super().sleep(seconds)
+            return
+        self.looks.put_nowait(seconds)
+        await self.go_on.acquire()
+
+
+class World:
+    def __init__(self, machine: Machine, clock: JumpyClock, transport: Transport) -> None:
+        self.machine = machine
+        self.clock = clock
+        self._transport = transport
+
+    def token(self, part: str) -> str:
+        return self.machine.layout.token(part).read_text()
+
+    async def is_let_in(self, part: str) -> bool:
+        """Whether that part's credential of this moment opens the API."""
+        token = self.token(part)
+        try:
+            await Kube(self._transport, token=lambda: token).list(NODES)
+        except Unauthorized:
+            return False
+        return True
+
+
+def play(folder: Path, scenario: Callable[[World], Awaitable[None]], *, ahead: float = 0.0) -> None:
+    async def main() -> None:
+        clock = JumpyClock()
+        clock.ahead = ahead
+        layout = Layout(folder / "data")
+        layout.prepare()
+        secrets = load_or_make(layout, random.SystemRandom())
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+            ready = asyncio.Event()
+            boot = Boot(
+                role="kube",
+                name="kube",
+                root=str(layout.root),
+                kube_url=url,
+                server_url="",
+                github_url="",
+                sockets=(("127.0.0.1", listening.detach()),),
+            )
+            context = Context(boot=boot, clock=clock, rng=random.SystemRandom(), ready=ready.set)
+            transport = kube_transport(layout, url, now=clock.now())
+            machine = Machine(
+                options=Options(data=layout.root),
+                layout=layout,
+                secrets=secrets,
+                urls=Urls(kube=url, server="", github=""),
+                supervisor=Supervisor(
+                    clock=clock, log=get_logger("test"), lock=-1, spawn=lambda work, name: None
+                ),
+                database=MachineDatabase(
+                    layout, clock=clock, log=get_logger("test"), machine=Owner("x", "y")
+                ),
+                kube=Kube(transport, token=lambda: secrets.admin_token),
+                clock=clock,
+            )
+            try:
+                async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+                    serving = group.create_task(role.run(context))
+                    await ready.wait()
+                    await machine.renew_tokens(every=True)
+                    await scenario(World(machine, clock, transport))
+                    serving.cancel()
+            finally:
+                await transport.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("jump", [1.1 * DAY, 30 * DAY], ids=["a day", "a month"])
+def test_after_a_sleep_every_part_gets_in_again_by_itself(tmp_path: Path, jump: float) -> None:
+    async def scenario(world: World) -> None:
+        log = get_logger("test")
+        async with asyncio.TaskGroup() as group:
+            renewing = group.create_task(_renew(world.machine, clock=world.clock, log=log))
+            before = {part: world.token(part) for part in world.machine.parts}
+            await world.clock.looks.get()  # it waits for its first look
+            world.clock.ahead += jump
+            assert not await world.is_let_in("server"), "the token should have ended meanwhile"
+            world.clock.go_on.release()
+            await world.clock.looks.get()  # and has looked
+            for part in world.machine.parts:
+                assert world.token(part) != before[part]
+                assert await world.is_let_in(part), part
+            renewing.cancel()
+
+    play(tmp_path, scenario)
+
+
+def test_tokens_that_last_are_left_alone(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        before = world.token("operator")
+        world.clock.ahead += 0.4 * DAY
+        await world.machine.renew_tokens()
+        assert world.token("operator") == before
+        world.clock.ahead += 0.2 * DAY
+        await world.machine.renew_tokens()
+        assert world.token("operator") != before
+        assert await world.is_let_in("operator")
+
+    play(tmp_path, scenario)
+
+
+def test_a_clock_that_was_put_back_locks_nobody_out(tmp_path: Path) -> None:
+    """Certificates and tokens were made while the clock was a day ahead; then it was corrected."""
+
+    async def scenario(world: World) -> None:
+        world.clock.ahead = 0.0
+        assert await world.is_let_in("operator")
+        await world.machine.renew_tokens()
+        assert await world.is_let_in("host-1")
+
+    play(tmp_path, scenario, ahead=DAY)
+
+
+def test_a_start_with_a_corrected_clock_keeps_the_authority(tmp_path: Path) -> None:
+    made = keep_authority(tmp_path, now=2e9)
+    for now in (2e9 - DAY, 2e9 + DAY):
+        assert keep_authority(tmp_path, now=now) == made
+    renewed = keep_authority(tmp_path, now=2e9 - 30 * DAY)
+    assert renewed.key == made.key, "who trusted it still does"

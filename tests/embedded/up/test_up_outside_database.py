@@ -1,0 +1,101 @@
+"""A database that is somebody else's to run: shared by mistake, or away for a while."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from tests.embedded.up.upworld import HAS_PROC, PATIENCE, Up, directory, nothing_left, until
+
+from runyard.embedded.postgres.server import EmbeddedPostgres
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+]
+
+
+@pytest.fixture
+def outside() -> Iterator[EmbeddedPostgres]:
+    """A server of somebody's own."""
+    with directory() as place:
+        server = EmbeddedPostgres(place, durable=False, database="shared", environ={})
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def refused(data: Path, url: str) -> str:
+    with Up(data, DATABASE_URL=url) as up:
+        assert up.finish() == 2, (up.lines, up.errors)
+        said = up.errors
+        nothing_left(data)
+    assert "Traceback" not in said and len(said.splitlines()) == 1, said
+    return said
+
+
+def test_a_second_machine_on_the_same_database_is_refused(outside: EmbeddedPostgres) -> None:
+    url = outside.conninfo
+    with directory() as one, directory() as two:
+        with Up(one, DATABASE_URL=url) as first:
+            first.ready()
+            said = refused(two, url)  # while the other one runs
+            assert f"belongs to another machine, whose state is in {one}" in said
+            assert "Name another database" in said and "DELETE FROM machine" in said
+            assert first.run("true") == "success"
+            assert first.interrupt() == 0
+        assert "belongs to another machine" in refused(two, url)  # and when it does not
+        with Up(one, DATABASE_URL=url) as again:
+            again.ready()
+            assert again.interrupt() == 0
+        with psycopg.connect(url, autocommit=True) as link:
+            link.execute("DELETE FROM machine")  # as the message says
+        with Up(two, DATABASE_URL=url) as heir:
+            heir.ready()
+            assert heir.interrupt() == 0
+
+
+def test_a_database_with_tables_of_others_is_refused(outside: EmbeddedPostgres) -> None:
+    with psycopg.connect(outside.conninfo, autocommit=True) as link:
+        link.execute("CREATE TABLE accounts (id int)")
+    with directory() as data:
+        said = refused(data, outside.conninfo)
+    assert "not runyard's" in said and "Name an empty database" in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"dbname": "nowhere"}, {"host": "/no/such/folder"}, {"password": "wrong"}],
+    ids=["no such database", "no server", "a wrong password"],
+)
+def test_a_database_that_cannot_be_used_is_refused(
+    outside: EmbeddedPostgres, change: dict[str, str]
+) -> None:
+    with directory() as data:
+        said = refused(data, make_conninfo(outside.conninfo, **change))
+    assert "DATABASE_URL" in said and "unset it" in said
+
+
+def test_a_database_that_is_away_for_a_while_is_waited_for(outside: EmbeddedPostgres) -> None:
+    """Longer than a part that cannot start would be tried at the machine's first start."""
+    with directory() as data, Up(data, DATABASE_URL=outside.conninfo) as up:
+        up.ready()
+        up.install()
+        assert up.run("true") == "success"
+        outside.stop()
+        os.kill(until(lambda: up.pid("server"), what="the server"), signal.SIGKILL)
+        for _ in range(7):
+            told = up.says("server died")
+        assert "connection" in told, "whoever looks on is told why"
+        assert up.process.poll() is None
+        outside.start()
+        up.says("server is back")
+        assert up.run("echo afterwards", within=2 * PATIENCE) == "success"
+        assert up.interrupt() == 0
+        nothing_left(data)

@@ -1,0 +1,102 @@
+"""Every part of a machine can be asked whether it works, by this machine and by nobody else."""
+
+import asyncio
+import random
+import socket
+from pathlib import Path
+
+import pytest
+from tests.embedded.up.upworld import HAS_PROC, Up, ask, until
+
+from runyard.clock import RealClock
+from runyard.embedded.up.boot import Boot
+from runyard.embedded.up.context import Context
+from runyard.embedded.up.roles.doors import probed
+from runyard.http.client import HttpTransport
+from runyard.http.messages import Request, Response
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
+from runyard.telemetry.meter import Meter
+
+PATHS = ("/healthz", "/readyz", "/metrics", "/openapi.json")
+whole = [
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not HAS_PROC, reason="looks for processes in /proc"),
+]
+
+
+def context(root: Path, *sockets: socket.socket) -> Context:
+    boot = Boot(
+        role="operator",
+        name="operator",
+        root=str(root),
+        kube_url="",
+        server_url="",
+        github_url="",
+        sockets=tuple((sock.getsockname()[0], sock.detach()) for sock in sockets),
+    )
+    return Context(boot=boot, clock=RealClock(), rng=random.Random(1), ready=lambda: None)
+
+
+async def told(url: str, host: str) -> list[int]:
+    transport = HttpTransport(url)
+    try:
+        answers = [
+            await transport.send(
+                Request(method="GET", path=path, headers=(("host", host),)), timeout=20
+            )
+            for path in PATHS
+        ]
+    finally:
+        await transport.close()
+    assert all(isinstance(answer, Response) for answer in answers)
+    return [answer.status for answer in answers]
+
+
+@pytest.mark.parametrize(
+    ("host", "statuses"),
+    [("127.0.0.1", [200, 200, 200, 200]), ("evil.example", [200, 421, 421, 421])],
+)
+def test_a_web_page_cannot_read_the_probes_under_its_own_name(
+    tmp_path: Path, host: str, statuses: list[int]
+) -> None:
+    async def scenario() -> None:
+        sock = socket.create_server(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+        given, clock = context(tmp_path, sock), RealClock()
+        async with probed(given, health=Health(clock), freshness=Freshness(clock), meter=Meter()):
+            assert await told(f"http://127.0.0.1:{port}", host) == statuses
+
+    asyncio.run(scenario())
+
+
+def test_a_part_that_was_given_no_socket_runs_without_probes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        given, clock = context(tmp_path), RealClock()
+        async with probed(given, health=Health(clock), freshness=Freshness(clock), meter=Meter()):
+            pass
+
+    asyncio.run(scenario())
+
+
+class TestWhole:
+    """On a running machine."""
+
+    pytestmark = whole
+
+    @pytest.mark.parametrize("part", ["server", "operator", "host-1", "kube", "github"])
+    def test_every_part_is_alive_and_becomes_ready(self, up: Up, part: str) -> None:
+        tls = up.tls() if part == "kube" else None
+        assert ask(up.url(part), "GET", "/healthz", tls=tls).status == 200
+        until(
+            lambda: ask(up.url(part), "GET", "/readyz", tls=tls).status == 200,
+            what=f"{part} ready",
+        )
+
+    @pytest.mark.parametrize(
+        ("part", "loop"), [("server", "sweep"), ("operator", "runner-pools"), ("host-1", "lease")]
+    )
+    def test_every_part_has_its_numbers(self, up: Up, part: str, loop: str) -> None:
+        line = f'runyard_loop_last_success_seconds{{loop="{loop}"}}'.encode()
+        until(lambda: line in ask(up.url(part), "GET", "/metrics").body, what=f"{loop} of {part}")
