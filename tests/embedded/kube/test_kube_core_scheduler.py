@@ -41,6 +41,13 @@ NEEDS_BIG = {
         }
     }
 }
+TERM = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
+ALONE = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
+RATHER_ALONE = {
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": TERM}]
+    }
+}
 FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "plain": (node(), pod(), ""),
     "not ready": (node(ready="False"), pod(), "had untolerated taint(s)"),
@@ -81,6 +88,12 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "unknown resource": (node(), pod(limits={"example.com/x": "1"}), "Insufficient example.com/x"),
     "required affinity": (node(), pod(affinity=NEEDS_BIG), "didn't match"),
     "required affinity holds": (node(labels={"size": "big"}), pod(affinity=NEEDS_BIG), ""),
+    "insists on its neighbours": (
+        node(),
+        pod(affinity=ALONE),
+        "does not know required pod affinity",
+    ),
+    "likes its neighbours": (node(), pod(affinity=RATHER_ALONE), ""),
 }
 
 

@@ -2,6 +2,9 @@
 
 The order of the questions and the words of the answers are those of the stock scheduler: the first question
 that a node fails is the one that it is counted under; only what it lacks of resources is listed in full.
+
+Affinity between Pods is not served. A Pod that only prefers its neighbours is placed without asking them; one that
+insists is not placed at all, and its Event says why: better than a place that it asked not to have.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,6 +45,7 @@ class PodView(msgspec.Struct, frozen=True):
     ports: tuple[Port, ...] = ()
     spread: tuple[Constraint, ...] = ()
     namespace: str = ""  # only where it matters: for counting Pods
+    insists: bool = False  # on neighbours, which nobody here can judge
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -81,6 +85,9 @@ def pod_view(pod: Object) -> PodView:
         ports=_ports(spec),
         spread=wishes,
         namespace=meta.get("namespace", "") if wishes else "",
+        insists=bool(
+            spec.affinity.pod_affinity.required or spec.affinity.pod_anti_affinity.required
+        ),
     )
 
 
@@ -149,6 +156,8 @@ def refusal(
     pod: PodView, node: NodeView, used: Amounts, taken: Iterable[Port] = ()
 ) -> Verdict | None:
     """Why the node does not take the Pod; None if it does. How Pods are spread is asked last, elsewhere."""
+    if pod.insists:
+        return _NEIGHBOURS
     named = named_nodes(pod.affinity)
     if named is not None and node.name not in named:
         return _OTHER_NODE
@@ -164,6 +173,12 @@ def refusal(
     return _resources(pod, node, used)
 
 
+_NEIGHBOURS = Verdict(
+    (
+        "node(s) cannot be judged: the embedded scheduler does not know required pod affinity and anti-affinity, use"
+        " topologySpreadConstraints",
+    )
+)
 _OTHER_NODE = Verdict(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
 _CORDONED = Verdict(("node(s) were unschedulable",))
 _TAINTED = Verdict(("node(s) had untolerated taint(s)",))

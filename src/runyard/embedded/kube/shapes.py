@@ -5,7 +5,7 @@ deletion rules can rely on what they find. Fields that nothing here reads are st
 """
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -121,10 +121,20 @@ class NodeAffinity(Shape, frozen=True):
     )
 
 
+class PodAffinity(Shape, frozen=True):
+    """Wishes about the neighbours: read so that a Pod that insists on them is not placed against them."""
+
+    required: list[dict[str, Any]] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
+
+
 class Affinity(Shape, frozen=True):
-    """Only the part about nodes is honoured."""
+    """What is said about nodes is honoured; what is said about neighbours is not, see `fit`."""
 
     node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
 
 
 class LabelCondition(Shape, frozen=True):
