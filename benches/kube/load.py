@@ -95,7 +95,7 @@ class Watching(asyncio.Protocol):
         self.answered = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.write(self._head)  # type: ignore[attr-defined]
+        transport.write(self._head)  # type: ignore[attr-defined]  # a stream writes
 
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()

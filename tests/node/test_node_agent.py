@@ -219,7 +219,7 @@ def test_the_node_is_registered_labelled_and_comes_back(tmp_path: Path) -> None:
         assert labels[names.NODE_FLEET] == "macs"
         assert labels[names.NODE_RUNTIME] == names.NODE_RUNTIME_TART
         assert node["spec"]["taints"][0]["key"] == names.NODE_TAINT
-        assert node["status"]["allocatable"] == {"cpu": "8", "memory": "16384Mi", "pods": "2"}
+        assert node["status"]["allocatable"] == {"cpu": "8", "memory": "16Gi", "pods": "2"}
         assert condition(node, "DiskPressure")["status"] == "False"
         foreign = {"type": "Sunny", "status": "True"}
         others = [*node["status"]["conditions"], foreign]

@@ -10,6 +10,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import msgspec
 from tests.pools.pool_builders import NEW
 
 from runyard.embedded.kube.core import KubeCore
@@ -37,6 +38,7 @@ class Gate:
         self._inner = inner
         self.before: Hook | None = None
         self.after: Hook | None = None
+        self.garbled: tuple[bytes, bytes] | None = None  # words that arrive as other words
         self.log: list[tuple[str, str]] = []
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
@@ -46,7 +48,20 @@ class Gate:
         result = await self._inner.send(request, timeout=timeout)
         if self.after is not None and (answer := await self.after(request)) is not None:
             return answer
-        return result
+        return self._garble(result)
+
+    def _garble(self, answer: Response | Stream) -> Response | Stream:
+        def heard(part: bytes) -> bytes:
+            return part.replace(*self.garbled) if self.garbled else part
+
+        if isinstance(answer, Response):
+            return msgspec.structs.replace(answer, body=heard(answer.body))
+
+        async def chunks() -> AsyncIterator[bytes]:
+            async for chunk in answer:
+                yield heard(chunk)
+
+        return Stream(chunks(), status=answer.status, headers=answer.headers, on_close=answer.close)
 
 
 RUNTIMES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)

@@ -169,7 +169,8 @@ def test_a_pod_whose_newest_version_cannot_be_read_is_left_alone() -> None:
         async with yard.working():
             await yard.clock.sleep(40)
             (name,) = yard.running()
-            strange = {"status": {"startTime": 7}}
+            yard.gate.garbled = (b'"startTime":"1999-01-01T00:00:00Z"', b'"startTime":7')
+            strange = {"status": {"startTime": "1999-01-01T00:00:00Z"}}
             await yard.kube.patch(PODS, name, strange, namespace=NS, subresource="status")
             await yard.clock.sleep(1)
             yard.gate.log.clear()

@@ -27,7 +27,7 @@ from runyard.embedded.up.trust import kube_transport
 from runyard.http.messages import Transport
 from runyard.http.tls import keep_authority
 from runyard.kube.client import Kube
-from runyard.kube.errors import Unauthorized
+from runyard.kube.errors import Forbidden, Unauthorized
 from runyard.kube.kinds import NODES
 from runyard.telemetry.log import get_logger
 
@@ -69,6 +69,8 @@ class World:
             await Kube(self._transport, token=lambda: token).list(NODES)
         except Unauthorized:
             return False
+        except Forbidden:
+            return True  # known, and told what it may not do
         return True
 
 
@@ -111,6 +113,7 @@ def play(folder: Path, scenario: Callable[[World], Awaitable[None]], *, ahead: f
                 async with asyncio.timeout(60), asyncio.TaskGroup() as group:
                     serving = group.create_task(role.run(context))
                     await ready.wait()
+                    await accounts.grant(machine.kube, machine.parts)
                     await machine.renew_tokens(every=True)
                     await scenario(World(machine, clock, transport))
                     serving.cancel()
