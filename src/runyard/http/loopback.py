@@ -3,7 +3,8 @@
 import asyncio
 
 from runyard.http.errors import OutcomeUnknown
-from runyard.http.messages import Handler, Request, Response, Stream
+from runyard.http.messages import Handler, Request, Response, Stream, Upgraded
+from runyard.http.problems import problem
 
 
 class Loopback:
@@ -16,6 +17,10 @@ class Loopback:
         """Call the handler; a handler slower than `timeout` is an unknown outcome."""
         try:
             async with asyncio.timeout(timeout):
-                return await self._handler(request)
+                answer = await self._handler(request)
         except TimeoutError:
             raise OutcomeUnknown(f"no answer to {request.method} {request.path}") from None
+        if isinstance(answer, Upgraded):
+            await answer.aclose()
+            return problem(501, "there is no connection here that could be handed over")
+        return answer

@@ -11,6 +11,7 @@ Invariants:
 - A handler never raises: whatever enters, it answers with a status code.
 """
 
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
@@ -78,9 +79,40 @@ class Stream:
 
     async def aclose(self) -> None:
         """Tell the producer that nobody reads any more."""
+        self.close()
+
+    def close(self) -> None:
+        """The same, at once."""
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
             on_close()
+
+
+Serve = Callable[[StreamReader, StreamWriter], Awaitable[None]]
+
+
+class Upgraded(Stream):
+    """A 101: from here on the connection speaks another language, which `serve` reads and writes.
+
+    To whoever cannot hand a connection over it is a stream with nothing in it, to be closed as any other.
+    Whether or not `serve` was called, `aclose()` frees what was held for it.
+    """
+
+    def __init__(
+        self, serve: Serve, *, headers: Pairs, on_close: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(_Nothing(), status=101, headers=headers, on_close=on_close)
+        self.serve = serve
+
+
+class _Nothing:
+    """No chunks."""
+
+    def __aiter__(self) -> "_Nothing":
+        return self
+
+    async def __anext__(self) -> bytes:
+        raise StopAsyncIteration
 
 
 Handler = Callable[[Request], Awaitable[Response | Stream]]

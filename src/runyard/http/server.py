@@ -15,6 +15,8 @@ Invariants:
 - What a client's certificate says reaches the handler under `CLIENT_CERT…`; these names are removed from
   what clients send, so a handler may believe them.
 - HEAD is a GET whose body stays here: cores need not know of it.
+- After a 101 the connection belongs to what the handler gave for it, and is gone when that returns. What a client
+  sends before it has read the 101 breaks the rules, and is not passed on.
 """
 
 import asyncio
@@ -28,9 +30,10 @@ from aiohttp import hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
 
 from runyard.http.addresses import decode_target
-from runyard.http.messages import Handler, Pairs, Request, Response, Stream
+from runyard.http.messages import Handler, Pairs, Request, Response, Stream, Upgraded
 from runyard.http.problems import problem
 from runyard.http.sockets import bind, notice_vanished_peers
+from runyard.http.tunnels import switching, take_over
 from runyard.telemetry.log import Logger, get_logger
 
 BODY_LIMIT = 4 << 20
@@ -182,6 +185,8 @@ class _Adapter:
             return await self._whole(incoming, request, answer)
         self._streaming[task] = None
         try:
+            if isinstance(answer, Upgraded):
+                return await self._hand_over(incoming, request, answer)
             return await self._pour(incoming, request, answer)
         finally:
             del self._streaming[task]
@@ -288,6 +293,28 @@ class _Adapter:
                 await end()
         return response
 
+    async def _hand_over(
+        self, incoming: web.BaseRequest, request: Request, answer: Upgraded
+    ) -> web.StreamResponse:
+        """Let what the handler gave speak with the client, on a connection that is aiohttp's no more."""
+        transport = incoming.transport
+        try:
+            if transport is not None:
+                head = switching(answer.headers)
+                reader, writer = take_over(transport)
+                writer.write(head)
+                await answer.serve(reader, writer)
+        except OSError:
+            pass  # the client has gone
+        except Exception as error:  # noqa: BLE001 - the boundary: the client sees a cut connection, we a line
+            self._failed("tunnel failed", request, error)
+        finally:
+            await answer.aclose()
+            if transport is not None:
+                transport.abort()
+            incoming.protocol.connection_lost(None)  # it has not heard of it
+        return _Handed(status=101)
+
     def _failed(self, event: str, request: Request, error: Exception) -> None:
         self._log.error(
             event,
@@ -297,6 +324,16 @@ class _Adapter:
             # Only the places: the text of an exception may quote what the client sent.
             trace="".join(traceback.format_tb(error.__traceback__)),
         )
+
+
+class _Handed(web.StreamResponse):
+    """Stands where aiohttp wants a response, after the connection was handed over: there is nothing to write."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Write nothing."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Write nothing."""
 
 
 class _Connection(web.RequestHandler):

@@ -6,7 +6,7 @@ import pytest
 from tests.embedded.kube.coresupport import MAPS, MERGE, NODES, PODS, World, play, pod
 
 from runyard.embedded.kube.admission import service_class
-from runyard.embedded.kube.routes import Target
+from runyard.embedded.kube.nodeproxy.calls import NodeCall
 from runyard.http.messages import Request, Response
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
@@ -226,22 +226,58 @@ def test_the_class_of_service_follows_from_what_is_reserved(case: str) -> None:
     assert service_class({"containers": containers}) == expected
 
 
-@pytest.mark.parametrize("sub", ["log", "exec", "attach", "portforward"])
+SERVING = {
+    "addresses": [
+        {"type": "Hostname", "address": "mini-1"},
+        {"type": "InternalIP", "address": "10.0.0.7"},
+    ],
+    "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+}
+CALLS = {
+    "log": "/containerLogs/default/p/runner",
+    "exec": "/exec/default/p/runner",
+    "attach": "/attach/default/p/runner",
+    "portforward": "/portForward/default/p",
+}
+
+
+@pytest.mark.parametrize("sub", CALLS)
 def test_what_a_node_answers_is_passed_to_it_or_refused_with_a_reason(sub: str) -> None:
     async def scenario(world: World) -> None:
-        await world.ok("POST", PODS, pod())
-        path = f"{PODS}/p/{sub}"
-        assert await world.refused("GET", path) == (501, "NotImplemented")
-        asked: list[tuple[str, str, str]] = []
+        await world.ok("POST", NODES, {"metadata": {"name": "n"}, "status": SERVING})
+        container = {"name": "runner", "image": "vm:1"}
+        await world.ok("POST", PODS, pod(nodeName="n", containers=[container]))
+        headers = (("connection", "keep-alive, Upgrade"), ("upgrade", "raw"), ("cookie", "x"))
+        request = Request(method="GET", path=f"{PODS}/p/{sub}", headers=headers)
+        assert (await world.core.handle(request)).status == 501
+        asked: list[NodeCall] = []
 
-        async def node(target: Target, request: Request) -> Response:
-            asked.append((target.namespace, target.name, target.subresource))
-            return Response(status=200, body=request.path.encode())
+        async def node(call: NodeCall) -> Response:
+            asked.append(call)
+            return Response(status=200, body=b"from there")
 
         world.core.proxy = node
-        assert (await world.call("GET", path)).body == path.encode()
-        assert asked == [("default", "p", sub)]
+        assert await world.core.handle(request) == Response(status=200, body=b"from there")
+        [call] = asked
+        assert (call.node, call.host, call.port) == ("n", "10.0.0.7", 10250)
+        assert (call.path, call.what) == (CALLS[sub], sub)
+        told = (("upgrade", "raw"), ("connection", "Upgrade"))
+        assert call.headers == (() if sub == "log" else told)
         assert (await world.call("GET", f"{PODS}/q/{sub}")).status == 404, "no such Pod: not asked"
         assert len(asked) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("port", [None, 0], ids=["absent", "zero"])
+def test_a_node_that_names_no_port_serves_nothing_and_is_not_guessed_at(port: int | None) -> None:
+    async def scenario(world: World) -> None:
+        ends = {} if port is None else {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
+        status = {"addresses": SERVING["addresses"], **ends}
+        await world.ok("POST", NODES, {"metadata": {"name": "n"}, "status": status})
+        await world.ok("POST", PODS, pod(nodeName="n"))
+        told = (await world.call("GET", f"{PODS}/p/log")).json()
+        assert (told["code"], told["reason"]) == (501, "NotImplemented")
+        assert "of the Node n: it says of no port that it listens there" in told["message"]
 
     play(scenario)

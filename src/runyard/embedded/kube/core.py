@@ -40,7 +40,7 @@ from runyard.embedded.kube.crd.controller import Definitions
 from runyard.embedded.kube.journal import Journal, JournalError, JournalFull
 from runyard.embedded.kube.keeping import Keeper
 from runyard.embedded.kube.listing import Reader, gone_line
-from runyard.embedded.kube.nodeproxy import NodeProxy, Passed, pass_on
+from runyard.embedded.kube.nodeproxy.calls import NodeCall, NodeProxy, pass_on
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import NAMESPACES, RUNTIME_CLASSES, Object, Resource
 from runyard.embedded.kube.settings import Settings
@@ -159,7 +159,7 @@ class KubeCore:
         if self._stopped is not None:
             return stopped(self._stopped.cause).response()
         try:
-            answer: Response | Stream | Passed = self._answer(request)
+            answer: Response | Stream | NodeCall = self._answer(request)
         except StatusError as refusal:
             answer = refusal.response()
         except RecursionError:
@@ -175,11 +175,11 @@ class KubeCore:
         if self._definitions.retired:
             self._tell()
             self._definitions.retire()
-        return await self._pass_on(answer, request) if isinstance(answer, Passed) else answer
+        return await self._pass_on(answer, request) if isinstance(answer, NodeCall) else answer
 
-    async def _pass_on(self, passed: Passed, request: Request) -> Response | Stream:
+    async def _pass_on(self, call: NodeCall, request: Request) -> Response | Stream:
         try:
-            return await pass_on(self.proxy, passed, request)
+            return await pass_on(self.proxy, call)
         except Exception as defect:  # noqa: BLE001  the boundary: a defect is an answer, and counted
             self._failed(defect, path=request.path)
             return internal().response()
@@ -253,7 +253,7 @@ class KubeCore:
         self.failures[type(defect).__name__] += 1
         self._log.error("embedded API failed", path=path, exc_info=defect)
 
-    def _answer(self, request: Request) -> Response | Stream | Passed:
+    def _answer(self, request: Request) -> Response | Stream | NodeCall:
         user = self._authenticate(request)
         if user is None:
             raise unauthorized()

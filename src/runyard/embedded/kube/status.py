@@ -250,6 +250,12 @@ def invalid_options(kind: str, causes: Iterable[Cause]) -> StatusError:
     return _invalid(f"{kind}.meta.k8s.io", details, "", causes)
 
 
+def invalid_log(pod: str, causes: Iterable[Cause]) -> StatusError:
+    """A log was asked for in a way that cannot be."""
+    details = {"name": pod, "kind": "PodLogOptions"}
+    return _invalid("PodLogOptions", details, pod, causes)
+
+
 def invalid_patch(value: str, why: str) -> StatusError:
     """What a patch makes of the object cannot be read as one."""
     cause = Cause("patch", f"Invalid value: {value}: {why}")

@@ -20,7 +20,7 @@ from runyard.embedded.kube.crd.scale import scale_of, scaled
 from runyard.embedded.kube.listing import Reader, list_body
 from runyard.embedded.kube.metadata import check_name, check_preconditions
 from runyard.embedded.kube.methods import made_by_put, needs_version, verb_of
-from runyard.embedded.kube.nodeproxy import Passed
+from runyard.embedded.kube.nodeproxy.calls import NodeCall, node_call
 from runyard.embedded.kube.options import (
     IGNORE,
     STRICT,
@@ -95,13 +95,12 @@ class Verbs:
             "deletecollection": self._delete_all,
         }
 
-    def serve(self, request: Request) -> Response | Stream | Passed:
+    def serve(self, request: Request) -> Response | Stream | NodeCall:
         """Answer, or raise a `StatusError`."""
         target = self._store.catalogue.parse(request.path)
         verb = verb_of(target, request)
         if target.subresource in NODE_SUBRESOURCES:
-            self._found(target)
-            return Passed(target)
+            return node_call(self._store, target, request)
         negotiation.check(request.header("accept"))
         if verb in ("get", "list", "watch") and target.subresource != "scale":
             return self._serve[verb](target, request)

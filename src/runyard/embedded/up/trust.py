@@ -11,12 +11,16 @@ from runyard.http.client import HttpTransport
 from runyard.http.tls import (
     Pair,
     client_context,
+    issue_client,
     keep_authority,
     keep_server,
     server_context,
+    write_pair,
 )
 
 NAMES = ("localhost", "127.0.0.1", "::1")
+# Who the API is to a node, as a cluster made by kubeadm has it.
+TO_NODES, TO_NODES_GROUP = "kube-apiserver-kubelet-client", "system:masters"
 _ANY = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
@@ -62,6 +66,13 @@ def _names_of(address: str) -> tuple[str, ...]:
     except OSError:
         return (own,)
     return (own, *sorted({str(each[4][0]).partition("%")[0] for each in found}))
+
+
+def to_nodes(layout: Layout, *, now: float) -> ssl.SSLContext:
+    """How the API calls a node: it shows a certificate, new with each start, and believes the authority only."""
+    own = signer(layout, now=now)
+    pair = issue_client(own, TO_NODES, (TO_NODES_GROUP,), now=now)
+    return client_context(own.certificate, files=write_pair(layout.tls, "kubelet-client", pair))
 
 
 def kube_transport(layout: Layout, url: str, *, now: float) -> HttpTransport:

@@ -37,6 +37,7 @@ from runyard.embedded.kube.store import Store
 from runyard.http.messages import Request
 
 _APPLY = "application/apply-patch"
+_CONNECTS = ("exec", "attach", "portforward")
 GRANTING = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
@@ -68,6 +69,9 @@ class Gate:
         self.user = user = impersonated(user, request, self.check)
         action = action_of(request)
         self.check(user, action)
+        if action.verb == "get" and action.subresource in _CONNECTS:
+            # A WebSocket begins with a GET: who may only look must not get a shell by that.
+            self.check(user, msgspec.structs.replace(action, verb="create"))
         if action.verb == "patch" and _APPLY in request.header("content-type"):
             self._check_creating(user, action, request.path)
         if host := host_of(user):

@@ -5,10 +5,11 @@ import asyncio
 from runyard.embedded.kube.core import KubeCore
 from runyard.embedded.kube.journal import Journal, JournalError
 from runyard.embedded.kube.login import authenticator
+from runyard.embedded.kube.nodeproxy.passing import HttpNodes
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.layout import BadDirectory
-from runyard.embedded.up.trust import serving, signer
+from runyard.embedded.up.trust import serving, signer, to_nodes
 from runyard.http.server import listen
 
 
@@ -24,6 +25,7 @@ async def run(context: Context) -> None:
             journal=journal,
             rbac=True,
             authority=signer(boot.layout, now=context.clock.now()),
+            proxy=HttpNodes(to_nodes(boot.layout, now=context.clock.now())),
         )
     except JournalError as error:
         raise BadDirectory(str(error)) from error

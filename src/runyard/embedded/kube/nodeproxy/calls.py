@@ -1,0 +1,141 @@
+"""Requests that a node answers, not this server: a Pod's log, exec, attach and port-forward.
+
+This module says whom to ask and what, from what is stored, in the step of the request itself; who asks and whether
+they may is decided by then. `passing` carries it there.
+
+    log           GET /containerLogs/NAMESPACE/POD/CONTAINER
+    exec          /exec/NAMESPACE/POD/CONTAINER, upgraded
+    attach        /attach/NAMESPACE/POD/CONTAINER, upgraded
+    portforward   /portForward/NAMESPACE/POD, upgraded
+
+The container is the one that was named, or the only one. (kubectl knows of an annotation that names a default, and
+sends the name.) A Node without a port serves nothing of this; guessing kubelet's port would ask a stranger.
+
+Of the client's headers a node sees those that its protocol needs, and no credential.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from runyard.embedded.kube.nodeproxy.options import log_query, port_query, stream_query
+from runyard.embedded.kube.resources import NODES, PODS, Object
+from runyard.embedded.kube.routes import Target
+from runyard.embedded.kube.status import StatusError, bad_request, not_found, not_served
+from runyard.embedded.kube.store import Store
+from runyard.http.messages import Pairs, Request, Response, Stream
+
+_PATHS = {"log": "containerLogs", "exec": "exec", "attach": "attach", "portforward": "portForward"}
+_PREFERRED = ("InternalIP", "Hostname")
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")  # in the order of a refusal
+_KEPT = ("user-agent", "upgrade", "x-stream-protocol-version")
+_WEBSOCKET = "sec-websocket-"
+
+
+class NodeCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What to ask of which node."""
+
+    node: str
+    host: str
+    port: int
+    pod: str
+    what: str  # log, exec, attach, portforward
+    method: str
+    path: str
+    query: Pairs = ()
+    headers: Pairs = ()
+
+
+NodeProxy = Callable[[NodeCall], Awaitable[Response | Stream]]
+
+
+def node_call(store: Store, target: Target, request: Request) -> NodeCall | Response:
+    """The call that a request becomes; raises a `StatusError` if it becomes none."""
+    what = target.subresource
+    query = _query(what, request, target.name)
+    record = store.get(PODS, target.namespace, target.name)
+    if record is None:
+        raise not_found(PODS, target.name)
+    steps = ["", _PATHS[what], target.namespace, target.name]
+    if what != "portforward":
+        steps.append(_container(request.param("container"), record.obj))
+    node = record.obj["spec"].get("nodeName", "")
+    if not node:
+        if what == "log":
+            return Response(status=204)
+        raise bad_request(f"pod {target.name} does not have a host assigned")
+    host, port = _endpoint(store, node, what)
+    if what != "log" and not is_upgrade(request):
+        raise bad_request("Upgrade request required")
+    return NodeCall(
+        node=node,
+        host=host,
+        port=port,
+        pod=target.name,
+        what=what,
+        method=request.method,
+        path="/".join(steps),
+        query=query,
+        headers=() if what == "log" else _headers(request),
+    )
+
+
+async def pass_on(proxy: NodeProxy | None, call: NodeCall) -> Response | Stream:
+    """What the node answers."""
+    if proxy is None:
+        return not_served(f"pods/{call.what}: no node of this server answers it").response()
+    return await proxy(call)
+
+
+def is_upgrade(request: Request) -> bool:
+    """Whether the client wants the connection to speak another language."""
+    told = [value.lower() for key, value in request.headers if key == "connection"]
+    return bool(request.header("upgrade")) and any("upgrade" in value for value in told)
+
+
+def _query(what: str, request: Request, pod: str) -> Pairs:
+    if what == "log":
+        return log_query(request, pod)
+    if what == "portforward":
+        return port_query(request)
+    return stream_query(request, command=what == "exec")
+
+
+def _container(wanted: str, pod: Object) -> str:
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    known = [each["name"] for kind in _CONTAINERS for each in spec.get(kind) or ()]
+    if wanted:
+        if wanted not in known:
+            raise bad_request(f"container {wanted} is not valid for pod {name}")
+        return wanted
+    if len(spec["containers"]) == 1:
+        return str(spec["containers"][0]["name"])
+    told = f"a container name must be specified for pod {name}"
+    raise bad_request(f"{told}, choose one of: [{' '.join(known)}]")
+
+
+def _endpoint(store: Store, node: str, what: str) -> tuple[str, int]:
+    """Where a Node serves."""
+    record = store.get(NODES, "", node)
+    if record is None:
+        raise not_found(PODS, node)  # so says a real server
+    status = record.obj.get("status") or {}
+    told = [(each.get("type"), each.get("address")) for each in status.get("addresses") or ()]
+    host = next((at for kind in _PREFERRED for each, at in told if each == kind and at), "")
+    if not host:
+        known = " ".join(f"{{{kind} {at}}}" for kind, at in told)
+        told_all = f"no preferred addresses found; known addresses: [{known}]"
+        raise StatusError(500, "", told_all)
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
+    if port <= 0:
+        raise not_served(
+            f"pods/{what} of the Node {node}: it says of no port that it listens there"
+        )
+    return host, port
+
+
+def _headers(request: Request) -> Pairs:
+    kept = [
+        (key, value) for key, value in request.headers if key in _KEPT or key.startswith(_WEBSOCKET)
+    ]
+    return (*kept, ("connection", "Upgrade"))

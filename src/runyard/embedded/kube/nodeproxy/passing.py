@@ -1,0 +1,106 @@
+"""Carries calls to nodes over HTTPS, and what they answer back to the client as it comes.
+
+What is checked of a node: its certificate is of the authority given here, good for the address that is dialled, and in
+the name of that very Node (`system:node:NAME`), so that no host can answer for another one. A real API server checks
+nothing of this unless told to. This side shows a certificate as well, if the context has one.
+
+Invariants:
+- At most `limit` calls are open at a time; one more is refused with 429.
+- A log is passed on as fast as it is read, and an upgraded connection byte for byte; neither is held in memory.
+- A node that does not answer costs its client a bounded time, and nobody else any.
+"""
+
+import ssl
+
+from runyard.embedded.kube.nodeproxy.calls import NodeCall
+from runyard.embedded.kube.nodeproxy.refusals import dial_failed, log_refused, too_many, unanswered
+from runyard.http.addresses import encode_target
+from runyard.http.errors import NotSent, OutcomeUnknown
+from runyard.http.exchange import Peer, exchange
+from runyard.http.messages import Pairs, Request, Response, Stream, Upgraded
+
+NODE_USER = "system:node:"
+_PLAIN: Pairs = (("content-type", "text/plain"),)
+# The lengths of a body are the business of whoever writes it.
+_FRAMING = ("content-length", "transfer-encoding", "keep-alive", "date", "server")
+
+
+class HttpNodes:
+    """A `NodeProxy` over the network."""
+
+    def __init__(
+        self,
+        tls: ssl.SSLContext | None,
+        *,
+        limit: int = 256,
+        connect: float = 10.0,
+        answer: float = 30.0,
+    ) -> None:
+        self.open = 0  # calls under way
+        self._tls = tls
+        self._limit = limit
+        self._connect = connect
+        self._answer = answer
+
+    async def __call__(self, call: NodeCall) -> Response | Stream:
+        """Ask the node."""
+        if self.open >= self._limit:
+            return too_many(self._limit)
+        self.open += 1
+        try:
+            answer = await self._ask(call)
+        except BaseException:
+            self.open -= 1
+            raise
+        if isinstance(answer, Response):
+            self.open -= 1
+            return answer
+        return self._counted(call, answer)
+
+    async def _ask(self, call: NodeCall) -> Response | Stream:
+        peer = Peer(
+            host=call.host,
+            port=call.port,
+            tls=self._tls,
+            name=NODE_USER + call.node if self._tls is not None else "",
+            connect=self._connect,
+            answer=self._answer,
+        )
+        scheme = "https" if self._tls is not None else "http"
+        url = f"{scheme}://{peer.address}{encode_target(call.path, call.query)}"
+        request = Request(
+            method=call.method, path=call.path, query=call.query, headers=call.headers
+        )
+        try:
+            answer = await exchange(request, peer)
+        except NotSent as error:
+            return dial_failed(call, url, peer.address, str(error))
+        except OutcomeUnknown as error:
+            return unanswered(call, url, str(error))
+        if isinstance(answer, Response):
+            return log_refused(call, answer) if call.what == "log" else _told(answer)
+        return answer
+
+    def _counted(self, call: NodeCall, answer: Stream) -> Stream:
+        """The same answer with our headers, which is counted until it is closed."""
+        left = [answer.close]
+
+        def close() -> None:
+            while left:
+                left.pop()()
+                self.open -= 1
+
+        if isinstance(answer, Upgraded):
+            headers = tuple(pair for pair in answer.headers if pair[0] not in _FRAMING)
+            return Upgraded(answer.serve, headers=headers, on_close=close)
+        headers = _PLAIN if call.what == "log" else _kind(answer.headers)
+        return Stream(aiter(answer), status=answer.status, headers=headers, on_close=close)
+
+
+def _told(answer: Response) -> Response:
+    """What a node said instead of switching, in its own words."""
+    return Response(status=answer.status, headers=_kind(answer.headers), body=answer.body)
+
+
+def _kind(headers: Pairs) -> Pairs:
+    return tuple(pair for pair in headers if pair[0] == "content-type") or _PLAIN

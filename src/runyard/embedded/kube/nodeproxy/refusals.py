@@ -1,0 +1,67 @@
+"""What a client is told when a node does not give what it was asked for, in the words of a real server."""
+
+from runyard.embedded.kube.nodeproxy.calls import NodeCall
+from runyard.embedded.kube.status import StatusError
+from runyard.http.messages import Response
+
+_KIND = "pods/log"
+_UNKNOWN = "the server responded with the status code {} but did not return more information"
+_WORDS = {  # of what a node may say about a log
+    401: ("Unauthorized", "the server has asked for the client to provide credentials"),
+    403: ("Forbidden", "{told}"),
+    404: ("NotFound", "the server could not find the requested resource"),
+    405: (
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+    ),
+    429: ("TooManyRequests", "{told}"),
+    503: ("ServiceUnavailable", "{told}"),
+    504: (
+        "Timeout",
+        "the server was unable to return a response in the time allotted, but may still be processing the request",
+    ),
+}
+_SHOWN = 2048
+
+
+def too_many(limit: int) -> Response:
+    """More calls at a time than this server wants to carry."""
+    message = f"Too many requests: {limit} calls to nodes are open, please try again later."
+    refusal = StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": 1}).response()
+    return Response(status=429, headers=(*refusal.headers, ("retry-after", "1")), body=refusal.body)
+
+
+def dial_failed(call: NodeCall, url: str, address: str, why: str) -> Response:
+    """There is no connection to the node."""
+    told = why if why.startswith("tls:") else f"dial tcp {address}: {why}"
+    message = f'Get "{url}": {told}' if call.what == "log" else f"error dialing backend: {told}"
+    return StatusError(500, "", message).response()
+
+
+def unanswered(call: NodeCall, url: str, why: str) -> Response:
+    """There was a connection, and no answer."""
+    if call.what == "log":
+        return StatusError(500, "", f'Get "{url}": {why}').response()
+    return _internal(why)
+
+
+def log_refused(call: NodeCall, answer: Response) -> Response:
+    """The node has no such log."""
+    told = answer.body[:_SHOWN].decode(errors="replace")
+    if answer.status == 400:
+        return StatusError(400, "BadRequest", told).response()
+    if answer.status == 500:
+        return _internal(told)
+    reason, words = _WORDS.get(answer.status, ("", _UNKNOWN.format(answer.status)))
+    if not reason and answer.status >= 500:
+        shown = told.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+        reason = "InternalError"
+        words = f'an error on the server ("{shown}") has prevented the request from succeeding'
+    message = f"{words.replace('{told}', told)} ( {_KIND} {call.pod})"
+    details = {"name": call.pod, "kind": _KIND}
+    return StatusError(answer.status, reason, message, details).response()
+
+
+def _internal(why: str) -> Response:
+    message = f"Internal error occurred: {why}"
+    return StatusError(500, "InternalError", message, {"causes": [{"message": why}]}).response()

@@ -1,0 +1,246 @@
+"""One request over a connection of its own: for a server that passes on what another one answers.
+
+`HttpTransport` pools connections and reads answers whole. Whoever passes on wants neither: a log of a gigabyte must not
+lie in memory, a 101 takes the connection with it, and who stops reading must be noticed at the other end.
+
+Invariants:
+- A good answer is a `Stream`, read as fast as it is asked for; a 101 is an `Upgraded` that joins the two connections
+  (`tunnels`); anything else is a `Response` whose body is cut at `TOLD` bytes.
+- One connection for one request: closing the answer cuts it, and nothing is sent twice.
+- `NotSent` while nothing was written yet (no connection, no TLS, somebody else's certificate), else `OutcomeUnknown`.
+"""
+
+import asyncio
+import contextlib
+import os
+import ssl
+
+import msgspec
+
+from runyard.http.addresses import encode_target
+from runyard.http.errors import NotSent, OutcomeUnknown
+from runyard.http.messages import Pairs, Request, Response, Stream, Upgraded
+from runyard.http.sockets import notice_vanished_peers
+from runyard.http.tunnels import LIMIT, Ends, join
+
+TOLD = 64 << 10  # of an answer that is a refusal
+_SHUTDOWN = 1.0
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to ask, and how patiently."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    name: str = ""  # what the common name of its certificate must be
+    connect: float = 10.0  # seconds until there is a connection
+    answer: float = 30.0  # seconds from then on until the answer begins
+
+    @property
+    def address(self) -> str:
+        """Host and port, as a URL has them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+async def exchange(request: Request, peer: Peer) -> Response | Stream:
+    """Ask, and give the answer on as it comes; the texts of what it raises say why, without saying where."""
+    head = _head(request, peer)
+    ends = await _connected(peer)
+    try:
+        async with asyncio.timeout(peer.answer):
+            return await _asked(request, head, ends)
+    except TimeoutError:
+        ends[1].transport.abort()
+        raise OutcomeUnknown("i/o timeout") from None
+    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+        ends[1].transport.abort()
+        raise OutcomeUnknown(_why(error)) from error
+    except BaseException:
+        ends[1].transport.abort()
+        raise
+
+
+async def _connected(peer: Peer) -> Ends:
+    try:
+        async with asyncio.timeout(peer.connect):
+            reader, writer = await asyncio.open_connection(
+                peer.host,
+                peer.port,
+                limit=LIMIT,
+                ssl=peer.tls,
+                ssl_shutdown_timeout=_SHUTDOWN if peer.tls is not None else None,
+            )
+    except TimeoutError:
+        raise NotSent("i/o timeout") from None
+    except OSError as error:
+        raise NotSent(_why(error, "connect")) from error
+    notice_vanished_peers(writer.get_extra_info("socket"))
+    if peer.name and (shown := _common_name(writer)) != peer.name:
+        writer.transport.abort()
+        raise NotSent(f"tls: the certificate is of {shown!r}, not of {peer.name!r}")
+    return reader, writer
+
+
+def _common_name(writer: asyncio.StreamWriter) -> str:
+    found = writer.get_extra_info("peercert") or {}
+    pairs = (pair for part in found.get("subject", ()) for pair in part)
+    return next((value for key, value in pairs if key == "commonName"), "")
+
+
+def _why(error: BaseException, doing: str = "read") -> str:
+    """A failure in the words that Kubernetes has for it, where it has some."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls: failed to verify certificate: x509: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"tls: {error.reason or error}"
+    if isinstance(error, EOFError):
+        return "EOF"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{doing}: {os.strerror(error.errno).lower()}" if error.errno > 0 else str(error)
+    return f"malformed HTTP response: {error}"
+
+
+# ── out ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _head(request: Request, peer: Peer) -> bytes:
+    target = encode_target(request.path, request.query)
+    lines = [f"{request.method} {target} HTTP/1.1", f"host: {peer.address}"]
+    for name, value in request.headers:
+        if any(mark in name + value for mark in "\r\n\0"):
+            raise ValueError("a line break in a header")
+        lines.append(f"{name}: {value}")
+    if not request.header("upgrade"):
+        lines.append("connection: close")
+    if request.body or request.method == "POST":
+        lines.append(f"content-length: {len(request.body)}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", errors="replace") + request.body
+
+
+# ── in ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _asked(request: Request, head: bytes, ends: Ends) -> Response | Stream:
+    reader, writer = ends
+    writer.write(head)
+    await writer.drain()
+    status, headers = await _beginning(reader)
+    if status == 101:
+        if not request.header("upgrade"):
+            raise ValueError("an upgrade that nobody asked for")
+        return _upgraded(headers, ends)
+    body = _Body(reader, writer, _framing(status, headers))
+    if 200 <= status < 300:
+        return Stream(body, status=status, headers=headers, on_close=body.cut)
+    told = await body.at_most(TOLD)
+    return Response(status=status, headers=headers, body=told)
+
+
+def _upgraded(headers: Pairs, ends: Ends) -> Upgraded:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await join((reader, writer), ends)
+
+    return Upgraded(serve, headers=headers, on_close=ends[1].transport.abort)
+
+
+async def _beginning(reader: asyncio.StreamReader) -> tuple[int, Pairs]:
+    """The status and the headers of the answer; what only announces one is passed over."""
+    while True:
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        version, _, rest = first.partition(" ")
+        code = rest[:3]
+        if not version.startswith("HTTP/1.") or len(code) != 3 or not code.isdecimal():
+            raise ValueError("no status line")
+        if code[0] != "1" or code == "101":
+            return int(code), tuple(_pair(line) for line in lines if line)
+
+
+def _pair(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not name or name != name.strip():
+        raise ValueError("a header without a name")
+    return name.lower(), value.strip()
+
+
+def _framing(status: int, headers: Pairs) -> int | None:
+    """How many bytes follow; None: chunks, and -1: as many as come."""
+    told = dict(headers)
+    if status in (204, 304):
+        return 0
+    if "chunked" in told.get("transfer-encoding", "").lower():
+        return None
+    length = told.get("content-length", "")
+    if length and not (length.isascii() and length.isdecimal()):
+        raise ValueError("a length that is no number")
+    return int(length) if length else -1
+
+
+class _Body:
+    """The body of an answer, as it comes."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, framing: int | None
+    ) -> None:
+        self._reader = reader
+        self._writer = writer  # kept: a writer that nobody holds closes its connection
+        self._left = 0 if framing is None else framing  # of the body, or of the chunk
+        self._chunked = framing is None
+        self._began = False
+        self._over = framing == 0
+
+    def cut(self) -> None:
+        """Close the connection, whatever is still to come."""
+        self._over = True
+        self._writer.transport.abort()
+
+    async def at_most(self, size: int) -> bytes:
+        """The beginning of the body; the rest is not read."""
+        told = b""
+        with contextlib.suppress(OutcomeUnknown):
+            async for part in self:
+                told += part
+                if len(told) >= size:
+                    break
+        self.cut()
+        return told[:size]
+
+    def __aiter__(self) -> "_Body":
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            part = await self._next()
+        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
+            if self._over:
+                raise StopAsyncIteration from None
+            self.cut()
+            raise OutcomeUnknown(f"the answer was cut: {_why(error)}") from error
+        if not part:
+            self.cut()
+            raise StopAsyncIteration
+        return part
+
+    async def _next(self) -> bytes:
+        """The next piece; empty at the end."""
+        if self._chunked and not self._left:
+            self._left = await self._chunk()
+        if not self._left:
+            return b""
+        part = await self._reader.read(min(LIMIT, self._left) if self._left > 0 else LIMIT)
+        if not part and self._left > 0:
+            raise EOFError
+        self._left -= len(part) if self._left > 0 else 0
+        return part
+
+    async def _chunk(self) -> int:
+        """The size of the next chunk."""
+        if self._began and await self._reader.readexactly(2) != b"\r\n":
+            raise ValueError("a chunk without its end")
+        self._began = True
+        size = int((await self._reader.readuntil(b"\r\n")).partition(b";")[0], 16)
+        if size < 0:
+            raise ValueError("a chunk of less than nothing")
+        return size

@@ -1,0 +1,112 @@
+"""What every server says to a log, an exec or a port-forward before it asks a node, or instead of asking one."""
+
+import pytest
+from tests.conformance.kube.kit import Api, Json, pod
+
+NODES = "/api/v1/nodes"
+
+
+def _node(name: str, *addresses: Json) -> Json:
+    status = {"addresses": list(addresses), "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}
+    return {"metadata": {"name": name}, "status": status}
+
+
+def _pod(name: str, *containers: str, node: str = "") -> Json:
+    made = pod(name, containers=[{"name": each, "image": "vm:1"} for each in containers])
+    made["spec"] |= {"nodeName": node} if node else {"schedulerName": "nobody"}
+    return made
+
+
+async def _begin(api: Api) -> str:
+    """A Node at which nobody listens, with a Pod on it."""
+    name = api.own("away")
+    await api.create(NODES, _node(name, {"type": "InternalIP", "address": "127.0.0.1"}))
+    await api.create(api.pods(), _pod("p", "runner", node=name))
+    return name
+
+
+LOGS = {
+    "fewer lines than none": ("tailLines", "-1", 422, "Invalid"),
+    "no number": ("tailLines", "abc", 400, "BadRequest"),
+    "an empty number": ("tailLines", "", 400, "BadRequest"),
+    "too large a number": ("tailLines", "9" * 20, 400, "BadRequest"),
+    "no bytes": ("limitBytes", "0", 422, "Invalid"),
+    "no seconds": ("sinceSeconds", "0", 422, "Invalid"),
+    "no moment": ("sinceTime", "nonsense", 400, "BadRequest"),
+    "a stranger among containers": ("container", "zzz", 400, "BadRequest"),
+    "one of two streams": ("stream", "Stdout", 422, "Invalid"),
+}
+
+
+@pytest.mark.since(1, 32)  # older ones do not know of streams
+@pytest.mark.parametrize(("key", "value", "code", "reason"), LOGS.values(), ids=LOGS)
+async def test_a_log_that_cannot_be_asked_for(
+    api: Api, key: str, value: str, code: int, reason: str
+) -> None:
+    await api.create(api.pods(), _pod("p", "runner"))
+    assert await api.refused("GET", api.pods("p", "log"), **{key: value}) == (code, reason)
+
+
+async def test_every_wrong_word_about_a_log_is_told(api: Api) -> None:
+    await api.create(api.pods(), _pod("p", "runner"))
+    query = {"limitBytes": -1, "tailLines": -3}
+    told = await api.why("GET", api.pods("p", "log"), **query)
+    fields = [cause["field"] for cause in told["details"]["causes"]]
+    assert fields == ["tailLines", "limitBytes"]
+    assert told["message"].startswith('PodLogOptions "p" is invalid: [tailLines: Invalid value: -3')
+    query = {"sinceSeconds": 5, "sinceTime": "2024-01-01T00:00:00Z"}
+    told = await api.why("GET", api.pods("p", "log"), **query)
+    assert told["details"]["causes"][0]["reason"] == "FieldValueForbidden"
+
+
+async def test_a_pod_that_is_not_placed_has_an_empty_log_and_no_shell(api: Api) -> None:
+    await api.create(api.pods(), _pod("p", "runner"))
+    answer = await api.call("GET", api.pods("p", "log"))
+    assert (answer.status, answer.body) == (204, b"")
+    for sub in ("exec", "attach", "portforward"):
+        told = await api.why("POST", api.pods("p", sub))
+        assert (told["code"], told["message"]) == (400, "pod p does not have a host assigned")
+
+
+async def test_of_several_containers_one_must_be_named(api: Api) -> None:
+    made = _pod("p", "x", "y")
+    default = {"kubectl.kubernetes.io/default-container": "y"}  # a matter of kubectl alone
+    made["metadata"]["annotations"] = default
+    await api.create(api.pods(), made)
+    told = await api.why("GET", api.pods("p", "log"))
+    said = "a container name must be specified for pod p, choose one of: [x y]"
+    assert (told["code"], told["message"]) == (400, said)
+    assert (await api.why("POST", api.pods("p", "exec"), command="x"))["message"] == said
+    assert (await api.call("GET", api.pods("p", "log"), container="y")).status == 204
+
+
+async def test_what_is_not_there_has_no_log(api: Api) -> None:
+    assert await api.refused("GET", api.pods("p", "log")) == (404, "NotFound")
+    assert await api.refused("POST", api.pods("p", "exec"), command="x") == (404, "NotFound")
+    assert await api.refused("PUT", api.pods("p", "exec")) == (405, "MethodNotAllowed")
+    assert await api.refused("POST", api.pods("p", "log")) == (405, "MethodNotAllowed")
+
+
+async def test_a_shell_needs_a_connection_that_can_change(api: Api) -> None:
+    node = await _begin(api)
+    try:
+        for method in ("GET", "POST"):
+            told = await api.why(method, api.pods("p", "exec"), command="x")
+            assert (told["code"], told["message"]) == (400, "Upgrade request required")
+        told = await api.why("POST", api.pods("p", "portforward"), ports="abc")
+        assert (told["code"], told["reason"]) == (400, "BadRequest")
+        assert "ParseUint" in told["message"]
+    finally:
+        await api.call("DELETE", f"{NODES}/{node}")
+
+
+async def test_a_node_without_an_address_cannot_be_asked(api: Api) -> None:
+    name = api.own("nowhere")
+    await api.create(NODES, _node(name))
+    try:
+        await api.create(api.pods(), _pod("p", "runner", node=name))
+        told = await api.why("GET", api.pods("p", "log"))
+        said = "no preferred addresses found; known addresses: []"
+        assert (told["code"], told["message"]) == (500, said)
+    finally:
+        await api.call("DELETE", f"{NODES}/{name}")

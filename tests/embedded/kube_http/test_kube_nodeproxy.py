@@ -1,0 +1,216 @@
+"""What is passed on to a node and what is not, without kubectl between: by hand, byte for byte."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.embedded.kube_http import proxysupport
+from tests.embedded.kube_http.nodestandin import node_context, standing_in
+from tests.embedded.kube_http.proxysupport import NODE, PATIENCE, PODS, Passing
+
+from runyard.clock import RealClock
+from runyard.http.tls import make_authority
+
+Scenario = Callable[[Passing], Awaitable[None]]
+Play = Callable[..., None]
+
+WEBSOCKET = {
+    "upgrade": "websocket",
+    "sec_websocket_key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "sec_websocket_version": "13",
+    "sec_websocket_protocol": "SPDY/3.1+portforward.k8s.io",
+}
+SPDY = {"upgrade": "SPDY/3.1", "content_length": "0", "x_stream_protocol_version": "v4, v3"}
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    def run(scenario: Scenario, **limits: Any) -> None:
+        proxysupport.play(tmp_path, scenario, **limits)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [
+        pytest.param("GET", WEBSOCKET, id="websocket"),
+        pytest.param("POST", SPDY, id="spdy"),
+    ],
+)
+def test_an_upgraded_connection_carries_every_byte_both_ways(
+    play: Play, method: str, headers: dict[str, str]
+) -> None:
+    async def scenario(world: Passing) -> None:
+        target = f"{PODS}/mac-1/portforward?ports=80&ports=443"
+        client = await world.dial(method, target, cookie="a=b", **headers)
+        assert client.head.startswith("HTTP/1.1 101 ")
+        assert f"upgrade: {headers['upgrade']}".lower() in client.head.lower()
+        sent = bytes(range(256)) * 20_000  # more than any buffer on the way
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            got = group.create_task(client.reader.readexactly(len(sent)))
+            client.writer.write(sent)
+            await client.writer.drain()
+        assert got.result() == sent
+        [asked] = world.node.received
+        assert asked.method == method
+        assert asked.target == "/portForward/default/mac-1?port=80,443"
+        assert "authorization" not in asked.headers and "cookie" not in asked.headers
+        await client.close()
+
+    play(scenario)
+
+
+def test_a_node_that_ends_the_connection_ends_it_for_the_client(play: Play) -> None:
+    async def scenario(world: Passing) -> None:
+        client = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)
+        client.writer.write(b"last words")
+        async with asyncio.timeout(PATIENCE):
+            assert await client.reader.readexactly(10) == b"last words"
+            world.node.stop()
+            assert await client.reader.read() == b""
+        await client.close()
+
+    play(scenario)
+
+
+def test_a_refusal_instead_of_an_upgrade_is_the_nodes_own(play: Play) -> None:
+    async def scenario(world: Passing) -> None:
+        world.node.refusal = (404, b"no such container here\n")
+        client = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)
+        assert client.head.startswith("HTTP/1.1 404 ")
+        async with asyncio.timeout(PATIENCE):
+            assert await client.reader.readexactly(23) == b"no such container here\n"
+        await client.close()
+
+    play(scenario)
+
+
+def test_one_call_too_many_is_told_to_come_back(play: Play) -> None:
+    async def scenario(world: Passing) -> None:
+        first = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)
+        refused = await world.ask("GET", f"{PODS}/mac-1/log")
+        assert refused.status == 429 and refused.header("retry-after") == "1"
+        assert refused.json()["reason"] == "TooManyRequests"
+        await first.close()
+        async with asyncio.timeout(PATIENCE):
+            while world.nodes.open:
+                await asyncio.sleep(0)
+        assert (await world.ask("GET", f"{PODS}/mac-1/log")).status == 200
+
+    play(scenario, limit=1)
+
+
+def test_no_call_is_forgotten_when_the_server_stops(play: Play) -> None:
+    async def scenario(world: Passing) -> None:
+        client = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)
+        assert world.nodes.open == 1
+        await world.listening.close()
+        assert world.nodes.open == 0
+        await client.close()
+
+    play(scenario)
+
+
+def test_a_node_that_says_nothing_costs_a_bounded_time(play: Play) -> None:
+    async def scenario(world: Passing) -> None:
+        heard = asyncio.Event()
+
+        async def mute(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await heard.wait()
+            writer.close()
+
+        server = await asyncio.start_server(mute, "127.0.0.1", 0)  # not even TLS
+        await world.add_node("mute", port=server.sockets[0].getsockname()[1])
+        await world.add_pod("on-mute", node="mute")
+        async with asyncio.timeout(PATIENCE):
+            told = (await world.ask("GET", f"{PODS}/on-mute/log")).json()
+        assert told["code"] == 500 and told["message"].endswith(": i/o timeout")
+        heard.set()
+        server.close()
+        await server.wait_closed()
+
+    play(scenario, connect=0.2)
+
+
+NAMES = {
+    "of another authority": (True, NODE, "failed to verify certificate"),
+    "of another node": (False, "mini-2", "is of 'system:node:mini-2'"),
+}
+
+
+@pytest.mark.parametrize(("stranger", "name", "why"), NAMES.values(), ids=NAMES)
+def test_nobody_else_can_answer_for_a_node(
+    play: Play, tmp_path: Path, stranger: bool, name: str, why: str
+) -> None:
+    async def scenario(world: Passing) -> None:
+        other = make_authority(now=RealClock().now()) if stranger else world.authority
+        async with standing_in(node_context(tmp_path / "other", other, node=name)) as impostor:
+            await world.add_node("victim", port=impostor.port)
+            await world.add_pod("secret", node="victim")
+            told = (await world.ask("GET", f"{PODS}/secret/log")).json()
+            assert told["code"] == 500 and why in told["message"]
+            assert not impostor.received
+
+    play(scenario)
+
+
+LOGS = {
+    "nothing": ("", ""),
+    "followed": ("?follow=true&tailLines=5", "?follow=true&tailLines=5"),
+    "a word that is not no": ("?follow=maybe", "?follow=true"),
+    "an empty yes": ("?follow=", "?follow=true"),
+    "no": ("?follow=0&previous=False&timestamps=false", ""),
+    "the first word counts": ("?tailLines=5&tailLines=7", "?tailLines=5"),
+    "in the order of the names": (
+        "?timestamps=1&sinceSeconds=3&previous=true&limitBytes=007",
+        "?limitBytes=7&previous=true&sinceSeconds=3&timestamps=true",
+    ),
+    "whole seconds of UTC": (
+        "?sinceTime=2024-01-01T01:00:00.123%2B01:00",
+        "?sinceTime=2024-01-01T00:00:00Z",
+    ),
+    "the beginning of time": ("?sinceTime=", "?sinceTime=0001-01-01T00:00:00Z"),
+    "with a sign": ("?tailLines=%2B5", "?tailLines=5"),
+    "what nodes do not know": ("?container=runner&pretty=true&foo=bar", ""),
+}
+
+
+@pytest.mark.parametrize(("asked", "told"), LOGS.values(), ids=LOGS)
+def test_a_node_is_asked_in_its_own_words(play: Play, asked: str, told: str) -> None:
+    async def scenario(world: Passing) -> None:
+        answer = await world.ask("GET", f"{PODS}/mac-1/log{asked}")
+        assert answer.status == 200 and answer.header("content-type") == "text/plain"
+        [received] = world.node.received
+        assert received.target == f"/containerLogs/default/mac-1/runner{told}"
+
+    play(scenario)
+
+
+ANSWERS = {
+    400: ("BadRequest", "said so"),
+    404: ("NotFound", "the server could not find the requested resource ( pods/log mac-1)"),
+    500: ("InternalError", "Internal error occurred: said so"),
+    501: (
+        "InternalError",
+        'an error on the server ("said so") has prevented the request from succeeding ( pods/log mac-1)',
+    ),
+    302: (
+        None,
+        "the server responded with the status code 302 but did not return more information ( pods/log mac-1)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "told"), ANSWERS.items(), ids=[str(code) for code in ANSWERS])
+def test_what_a_node_says_instead_of_a_log_becomes_a_status(
+    play: Play, code: int, told: tuple[str | None, str]
+) -> None:
+    async def scenario(world: Passing) -> None:
+        world.node.refusal = (code, b"said so")
+        status = (await world.ask("GET", f"{PODS}/mac-1/log")).json()
+        assert (status["code"], status.get("reason"), status["message"]) == (code, *told)
+
+    play(scenario)
