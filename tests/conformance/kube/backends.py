@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import controlplane
+from tests.conformance.kube import usage
 from tests.conformance.kube.kit import Api
 
 from runyard.clock import RealClock
@@ -36,6 +37,7 @@ from runyard.http.tls import (
 ADMIN = "an-administrator-of-scripts"
 EMBEDDED = "embedded"
 NAMES = ("loopback", "http", "real")
+ASKED: dict[str, None] = {}  # what the scripts of this process asked of the loopback
 NEWEST = (99, 0, 0)  # the embedded API has no excuse of age
 
 Open = Callable[[str], contextlib.AbstractAsyncContextManager[Api]]
@@ -67,7 +69,10 @@ async def _ticking(core: KubeCore) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def loopback(space: str) -> AsyncIterator[Api]:
     core = make_core()
-    async with _ticking(core), _settled(Loopback(core.handle), space) as api:
+    async with (
+        _ticking(core),
+        _settled(Loopback(usage.recording(core.handle, ASKED)), space) as api,
+    ):
         yield api
     assert not core.failures
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import controlplane
 import pytest
-from tests.conformance.kube import backends
+from tests.conformance.kube import backends, usage
 from tests.conftest import BACKEND, Absent
 
 
@@ -80,3 +80,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     asyncio.run(main())
     return True
+
+
+def pytest_sessionfinish() -> None:
+    usage.leave(backends.ASKED)

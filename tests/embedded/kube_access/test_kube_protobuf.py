@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conformance.kube.protobuf import envelope, field
 from tests.embedded.kube_access.accessworld import ACCOUNTS, BOSS, SPACE, World, play
 
 from runyard.embedded.kube.protobuf.decoding import MAGIC, PROTOBUF, decode
@@ -122,26 +123,6 @@ def test_what_kubectl_sends_is_served() -> None:
         assert (await world.ask(BOSS, "POST", path, b"{}", kind=PROTOBUF)).status == 400
 
     play(scenario)
-
-
-def field(number: int, value: bytes | int) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value & (2**64 - 1))
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def envelope(kind: str, raw: bytes) -> bytes:
-    what = field(1, field(1, b"v1") + field(2, kind.encode()))
-    return MAGIC + what + field(2, raw)
 
 
 def test_every_type_of_field_is_read() -> None:

@@ -34,10 +34,12 @@ class Served:
         self.core = KubeCore(clock=RealClock(), rng=random.Random(5), rbac=True)
         self.core.guard(authenticator([ADMIN], self.core.tokens))
         self.asked: list[str] = []
+        self.requests: list[Request] = []
         self.folder = folder
         self.url = ""
 
     async def handle(self, request: Request) -> Response | Stream:
+        self.requests.append(request)
         answer = await self.core.handle(request)
         watch = "?watch" if request.param("watch") else ""
         self.asked.append(f"{request.method} {request.path}{watch} {answer.status}")
