@@ -169,6 +169,20 @@ def test_a_program_that_leaves_takes_its_job_along(practice: Any, *, given: bool
     assert [each.online for each in practice.core.runners().values()] == ([] if given else [False])
 
 
+def test_what_a_program_asked_before_its_farewell_does_not_bring_it_back(practice: Any) -> None:
+    _, jit = practice.mint("a")
+    key = str(practice.open(jit, "start-0001").json()["session"])
+    assert practice.visit("DELETE", SESSION, bearer=key).status == 204
+    assert ask(practice, key, "job").status == 410  # it was sent first, and was slower
+    assert practice.open(jit, "start-0001").status == 403
+    (left,) = practice.core.runners().values()
+    assert not left.online
+    job_id = practice.core.queue_job("acme/app", ("mac",))
+    assert told(practice, job_id) == ["queued"]
+    again = str(practice.open(jit, "start-0002").json()["session"])  # the machine is there again
+    assert ask(practice, again, "job").json()["id"] == job_id
+
+
 def test_a_gap_in_the_log_is_refused_with_its_size(practice: Any) -> None:
     key = connected(practice)
     practice.core.queue_job("acme/app", ("mac",))

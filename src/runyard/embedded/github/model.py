@@ -60,6 +60,7 @@ class Runner(msgspec.Struct, kw_only=True, eq=False):
     instance: str = (
         ""  # which start of a runner program has connected; empty for one in this process
     )
+    left: str = ""  # the start that has said farewell: what it still asks for is not heard
     jit: str = ""
     jit_used: bool = False
     online: bool = False

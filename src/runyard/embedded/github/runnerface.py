@@ -228,9 +228,7 @@ class RunnerFace:
         """The program was told to end. A job that it was given meanwhile, unseen, fails with it."""
         session = self._session(request)
         if isinstance(session, RunnerSession):
-            runner = self._world.runners[session.runner_id]
-            if not self._world.finish(runner, "failure"):
-                self._world.vanish(runner)
+            self._world.leave(self._world.runners[session.runner_id])
         elif session.status != 410:
             return session
         return Response(status=204)
@@ -244,6 +242,8 @@ class RunnerFace:
             return problem(410, "session over", reason="the registration is gone")
         if runner is None or not runner.instance or not hmac.compare_digest(_key(runner), key):
             return problem(401, "session unknown", fix="connect with the JIT configuration")
+        if runner.left == runner.instance:
+            return problem(410, "session over", reason="its program has said farewell")
         session = self._world.connect(runner.jit, instance=runner.instance)
         assert isinstance(session, RunnerSession)
         self._heard(runner.id)

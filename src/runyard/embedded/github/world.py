@@ -261,6 +261,8 @@ class World:
         if runner.jit_used:
             if not instance or not runner.instance:
                 return Refused(reason="used")
+            if instance == runner.left:
+                return Refused(reason="used")
             if instance == runner.instance:
                 return session or self._open(runner)
             if session is not None:
@@ -314,6 +316,17 @@ class World:
         self._trace(
             "vanished", {"runner": runner.name, "runner_id": runner.id, "busy": runner.busy}
         )
+
+    def leave(self, runner: Runner) -> None:
+        """The runner's program says farewell: a job that it was given fails, and it does not come back itself.
+
+        Its farewell can overtake what it asked before. If that brought it back, a job would be given to nobody.
+        """
+        if self.finish(runner, "failure"):
+            return
+        self.vanish(runner)
+        runner.left = runner.instance
+        self.touch("runner", runner.id)
 
     # Time
 
