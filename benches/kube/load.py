@@ -18,7 +18,9 @@ import msgspec
 from benches.kube.pods import MARK, NAMESPACE, NODE, pod
 
 _MARK = re.compile(rb'"%s":"(\d{6})"' % re.escape(MARK).encode())
-_OVERLAP = len(MARK) + 13  # a mark that two reads cut in two
+_VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
+_OVERLAP = len(MARK) + 40  # a mark or a version that two reads cut in two
+_END = b"\r\n0\r\n\r\n"  # the last chunk: the watch is over, and the connection waits for the next request
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
@@ -29,6 +31,8 @@ class Measured(msgspec.Struct, frozen=True):
     since_sent_p99: float  # from the moment in which it was sent: the creation itself included
     events: int
     bytes_per_event: float
+    resumed: int  # how often the server cut a watch that fell behind, and that went on where it was
+    lost: int  # watches that the server could not tell any more what they had missed
 
 
 class Target:
@@ -83,36 +87,56 @@ class Asker:
 
 
 class Watching(asyncio.Protocol):
-    """One watch; notes when each Pod's first event arrived."""
+    """One watch; notes when each Pod's first event arrived. If it is cut it goes on from where it was."""
 
     def __init__(self, target: Target, version: str, wanted: int) -> None:
-        self._head = target.head("GET", f"{_PODS}?watch=true&resourceVersion={version}")
+        self._target = target
+        self._versions = [
+            version,
+            version,
+        ]  # the last two: of the last one only a part may have come
         self._wanted = wanted
         self._tail = b""
+        self._fresh = True
         self.seen: dict[int, float] = {}
         self.size = 0
-        self.complete = asyncio.get_running_loop().create_future()
-        self.answered = asyncio.get_running_loop().create_future()
+        self.resumed = 0
+        self.lost = False
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._opening: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        target = self._target
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: self, target.host, target.port, ssl=target.tls)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.write(self._head)  # type: ignore[attr-defined]  # a stream writes
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport, self._fresh, self._tail = transport, True, b""
+        path = f"{_PODS}?watch=true&resourceVersion={self._versions[0]}"
+        transport.write(self._target.head("GET", path))
 
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()
-        if not self.answered.done():
+        if self._fresh:
             assert data.startswith(b"HTTP/1.1 200"), data[:200]
-            self.answered.set_result(None)
+            self._fresh = False
         self.size += len(data)
-        found = _MARK.findall(self._tail + data)
+        text = self._tail + data
         self._tail = data[-_OVERLAP:]
-        for number in found:
+        for number in _MARK.findall(text):
             self.seen.setdefault(int(number), now)
-        if len(self.seen) == self._wanted and not self.complete.done():
+        self._versions = [*self._versions, *map(bytes.decode, _VERSION.findall(text))][-2:]
+        self.lost = self.lost or b'"type":"ERROR"' in text
+        if (self.lost or len(self.seen) == self._wanted) and not self.complete.done():
             self.complete.set_result(None)
+        if text.endswith(_END):
+            self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.complete.done():
-            self.complete.set_exception(ConnectionError("a watch ended early"))
+            self.resumed += 1
+            self._opening = asyncio.get_running_loop().create_task(self.open())
 
 
 def _lease() -> dict[str, Any]:
@@ -138,13 +162,9 @@ async def _prepare(asker: Asker) -> str:
 
 async def main(target: Target, pods: int, watchers: int, creators: int) -> Measured:
     version = await _prepare(await Asker(target).open())
-    loop = asyncio.get_running_loop()
-    watching = []
-    for _ in range(watchers):
-        _, made = await loop.create_connection(
-            lambda: Watching(target, version, pods), target.host, target.port, ssl=target.tls
-        )
-        watching.append(made)
+    watching = [Watching(target, version, pods) for _ in range(watchers)]
+    for each in watching:
+        await each.open()
     askers = [await Asker(target).open() for _ in range(creators)]
     bodies = [msgspec.json.encode(pod(number)) for number in range(pods)]
     numbers = iter(range(pods))
@@ -173,6 +193,8 @@ async def main(target: Target, pods: int, watchers: int, creators: int) -> Measu
         since_sent_p99=since[len(since) * 99 // 100],
         events=len(delays),
         bytes_per_event=sum(each.size for each in watching) / len(delays),
+        resumed=sum(each.resumed for each in watching),
+        lost=sum(each.lost for each in watching),
     )
 
 

@@ -162,6 +162,7 @@ def bench_api(home: Path, pods: int) -> list[table.Row]:
         with embedded(home / f"ours-{turn}") as served:
             ours.append(load(served, pods=pods, watchers=WATCHERS))
         _say_load("embedded", ours[-1])
+        assert not ours[-1].found.lost, "a watcher missed events"
         if assets is not None:
             with real(assets, home / f"theirs-{turn}") as served:
                 theirs.append(load(served, pods=pods, watchers=WATCHERS))
@@ -194,6 +195,7 @@ def _say_load(who: str, loaded: Loaded) -> None:
         f" events after the answer: p50 {found.delay_p50 * 1000:.1f} ms,"
         f" p99 {found.delay_p99 * 1000:.1f} ms;"
         f" after the request was sent: p99 {found.since_sent_p99 * 1000:.0f} ms"
+        f"; watches that were cut {found.resumed}, and lost {found.lost}"
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.kube.firesupport import (
     BOUND,
     BOUND_AFTER_LOSS,
@@ -40,6 +40,8 @@ NAMES = st.sampled_from([f"m{number}" for number in range(9)])
 COLOURS = st.sampled_from(["red", "green", "blue"])
 ASKED = st.sampled_from([LIST, WATCH])
 FATES = st.sampled_from(["drop", "double", "late", "cut", "end", "pieces", "garbage"])
+CHANGES = st.sampled_from(["put", "delete", "replace"])
+LOSSES = st.sampled_from(["mute", "restart", "410"])
 ANSWERS: dict[str, Answer] = {
     "410": refusal(410, "Expired"),
     "410 of a proxy": Response(status=410, body=b"<html>"),
@@ -79,6 +81,11 @@ class Fire(RuleBasedStateMachine):
 
     # ---- the world goes on
 
+    @initialize()
+    def populate(self) -> None:
+        self.put_all("red")
+        self.wait(1.5)
+
     @rule(name=NAMES, colour=COLOURS)
     def put(self, name: str, colour: str) -> None:
         self._run(self.world.put(name, colour))
@@ -113,6 +120,24 @@ class Fire(RuleBasedStateMachine):
     @rule()
     def mute(self) -> None:
         self.world.link.mute()
+
+    @rule(how=LOSSES, changes=st.lists(st.tuples(CHANGES, NAMES), max_size=4), forget=st.booleans())
+    def change_unseen(self, how: str, changes: list[tuple[str, str]], forget: bool) -> None:
+        """The watch is lost, the world goes on, and perhaps the server has forgotten how it went."""
+        self.wait(12.0)
+        self.world.link.answers[WATCH].extend([ANSWERS["down"]] * (how != "mute"))
+        {
+            "mute": self.world.link.mute,
+            "restart": self.world.core.close_watches,
+            "410": self.world.core.expire_watches,
+        }[how]()
+        for change, name in changes:
+            if change == "put":
+                self.put(name, "green")
+            else:
+                (self.delete if change == "delete" else self.replace)(name)
+        if forget:
+            self.world.core.compact()
 
     @rule()
     def expire_in_the_stream(self) -> None:

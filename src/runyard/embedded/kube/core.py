@@ -146,7 +146,7 @@ class KubeCore:
         self._settle()
         if self._keeper is not None and self._keeper.outbox:
             self._report(self._keeper.commit())
-            self._keeper.tell()
+            self._tell()
 
     def guard(self, authenticate: auth.Authenticate) -> None:
         """Ask who asks, from now on; for a login that needs this core's `tokens`."""
@@ -223,8 +223,13 @@ class KubeCore:
             self._tell()
 
     def _tell(self) -> None:
-        if self._keeper is not None:
+        """Let the watchers see what is kept by now."""
+        if self._keeper is None:
+            return
+        try:
             self._keeper.tell()
+        except Exception as defect:  # noqa: BLE001  the boundary of a loop's turn: nobody waits for it
+            self._failed(defect, path="watches")
 
     def _commit(self, keeper: Keeper) -> StatusError | None:
         try:
@@ -344,6 +349,7 @@ class KubeCore:
 
     def expire_watches(self) -> None:
         """End every open watch with an ERROR event that says 410."""
+        self._tell()
         line = gone_line(expired(self.version, self.version))
         for table in self._store.tables.values():
             for watcher in table.watchers():
@@ -351,6 +357,7 @@ class KubeCore:
 
     def close_watches(self) -> None:
         """End every open watch, as a restart of the server would."""
+        self._tell()
         for table in self._store.tables.values():
             for watcher in table.watchers():
                 watcher.close()

@@ -1,9 +1,12 @@
 """The steps of one moment, one transaction: between the store in memory and the journal on disk.
 
 While a journal is there, the store puts each event into the `outbox` instead of telling its watchers.
-At the end of the moment `commit` writes the whole outbox in one transaction and only then tells them, so
-nobody, neither a client that asked nor a watcher, ever sees what a power cut could take back. Clients that ask
+At the end of the moment `commit` writes the whole outbox in one transaction, and only after that `tell` lets them be
+seen, so nobody, neither a client that asked nor a watcher, ever sees what a power cut could take back. Clients that ask
 together wait for the disk together: it is the wait that costs, not what is written.
+
+Between `commit` and `tell` memory holds what the watchers have not been told yet. A list shows it, and a watch that is
+opened then has it in its first lines and is not told again; nobody's bookmark goes beyond it (`Store.told`).
 
 If the disk refuses, `commit` takes the steps out of memory again: the objects, the history and the
 version are what they were before. Between two moments memory is never ahead of the disk.
@@ -33,7 +36,6 @@ class Keeper:
         self._journal = journal
         self._signing_key = b""
         self.outbox: list[Event] = []
-        self._untold = store.untold
 
     def restore(self) -> None:
         """Fill the empty store with what the journal holds, and keep its steps from now on."""
@@ -87,15 +89,29 @@ class Keeper:
         except JournalError:
             self._take_back(events)
             raise
-        self._untold.extend(events)
+        self._store.untold.extend(events)
         return events
 
     def tell(self) -> None:
-        """Tell the watchers of everything that is kept by now."""
-        events = tuple(self._untold)
-        self._untold.clear()
-        for event in events:
-            self._store.table(event.resource).tell(event)
+        """Tell the watchers, in order, of everything that is kept by now.
+
+        If that fails, those who watch that kind are cut, so that they ask for what they missed, and everybody else
+        is told all the same; then what went wrong is raised.
+        """
+        untold, failed = self._store.untold, None
+        while untold:
+            event = untold.popleft()
+            table = self._store.tables.get(event.resource.key)
+            if table is None:
+                continue  # a kind that has gone with its definition, and its watches with it
+            try:
+                table.tell(event)
+            except Exception as defect:  # noqa: BLE001  a boundary: one reader's wish must not silence the others
+                failed = defect
+                for watcher in table.watchers():
+                    watcher.close()
+        if failed is not None:
+            raise failed
 
     def _take_back(self, events: tuple[Event, ...]) -> None:
         before = events[0].version - 1

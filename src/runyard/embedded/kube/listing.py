@@ -212,6 +212,7 @@ class Reader:
             buffer=self._settings.watch_buffer,
             # What is there by now is in the first lines already, also if nobody else has been told of it yet.
             after=max(options.version, self._store.version),
+            shown=self._store.version,
         )
 
 

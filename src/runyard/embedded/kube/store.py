@@ -286,9 +286,7 @@ class Store:
     def __init__(self, *, history: int, on_commit: Callable[[Event], None]) -> None:
         self.version = 0
         self.outbox: list[Event] | None = None  # where events wait until they are safe to be seen
-        self.untold: list[
-            Event
-        ] = []  # those that are safe by now, and on their way to the watchers
+        self.untold: deque[Event] = deque()  # safe by now, and on their way to the watchers
         self.catalogue = Catalogue()
         self.tables: dict[str, Table] = {}
         self.rehearsing = False  # a dry run: records are made, and none is kept

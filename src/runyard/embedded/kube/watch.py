@@ -7,7 +7,7 @@ that neither reads nor closes is forgotten when its buffer is full.
 
 Invariants:
 - Lines leave in commit order, each event at most once, none skipped before the end of the stream.
-- A bookmark is sent only when everything up to its version has been delivered.
+- A bookmark is sent only when everything up to its version has been delivered, and is never older than the first lines.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     bookmark_every: float  # 0: the reader wants no bookmarks
     buffer: int
     after: int = 0  # events up to that version are no news to this reader
+    shown: int = 0  # the version that the first lines lead up to
 
 
 class Watcher:
@@ -61,6 +62,7 @@ class Watcher:
         self._lines: deque[bytes] = deque()
         self._limit = terms.buffer
         self._after = terms.after
+        self._shown = terms.shown
         self._done = False
         self._waiter: asyncio.Future[None] | None = None
         self._end = clock.monotonic() + terms.seconds
@@ -148,7 +150,7 @@ class Watcher:
 
     def _due(self) -> None:
         if self._every and not self._lines:
-            self._lines.append(bookmark(self._resource, self._version()))
+            self._lines.append(bookmark(self._resource, max(self._version(), self._shown)))
         self._mark = self._clock.monotonic() + (self._every or self._end)
         if self._clock.monotonic() >= self._end:
             self.close()
