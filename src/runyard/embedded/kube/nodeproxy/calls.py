@@ -129,7 +129,7 @@ def _endpoint(store: Store, node: str, what: str) -> tuple[str, int]:
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
     if port <= 0:
         raise not_served(
-            f"pods/{what} of the Node {node}: it says of no port that it listens there"
+            f"pods/{what} of the Node {node}: it serves none yet, its status names no port"
         )
     return host, port
 
