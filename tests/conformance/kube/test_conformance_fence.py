@@ -1,0 +1,182 @@
+"""The fence around hosts holds on both: built into the embedded API, and shipped as a policy for a cluster.
+
+The host of these scripts was given every right by mistake, so that it is the fence that refuses, not a missing role.
+"""
+
+from typing import Any
+
+import pytest
+from tests.conformance.kube.kit import MERGE, Api, Json, config, pod
+
+from runyard.wire import names, rights
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+SPACE = names.RUNNERS_NAMESPACE
+PODS = f"/api/v1/namespaces/{SPACE}/pods"
+ACCOUNTS = f"/api/v1/namespaces/{SPACE}/serviceaccounts"
+EVENTS = f"/api/v1/namespaces/{SPACE}/events"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+PLURALS = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+
+pytestmark = pytest.mark.since(1, 30)
+
+
+class Yard:
+    """Two hosts with a Pod each; `host` is the first one, with every right that a role can give."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.mine, self.other = api.own("a"), api.own("b")
+        self.host = api
+
+    async def furnish(self) -> None:
+        await self._install()
+        for name in (self.mine, self.other):
+            await self.api.create("/api/v1/nodes", {"metadata": {"name": name}})
+            await self.api.create(ACCOUNTS, {"metadata": {"name": name}})
+            told = {"annotations": {"note": "1"}, "labels": {"l": "1"}}
+            body = pod(name, meta=told, nodeName=name, serviceAccountName=name)
+            await self.api.create(PODS, body)
+            await self.api.create(LEASES, {"metadata": {"name": name}, "spec": {}})
+        await self._give_everything()
+        await self.api.eventually(self._stands)
+
+    async def leave(self) -> None:
+        for name in (self.mine, self.other):
+            for path in (f"{PODS}/{name}", f"/api/v1/nodes/{name}", f"{LEASES}/{name}"):
+                await self.api.call("DELETE", path, {"gracePeriodSeconds": 0})
+            await self.api.call("DELETE", f"{ACCOUNTS}/{name}")
+        await self.api.call("DELETE", f"{RBAC}/clusterrolebindings/{self.mine}")
+
+    async def _install(self) -> None:
+        """What a cluster does not have by itself, and the embedded API does."""
+        for space in (SPACE, names.CONTROLLER_NAMESPACE):
+            await self.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
+        if (await self.api.call("GET", POLICIES)).status == 200:
+            for obj in rights.fence():
+                answer = await self.api.call("POST", f"{POLICIES}/{PLURALS[obj['kind']]}", obj)
+                assert answer.status in (201, 409), answer.body
+
+    async def _give_everything(self) -> None:
+        account = rights.host_account(self.mine)
+        home = f"/api/v1/namespaces/{names.CONTROLLER_NAMESPACE}/serviceaccounts"
+        await self.api.create(home, {"metadata": {"name": account}})
+        subject = {"kind": "ServiceAccount", "name": account}
+        binding = {
+            "metadata": {"name": self.mine},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+            "subjects": [{**subject, "namespace": names.CONTROLLER_NAMESPACE}],
+        }
+        await self.api.create(f"{RBAC}/clusterrolebindings", binding)
+        made = await self.api.create(f"{home}/{account}/token", {"spec": {}})
+        self.host = self.api.as_caller(made["status"]["token"])
+
+    async def _stands(self) -> bool | None:
+        """Whether roles and policies are known to the server by now."""
+        tries = [
+            await self.host.call("POST", *self.token(self.other)),
+            await self.host.call("POST", self.api.maps(), config("try"), dryRun="All"),
+        ]
+        return all(answer.status == 403 for answer in tries) or None
+
+    def token(self, name: str) -> tuple[str, Json]:
+        ref = {"kind": "Pod", "apiVersion": "v1", "name": name}
+        return f"{ACCOUNTS}/{name}/token", {"spec": {"boundObjectRef": ref}}
+
+    def event(self, name: str, about: str, kind: str = "Pod") -> Json:
+        space = {"namespace": SPACE} if kind == "Pod" else {}
+        return {
+            "metadata": {"name": name, "namespace": SPACE if kind == "Pod" else "default"},
+            "involvedObject": {"kind": kind, "name": about, "apiVersion": "v1", **space},
+            "reason": "Told",
+            "type": "Normal",
+        }
+
+
+async def test_a_host_does_its_work(api: Api) -> None:
+    yard = Yard(api)
+    try:
+        await yard.furnish()
+        host, mine = yard.host, yard.mine
+        await host.patch(f"/api/v1/nodes/{mine}", {"metadata": {"labels": {"a": "b"}}})
+        await host.patch(f"/api/v1/nodes/{mine}/status", {"status": {"phase": "Running"}})
+        await host.patch(f"{LEASES}/{mine}", {"spec": {"holderIdentity": mine}})
+        await host.patch(f"{PODS}/{mine}/status", {"status": {"phase": "Running"}})
+        started = {"annotations": {names.START_PROGRESS_AT: "1", "note": "1"}}
+        await host.patch(
+            f"{PODS}/{mine}", {"metadata": {"finalizers": [names.VM_FINALIZER], **started}}
+        )
+        await host.create(*yard.token(mine))
+        await host.create(EVENTS, yard.event(api.own("e"), mine))
+        await host.patch(f"{PODS}/{mine}", {"metadata": {"finalizers": None}})
+        await host.ok("DELETE", f"{PODS}/{mine}", {"gracePeriodSeconds": 0})
+    finally:
+        await yard.leave()
+
+
+def attempts(yard: Yard) -> dict[str, tuple[str, str, Any]]:
+    mine, other = yard.mine, yard.other
+    nobody: Json = {"spec": {"audiences": []}}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "u"}
+
+    def change(**meta: Any) -> tuple[str, str, Any]:
+        return "PATCH", f"{PODS}/{mine}", {"metadata": meta}
+
+    return {
+        "another's Node": ("PATCH", f"/api/v1/nodes/{other}", {"spec": {"unschedulable": True}}),
+        "another's status": ("PATCH", f"/api/v1/nodes/{other}/status", {"status": {"phase": "x"}}),
+        "a new Node": ("POST", "/api/v1/nodes", {"metadata": {"name": yard.api.own("c")}}),
+        "the end of a Node": ("DELETE", f"/api/v1/nodes/{other}", None),
+        "another's lease": ("PATCH", f"{LEASES}/{other}", {"spec": {"holderIdentity": "x"}}),
+        "another's Pod": ("PATCH", f"{PODS}/{other}", {"metadata": {"annotations": {"a": "b"}}}),
+        "the status of it": ("PATCH", f"{PODS}/{other}/status", {"status": {"phase": "Failed"}}),
+        "the end of it": ("DELETE", f"{PODS}/{other}", {"gracePeriodSeconds": 0}),
+        "a new Pod": ("POST", PODS, pod(yard.api.own("c"), serviceAccountName=mine)),
+        "a stamp": change(labels={names.POOL_OWNER: "x"}),
+        "a finalizer": change(finalizers=["example.com/mine"]),
+        "an owner": change(ownerReferences=[owner]),
+        "a note": change(annotations={"note": "2"}),
+        "a note less": change(annotations={"note": None}),
+        "a token of another's Pod": ("POST", *yard.token(other)),
+        "a token of nobody's Pod": ("POST", f"{ACCOUNTS}/{mine}/token", nobody),
+        "a word about another's Pod": ("POST", EVENTS, yard.event(yard.api.own("e"), other)),
+        "a word about another host": (
+            "POST",
+            "/api/v1/namespaces/default/events",
+            yard.event(yard.api.own("e"), other, "Node"),
+        ),
+        "an account": ("POST", ACCOUNTS, {"metadata": {"name": yard.api.own("c")}}),
+        "a Secret": (
+            "POST",
+            f"/api/v1/namespaces/{SPACE}/secrets",
+            {"metadata": {"name": yard.api.own("c")}},
+        ),
+        "a role": (
+            "POST",
+            f"{RBAC}/clusterroles",
+            {"metadata": {"name": yard.api.own("c")}, "rules": []},
+        ),
+    }
+
+
+async def test_a_host_touches_nothing_of_others_even_if_somebody_made_it_strong(api: Api) -> None:
+    yard = Yard(api)
+    try:
+        await yard.furnish()
+        before = await api.get(f"{PODS}/{yard.mine}")
+        for case, (method, path, body) in attempts(yard).items():
+            kind = MERGE if method == "PATCH" else "application/json"
+            refused = await yard.host.refused(method, path, body, kind=kind)
+            assert refused == (403, "Forbidden"), case
+        assert await api.get(f"{PODS}/{yard.mine}") == before
+    finally:
+        await yard.leave()
