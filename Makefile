@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets conformance bench-kube
+.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -48,6 +48,9 @@ test: .venv/ready ## Run the fast tests
 kube-assets: ## Build a real Kubernetes control plane for the tests, once, into the user's cache
 	@sh tools/kube_assets.sh
 
+helm: .venv/ready ## Fetch the pinned helm for the tests, once, into the user's cache
+	@$(PY) tools/helm.py
+
 conformance: .venv/ready ## Hold the embedded Kubernetes API against a real one, if there is one; counts by server
 	@$(PY) tools/controlplane.py --version
 	@$(PY) -m pytest -n $(WORKERS) -p no:randomly tests/conformance $(PYTEST_ARGS)
@@ -55,6 +58,7 @@ conformance: .venv/ready ## Hold the embedded Kubernetes API against a real one,
 test-all: .venv/ready ## Run every test, the proof of the slot machine and 100 simulated hours
 	@$(STAGE) "system packages" sh tools/system.sh
 	-@$(STAGE) "real Kubernetes" sh tools/kube_assets.sh
+	-@$(STAGE) "helm" $(PY) tools/helm.py
 	@$(PY) tools/controlplane.py --version
 	@$(STAGE) "tests" $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 	@$(STAGE) "proof of the slot machine" $(RUNYARD) prove

@@ -1,30 +1,17 @@
 """The same kubectl commands print the same on the embedded API and on a real control plane."""
 
 import asyncio
-import contextlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import controlplane
 import pytest
-from tests.conformance.kube import backends
-from tests.conformance.kube.kit import Api, Json, node, pod
+from tests.conformance.kube.commandline import Server, embedded, real
+from tests.conformance.kube.kit import Json, node, pod
 from tests.conftest import Absent
-
-from runyard.clock import RealClock
-from runyard.embedded.kube import kubeconfig
-from runyard.http.client import HttpTransport
-from runyard.http.server import listen
-from runyard.http.tls import (
-    client_context,
-    issue_server,
-    make_authority,
-    server_context,
-    write_pair,
-)
 
 KUBECTL = Path(sys.executable).parent / "kubectl"
 SPACE = "kubectl-alike"
@@ -120,73 +107,21 @@ def plain(text: str) -> list[str]:
     )
 
 
-class Server:
-    """One server with a kubeconfig for it."""
-
-    def __init__(self, folder: Path, api: Api) -> None:
-        self.folder = folder
-        self.api = api
-
-    async def kubectl(self, line: str) -> tuple[int, str]:
-        command = f"{KUBECTL} --kubeconfig=config --cache-dir=cache --namespace={SPACE} {line}"
-        process = await asyncio.create_subprocess_shell(
-            command,
-            cwd=self.folder,
-            env={"HOME": str(self.folder), "PATH": os.environ["PATH"]},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, out.decode()
-
-    async def populate(self) -> None:
-        for name, text in FILES.items():
-            (self.folder / name).write_text(text, encoding="utf-8")
-        await self.api.create("/api/v1/namespaces", {"metadata": {"name": SPACE}})
-        account = {"metadata": {"name": "default"}}
-        await self.api.call("POST", self.api.path("serviceaccounts"), account)
-        machine = node(NODE, labels={"node-role.kubernetes.io/runner": ""})
-        machine["status"]["nodeInfo"] = {"kubeletVersion": "v0.1.0", "osImage": "macOS 15.6"}
-        await self.api.create("/api/v1/nodes", machine)
-        for name, labels in (("mac-1", {"tier": "gold"}), ("mac-2", {"tier": "tin", "zone": "x"})):
-            body = pod(name, meta={"labels": labels}, nodeName=NODE)
-            body["spec"]["automountServiceAccountToken"] = False
-            await self.api.create(self.api.pods(), body)
-        running: Json = {"phase": "Running", "podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.9"}]}
-        await self.api.patch(self.api.pods("mac-1", "status"), {"status": running})
-
-
-@contextlib.asynccontextmanager
-async def embedded(folder: Path) -> AsyncIterator[Server]:
-    core = backends.make_core()
-    now = RealClock().now()
-    authority = make_authority(now=now)
-    files = write_pair(folder, "server", issue_server(authority, ["127.0.0.1"], now=now))
-    listening = await listen(core.handle, tls=server_context(files))
-    transport = HttpTransport(listening.url, tls=client_context(authority.certificate))
-    text = kubeconfig.render(listening.url, token=backends.ADMIN, ca=authority.certificate)
-    (folder / "config").touch(mode=0o600)
-    (folder / "config").write_text(text, encoding="utf-8")
-    try:
-        yield Server(
-            folder, Api(transport, space=SPACE, token=backends.ADMIN, version=backends.NEWEST)
-        )
-    finally:
-        await transport.close()
-        await listening.close()
-    assert not core.failures
-
-
-@contextlib.asynccontextmanager
-async def real(plane: controlplane.ControlPlane, folder: Path) -> AsyncIterator[Server]:
-    plane.write_kubeconfig(folder / "config")
-    transport = HttpTransport(plane.url, tls=plane.tls())
-    api = Api(transport, space=SPACE, token=controlplane.ADMIN, version=plane.version)
-    try:
-        yield Server(folder, api)
-    finally:
-        await transport.close()
+async def populate(server: Server) -> None:
+    for name, text in FILES.items():
+        (server.folder / name).write_text(text, encoding="utf-8")
+    await server.api.create("/api/v1/namespaces", {"metadata": {"name": SPACE}})
+    account = {"metadata": {"name": "default"}}
+    await server.api.call("POST", server.api.path("serviceaccounts"), account)
+    machine = node(NODE, labels={"node-role.kubernetes.io/runner": ""})
+    machine["status"]["nodeInfo"] = {"kubeletVersion": "v0.1.0", "osImage": "macOS 15.6"}
+    await server.api.create("/api/v1/nodes", machine)
+    for name, labels in (("mac-1", {"tier": "gold"}), ("mac-2", {"tier": "tin", "zone": "x"})):
+        body = pod(name, meta={"labels": labels}, nodeName=NODE)
+        body["spec"]["automountServiceAccountToken"] = False
+        await server.api.create(server.api.pods(), body)
+    running: Json = {"phase": "Running", "podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.9"}]}
+    await server.api.patch(server.api.pods("mac-1", "status"), {"status": running})
 
 
 @pytest.fixture
@@ -215,14 +150,14 @@ def test_kubectl_prints_the_same(
             (tmp_path / name).mkdir()
         wrong: list[str] = []
         async with (
-            embedded(tmp_path / "embedded") as ours,
-            real(plane, tmp_path / "real") as theirs,
+            embedded(tmp_path / "embedded", space=SPACE) as ours,
+            real(plane, tmp_path / "real", space=SPACE) as theirs,
         ):
-            await theirs.populate()
-            await ours.populate()
+            await populate(theirs)
+            await populate(ours)
             for line in COMMANDS:
                 (code, out), (other_code, other) = await asyncio.gather(
-                    theirs.kubectl(line), ours.kubectl(line)
+                    theirs.run(KUBECTL, line), ours.run(KUBECTL, line)
                 )
                 if (code, plain(out)) != (other_code, plain(other)):
                     wrong.append(
