@@ -9,6 +9,7 @@ import hashlib
 import inspect
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import controlplane
 import pytest
@@ -39,6 +40,19 @@ def real_plane(
     if plane is None:
         absent("a real kube-apiserver", controlplane.HOW)
     return plane
+
+
+@pytest.fixture
+def bare_plane(tmp_path: Path, absent: Absent) -> Iterator[controlplane.ControlPlane]:
+    """A modern server of its own, without controllers: a Node that nobody looks after is not found wanting."""
+    assets = controlplane.find_assets(os.environ)
+    if assets is None:
+        absent("a real kube-apiserver", controlplane.HOW)
+    folder = tmp_path / "plane"
+    with controlplane.ControlPlane(assets, folder, controllers=False, scheduler=False) as started:
+        if not started.modern:
+            pytest.skip(f"output is compared with a modern server's, not {started.git_version}")
+        yield started
 
 
 @pytest.fixture(params=backends.NAMES)

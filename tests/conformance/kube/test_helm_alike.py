@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import controlplane
@@ -102,22 +101,10 @@ async def left(server: Server) -> dict[str, object]:
     return found
 
 
-@pytest.fixture
-def plane(tmp_path: Path, absent: Absent) -> Iterator[controlplane.ControlPlane]:
-    assets = controlplane.find_assets(os.environ)
-    if assets is None:
-        absent("a real kube-apiserver", controlplane.HOW)
-    folder = tmp_path / "plane"
-    with controlplane.ControlPlane(assets, folder, controllers=False, scheduler=False) as started:
-        if not started.modern:
-            pytest.skip(f"helm 4 needs a modern server, not {started.git_version}")
-        yield started
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_chart_lives_the_same_life(
-    plane: controlplane.ControlPlane, tmp_path: Path, absent: Absent
+    bare_plane: controlplane.ControlPlane, tmp_path: Path, absent: Absent
 ) -> None:
     program = helm.find(os.environ)
     if program is None:
@@ -128,7 +115,7 @@ def test_a_chart_lives_the_same_life(
             (tmp_path / name).mkdir()
         async with (
             embedded(tmp_path / "embedded", space=SPACE) as ours,
-            real(plane, tmp_path / "real", space=SPACE) as theirs,
+            real(bare_plane, tmp_path / "real", space=SPACE) as theirs,
         ):
             await prepare(theirs)
             await prepare(ours)

@@ -1,10 +1,8 @@
 """The same kubectl commands print the same on the embedded API and on a real control plane."""
 
 import asyncio
-import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import controlplane
@@ -124,23 +122,10 @@ async def populate(server: Server) -> None:
     await server.api.patch(server.api.pods("mac-1", "status"), {"status": running})
 
 
-@pytest.fixture
-def plane(tmp_path: Path, absent: Absent) -> Iterator[controlplane.ControlPlane]:
-    """A server without controllers: a Node that nobody looks after is not found wanting."""
-    assets = controlplane.find_assets(os.environ)
-    if assets is None:
-        absent("a real kube-apiserver", controlplane.HOW)
-    folder = tmp_path / "plane"
-    with controlplane.ControlPlane(assets, folder, controllers=False, scheduler=False) as started:
-        if not started.modern:
-            pytest.skip(f"output is compared with a modern server's, not {started.git_version}")
-        yield started
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_kubectl_prints_the_same(
-    plane: controlplane.ControlPlane, tmp_path: Path, absent: Absent
+    bare_plane: controlplane.ControlPlane, tmp_path: Path, absent: Absent
 ) -> None:
     if not KUBECTL.exists():
         absent("kubectl", "make .venv/ready installs it")
@@ -151,7 +136,7 @@ def test_kubectl_prints_the_same(
         wrong: list[str] = []
         async with (
             embedded(tmp_path / "embedded", space=SPACE) as ours,
-            real(plane, tmp_path / "real", space=SPACE) as theirs,
+            real(bare_plane, tmp_path / "real", space=SPACE) as theirs,
         ):
             await populate(theirs)
             await populate(ours)

