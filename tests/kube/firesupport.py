@@ -8,6 +8,7 @@ import asyncio
 import random
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ class Link:
         self._inner = Loopback(core.handle)
         self.times: list[float] = []
         self.open = 0
+        self.between_pages = _nothing  # a write, without which a page does not become too old
         self.heal()
 
     def heal(self) -> None:
@@ -81,6 +83,7 @@ class Link:
             return await _say(waiting.popleft(), timeout)
         if self.forgetful_pages and request.param("continue"):
             self.forgetful_pages -= 1
+            await self.between_pages()
             self._core.compact()
         answer = await self._inner.send(request, timeout=timeout)
         if not isinstance(answer, Stream):
@@ -105,6 +108,10 @@ class Link:
         )
 
 
+async def _nothing() -> None:
+    """What happens between two pages."""
+
+
 async def _say(answer: Answer, timeout: float) -> Response:
     if isinstance(answer, TransportError):
         raise answer
@@ -121,7 +128,9 @@ class _Through:
         self._chunks = stream.__aiter__()
         self._link = link
         self._epoch = link.epoch
-        self._pieces: deque[bytes | None] = deque()  # None: the connection ends here, mid-way
+        self._pieces: deque[bytes | Exception] = (
+            deque()
+        )  # what is raised is how the connection ends
         self._last = b""
 
     def __aiter__(self) -> "_Through":
@@ -136,11 +145,11 @@ class _Through:
             for line in chunk.splitlines(keepends=True):
                 self._pieces.extend(self._fate(line))
         piece = self._pieces.popleft()
-        if piece is None:
-            raise OutcomeUnknown("cut")
+        if isinstance(piece, Exception):
+            raise piece
         return piece
 
-    def _fate(self, line: bytes) -> list[bytes | None]:
+    def _fate(self, line: bytes) -> list[bytes | Exception]:
         fate = self._link.lines.popleft() if self._link.lines else ""
         last, self._last = self._last, line
         if fate == "drop":
@@ -149,9 +158,9 @@ class _Through:
         if fate == "double":
             return [line, line]
         if fate == "cut":
-            return [line[: len(line) // 2], None]
+            return [line[: len(line) // 2], OutcomeUnknown("cut")]
         if fate == "end":
-            return [line[: len(line) // 2], b"", None]
+            return [line[: len(line) // 2], StopAsyncIteration()]
         if fate == "pieces":
             return [line[at : at + 7] for at in range(0, len(line), 7)]
         if fate == "garbage":
@@ -164,8 +173,10 @@ class _Through:
 class Listener:
     """Believes only what it is told, and insists that it makes sense and that no death goes untold."""
 
-    def __init__(self) -> None:
+    def __init__(self, living: Callable[[], Container[str]]) -> None:
+        self._living = living  # the uids of what is there
         self.alive: dict[str, tuple[str, str]] = {}  # uid → key and version
+        self.dead: dict[str, None] = {}  # uids, none of which can come back
         self.complaints: list[str] = []
         self.told = 0
 
@@ -173,18 +184,28 @@ class Listener:
         self.told += 1
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             self.complaints.append(f"{key}: became another object, and nobody said that it died")
+        elif old is not None and new is not None and not is_newer(old, new):
+            self.complaints.append(f"{key}: went from {old.metadata} back to {new.metadata}")
         if old is not None:
             known = self.alive.pop(old.metadata.uid, None)
             if known != (key, old.metadata.resource_version):
                 self.complaints.append(f"{key}: told of {old.metadata}, knew {known}")
+            if new is None and old.metadata.uid in self._living():
+                self.complaints.append(f"{key}: told that it died, and it lives")
+            if new is None:
+                self.dead[old.metadata.uid] = None
         if new is not None:
-            if new.metadata.uid in self.alive:
+            if new.metadata.uid in self.alive or new.metadata.uid in self.dead:
                 self.complaints.append(f"{key}: born twice")
             self.alive[new.metadata.uid] = (key, new.metadata.resource_version)
 
     @property
     def view(self) -> dict[str, tuple[str, str]]:
         return {key: (uid, version) for uid, (key, version) in self.alive.items()}
+
+
+def is_newer(old: Bare, new: Bare) -> bool:
+    return int(new.metadata.resource_version) > int(old.metadata.resource_version)
 
 
 class World:
@@ -202,7 +223,8 @@ class World:
         self.admin = Kube(Loopback(self.core.handle), token=lambda: ADMIN)
         self.link = Link(self.core)
         self.meter = Meter()
-        self.listener = Listener()
+        self.listener = Listener(self.living)
+        self.link.between_pages = self._write_elsewhere
         self.token_file = folder / "token"
         self._number = 0
 
@@ -259,6 +281,13 @@ class World:
             await self.admin.create(CONFIG_MAPS, {"metadata": {"name": name}}, namespace=NS)
         except AlreadyExists:
             return
+
+    async def _write_elsewhere(self) -> None:
+        await self.put("between-the-pages", "grey")
+
+    def living(self) -> list[str]:
+        """The uids of what the API holds."""
+        return [obj["metadata"]["uid"] for obj in self.core.objects("configmaps")]
 
     def truth(self) -> dict[str, tuple[str, str]]:
         """What the API holds: key → uid and version."""

@@ -125,6 +125,31 @@ def test_refusals_become_the_error_of_their_class(
     assert "/api/v1/namespaces/ns/pods/a" in str(caught.value)
 
 
+CAUSES = [
+    pytest.param([{"field": "metadata.uid"}], errors.Conflict, id="another uid"),
+    pytest.param(
+        [{"field": "spec.x"}, {"field": "metadata.uid"}], errors.Conflict, id="among others"
+    ),
+    pytest.param([{"field": "spec.nodeName"}], errors.Invalid, id="another field"),
+    pytest.param([{"reason": "x"}], errors.Invalid, id="no field"),
+    pytest.param(None, errors.Invalid, id="none"),
+]
+
+
+@pytest.mark.parametrize(("causes", "kind"), CAUSES)
+def test_a_patch_of_an_object_that_is_another_by_now_is_a_stale_plan(
+    causes: object, kind: type[errors.KubeError]
+) -> None:
+    """The API speaks of a field that may not change; what has changed is the object."""
+    status = {"kind": "Status", "code": 422, "reason": "Invalid", "details": {"causes": causes}}
+    with pytest.raises(errors.KubeError) as caught:
+        talk(
+            json_response(422, status),
+            lambda kube: kube.patch(PODS, "a", {}, namespace="n", uid="old"),
+        )
+    assert type(caught.value) is kind
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("7", 7.0), ("", 0.0), ("soon", 0.0), ("-3", 0.0)])
 def test_retry_after_is_read_if_it_is_a_number(text: str, seconds: float) -> None:
     with pytest.raises(errors.Throttled) as caught:

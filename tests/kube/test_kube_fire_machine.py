@@ -9,10 +9,12 @@ death was told.
 import asyncio
 import os
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -40,8 +42,14 @@ NAMES = st.sampled_from([f"m{number}" for number in range(9)])
 COLOURS = st.sampled_from(["red", "green", "blue"])
 ASKED = st.sampled_from([LIST, WATCH])
 FATES = st.sampled_from(["drop", "double", "late", "cut", "end", "pieces", "garbage"])
-CHANGES = st.sampled_from(["put", "delete", "replace"])
-LOSSES = st.sampled_from(["mute", "restart", "410"])
+TURNS = ("change", "end", "replace")  # what becomes of an object in two events
+PAIRS = [
+    *(("", "late"), ("double", "late"), ("", "double"), ("", "cut"), ("", "end"), ("", "drop")),
+    *(("cut", "late"), ("end", ""), ("drop", ""), ("drop", "late"), ("pieces", "garbage")),
+]
+CHANGES = ("put", "delete", "replace")
+SOME_CHANGES = st.lists(st.tuples(st.sampled_from(CHANGES), NAMES), max_size=4)
+LOSSES = ("mute", "restart", "410")
 ANSWERS: dict[str, Answer] = {
     "410": refusal(410, "Expired"),
     "410 of a proxy": Response(status=410, body=b"<html>"),
@@ -113,6 +121,19 @@ class Fire(RuleBasedStateMachine):
     def break_lines(self, fate: str, lines: int) -> None:
         self.world.link.lines.extend([fate] * lines)
 
+    @rule(name=NAMES, how=st.sampled_from(TURNS), fates=st.sampled_from(PAIRS))
+    def change_twice(self, name: str, how: str, fates: tuple[str, str]) -> None:
+        """Two events of one object, which the network may turn round, repeat or lose."""
+        self.wait(12.0)
+        self.world.link.lines.extend(fates)
+        if how != "replace":
+            self.put(name, "green")
+        (self.replace if how == "replace" else self.delete if how == "end" else self._repaint)(name)
+        self.wait(0.3)
+
+    def _repaint(self, name: str) -> None:
+        self.put(name, "blue")
+
     @rule(asked=ASKED, answer=st.sampled_from(sorted(ANSWERS)), times=st.integers(1, 6))
     def refuse(self, asked: str, answer: str, times: int) -> None:
         self.world.link.answers[asked].extend([ANSWERS[answer]] * times)
@@ -121,7 +142,7 @@ class Fire(RuleBasedStateMachine):
     def mute(self) -> None:
         self.world.link.mute()
 
-    @rule(how=LOSSES, changes=st.lists(st.tuples(CHANGES, NAMES), max_size=4), forget=st.booleans())
+    @rule(how=st.sampled_from(LOSSES), changes=SOME_CHANGES, forget=st.booleans())
     def change_unseen(self, how: str, changes: list[tuple[str, str]], forget: bool) -> None:
         """The watch is lost, the world goes on, and perhaps the server has forgotten how it went."""
         self.wait(12.0)
@@ -194,10 +215,68 @@ class Fire(RuleBasedStateMachine):
 # In CI the same examples each time; elsewhere new ones, and a failure prints how to repeat it.
 TestFire = Fire.TestCase
 TestFire.settings = settings(
-    max_examples=int(os.environ.get("RUNYARD_FIRE_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("RUNYARD_FIRE_EXAMPLES", "100")),
     stateful_step_count=30,
     derandomize="CI" in os.environ,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+# ---- each fault by itself
+
+
+@contextmanager
+def fire() -> Iterator[Fire]:
+    machine = Fire()
+    try:
+        machine.populate()
+        yield machine
+        machine.makes_sense()
+    finally:
+        machine.teardown()
+
+
+@pytest.mark.parametrize(
+    "fates", PAIRS, ids=lambda pair: " then ".join(each or "fine" for each in pair)
+)
+@pytest.mark.parametrize("how", TURNS)
+def test_two_events_of_one_object_on_a_bad_line(how: str, fates: tuple[str, str]) -> None:
+    with fire() as machine:
+        machine.change_twice(name="m1", how=how, fates=fates)
+
+
+@pytest.mark.parametrize("forget", [False, True], ids=["resumed", "history is gone"])
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_change_that_no_watch_saw(how: str, change: str, forget: bool) -> None:
+    with fire() as machine:
+        machine.change_unseen(how=how, changes=[(change, "m1"), ("delete", "m2")], forget=forget)
+
+
+@pytest.mark.parametrize("answer", sorted(ANSWERS))
+@pytest.mark.parametrize("asked", [LIST, WATCH])
+def test_an_answer_that_is_none(asked: str, answer: str) -> None:
+    with fire() as machine:
+        machine.refuse(asked=asked, answer=answer, times=4)
+        machine.expire_in_the_stream()
+        machine.delete(name="m1")
+        machine.compact()
+        machine.wait(12.0)
+
+
+def test_pages_that_expire_while_the_world_goes_on() -> None:
+    with fire() as machine:
+        machine.forget_between_pages(pages=1)
+        machine.change_unseen(how="410", changes=[("delete", "m7")], forget=True)
+        machine.wait(12.0)
+        assert not machine.world.link.forgetful_pages
+
+
+def test_a_token_that_runs_out() -> None:
+    with fire() as machine:
+        machine.let_the_token_expire()
+        machine.change_unseen(how="restart", changes=[("replace", "m1")], forget=False)
+        machine.wait(40.0)
+        assert machine.world.stored() != machine.world.truth(), "nobody may see with a dead token"

@@ -53,7 +53,7 @@ class Scene:
         self.core.guard(authenticator((ADMIN,), self.core.tokens))
         self.admin = Kube(Loopback(self.core.handle), token=lambda: ADMIN)
         self.server = HostileServer(self.core.handle)
-        self.listener = Listener()
+        self.listener = Listener(self.living)
         self.token_file = folder / "token"
         self._changed = asyncio.Event()
 
@@ -98,6 +98,9 @@ class Scene:
         await self.admin.delete(CONFIG_MAPS, "m2", namespace=NS)
         await self.admin.delete(CONFIG_MAPS, "m3", namespace=NS)
         await self.admin.create(CONFIG_MAPS, {"metadata": {"name": "m3"}}, namespace=NS)
+
+    def living(self) -> list[str]:
+        return [obj["metadata"]["uid"] for obj in self.core.objects("configmaps")]
 
     def truth(self) -> dict[str, tuple[str, str]]:
         metas = [obj["metadata"] for obj in self.core.objects("configmaps")]

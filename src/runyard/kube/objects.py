@@ -287,7 +287,10 @@ class Reader(Generic[T]):
 
     def of(self, value: object) -> T:
         """The object in an already decoded value."""
-        return msgspec.convert(without_nulls(value), self._type)
+        try:
+            return msgspec.convert(value, self._type)
+        except msgspec.ValidationError:
+            return msgspec.convert(without_nulls(value), self._type)
 
 
 def without_nulls(value: Any) -> Any:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 def to_rfc3339(now: float) -> str:
     """Write an instant the way Kubernetes and GitHub do: `2026-01-31T12:00:00Z`, whole seconds."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(int(now), UTC).isoformat()[:19] + "Z"
 
 
 def to_rfc3339_micro(now: float) -> str:
     """Write an instant with microseconds, as Kubernetes leases want it."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def from_rfc3339(text: str) -> float:
