@@ -40,6 +40,7 @@ class HostileServer:
         self.watches: deque[Fault | Response | None] = deque()
         self.requests: list[Request] = []
         self.connections = 0
+        self.parted = asyncio.Event()  # whenever a connection has ended
         self.before: Callable[[Request], Awaitable[None]] = _nothing
         self.happened: list[str] = []  # which faults were really done
         self._serving: dict[asyncio.Task[object], None] = {}
@@ -73,6 +74,7 @@ class HostileServer:
         finally:
             del self._serving[task]
             self.connections -= 1
+            self.parted.set()
             writer.transport.abort()
 
     async def _serve(self, request: Request, writer: asyncio.StreamWriter) -> bool:

@@ -317,7 +317,8 @@ def test_connections_of_broken_watches_are_given_back(tmp_path: Path) -> None:
                         await scene.admin.create(CONFIG_MAPS, body, namespace=NS)
                     await scene.agreement()
                 while scene.server.connections > 2:  # the watch, and perhaps an idle one
-                    await asyncio.sleep(0.01)
+                    scene.server.parted.clear()
+                    await scene.server.parted.wait()
                 running.cancel()
             await transport.close()
         assert scene.server.happened == faults

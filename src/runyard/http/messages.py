@@ -31,11 +31,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def header(self, name: str, default: str = "") -> str:
         """The first header of that (lower-case) name."""
-        return next((value for key, value in self.headers if key == name), default)
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return default
 
     def param(self, name: str, default: str = "") -> str:
         """The first query parameter of that name."""
-        return next((value for key, value in self.query if key == name), default)
+        for key, value in self.query:
+            if key == name:
+                return value
+        return default
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +53,10 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
     def header(self, name: str, default: str = "") -> str:
         """The first header of that (lower-case) name."""
-        return next((value for key, value in self.headers if key == name), default)
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return default
 
     def json(self) -> Any:
         """The body as JSON; raises `msgspec.DecodeError` if it is not."""
