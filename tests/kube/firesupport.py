@@ -243,12 +243,17 @@ class World:
             rng=random.Random(3),
             meter=self.meter,
             namespace=NS,
-            on_change=self.listener.changed,
+            on_change=self._changed,
             resync=RESYNC,
             mute_after=MUTE_AFTER,
             page=PAGE,
             indexes={"colour": lambda obj: (obj.metadata.labels.get("colour", ""),)},
         )
+
+    def _changed(self, key: str, old: Bare | None, new: Bare | None) -> None:
+        if self.reflector.store.get(key) is not new:
+            self.listener.complaints.append(f"{key}: told before the store knew")
+        self.listener.changed(key, old, new)
 
     async def rotate(self) -> None:
         """Write a fresh token where the client looks."""
