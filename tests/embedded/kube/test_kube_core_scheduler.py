@@ -91,7 +91,7 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "insists on its neighbours": (
         node(),
         pod(affinity=ALONE),
-        "does not know required pod affinity",
+        "required pod affinity is not known",
     ),
     "likes its neighbours": (node(), pod(affinity=RATHER_ALONE), ""),
 }

@@ -173,12 +173,10 @@ def refusal(
     return _resources(pod, node, used)
 
 
-_NEIGHBOURS = Verdict(
-    (
-        "node(s) cannot be judged: the embedded scheduler does not know required pod affinity and anti-affinity, use"
-        " topologySpreadConstraints",
-    )
+_UNKNOWN = (
+    "required pod affinity is not known to the embedded scheduler, use topologySpreadConstraints"
 )
+_NEIGHBOURS = Verdict((f"node(s) cannot be judged: {_UNKNOWN}",))
 _OTHER_NODE = Verdict(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
 _CORDONED = Verdict(("node(s) were unschedulable",))
 _TAINTED = Verdict(("node(s) had untolerated taint(s)",))
