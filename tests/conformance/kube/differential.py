@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Self
 
 import controlplane
-import yaml
 from tests.conformance.kube import backends
-from tests.conformance.kube.kit import Api, Json
+from tests.conformance.kube.kinds import GAUGE_DEFINITION, KINDS
+from tests.conformance.kube.kit import Api
 from tests.conformance.kube.replay import Difference, Player, compare
 from tests.conformance.kube.sequences import Step
 
 from runyard.http.client import HttpTransport
 from runyard.http.loopback import Loopback
+from runyard.wire import shipped
 
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CRD_FILE = Path(__file__).parents[3] / "src/runyard/wire/crds/tuist.dev_runnerpools.yaml"
 
 
 class Pair:
@@ -48,17 +49,16 @@ class Pair:
         )
 
     async def _install(self) -> None:
-        """The custom kind of our own, as it is shipped."""
+        """Our own kind, and the one that is made for this comparison."""
         api = self._real("default")
-        definition: Json = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
-        await api.create(CRDS, definition)
-        group, version = definition["spec"]["group"], definition["spec"]["versions"][0]["name"]
+        for definition in (*shipped.definitions(), GAUGE_DEFINITION):
+            await api.create(CRDS, definition)
+        for kind in KINDS:
 
-        async def served() -> bool | None:
-            path = f"/apis/{group}/{version}/{definition['spec']['names']['plural']}"
-            return (await api.call("GET", path)).status == 200 or None
+            async def served(path: str = kind.path("default")) -> bool | None:
+                return (await api.call("GET", path)).status == 200 or None
 
-        await api.eventually(served)
+            await api.eventually(served)
 
     def differences(self, steps: tuple[Step, ...]) -> Iterator[Difference]:
         """Where the answers of the two servers to this sequence differ."""
@@ -68,10 +68,13 @@ class Pair:
     async def _play(self, steps: tuple[Step, ...], space: str) -> Iterator[Difference]:
         real = self._real(space)
         core = backends.make_core()
-        core._controllers.reactions = lambda event: ()  # on the other side there are none
         embedded = Api(
             Loopback(core.handle), space=space, token=backends.ADMIN, version=backends.NEWEST
         )
+        await embedded.create(CRDS, GAUGE_DEFINITION)
+        for each in shipped.runtime_classes():  # which the other side does not begin with
+            await embedded.ok("DELETE", f"{RUNTIME_CLASSES}/{each['metadata']['name']}")
+        core._controllers.reactions = lambda event: ()  # on the other side there are none
         for api in (real, embedded):
             await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
             await api.create(api.path("serviceaccounts"), {"metadata": {"name": "default"}})

@@ -10,14 +10,52 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from tests.conformance.kube.kit import TABLE, Api, Json, Watch
-from tests.conformance.kube.sequences import KINDS, Step
+from tests.conformance.kube.kinds import GAUGES, KINDS, POOLS, Kind
+from tests.conformance.kube.kit import MERGE, TABLE, Api, Json, Watch
+from tests.conformance.kube.objects import NAMES
+from tests.conformance.kube.sequences import Step
+
+from runyard.http.messages import Response
 
 TIMES = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 AGES = re.compile(r"^(\d+[smhdy])+$|^<unknown>$|^<invalid>$")
 UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NUMBER = re.compile(r"\((\d+)\)")  # a version in the text of a refusal
-SENTINEL = "zz-last"
+STORED = re.compile(r"StorageError: invalid object.*?AdditionalErrorMsg: ")  # where etcd keeps it
+LAST = "zz-last"
+NOBODY = "00000000-0000-0000-0000-000000000000"
+METHODS = {
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
+COLLECTIVE = ("list", "page", "snapshot", "deletecollection")
+_METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+SHAPES = {"": "application/json", "table": TABLE, "metadata": _METADATA}
+FROM_THE_BEGINNING = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
+WATCHED: dict[str, Json] = {
+    "": {},
+    "/tier=x": {"labelSelector": "tier=x"},
+    "/table": {"accept": TABLE},
+}
+_SPEC = {"image": "vm:1", "fleetSelector": "f", "dispatchLabel": "d", "runnerLabels": ["r"]}
+# A body that is accepted whatever the generated ones are like.
+SOUND: dict[str, Json] = {
+    POOLS: {"spec": _SPEC},
+    GAUGES: {"spec": {"image": "vm:1"}},
+    "pods": {"spec": {"containers": [{"name": "c", "image": "vm:1"}]}},
+    "roles": {"rules": []},
+    "rolebindings": {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+    },
+    "runtimeclasses": {"handler": "h"},
+}
 _PROSE = ("Invalid", "BadRequest", "InternalError", "")
 
 
@@ -44,51 +82,90 @@ class Player:
         self._api = api
         self._first: dict[str, Json] = {}
         self._current: dict[str, Json] = {}
-        self._watches: dict[str, Watch] = {}
+        self._watches: list[tuple[Kind, str, Watch]] = []
         self.answers: list[tuple[str, Any]] = []
 
     async def play(self, steps: tuple[Step, ...]) -> list[tuple[str, Any]]:
         kinds = [kind for kind in KINDS if any(step.kind == kind for step in steps)]
         try:
             for kind in kinds:
-                listed = await self._api.get(kind.path(self._api.space))
-                self._watches[kind.plural] = await self._api.watch(
-                    kind.path(self._api.space),
-                    resourceVersion=listed["metadata"]["resourceVersion"],
-                )
+                await self._watch(kind)
             for step in steps:
                 await self._play(step)
             for kind in kinds:
-                await self._watched(kind.plural, kind.path(self._api.space), steps)
+                await self._finish(kind)
         finally:
-            for watch in self._watches.values():
+            for _, _, watch in self._watches:
                 await watch.__aexit__()
+            await self._clean(kinds)
         return normalised(self.answers)
 
+    async def _watch(self, kind: Kind) -> None:
+        """Three eyes on each kind: on everything, on a selection, and on the rows of a table."""
+        path = kind.path(self._api.space)
+        listed = await self._api.get(path)
+        since = listed["metadata"]["resourceVersion"]
+        for told, options in WATCHED.items():
+            watch = await self._api.watch(path, resourceVersion=since, **options)
+            self._watches.append((kind, told, watch))
+
+    # ---- one request
+
     async def _play(self, step: Step) -> None:
-        key = f"{step.kind.plural}/{step.name}"
-        path = step.kind.path(self._api.space)
-        name = step.name if step.kind.namespaced else self._api.own(step.name)
-        method = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
-        if step.verb not in ("create", "list"):
-            path = "/".join(part for part in (path, name, step.sub) if part)
         query = dict(step.query)
-        if not step.kind.namespaced and step.verb == "list":  # other sequences have Nodes too
-            mine = ",".join(filter(None, (query.get("labelSelector"), f"seq={self._api.space}")))
-            query["labelSelector"] = mine
+        if step.verb == "snapshot":
+            return await self._snapshot(step, query)
+        answer = await self._send(step, query)
+        if step.verb == "page":
+            while token := (answer["body"].get("metadata") or {}).get("continue"):
+                answer = await self._send(step, query | {"continue": token})
+        return None
+
+    async def _send(self, step: Step, query: Json) -> Json:
+        key = f"{step.kind.plural}/{step.name}"
         answer = await self._api.call(
-            method.get(step.verb, "GET"),
-            path,
-            self._body(step, key, name),
+            METHODS.get(step.verb, "GET"),
+            self._path(step),
+            self._body(step, key),
             kind=step.media,
-            accept=TABLE if step.table else "application/json",
+            accept=_accepted(step),
             **query,
         )
-        told = answer.json()
-        self.answers.append((step.told(), {"code": answer.status, "body": told}))
-        self._remember(step, key, told)
+        told = {"code": answer.status, "body": answer.json()}
+        warnings = sorted(value for name, value in answer.headers if name.lower() == "warning")
+        self.answers.append((step.told(), told | {"warnings": warnings}))
+        self._remember(step, key, told["body"])
+        return told
 
-    def _body(self, step: Step, key: str, name: str) -> Any:
+    def _path(self, step: Step) -> str:
+        path = step.kind.path(self._api.space)
+        if (step.verb == "create" and not step.sub) or step.verb in COLLECTIVE:
+            return path
+        return "/".join(part for part in (path, self._name(step.kind, step.name), step.sub) if part)
+
+    def _name(self, kind: Kind, name: str) -> str:
+        return name if kind.namespaced else self._api.own(name)
+
+    async def _snapshot(self, step: Step, query: Json) -> None:
+        """The beginning of a watch: what is there, up to the bookmark that ends it."""
+        told: Json = {"events": []}
+        options = query | {"accept": SHAPES[step.shape]} | FROM_THE_BEGINNING
+        stream = await self._api.send("GET", self._path(step), watch="true", **options)
+        if isinstance(stream, Response) or stream.status != 200:
+            refusal = await self._api.call("GET", self._path(step), watch="true", **options)
+            told = {"code": refusal.status, "body": refusal.json()}
+        else:
+            async with Watch(stream) as watch:
+                while True:
+                    event = await watch.next()
+                    told["events"].append(event)
+                    if event["type"] in ("BOOKMARK", "ERROR"):
+                        break
+        self.answers.append((step.told(), told))
+
+    # ---- what a request says
+
+    def _body(self, step: Step, key: str) -> Any:
         body = step.body
         wanted = self._names(step, key)
         if step.verb == "delete":
@@ -98,12 +175,17 @@ class Player:
             return body
         meta = {**body.get("metadata", {}), **wanted}
         if "name" in meta:
-            meta["name"] = name
-        if not step.kind.namespaced and (
-            step.verb in ("create", "update") or "apply" in step.media
-        ):
-            meta["labels"] = {**meta.get("labels", {}), "seq": self._api.space}
+            meta["name"] = self._name(step.kind, meta["name"])
+        if "ownerReferences" in meta:
+            meta["ownerReferences"] = [self._owned(step, item) for item in meta["ownerReferences"]]
+        if "involvedObject" in body:
+            about = {**body["involvedObject"], "namespace": self._api.space}
+            body = {**body, "involvedObject": about}
         return {**body, "metadata": meta} if meta else body
+
+    def _owned(self, step: Step, reference: Json) -> Json:
+        known = self._current.get(f"{step.kind.plural}/{reference['name']}", {})
+        return {**reference, "uid": known.get("uid", NOBODY)}
 
     def _names(self, step: Step, key: str) -> dict[str, str]:
         wanted: dict[str, str] = {}
@@ -111,7 +193,7 @@ class Player:
         if known is not None:
             wanted["resourceVersion"] = known["resourceVersion"]
         if step.uid == "wrong":
-            wanted["uid"] = "00000000-0000-0000-0000-000000000000"
+            wanted["uid"] = NOBODY
         elif step.uid == "current" and key in self._current:
             wanted["uid"] = self._current[key]["uid"]
         return wanted
@@ -123,24 +205,42 @@ class Player:
                 self._first.setdefault(key, meta)
                 self._current[key] = meta
 
-    async def _watched(self, plural: str, path: str, steps: tuple[Step, ...]) -> None:
+    # ---- the end of a sequence
+
+    async def _finish(self, kind: Kind) -> None:
         """All events of this sequence: up to an object that is made last, which is no part of them."""
-        kind = next(kind for kind in KINDS if kind.plural == plural)
-        body = next(step.body for step in steps if step.kind == kind and step.verb == "create")
-        name = SENTINEL if kind.namespaced else self._api.own(SENTINEL)
-        await self._api.create(path, {**body, "metadata": {"name": name}} | _sound(plural))
-        watch = self._watches[plural]
-        while (event := await watch.next())["object"]["metadata"]["name"] != name:
-            if kind.namespaced or event["object"]["metadata"]["name"].startswith(self._api.space):
-                self.answers.append((f"watch {plural}", event))
+        name = self._name(kind, LAST)
+        sound = {"apiVersion": kind.api_version, "kind": kind.kind} | SOUND.get(kind.plural, {})
+        if kind.plural == "events":
+            sound |= {"involvedObject": {"namespace": self._api.space}}
+        meta = {"name": name, "labels": {"tier": "x"}}
+        await self._api.create(kind.path(self._api.space), {**sound, "metadata": meta})
+        for watched, told, watch in self._watches:
+            if watched != kind:
+                continue
+            while _named(event := await watch.next()) != name:
+                self.answers.append((f"watch{told} {kind.plural}", event))
+
+    async def _clean(self, kinds: list[Kind]) -> None:
+        """What lives in no namespace goes, so that the next sequence finds what this one found."""
+        for kind in kinds:
+            for name in (*NAMES, LAST) if not kind.namespaced else ():
+                path = f"{kind.path('')}/{self._name(kind, name)}"
+                await self._api.call("PATCH", path, {"metadata": {"finalizers": None}}, kind=MERGE)
+                await self._api.call("DELETE", path)
 
 
-def _sound(plural: str) -> Json:
-    """A body that is accepted wherever the generated one may be refused."""
-    if plural != "runnerpools":
-        return {}
-    spec = {"image": "vm:1", "fleetSelector": "f", "dispatchLabel": "d", "runnerLabels": ["r"]}
-    return {"spec": spec}
+def _accepted(step: Step) -> str:
+    shape = SHAPES[step.shape]
+    return shape.replace("Metadata;", "MetadataList;") if step.verb in COLLECTIVE else shape
+
+
+def _named(event: Json) -> str:
+    obj = event["object"]
+    if obj["kind"] == "Table":
+        obj = obj["rows"][0]["object"]
+    name: str = obj["metadata"]["name"]
+    return name
 
 
 # ---- making comparable
@@ -171,7 +271,9 @@ def _plain(value: Any, ranks: dict[str, str], uids: dict[str, str]) -> Any:
     if isinstance(value, dict):
         if value.get("kind") == "Status":
             value = _status(value)
-        cleaned = {key: _plain(item, ranks, uids) for key, item in value.items()}
+        cleaned = {
+            _numbered(key, uids): _plain(item, ranks, uids) for key, item in sorted(value.items())
+        }
         if "resourceVersion" in cleaned:
             rank = ranks.get(str(cleaned["resourceVersion"]), "none")
             cleaned["resourceVersion"] = rank if "uid" in cleaned else "of a list"
@@ -187,9 +289,12 @@ def _plain(value: Any, ranks: dict[str, str], uids: dict[str, str]) -> Any:
             return "time"
         if AGES.match(value):
             return "age"
-        value = NUMBER.sub("(number)", value)
-        return UID.sub(lambda match: uids.setdefault(match[0], f"uid-{len(uids)}"), value)
+        return _numbered(STORED.sub("", NUMBER.sub("(number)", value)), uids)
     return value
+
+
+def _numbered(text: str, uids: dict[str, str]) -> str:
+    return UID.sub(lambda match: uids.setdefault(match[0], f"uid-{len(uids)}"), text)
 
 
 def _manager(entry: Json) -> tuple[str, str, str]:

@@ -8,47 +8,21 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
+from tests.conformance.kube import objects
+from tests.conformance.kube.kinds import BY_PLURAL, CHOICE, GAUGES, KINDS, POOLS, Kind
 from tests.conformance.kube.kit import APPLY, JSON_PATCH, MERGE, STRATEGIC, Json
+from tests.conformance.kube.objects import FIELDS, NAMES, STATUSES, owner, seldom, whole
 
 SHORTEST = 20
 LONGEST = 32
-NAMES = ("a", "b")
-POOLS = "runnerpools"
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """Where objects of a kind live."""
-
-    plural: str
-    kind: str
-    api_version: str = "v1"
-    namespaced: bool = True
-    custom: bool = False
-
-    def path(self, space: str) -> str:
-        base = "/api/v1" if self.api_version == "v1" else f"/apis/{self.api_version}"
-        return (
-            f"{base}/namespaces/{space}/{self.plural}"
-            if self.namespaced
-            else f"{base}/{self.plural}"
-        )
-
-
-KINDS = (
-    Kind("configmaps", "ConfigMap"),
-    Kind("pods", "Pod"),
-    Kind("secrets", "Secret"),
-    Kind("serviceaccounts", "ServiceAccount"),
-    Kind("leases", "Lease", "coordination.k8s.io/v1"),
-    Kind("nodes", "Node", namespaced=False),
-    Kind(POOLS, "RunnerPool", "tuist.dev/v1alpha1", custom=True),
-)
+__all__ = ["KINDS", "LONGEST", "SHORTEST", "Step", "sequences"]
+_CALLED = {MERGE: "/merge", STRATEGIC: "/strategic", JSON_PATCH: "/json", APPLY: "/apply"}
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One request; `version` and `uid` say which of those seen so far to name in it."""
 
-    verb: str
+    verb: str  # of roles; and `page`, a list taken in pieces, and `snapshot`, the beginning of a watch
     kind: Kind
     name: str = ""
     sub: str = ""
@@ -57,259 +31,285 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[tuple[str, str], ...] = ()
     version: str = ""  # "", current, first
     uid: str = ""  # "", current, wrong
-    table: bool = False
+    shape: str = ""  # "", table, metadata
 
     def told(self) -> str:
         """How a report and the list of known differences call it: `patch/merge pods/status`."""
-        media = {MERGE: "/merge", STRATEGIC: "/strategic", JSON_PATCH: "/json", APPLY: "/apply"}
         where = f"{self.kind.plural}/{self.sub}" if self.sub else self.kind.plural
-        return f"{self.verb}{media.get(self.media, '')}{'/table' if self.table else ''} {where}"
+        shape = f"/{self.shape}" if self.shape else ""
+        return f"{self.verb}{_CALLED.get(self.media, '')}{shape} {where}"
 
 
-# ---- parts of objects
-
-_words = st.sampled_from(("x", "y"))
-_labels = st.dictionaries(st.sampled_from(("tier", "zone")), _words, max_size=2)
-_some_labels = st.dictionaries(st.sampled_from(("tier", "zone")), _words, min_size=1, max_size=2)
-_finalizers = st.lists(st.sampled_from(("example.com/a", "example.com/b")), unique=True, max_size=2)
-_data = st.dictionaries(st.sampled_from(("k1", "k2", "k3")), _words, max_size=3)
-
-
-@st.composite
-def _meta(draw: st.DrawFn, name: str) -> Json:
-    meta: Json = {"name": name}
-    if draw(st.booleans()):
-        meta["labels"] = draw(_some_labels)
-    if draw(st.integers(0, 3)) == 0:
-        meta["annotations"] = draw(_some_labels)
-    if draw(st.integers(0, 4)) == 0:
-        meta["finalizers"] = draw(_finalizers)
-    return meta
+Query = list[tuple[str, str]]
+_seen = st.sampled_from(("", "", "current", "first"))
+_whom = st.sampled_from(("", "", "", "current", "wrong"))
+_shapes = st.sampled_from(("", "", "table", "metadata"))
 
 
 @st.composite
-def _pod_spec(draw: st.DrawFn) -> Json:
-    container: Json = {"name": "runner", "image": draw(st.sampled_from(("vm:1", "vm:2", "vm")))}
-    if draw(st.booleans()):
-        container["resources"] = {"limits": {"cpu": "2", "memory": "1Gi"}}
-    if draw(st.booleans()):
-        container["env"] = [{"name": "E", "value": draw(_words)}]
-    spec: Json = {"containers": [container], "schedulerName": "nobody"}
-    spec["automountServiceAccountToken"] = False
-    options = {
-        "nodeName": "mac-1",
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 5,
-        "nodeSelector": {"tier": "x"},
-        "tolerations": [{"key": "example.com/mac", "operator": "Exists"}],
-    }
-    for key, value in options.items():
-        if draw(st.booleans()):
-            spec[key] = value
-    return spec
+def _options(draw: st.DrawFn) -> Query:
+    """What may be said of any write."""
+    query: Query = []
+    if draw(seldom(7)):
+        query.append(("dryRun", "All"))
+    if draw(seldom(4)):
+        told = st.sampled_from(("Strict", "Strict", "Warn", "Ignore"))
+        query.append(("fieldValidation", draw(told)))
+    return query
 
 
-@st.composite
-def _rest(draw: st.DrawFn, kind: Kind) -> Json:
-    """What an object holds besides its metadata."""
-    if kind.plural == "configmaps":
-        return {"data": draw(_data)}
-    if kind.plural == "secrets":
-        return {"stringData": draw(_data)} if draw(st.booleans()) else {"type": "Opaque"}
-    if kind.plural == "leases":
-        return {"spec": {"holderIdentity": draw(_words), "leaseDurationSeconds": 40}}
-    if kind.plural == "pods":
-        return {"spec": draw(_pod_spec())}
-    if kind.plural == "nodes":
-        taints = [{"key": "example.com/t", "value": draw(_words), "effect": "NoSchedule"}]
-        return {"spec": {"taints": taints}} if draw(st.booleans()) else {}
-    if kind.custom:
-        return {"spec": draw(_pool_spec())}
-    return {}
-
-
-@st.composite
-def _pool_spec(draw: st.DrawFn) -> Json:
-    spec: Json = {
-        "image": draw(st.sampled_from(("vm:1", "vm:2"))),
-        "fleetSelector": "f",
-        "dispatchLabel": "d",
-        "runnerLabels": draw(st.sampled_from((["self-hosted"], ["self-hosted", "mac"]))),
-    }
-    if draw(st.booleans()):
-        spec["replicas"] = draw(st.integers(0, 3))
-    if draw(st.integers(0, 5)) == 0:
-        del spec["image"]
-    return spec
-
-
-def _whole(kind: Kind, name: str) -> st.SearchStrategy[Json]:
-    return st.builds(
-        lambda meta, rest: {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "metadata": meta,
-            **rest,
-        },
-        _meta(name),
-        _rest(kind),
-    )
-
-
-# ---- requests
+# ---- writes of whole objects
 
 
 @st.composite
 def _create(draw: st.DrawFn, kind: Kind, name: str) -> Step:
-    query = (("dryRun", "All"),) if draw(st.integers(0, 7)) == 0 else ()
-    return Step(verb="create", kind=kind, name=name, body=draw(_whole(kind, name)), query=query)
+    body, query = draw(whole(kind, name)), draw(_options())
+    if draw(seldom(20)):
+        other: tuple[Json, ...] = ({"apiVersion": "v9"}, {"extra": 1})
+        body = body | draw(st.sampled_from(other if kind.custom else (*other, {"kind": "Other"})))
+    if draw(seldom(6)):
+        query.append(("fieldManager", "one"))
+    return Step(verb="create", kind=kind, name=name, body=body, query=tuple(query))
 
 
 @st.composite
 def _replace(draw: st.DrawFn, kind: Kind, name: str) -> Step:
-    version = draw(st.sampled_from(("", "current", "current", "first")))
-    return Step(verb="update", kind=kind, name=name, body=draw(_whole(kind, name)), version=version)
+    sub = draw(st.sampled_from(("", "", *(sub for sub in kind.subresources if sub == "status"))))
+    body: Json = draw(whole(kind, name))
+    if sub:
+        body = body | draw(st.sampled_from(STATUSES[kind.plural]))
+        body["metadata"] = {**body["metadata"], "name": name}
+    return Step(
+        verb="update",
+        kind=kind,
+        name=name,
+        sub=sub,
+        body=body,
+        version=draw(st.sampled_from(("", "current", "current", "first"))),
+        uid=draw(_whom),
+        query=tuple(draw(_options())),
+    )
 
 
 @st.composite
 def _apply(draw: st.DrawFn, kind: Kind, name: str) -> Step:
-    query = [("fieldManager", draw(st.sampled_from(("one", "two"))))]
-    if draw(st.integers(0, 2)) == 0:
+    query = [("fieldManager", draw(st.sampled_from(("one", "two")))), *draw(_options())]
+    if draw(seldom(3)):
         query.append(("force", "true"))
-    body = draw(_whole(kind, name))
-    return Step(verb="patch", kind=kind, name=name, body=body, media=APPLY, query=tuple(query))
+    body: Json = draw(whole(kind, name))
+    sub = "status" if "status" in kind.subresources and draw(seldom(4)) else ""
+    if sub:
+        told = draw(st.sampled_from(STATUSES[kind.plural]))
+        status = {key: told[key] for key in told if key != "spec"}
+        body = {key: body[key] for key in ("apiVersion", "kind")} | status
+        body["metadata"] = {**told.get("metadata", {}), "name": name}
+    return Step(
+        verb="patch", kind=kind, name=name, sub=sub, body=body, media=APPLY, query=tuple(query)
+    )
+
+
+# ---- patches
+
+
+@st.composite
+def _media(draw: st.DrawFn, kind: Kind) -> str:
+    if kind.custom:
+        return STRATEGIC if draw(seldom(12)) else MERGE
+    return draw(st.sampled_from((MERGE, STRATEGIC)))
 
 
 @st.composite
 def _meta_patch(draw: st.DrawFn, kind: Kind, name: str) -> Step:
-    nullable = st.one_of(st.none(), _words)
-    labels = draw(st.dictionaries(st.sampled_from(("tier", "zone")), nullable, max_size=2))
-    meta: Json = {"labels": labels}
-    if draw(st.integers(0, 2)) == 0:
-        meta["finalizers"] = draw(st.one_of(st.none(), _finalizers))
-    if draw(st.integers(0, 3)) == 0:
-        meta = {"annotations": draw(st.one_of(st.none(), _labels))}
-    media = MERGE if kind.custom else draw(st.sampled_from((MERGE, STRATEGIC)))
+    meta: Json = {"labels": draw(objects.cleared_labels)}
+    if draw(seldom(3)):
+        meta["finalizers"] = draw(st.one_of(st.none(), objects.finalizers))
+    if draw(seldom(4)):
+        meta = {"annotations": draw(st.one_of(st.none(), objects.labels))}
+    if draw(seldom(6)) and kind.namespaced and kind.plural != "events":
+        meta["ownerReferences"] = [owner(kind, draw(st.sampled_from(NAMES)))]
+    media = draw(_media(kind))
+    if media == STRATEGIC and draw(seldom(6)):
+        meta = {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}
+    if draw(seldom(20)):
+        meta["name"] = "another"
     return Step(
         verb="patch",
         kind=kind,
         name=name,
         body={"metadata": meta},
         media=media,
-        version=draw(st.sampled_from(("", "", "current", "first"))),
-        uid=draw(st.sampled_from(("", "", "current", "wrong"))),
+        version=draw(_seen),
+        uid=draw(_whom),
+        query=tuple(draw(_options())),
     )
 
 
 @st.composite
 def _field_patch(draw: st.DrawFn, kind: Kind, name: str) -> Step:
-    nullable = st.one_of(st.none(), _words)
-    bodies: dict[str, st.SearchStrategy[Json]] = {
-        "configmaps": st.builds(
-            lambda data: {"data": data},
-            st.dictionaries(st.sampled_from(("k1", "k2")), nullable, max_size=2),
-        ),
-        "leases": st.builds(lambda holder: {"spec": {"holderIdentity": holder}}, nullable),
-        "pods": st.sampled_from(
-            (
-                {"spec": {"containers": [{"name": "runner", "image": "vm:3"}]}},
-                {"spec": {"hostNetwork": True}},
-                {"spec": {"activeDeadlineSeconds": 60}},
-                {"spec": {"terminationGracePeriodSeconds": 9}},
-            )
-        ),
-        "nodes": st.sampled_from(
-            (
-                {"spec": {"unschedulable": True}},
-                {"spec": {"unschedulable": None}},
-                {"spec": {"taints": [{"key": "example.com/u", "effect": "NoExecute"}]}},
-                {"spec": {"taints": None}},
-            )
-        ),
-        POOLS: st.sampled_from(
-            (
-                {"spec": {"replicas": 2}},
-                {"spec": {"replicas": None}},
-                {"spec": {"replicas": -1}},
-                {"spec": {"image": "vm:9"}},
-                {"spec": {"surprise": 1}},
-            )
-        ),
-    }
-    body = draw(bodies.get(kind.plural, st.just({"metadata": {"labels": {"tier": "x"}}})))
-    media = MERGE if kind.custom else draw(st.sampled_from((MERGE, STRATEGIC)))
+    body = draw(st.sampled_from(FIELDS[kind.plural]))
+    media = draw(_media(kind))
     if kind.plural == "pods" and "containers" in body["spec"]:
         media = STRATEGIC  # a merge patch would replace the list and with it all that was filled in
-    return Step(verb="patch", kind=kind, name=name, body=body, media=media)
+    query = tuple(draw(_options()))
+    return Step(verb="patch", kind=kind, name=name, body=body, media=media, query=query)
+
+
+_JSON_STEPS = (
+    {"op": "add", "path": "/metadata/labels", "value": {"tier": "y"}},
+    {"op": "replace", "path": "/metadata/labels/tier", "value": "x"},
+    {"op": "remove", "path": "/metadata/labels/tier"},
+    {"op": "remove", "path": "/metadata/finalizers"},
+    {"op": "remove", "path": "/metadata/finalizers/0"},
+    {"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/c"},
+    {"op": "add", "path": "/metadata/annotations", "value": {"a~b/c": "1"}},
+    {"op": "copy", "from": "/metadata/labels", "path": "/metadata/annotations"},
+    {"op": "move", "from": "/metadata/labels/tier", "path": "/metadata/labels/zone"},
+    {"op": "test", "path": "/metadata/name", "value": "a"},
+    {"op": "test", "path": "/metadata/labels/zone", "value": None},
+)
 
 
 @st.composite
 def _json_patch(draw: st.DrawFn, kind: Kind, name: str) -> Step:
-    steps = st.sampled_from(
-        (
-            {"op": "add", "path": "/metadata/labels", "value": {"tier": "y"}},
-            {"op": "replace", "path": "/metadata/labels/tier", "value": "x"},
-            {"op": "remove", "path": "/metadata/labels/tier"},
-            {"op": "remove", "path": "/metadata/finalizers"},
-            {"op": "test", "path": "/metadata/name", "value": "a"},
-        )
-    )
-    body = draw(st.lists(steps, min_size=1, max_size=2))
-    return Step(verb="patch", kind=kind, name=name, body=body, media=JSON_PATCH)
+    body = draw(st.lists(st.sampled_from(_JSON_STEPS), min_size=1, max_size=2))
+    query = tuple(draw(_options()))
+    return Step(verb="patch", kind=kind, name=name, body=body, media=JSON_PATCH, query=query)
 
 
 @st.composite
 def _status_patch(draw: st.DrawFn, kind: Kind, name: str) -> Step:
-    bodies: dict[str, tuple[Json, ...]] = {
-        "pods": (
-            {"status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}},
-            {"status": {"phase": "Succeeded"}},
-            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-            {"metadata": {"labels": {"tier": "y"}}, "status": {"message": "hello"}},
-        ),
-        "nodes": (
-            {"status": {"capacity": {"pods": "2"}, "allocatable": {"pods": "2"}}},
-            {"status": {"conditions": [{"type": "GuestAgent", "status": "True"}]}},
-        ),
-        POOLS: (
-            {"status": {"observedReplicas": 1}},
-            {"status": {"observedReplicas": 2}, "spec": {"replicas": 9}},
-        ),
-    }
-    body = draw(st.sampled_from(bodies[kind.plural]))
-    media = MERGE if kind.custom else draw(st.sampled_from((MERGE, STRATEGIC)))
-    return Step(verb="patch", kind=kind, name=name, sub="status", body=body, media=media)
+    return Step(
+        verb="patch",
+        kind=kind,
+        name=name,
+        sub="status",
+        body=draw(st.sampled_from(STATUSES[kind.plural])),
+        media=draw(_media(kind)),
+        version=draw(st.sampled_from(("", "", "", "current", "first"))),
+        query=tuple(draw(_options())),
+    )
+
+
+# ---- subresources that are no part of the object
+
+
+@st.composite
+def _scale(draw: st.DrawFn, kind: Kind, name: str) -> Step:
+    verb = draw(st.sampled_from(("get", "update", "patch")))
+    count = draw(st.sampled_from((0, 1, 5, -1)))
+    media, body = "application/json", None
+    if verb == "patch":
+        media, body = MERGE, {"spec": {"replicas": count}}
+    elif verb == "update":
+        told = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}}
+        body = {**told, "spec": {"replicas": count}}
+    version = draw(st.sampled_from(("", "current", "first"))) if verb == "update" else ""
+    return Step(
+        verb=verb, kind=kind, name=name, sub="scale", body=body, media=media, version=version
+    )
+
+
+@st.composite
+def _binding(draw: st.DrawFn, kind: Kind, name: str) -> Step:
+    target = draw(st.sampled_from(({"name": "mac-1"}, {"kind": "Node", "name": "mac-2"}, {})))
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    return Step(verb="create", kind=kind, name=name, sub="binding", body=body)
+
+
+@st.composite
+def _eviction(draw: st.DrawFn, kind: Kind, name: str) -> Step:
+    body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    if draw(st.booleans()):
+        body["deleteOptions"] = {"gracePeriodSeconds": draw(st.sampled_from((0, 4)))}
+    return Step(verb="create", kind=kind, name=name, sub="eviction", body=body)
+
+
+# ---- deletions and reads
 
 
 @st.composite
 def _delete(draw: st.DrawFn, kind: Kind, name: str) -> Step:
     body: Json = {}
-    if kind.plural == "pods":
-        grace = draw(st.sampled_from((None, None, 0, 3)))
-        if grace is not None:
-            body["gracePeriodSeconds"] = grace
+    grace = draw(st.sampled_from((None, None, 0, 3))) if kind.plural == "pods" else None
+    if grace is not None:
+        body["gracePeriodSeconds"] = grace
+    if draw(seldom(3)):
+        policies = st.sampled_from(("Foreground", "Background", "Orphan", "Sideways"))
+        body["propagationPolicy"] = draw(policies)
+    if draw(seldom(10)):
+        body["orphanDependents"] = draw(st.booleans())
     return Step(
         verb="delete",
         kind=kind,
         name=name,
         body=body or None,
         version=draw(st.sampled_from(("", "", "", "current", "first"))),
-        uid=draw(st.sampled_from(("", "", "current", "wrong"))),
+        uid=draw(_whom),
+        query=(("dryRun", "All"),) if draw(seldom(8)) else (),
     )
+
+
+LABELS = ("tier=x", "tier!=x", "tier in (x,y)", "tier notin (x)", "!zone", "tier,zone=x", "a b")
+FIELD_SELECTORS: dict[str, tuple[str, ...]] = {
+    "pods": (
+        "spec.nodeName=mac-1",
+        "status.phase!=Running",
+        "spec.restartPolicy=Never,status.phase=Pending",
+        "status.podIP=10.0.0.1",
+        "spec.other=x",
+    ),
+    "nodes": ("spec.unschedulable=true", "spec.unschedulable!=true", "spec.podCIDR=x"),
+    "secrets": ("type=Opaque", "type!=Opaque"),
+    "events": ("involvedObject.name=a", "reason=Killed,type!=Normal", "involvedObject.kind=Node"),
+    GAUGES: ("spec.mode=slow", "spec.mode!=slow", "spec.image=vm:1"),
+    POOLS: ("spec.image=vm:1",),
+}
+
+
+@st.composite
+def _selection(draw: st.DrawFn, kind: Kind) -> Query:
+    query: Query = []
+    if draw(st.booleans()):
+        query.append(("labelSelector", draw(st.sampled_from(LABELS))))
+    if draw(seldom(3)):
+        own = FIELD_SELECTORS.get(kind.plural, ())
+        named = ("metadata.name=a", "metadata.name!=a", *own, *own)
+        query.append(("fieldSelector", draw(st.sampled_from(named))))
+    return query
 
 
 @st.composite
 def _list(draw: st.DrawFn, kind: Kind) -> Step:
-    selectors = ("", "tier=x", "tier!=x", "tier in (x,y)", "tier notin (x)", "!zone", "tier,zone=x")
-    selector = draw(st.sampled_from(selectors))
-    query = [("labelSelector", selector)] if selector else []
-    if draw(st.integers(0, 3)) == 0:
-        query.append(
-            ("fieldSelector", draw(st.sampled_from(("metadata.name=a", "metadata.name!=a"))))
-        )
-    if draw(st.integers(0, 3)) == 0:
-        query.append(("limit", "1"))
-    return Step(verb="list", kind=kind, query=tuple(query), table=draw(st.booleans()))
+    query = draw(_selection(kind))
+    limited = draw(seldom(3))
+    if limited:
+        query.append(("limit", draw(st.sampled_from(("1", "1", "2")))))
+    verb = "page" if limited and draw(st.booleans()) else "list"
+    return Step(verb=verb, kind=kind, query=tuple(query), shape=draw(_shapes))
+
+
+@st.composite
+def _snapshot(draw: st.DrawFn, kind: Kind) -> Step:
+    query = [item for item in draw(_selection(kind)) if item[1] not in ("a b", "spec.other=x")]
+    return Step(verb="snapshot", kind=kind, query=tuple(query), shape=draw(_shapes))
+
+
+@st.composite
+def _purge(draw: st.DrawFn, kind: Kind) -> Step:
+    """Delete what a selection has; never all there is of a kind that the server itself has objects of."""
+    query = draw(_selection(kind))
+    if not kind.namespaced:
+        query = [("labelSelector", "tier=x")]
+    return Step(verb="deletecollection", kind=kind, query=tuple(query))
+
+
+@st.composite
+def _get(draw: st.DrawFn, kind: Kind, name: str) -> Step:
+    sub = "status" if "status" in kind.subresources and draw(seldom(5)) else ""
+    return Step(verb="get", kind=kind, name=name, sub=sub, shape=draw(_shapes))
+
+
+# ---- sequences
 
 
 @st.composite
@@ -324,20 +324,29 @@ def _step(draw: st.DrawFn, kinds: tuple[Kind, ...]) -> Step:
         _apply(kind, name),
         _meta_patch(kind, name),
         _field_patch(kind, name),
+        _field_patch(kind, name),
         _json_patch(kind, name),
         _delete(kind, name),
         _list(kind),
-        st.builds(lambda table: Step(verb="get", kind=kind, name=name, table=table), st.booleans()),
+        _get(kind, name),
+        _get(kind, name) if draw(st.booleans()) else _snapshot(kind),
     ]
-    if kind.plural in ("pods", "nodes", POOLS):
-        choices.append(_status_patch(kind, name))
+    if draw(seldom(10)):
+        choices.append(_purge(kind))
+    if "status" in kind.subresources:
+        choices += [_status_patch(kind, name)] * 2
+    if "scale" in kind.subresources:
+        choices += [_scale(kind, name)] * 2
+    if kind.plural == "pods":
+        choices += [_binding(kind, name), _eviction(kind, name)]
     return draw(st.one_of(choices))
 
 
 @st.composite
 def sequences(draw: st.DrawFn) -> tuple[Step, ...]:
     """Requests about one or two kinds, so that most of them meet an object."""
-    kinds = tuple(draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=2, unique=True)))
+    chosen = draw(st.lists(st.sampled_from(CHOICE), min_size=1, max_size=2))
+    kinds = tuple(BY_PLURAL[plural] for plural in dict.fromkeys(chosen))
     begun = [draw(_create(kind, name)) for kind in kinds for name in NAMES]
     count = draw(st.integers(SHORTEST - len(begun), LONGEST - len(begun)))
     return (*begun, *(draw(_step(kinds)) for _ in range(count)))

@@ -95,6 +95,16 @@ class Kind:
         await self.api.ok("DELETE", f"{CRDS}/{self.name}")
 
 
+async def test_an_object_that_says_it_is_of_another_kind_is_invalid(api: Api) -> None:
+    kind = await Kind(api).install()
+    told = await api.why("POST", kind.path(), kind.gadget() | {"kind": "Other"})
+    assert (told["code"], causes(told)) == (422, [("FieldValueInvalid", "kind")])
+    assert await api.refused("POST", kind.path(), kind.gadget() | {"apiVersion": "v9"}) == (
+        400,
+        "BadRequest",
+    )
+
+
 async def test_a_custom_object_is_filled_in_and_pruned(api: Api) -> None:
     kind = await Kind(api).install()
     body = kind.gadget(surprise=1, free={"any": {"thing": 1}})

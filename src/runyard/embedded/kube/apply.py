@@ -11,7 +11,7 @@ then belongs to `before-first-apply`.
 The functions are pure: they take objects and return objects that share what did not change.
 """
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -30,13 +30,14 @@ from runyard.embedded.kube.merging import merge, without
 from runyard.embedded.kube.resources import Object, Resource
 from runyard.embedded.kube.schema import model
 from runyard.embedded.kube.schema.model import Type
-from runyard.embedded.kube.schema.typed import known, typed
+from runyard.embedded.kube.schema.typed import blank, known
 from runyard.embedded.kube.status import Cause, apply_conflict
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL = "kubectl"  # the one manager that may take over what the same tool applied from the client's side
 _UPDATERS = 10  # plain writers remembered one by one; older ones are put together
 _NAMED: Fields = {"f:metadata": {"f:name": {}}}  # what every apply says of an object
+_DELETION: Fields = {"f:metadata": {"f:deletionTimestamp": {}, "f:deletionGracePeriodSeconds": {}}}
 _BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"
 
 
@@ -65,11 +66,6 @@ def type_of(resource: Resource) -> Type:
     return model.of_definition(resource.kind, getattr(resource.definition, "schema", None))
 
 
-@cache
-def _empty(resource: Resource) -> Object:
-    return typed(resource, {"metadata": {}}) if known(resource) else {"metadata": {}}
-
-
 # ---- plain writes
 
 
@@ -77,7 +73,7 @@ def owned_by_create(resource: Resource, *, new: Object, told: Object, writer: Wr
     """The new object with its `managedFields`; `told` is it before the server added what is its own."""
     skip = ("status",) if resource.has_status else ()
     ours = {key: value for key, value in told.items() if key not in skip}
-    base = {key: value for key, value in _empty(resource).items() if key not in skip}
+    base = {key: value for key, value in blank(resource).items() if key not in skip}
     changed, _ = changes(type_of(resource), old=base, new=ours)
     return with_entries(new, _with(resource, [], writer, changed, fresh=True))
 
@@ -87,13 +83,38 @@ def owned_by_update(resource: Resource, *, old: Object, new: Object, writer: Wri
     entries = entries_of(new) or entries_of(old)
     if not entries or is_reset(new):
         return with_entries(new, [])
+    if writer.subresource == "scale":
+        return _owned_by_scale(resource, old=old, new=new, writer=writer)
     changed, removed = changes(type_of(resource), old=old, new=new)
     if not changed and not removed:
         return with_entries(new, entries)
+    if entries[0].get("manager") == _BEFORE or entries[-1].get("manager") == _BEFORE:
+        entries = _without(entries, _DELETION)  # which only a first apply finds somebody for
     kept = _without(_without(entries, changed), removed)
     if changed:
         kept = _capped(_with(resource, kept, writer, changed, fresh=True))
     return with_entries(new, kept)
+
+
+def _owned_by_scale(resource: Resource, *, old: Object, new: Object, writer: Writer) -> Object:
+    """The same after its count was set alone: whose it is is followed only once it is somebody's."""
+    entries = entries_of(old)
+    changed, removed = changes(type_of(resource), old=old, new=new)
+    count = union(changed, removed)
+    if not count or not any(overlap(entry["fieldsV1"], count) for entry in entries):
+        return new
+    kept = _without(entries, count)
+    if _value_at(new, count):  # none is not written in a Scale, so nobody has said it
+        kept = _with(resource, kept, writer, count)
+    return with_entries(new, kept)
+
+
+def _value_at(value: Any, fields: Fields) -> Any:
+    """The value at the end of a set with one member."""
+    while fields:
+        step = next(iter(fields))
+        value, fields = (value or {}).get(step[2:]), fields[step]
+    return value
 
 
 def is_reset(obj: Object) -> bool:
@@ -133,13 +154,24 @@ def apply(
 
 def owned_by_apply(resource: Resource, *, new: Object, wanted: Object, writer: Writer) -> Object:
     """A new object that was made by an apply: its manager owns what it said."""
+    if resource.has_status:
+        wanted = {key: value for key, value in wanted.items() if key != "status"}
     asked = applied(type_of(resource), ownable(wanted)) or {}
     return with_entries(new, _with(resource, [], writer, asked, fresh=True))
 
 
 def _before(resource: Resource, live: Object, writer: Writer) -> list[Object]:
     """Somebody for what an object held before the first apply to it."""
-    held, _ = changes(type_of(resource), old=_empty(resource), new=live)
+    skip: tuple[str, ...] = ()
+    if resource.has_status:
+        skip = ("spec",) if writer.subresource else ("status",)
+    base, told = (
+        {key: value for key, value in obj.items() if key not in skip}
+        for obj in (blank(resource), live)
+    )
+    held, _ = changes(type_of(resource), old=base, new=told)
+    if "deletionTimestamp" in live["metadata"]:
+        held = union(held, _DELETION)
     nobody = msgspec.structs.replace(writer, manager=_BEFORE, operation="Update")
     return _with(resource, [], nobody, held, fresh=True)
 
@@ -157,19 +189,19 @@ def _refuse_conflicts(
     if force or not changed:
         return
     allowed = _from_last_applied(kind, resource, live) if writer.manager == _KUBECTL else {}
-    fought: dict[str, list[str]] = {}
-    for entry in others:
-        shared = minus(overlap(entry["fieldsV1"], changed), allowed)
-        if shared:
-            fought.setdefault(_named(entry), []).extend(paths(shared))
-    if fought:
-        raise apply_conflict(
-            [
-                Cause(path, f"conflict with {who}", "FieldManagerConflict")
-                for who in sorted(fought)
-                for path in fought[who]
-            ]
-        )
+    causes = [
+        Cause(path, f"conflict with {_named(entry)}", "FieldManagerConflict")
+        for entry in sorted(others, key=_identity)
+        for path in paths(minus(overlap(entry["fieldsV1"], changed), allowed))
+    ]
+    if causes:
+        raise apply_conflict(causes)
+
+
+def _identity(entry: Object) -> tuple[str, ...]:
+    return tuple(
+        str(entry.get(key, "")) for key in ("manager", "operation", "apiVersion", "subresource")
+    )
 
 
 def _named(entry: Object) -> str:

@@ -43,6 +43,19 @@ def decode(request: Any, *, keep_nulls: bool = False) -> Any:
     return pruned(value) if not keep_nulls and b"null" in request.body else value
 
 
+def as_told(resource: Resource, value: Any) -> Any:
+    """A body without the nulls that say nothing: all of them, except where a schema has null for a value."""
+    if resource.definition is None or not isinstance(value, dict):
+        return pruned(value)
+    return resource.definition.as_told(value)
+
+
+def read_object(resource: Resource, request: Any) -> Any:
+    """The body of a write of a whole object. Raises 400 or 415."""
+    value = decode(request, keep_nulls=resource.custom)
+    return as_told(resource, value) if resource.custom and b"null" in request.body else value
+
+
 def read_json(body: bytes, *, what: str = "the body of the request is not JSON") -> Any:
     """JSON, or a 400."""
     try:

@@ -6,14 +6,18 @@ from runyard.embedded.kube import admission
 from runyard.embedded.kube.controllers import taints
 from runyard.embedded.kube.crd import approval
 from runyard.embedded.kube.resources import (
+    CLUSTER_ROLES,
     DEFINITIONS,
     NAMESPACES,
     NODES,
     PODS,
+    ROLES,
     SECRETS,
     Object,
     Resource,
 )
+
+_RULED = (ROLES, CLUSTER_ROLES)
 
 
 def fill(resource: Resource, obj: Object) -> Object:
@@ -31,12 +35,19 @@ def fill(resource: Resource, obj: Object) -> Object:
         return approval.begun(obj)
     if resource is SECRETS:
         return obj if "type" in obj else {**obj, "type": "Opaque"}
-    return obj
+    return _ruled(resource, obj)
+
+
+def _ruled(resource: Resource, obj: Object) -> Object:
+    """A role without rules, which says so by null however it was told."""
+    return {**obj, "rules": None} if resource in _RULED and obj.get("rules") == [] else obj
 
 
 def readmitted(resource: Resource, obj: Object, old: Object) -> Object:
     """A changed object with what the server adds again to every version of it."""
-    if resource is not PODS or obj["spec"] is old["spec"]:
+    if resource is not PODS:
+        return _ruled(resource, obj)
+    if obj["spec"] is old["spec"]:
         return obj
     return admission.again(obj, old)
 

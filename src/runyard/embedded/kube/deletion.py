@@ -11,7 +11,7 @@ The functions are pure: the registry commits what they return.
 
 import msgspec
 
-from runyard.embedded.kube.resources import NAMESPACES, PODS, Object, Resource
+from runyard.embedded.kube.resources import EVENTS, NAMESPACES, PODS, Object, Resource
 from runyard.wire.instants import from_rfc3339, to_rfc3339
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
@@ -33,26 +33,36 @@ def after_delete(
 
     `held` keeps an object that still has contents (a namespace), as a finalizer would.
     """
-    obj = _with_policy(obj, wish.policy)
-    meta = obj["metadata"]
+    if "deletionTimestamp" in obj["metadata"]:
+        return _after_another(resource, obj, wish, held=held)
+    obj = _with_policy(resource, obj, wish.policy)
     seconds = grace_of(resource, obj, wish.grace)
-    waits = bool(meta.get("finalizers")) or held
-    if "deletionTimestamp" not in meta:
-        if seconds == 0 and not waits and resource is not PODS:
-            return obj, True
-        marked = _marked(resource, obj, moment=now + seconds, seconds=seconds)
-        return marked, seconds == 0 and not waits
-    before = int(meta.get("deletionGracePeriodSeconds") or 0)
-    if seconds >= before:
-        return obj, before == 0 and not waits
-    begun = from_rfc3339(meta["deletionTimestamp"]) - before
-    marked = _marked(resource, obj, moment=begun + seconds, seconds=seconds)
+    waits = bool(obj["metadata"].get("finalizers")) or held
+    if seconds == 0 and not waits and resource is not PODS:
+        return obj, True
+    marked = _marked(resource, obj, moment=now + seconds, seconds=seconds)
     return marked, seconds == 0 and not waits
 
 
-def _with_policy(obj: Object, policy: str) -> Object:
+def _after_another(
+    resource: Resource, obj: Object, wish: Wish, *, held: bool
+) -> tuple[Object, bool]:
+    """The object after one more DELETE, which has a say only if it shortens the time, or if that is over."""
+    before = int(obj["metadata"].get("deletionGracePeriodSeconds") or 0)
+    asked = before if wish.grace is None else wish.grace if wish.grace >= 0 else 1
+    if before and asked >= before:
+        return obj, False
+    after = _with_policy(resource, obj, wish.policy)
+    waits = bool(after["metadata"].get("finalizers")) or held
+    if not before:
+        return after, not waits
+    begun = from_rfc3339(obj["metadata"]["deletionTimestamp"]) - before
+    return _marked(resource, after, moment=begun + asked, seconds=asked), asked == 0 and not waits
+
+
+def _with_policy(resource: Resource, obj: Object, policy: str) -> Object:
     wanted = _POLICIES.get(policy)
-    if wanted is None:
+    if wanted is None or resource is EVENTS:  # which own nothing
         return obj
     before = obj["metadata"].get("finalizers") or []
     after = [item for item in before if item not in (FOREGROUND, ORPHAN) or item == wanted]

@@ -80,6 +80,24 @@ def items_of(kind: Type, value: list[Any]) -> dict[str, Any]:
     return found
 
 
+def repeated(kind: Type, value: Any, path: str = "") -> str:
+    """The first list with keys, or set, that has an item twice, and which; empty if there is none."""
+    if kind.is_map and isinstance(value, dict):
+        below = ((kind.member(key), item, f"{path}.{key}") for key, item in value.items())
+    elif kind.is_list and isinstance(value, list):
+        seen: dict[str, None] = {}
+        for item in value if not kind.atomic else ():
+            step = item_step(kind, item)
+            if step is not None and step in seen:
+                return f"{path}: duplicate entries for key {_shown(step)}"
+            if step is not None:
+                seen[step] = None
+        below = ((kind.element, item, f"{path}[{index}]") for index, item in enumerate(value))
+    else:
+        return ""
+    return next(filter(None, (repeated(*each) for each in below if each[0].deep)), "")
+
+
 def _inside(kind: Type, value: Any) -> bool:
     """Whether the value is one whose inside is owned piece by piece."""
     if kind.atomic:

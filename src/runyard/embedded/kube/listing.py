@@ -30,8 +30,8 @@ from runyard.embedded.kube.status import (
     page_expired,
     version_too_large,
 )
-from runyard.embedded.kube.store import Change, Event, Record, Store, watch_line
-from runyard.embedded.kube.watch import Line, Terms, Watcher, bookmark
+from runyard.embedded.kube.store import Event, Record, Store, watch_line
+from runyard.embedded.kube.watch import Line, Terms, Watcher
 from runyard.http.messages import Request, Response, Stream, json_response
 
 _JSON = (("content-type", "application/json"),)
@@ -73,10 +73,10 @@ class Reader:
         if (form := tables.asked(request)) is not None:
             objects = [item.obj for item in page.records]
             now = self._clock.now()
-            table = tables.table(target.resource, objects, form, page.meta, now=now)
+            table = tables.table(target.resource, objects, form, _said(page.meta), now=now)
             return json_response(200, table)
         if wants_metadata(request.header("accept")):
-            body = metadata_list([item.obj for item in page.records], page.meta)
+            body = metadata_list([item.obj for item in page.records], _said(page.meta))
         else:
             body = list_body(target.resource, page.records, page.meta)
         return Response(status=200, headers=_JSON, body=body)
@@ -164,8 +164,7 @@ class Reader:
             if options.initial or (options.initial is None and not options.version):
                 watcher.preload(self._present(target, watcher))
                 if options.initial and options.bookmarks:
-                    end = bookmark(resource, self._store.version, initial_end=True)
-                    watcher.preload([end])
+                    watcher.preload([watcher.bookmark(self._store.version, initial_end=True)])
             elif options.version and options.version <= self._store.version:
                 self._store.check_version(resource, options.version)
                 lines = (watcher.concerns(event) for event in table.since(options.version))
@@ -191,14 +190,13 @@ class Reader:
             return None
         columns = True
 
-        def line(event: Event, change: Change) -> bytes:
+        def line(kind: str, obj: Object, version: int) -> bytes:
             nonlocal columns
-            obj = event.shown(change)
-            meta: Object = {"resourceVersion": str(event.version)}
+            meta: Object = {"resourceVersion": str(version)}
             now = self._clock.now()
             shown = tables.table(target.resource, [obj], form, meta, now=now, columns=columns)
             columns = False
-            return watch_line(change, msgspec.json.encode(shown))
+            return watch_line(kind, msgspec.json.encode(shown))
 
         return line
 
@@ -216,8 +214,13 @@ class Reader:
         )
 
 
-def _metadata_line(event: Event, change: Change) -> bytes:
-    return watch_line(change, msgspec.json.encode(metadata_of(event.shown(change))))
+def _said(meta: Object) -> Object:
+    """What a list says of itself, without what is empty."""
+    return {key: value for key, value in meta.items() if value != ""}
+
+
+def _metadata_line(kind: str, obj: Object, version: int) -> bytes:
+    return watch_line(kind, msgspec.json.encode(metadata_of(obj)))
 
 
 def gone_line(error: StatusError) -> bytes:

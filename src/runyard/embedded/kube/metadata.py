@@ -9,10 +9,10 @@ from runyard.embedded.kube.resources import NAMESPACES, NODES, PODS, Object, Res
 from runyard.embedded.kube.status import (
     Cause,
     bad_request,
-    conflict,
     invalid,
     invalid_patch,
     modified,
+    other_uid,
 )
 from runyard.embedded.kube.store import Record
 
@@ -32,14 +32,19 @@ SERVER_META = (
 _BY_STATUS = (NODES, PODS, NAMESPACES)  # kinds whose status carries changes of metadata with it
 
 
+def check_uid(resource: Resource, record: Record, told: Object) -> None:
+    """Refuse when a replacing client meant another incarnation of the object."""
+    uid = told.get("uid")
+    if uid is not None and uid not in ("", record.uid):
+        raise other_uid(resource, record.name, uid, record.uid)
+
+
 def check_preconditions(resource: Resource, record: Record, told: Any) -> None:
     """Refuse when a replacing client meant another incarnation or another version of the object."""
     if not isinstance(told, dict):
         return
-    uid, version = told.get("uid"), told.get("resourceVersion")
-    if uid is not None and uid not in ("", record.uid):
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
-        raise conflict(resource, record.name, why)
+    check_uid(resource, record, told)
+    version = told.get("resourceVersion")
     if version is not None and version not in ("", str(record.version)):
         raise modified(resource, record.name)
 
@@ -153,20 +158,3 @@ def _by_status(resource: Resource, old: Object, meta: Object) -> Object:
     rest = {key: value for key, value in meta.items() if key != "ownerReferences"}
     owners = old.get("ownerReferences")
     return rest | {"ownerReferences": owners} if owners else rest
-
-
-def check_finalizers(resource: Resource, old: Object, new: Object) -> None:
-    """Refuse new finalizers on an object that is going."""
-    if "deletionTimestamp" not in old:
-        return
-    before = old.get("finalizers") or []
-    added = [item for item in new.get("finalizers") or [] if item not in before]
-    if added:
-        listed = ", ".join(f'"{item}"' for item in added)
-        why = (
-            "Forbidden: no new finalizers can be added if the object is being deleted, found new"
-            f" finalizers []string{{{listed}}}"
-        )
-        raise invalid(
-            resource, old["name"], [Cause("metadata.finalizers", why, "FieldValueForbidden")]
-        )

@@ -49,4 +49,4 @@ def metadata_list(objects: list[Object], meta: Object) -> bytes:
     """The metadata of many."""
     items = [metadata_of(obj) for obj in objects]
     head = {"kind": f"{_META}List", "apiVersion": _META_VERSION, "metadata": meta}
-    return msgspec.json.encode({**head, "items": items})
+    return msgspec.json.encode({**head, "items": items or None})

@@ -100,7 +100,7 @@ def _manager_causes(manager: str) -> list[Cause]:
 
 
 def delete_options(request: Request) -> DeleteOptions:
-    """How to delete, from the body or, without one, from the parameters. Raises 400 or 422."""
+    """How to delete: the body says everything, or, without one, the parameters do. Raises 400 or 422."""
     body = decode(request) if request.body.strip() else _from_query(request)
     try:
         options = msgspec.convert(body, DeleteOptions)
@@ -110,19 +110,18 @@ def delete_options(request: Request) -> DeleteOptions:
         raise bad_request(
             f'no kind "{options.kind}" is registered for version "{options.api_version}"'
         )
-    dry = tuple(value for key, value in request.query if key == "dryRun" and value)
-    causes = dry_run_causes((*(options.dry_run or ()), *dry))
+    causes = dry_run_causes(tuple(options.dry_run or ()))
     policy = options.propagation_policy
     if policy is not None and options.orphan_dependents is not None:
         told = "orphanDependents and deletionPropagation cannot be both set"
         causes.append(Cause("propagationPolicy", f'Invalid value: "{policy}": {told}'))
-    elif policy and policy not in _POLICIES:
+    if policy and policy not in _POLICIES:
         supported = ", ".join(f'"{item}"' for item in (*_POLICIES, "nil"))
         told = f'Unsupported value: "{policy}": supported values: {supported}'
         causes.append(Cause("propagationPolicy", told, _UNSUPPORTED))
     if causes:
         raise invalid_options("DeleteOptions", causes)
-    return msgspec.structs.replace(options, dry_run=[*(options.dry_run or ()), *dry] or None)
+    return options
 
 
 def _from_query(request: Request) -> dict[str, Any]:
@@ -134,6 +133,8 @@ def _from_query(request: Request) -> dict[str, Any]:
         told["gracePeriodSeconds"] = int(grace)
     if policy := request.param("propagationPolicy"):
         told["propagationPolicy"] = policy
+    if dry := [value for key, value in request.query if key == "dryRun" and value]:
+        told["dryRun"] = dry
     if orphan := request.param("orphanDependents"):
         told["orphanDependents"] = orphan.lower() in _TRUE
     return told

@@ -10,6 +10,8 @@ import msgspec
 
 from runyard.embedded.kube import bodies
 from runyard.embedded.kube.apply import type_of
+from runyard.embedded.kube.crd import applying
+from runyard.embedded.kube.fields import repeated
 from runyard.embedded.kube.metadata import check_identity, check_name, check_patched
 from runyard.embedded.kube.options import IGNORE, STRICT, WriteOptions
 from runyard.embedded.kube.patch import merge, pruned
@@ -23,6 +25,7 @@ from runyard.embedded.kube.status import (
     invalid_patch,
     unsupported_media,
     unsupported_patch,
+    warned,
 )
 from runyard.embedded.kube.store import Record
 from runyard.http.messages import Request
@@ -85,14 +88,15 @@ def patched(
     elif kind == STRATEGIC:
         made = strategic.apply(type_of(resource), record.obj, patch)
     else:
-        made = pruned(jsonpatch.apply(record.obj, patch)) if patch else record.obj
+        made = bodies.as_told(resource, jsonpatch.apply(record.obj, patch)) if patch else record.obj
     complaints = _complaints(kind, resource, (made, record.obj), patch, request, options)
     result = Patched(made, complaints, patch if kind == STRATEGIC else made)
     if complaints and options.validation == STRICT:
         raise invalid_patch(result.shown, "strict decoding error: " + ", ".join(complaints))
     if made is not record.obj:
-        check_identity(record, made)
-        check_patched(resource, record, made.get("metadata"))
+        with warned(complaints):
+            check_identity(record, made)
+            check_patched(resource, record, made.get("metadata"))
     return result
 
 
@@ -127,7 +131,8 @@ def applied(resource: Resource, request: Request, target: Target, options: Write
         raise bad_request("error decoding YAML: it is no object")
     if options.validation == STRICT and (twice := bodies.duplicates(request.body, body)):
         raise bad_request(f"error strict decoding YAML: {', '.join(twice)}")
-    body = pruned(body)
+    if not resource.custom:  # to those null may be a value, or is one that they do not have
+        body = pruned(body)
     kind, version = body.get("kind", ""), body.get("apiVersion", "")
     if (kind, version) != (resource.kind, resource.api_version):
         group, _, number = str(version).rpartition("/")
@@ -137,11 +142,17 @@ def applied(resource: Resource, request: Request, target: Target, options: Write
         raise untyped(resource, target, ".metadata: expected map")
     if meta.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    meta = {**meta, "name": meta.get("name") or target.name}
+    meta = {**pruned(meta), "name": meta.get("name") or target.name}
     check_name(target.namespace, target.name, meta)
     wanted: Object = {**body, "metadata": meta}
     for path in unknown(type_of(resource), wanted):
         raise untyped(resource, target, f".{path}: field not declared in schema")
+    if resource.custom:
+        why = applying.mismatch(resource.definition.schema, wanted)
+    else:
+        why = repeated(type_of(resource), wanted)
+    if why:
+        raise untyped(resource, target, why)
     try:
         typed(resource, wanted)
     except TypedError as error:

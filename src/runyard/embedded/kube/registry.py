@@ -34,7 +34,6 @@ from runyard.embedded.kube.crd.definition import doomed
 from runyard.embedded.kube.deletion import Wish
 from runyard.embedded.kube.metadata import (
     SERVER_META,
-    check_finalizers,
     check_namespace,
     confined,
 )
@@ -56,6 +55,7 @@ from runyard.embedded.kube.status import (
     forbidden,
     invalid,
     not_found,
+    other_kind,
 )
 from runyard.embedded.kube.store import Record, Store, versioned_record
 from runyard.wire.instants import to_rfc3339
@@ -206,7 +206,6 @@ class Registry:
         validation.check(resource, new, old=old)
         if writer is not None and self.admit is not None:
             new = self.admit(resource, new, old=old, subresource=subresource)
-        check_finalizers(resource, old["metadata"], new["metadata"])
         if resource.counted and new.get("spec") != old.get("spec"):
             generation = int(old["metadata"].get("generation", 0)) + 1
             new = {**new, "metadata": {**new["metadata"], "generation": generation}}
@@ -236,14 +235,14 @@ class Registry:
 
     def bind(self, record: Record, node: str, *, transition: str) -> Record:
         """Assign a Pod to a node, once."""
+        if "deletionTimestamp" in record.meta:
+            told = f"pod {record.name} is being deleted, cannot be assigned to a host"
+            raise _bind_conflict(record, told)
         before = record.obj["spec"].get("nodeName")
         if before:
             raise _bind_conflict(
                 record, f'pod {record.name} is already assigned to node "{before}"'
             )
-        if "deletionTimestamp" in record.meta:
-            told = f"pod {record.name} is being deleted, cannot be assigned to a host"
-            raise _bind_conflict(record, told)
         condition = {
             "type": "PodScheduled",
             "status": "True",
@@ -283,6 +282,8 @@ class Registry:
             told = f"the object provided is unrecognized (must be of type {resource.kind})"
             raise bad_request(f"{told}: it is no JSON object")
         kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
+        if resource.custom and version == resource.api_version and kind != resource.kind:
+            raise other_kind(resource, str((obj.get("metadata") or {}).get("name", "")), str(kind))
         if kind != resource.kind or version != resource.api_version:
             told = f'{kind} in version "{version}" cannot be handled as a {resource.kind}'
             raise bad_request(f"{told}: it is not of that kind")
@@ -317,7 +318,7 @@ def _applicable(resource: Resource, wanted: Object, subresource: str) -> Object:
     """The part of an applied object that this path takes; the server's own is no part of it."""
     if subresource in ("status", "approval"):
         kept = {"metadata": wanted["metadata"]} if not resource.custom else {"metadata": {}}
-        return kept | ({"status": wanted["status"]} if "status" in wanted else {})
+        return kept | ({"status": wanted["status"]} if wanted.get("status") is not None else {})
     if resource.has_status:
         return {key: value for key, value in wanted.items() if key != "status"}
     return wanted

@@ -4,13 +4,14 @@ Everything below `KubeCore.handle` refuses by raising `StatusError`; `handle` tu
 answer. Each function here is one refusal, so that the wording of a reason exists once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from runyard.embedded.kube.resources import Resource
-from runyard.http.messages import Response, json_response
+from runyard.http.messages import Pairs, Response, json_response
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -39,6 +40,7 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details = details
+        self.warnings: tuple[str, ...] = ()  # what was wrong with the request besides
 
     def body(self) -> dict[str, Any]:
         """The `Status` object."""
@@ -57,7 +59,26 @@ class StatusError(Exception):
 
     def response(self) -> Response:
         """The HTTP answer."""
-        return json_response(self.code, self.body())
+        answer = json_response(self.code, self.body())
+        if not self.warnings:
+            return answer
+        headers = (*answer.headers, *warning_headers(self.warnings))
+        return msgspec.structs.replace(answer, headers=headers)
+
+
+@contextmanager
+def warned(warnings: Iterable[str]) -> Iterator[None]:
+    """What a request is warned of it is told also when it is refused in here."""
+    try:
+        yield
+    except StatusError as refusal:
+        refusal.warnings = tuple(warnings)
+        raise
+
+
+def warning_headers(warnings: Iterable[str]) -> Pairs:
+    """How warnings travel."""
+    return tuple(("warning", f"299 - {msgspec.json.encode(item).decode()}") for item in warnings)
 
 
 def success(resource: Resource, name: str, uid: str) -> Response:
@@ -133,6 +154,12 @@ def already_exists(resource: Resource, name: str, *, going: bool = False) -> Sta
     if going:
         message = f"object is being deleted: {message}"
     return StatusError(409, "AlreadyExists", message, _about(resource, name))
+
+
+def other_uid(resource: Resource, name: str, wanted: str, found: str) -> StatusError:
+    """A replacing client meant another incarnation of the object."""
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+    return conflict(resource, name, why)
 
 
 def conflict(resource: Resource, name: str, why: str) -> StatusError:
@@ -237,6 +264,13 @@ def invalid(resource: Resource, name: str, causes: Iterable[Cause]) -> StatusErr
     return _invalid(titled, _details(name, resource.group, resource.kind), name, causes)
 
 
+def other_kind(resource: Resource, name: str, kind: str) -> StatusError:
+    """An object of a custom kind says that it is of another."""
+    cause = Cause("kind", f'Invalid value: "{kind}": must be {resource.kind}')
+    about = _details(name, resource.group, kind)
+    return _invalid(f"{kind}.{resource.group}", about, name, [cause])
+
+
 def version_required(resource: Resource, name: str) -> StatusError:
     """A PUT of this kind must say which version it replaces."""
     why = "Invalid value: 0: must be specified for an update"
@@ -270,6 +304,12 @@ def _invalid(
     text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
     details = details | {"causes": msgspec.to_builtins(listed)}
     return StatusError(422, "Invalid", f'{titled} "{name}" is invalid: {text}', details)
+
+
+def failed(why: str) -> StatusError:
+    """What was asked cannot be told, by no fault of the client."""
+    details = {"causes": [{"message": why}]}
+    return StatusError(500, "InternalError", f"Internal error occurred: {why}", details)
 
 
 def internal() -> StatusError:

@@ -15,10 +15,11 @@ import msgspec
 
 from runyard.embedded.kube import cells, podcells
 from runyard.embedded.kube.cells import NONE, Cell, age, at, text
-from runyard.embedded.kube.resources import Object, Resource
+from runyard.embedded.kube.resources import PODS, Object, Resource
 from runyard.http.messages import Request
 
 _GROUP = "meta.k8s.io"
+_NEVER = "0001-01-01T00:00:00Z"
 _VERSIONS = ("v1", "v1beta1")
 _PLAIN = ("application/json", "application/*", "*/*")
 
@@ -45,6 +46,7 @@ class Printer(msgspec.Struct, frozen=True):
 
     columns: tuple[Column, ...]
     cells: Callable[[Object, float], list[Cell]]
+    empty: tuple[()] | None = ()  # what a table without rows says of them
 
 
 def asked(request: Request) -> Form | None:
@@ -76,14 +78,33 @@ def table(
     """A Table of these objects."""
     rules = resource.definition
     printer: Printer = _PRINTERS.get(resource.key, _ANY) if rules is None else rules.printer
+    rows = [_row(resource, printer, obj, form, now) for obj in objects]
     found: Object = {
         "kind": "Table",
         "apiVersion": f"{_GROUP}/{form.version}",
         "metadata": meta,
         "columnDefinitions": msgspec.to_builtins(printer.columns) if columns else None,
-        "rows": [{"cells": printer.cells(obj, now)} | _included(obj, form) for obj in objects],
+        "rows": rows or printer.empty,
     }
     return found
+
+
+def _row(resource: Resource, printer: Printer, obj: Object, form: Form, now: float) -> Object:
+    row: Object = {"cells": printer.cells(obj, now)}
+    if resource is PODS and (told := _ENDED.get(text(at(obj, "status", "phase")))):
+        row["conditions"] = [told]
+    return row | _included(obj, form)
+
+
+def _ended(phase: str, told: str) -> Object:
+    return {"type": "Completed", "status": "True", "reason": phase, "message": told}
+
+
+# How a client that hides what is over knows that a Pod is.
+_ENDED = {
+    "Succeeded": _ended("Succeeded", "The pod has completed successfully."),
+    "Failed": _ended("Failed", "The pod failed."),
+}
 
 
 def _included(obj: Object, form: Form) -> Object:
@@ -140,7 +161,7 @@ def _secret(obj: Object, now: float) -> list[Cell]:
 
 
 def _made(obj: Object, now: float) -> list[Cell]:
-    return [_name(obj), text(at(obj, "metadata", "creationTimestamp"))]
+    return [_name(obj), text(at(obj, "metadata", "creationTimestamp"), _NEVER)]
 
 
 def _runtime(obj: Object, now: float) -> list[Cell]:
@@ -202,7 +223,7 @@ def _event(obj: Object, now: float) -> list[Cell]:
         age(last, now),
         text(obj.get("type")),
         text(obj.get("reason")),
-        f"{text(at(about, 'kind')).lower()}/{text(at(about, 'name'))}",
+        "/".join(filter(None, (text(at(about, "kind")).lower(), text(at(about, "name"))))),
         text(at(about, "fieldPath")),
         cells.event_source(obj),
         text(obj.get("message")).strip(),
@@ -213,7 +234,7 @@ def _event(obj: Object, now: float) -> list[Cell]:
 
 
 _ANY = Printer(_columns("Name", "Age"), _any)
-_MADE = Printer((*_columns("Name"), Column("Created At", type="date")), _made)
+_MADE = Printer((*_columns("Name"), Column("Created At", type="date")), _made, empty=None)
 _BINDING = _columns("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts")
 _PRINTERS = {
     "namespaces": Printer(_columns("Name", "Status", "Age"), _namespace),

@@ -43,6 +43,8 @@ def check(resource: Resource, obj: Object, *, old: Object | None = None) -> None
     causes = metadata.name(resource, meta) if old is None else []
     if old is None or old["metadata"] is not meta:
         causes += _part("metadata", shapes.Meta, meta) or metadata.check(meta)
+        if old is not None:
+            causes += metadata.added(old["metadata"], meta)
     rules = resource.definition
     if rules is not None:
         if old is None and rules.terminating:

@@ -9,16 +9,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from runyard.clock import Clock
 from runyard.embedded.kube import bodies, negotiation, patching
 from runyard.embedded.kube.apply import Writer
 from runyard.embedded.kube.bodies import decode
 from runyard.embedded.kube.controllers.podeviction import evict
-from runyard.embedded.kube.crd.scale import scale_of, scaled
+from runyard.embedded.kube.crd.scale import counted, scale_of, scaled
 from runyard.embedded.kube.listing import Reader, list_body
-from runyard.embedded.kube.metadata import check_name, check_preconditions
+from runyard.embedded.kube.metadata import check_name, check_preconditions, check_uid
 from runyard.embedded.kube.methods import made_by_put, needs_version, verb_of
 from runyard.embedded.kube.nodeproxy.calls import NodeCall, node_call
 from runyard.embedded.kube.options import (
@@ -42,25 +40,29 @@ from runyard.embedded.kube.resources import (
     Resource,
 )
 from runyard.embedded.kube.routes import Target
-from runyard.embedded.kube.schema.typed import TypedError
+from runyard.embedded.kube.schema.typed import TypedError, typed
 from runyard.embedded.kube.status import (
+    StatusError,
     bad_request,
     conflict,
     delete_conflict,
     forbidden,
     not_found,
+    other_uid,
     success,
     version_required,
+    warned,
+    warning_headers,
 )
 from runyard.embedded.kube.store import Record
 from runyard.embedded.kube.tokens import Tokens
-from runyard.http.messages import Pairs, Request, Response, Stream, json_response
+from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.wire.instants import to_rfc3339
 
 _JSON = (("content-type", "application/json"),)
 _SHOWN_WHEN_GONE = (PODS, SERVICE_ACCOUNTS)  # their deletion answers what was deleted
 _LASTING = ("default", "kube-system", "kube-public")  # namespaces that stay
-_SUBRESOURCES = ("status", "approval")
+_SUBRESOURCES = ("status", "approval", "scale")
 
 Review = Callable[[Resource, Object], Object]
 Serve = Callable[[Target, Request], Response | Stream]
@@ -129,7 +131,7 @@ class Verbs:
 
     def _create(self, target: Target, request: Request) -> Response:
         options = self._options(request, "CreateOptions")
-        body = decode(request)
+        body = bodies.read_object(target.resource, request)
         if not target.resource.stored:
             told = self._registry.typed(target.resource, body)
             if target.resource is TOKEN_REVIEWS:
@@ -142,18 +144,19 @@ class Verbs:
         if target.subresource == "binding":
             return self._bind(target, body)
         warnings = self._complaints(target.resource, request, body, options)
-        return _answer(201, self._created(target, request, body, options), warnings)
+        try:
+            with warned(warnings):
+                return _answer(201, self._created(target, request, body, options), warnings)
+        except TypedError as error:
+            raise bad_request(bodies.cannot_handle(target.resource, str(error))) from None
 
     def _created(
         self, target: Target, request: Request, body: Any, options: WriteOptions
     ) -> Record:
         writer = self._writer(request, target, "Update", options)
-        try:
-            return self._registry.create(
-                target.resource, body, namespace=target.namespace, writer=writer
-            )
-        except TypedError as error:
-            raise bad_request(bodies.cannot_handle(target.resource, str(error))) from None
+        return self._registry.create(
+            target.resource, body, namespace=target.namespace, writer=writer
+        )
 
     def _complaints(
         self, resource: Resource, request: Request, body: Any, options: WriteOptions
@@ -173,14 +176,14 @@ class Verbs:
         return found
 
     def _bind(self, target: Target, body: Any) -> Response:
-        record = self._found(target)
         meta = body.get("metadata") if isinstance(body, dict) else None
         if not isinstance(meta, dict) or meta.get("name") != target.name:
             raise bad_request("name in URL does not match name in Binding object")
         told = body.get("target")
         node = told.get("name") if isinstance(told, dict) else None
         if not isinstance(node, str) or not node:
-            raise bad_request("a binding needs target.name")
+            raise StatusError(500, "", "target.name: Required value")
+        record = self._found(target)
         check_preconditions(PODS, record, meta)
         self._registry.bind(record, node, transition=self._now())
         body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -189,12 +192,29 @@ class Verbs:
     def _replace(self, target: Target, request: Request) -> Response:
         resource = target.resource
         options = self._options(request, "UpdateOptions")
-        raw = decode(request)
+        raw = bodies.read_object(resource, request)
         warnings = self._complaints(resource, request, raw, options)
-        body = self._registry.typed(resource, raw)
+        try:
+            with warned(warnings):
+                return self._replaced(target, request, raw, options, warnings)
+        except TypedError as error:
+            raise bad_request(bodies.cannot_handle(resource, str(error))) from None
+
+    def _replaced(
+        self,
+        target: Target,
+        request: Request,
+        raw: Any,
+        options: WriteOptions,
+        warnings: list[str],
+    ) -> Response:
+        resource = target.resource
+        body = typed(resource, self._registry.typed(resource, raw))
         check_name(target.namespace, target.name, body["metadata"])
         record = self._store.get(resource, target.namespace, target.name)
         if record is None and made_by_put(resource) and not target.subresource:
+            if uid := body["metadata"].get("uid"):
+                raise other_uid(resource, target.name, uid, "")
             fresh = {
                 key: value for key, value in body["metadata"].items() if key != "resourceVersion"
             }
@@ -202,15 +222,12 @@ class Verbs:
             return _answer(201, made, warnings)
         if record is None:
             raise not_found(resource, target.name)
+        check_uid(resource, record, body["metadata"])
         if needs_version(resource) and not body["metadata"].get("resourceVersion"):
             raise version_required(resource, target.name)
         check_preconditions(resource, record, body["metadata"])
         writer = self._writer(request, target, "Update", options)
-        try:
-            updated = self._update(target, record, body, writer)
-        except TypedError as error:
-            raise bad_request(bodies.cannot_handle(resource, str(error))) from None
-        return _answer(200, updated, warnings)
+        return _answer(200, self._update(target, record, body, writer), warnings)
 
     def _patch(self, target: Target, request: Request) -> Response:
         kind = patching.kind_of(target.resource, request)
@@ -222,9 +239,9 @@ class Verbs:
         patched = patching.patched(kind, target.resource, record, body, request, options)
         if patched.obj is record.obj:
             return _answer(200, record, patched.warnings)
-        return _answer(
-            200, self._patched(target, record, patched, request, options), patched.warnings
-        )
+        with warned(patched.warnings):
+            updated = self._patched(target, record, patched, request, options)
+        return _answer(200, updated, patched.warnings)
 
     def _patched(
         self,
@@ -248,12 +265,11 @@ class Verbs:
     def _scale(self, verb: str, target: Target, request: Request) -> Response:
         record = self._found(target)
         told = target.resource.definition.scale
-        scale = scale_of(told, record.obj)
         if verb == "get":
-            return json_response(200, scale)
+            return json_response(200, counted(told, record.obj))
         self._options(request, "PatchOptions" if verb == "patch" else "UpdateOptions")
         body = decode(request, keep_nulls=verb == "patch")
-        wanted = merge(scale, body) if verb == "patch" else body
+        wanted = merge(scale_of(told, record.obj), body) if verb == "patch" else body
         meta = wanted.get("metadata") if isinstance(wanted, dict) else None
         check_preconditions(target.resource, record, meta)
         desired = scaled(told, record.obj, wanted)
@@ -263,6 +279,8 @@ class Verbs:
 
     def _apply(self, target: Target, request: Request, options: WriteOptions) -> Response:
         resource = target.resource
+        if target.subresource:
+            self._found(target)
         wanted = patching.applied(resource, request, target, options)
         writer = self._writer(request, target, "Apply", options)
         record = self._store.get(resource, target.namespace, target.name)
@@ -307,7 +325,8 @@ class Verbs:
         left, gone = self._deleted(target.resource, record, options)
         if gone and target.resource not in _SHOWN_WHEN_GONE:
             return success(target.resource, record.name, record.uid)
-        return _answer(200, left)
+        waits = not gone and options.orphan_dependents is False
+        return _answer(202 if waits else 200, left)
 
     def _deleted(
         self, resource: Resource, record: Record, options: DeleteOptions
@@ -365,10 +384,5 @@ def _written(second: int) -> str:
 
 
 def _answer(code: int, record: Record, warnings: list[str] | None = None) -> Response:
-    headers: Pairs = _JSON
-    if warnings:
-        told = tuple(
-            ("warning", f"299 - {msgspec.json.encode(item).decode()}") for item in warnings
-        )
-        headers = (*_JSON, *told)
+    headers = (*_JSON, *warning_headers(warnings)) if warnings else _JSON
     return Response(status=code, headers=headers, body=record.body)

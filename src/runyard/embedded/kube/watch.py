@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.kube.resources import Resource
+from runyard.embedded.kube.resources import Object, Resource
+from runyard.embedded.kube.schema.typed import blank
 from runyard.embedded.kube.selectors import Selector
 
 if TYPE_CHECKING:
     from runyard.embedded.kube.store import Change, Event
 
-Line = Callable[["Event", "Change"], bytes]
+BOOKMARK = "BOOKMARK"
+Line = Callable[[str, Object, int], bytes]  # a type of event, its object, its version
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +89,7 @@ class Watcher:
             self._lines.clear()
             self.close()
             return
-        line = event.line(change) if self._line is None else self._line(event, change)
-        self._lines.append(line)
+        self._lines.append(self._written(event, change))
         self._wake()
 
     def concerns(self, event: "Event") -> bytes | None:
@@ -98,7 +99,19 @@ class Watcher:
         change = event.change_for(self.selector)
         if change is None:
             return None
-        return event.line(change) if self._line is None else self._line(event, change)
+        return self._written(event, change)
+
+    def _written(self, event: "Event", change: "Change") -> bytes:
+        if self._line is None:
+            return event.line(change)
+        return self._line(change, event.shown(change), event.version)
+
+    def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
+        """The line that says: you have seen everything up to here."""
+        obj = _marked(self._resource, version, initial_end=initial_end)
+        if self._line is not None:
+            return self._line(BOOKMARK, obj, version)
+        return msgspec.json.encode({"type": BOOKMARK, "object": obj}) + b"\n"
 
     def fail(self, line: bytes) -> None:
         """Send one last line and end."""
@@ -150,16 +163,15 @@ class Watcher:
 
     def _due(self) -> None:
         if self._every and not self._lines:
-            self._lines.append(bookmark(self._resource, max(self._version(), self._shown)))
+            self._lines.append(self.bookmark(max(self._version(), self._shown)))
         self._mark = self._clock.monotonic() + (self._every or self._end)
         if self._clock.monotonic() >= self._end:
             self.close()
 
 
-def bookmark(resource: Resource, version: int, *, initial_end: bool = False) -> bytes:
-    """The line that says: you have seen everything up to here."""
-    meta: dict[str, object] = {"resourceVersion": str(version)}
+def _marked(resource: Resource, version: int, *, initial_end: bool) -> Object:
+    """An object of that kind which says nothing but a version."""
+    meta: Object = {"resourceVersion": str(version)}
     if initial_end:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-    obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
-    return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
+    return {**blank(resource), "metadata": meta}

@@ -33,7 +33,10 @@ def printer(told: tuple[ColumnSpec, ...]) -> Printer:
     paths = tuple((item.type, jsonpath.parse(item.json_path)) for item in columns)
 
     def cells(obj: Object, now: float) -> list[Cell]:
-        return [obj["metadata"]["name"], *(_cell(kind, path, obj, now) for kind, path in paths)]
+        return [
+            obj["metadata"].get("name", ""),
+            *(_cell(kind, path, obj, now) for kind, path in paths),
+        ]
 
     head = Column("Name", format="name")
     rest = (

@@ -12,6 +12,7 @@ from runyard.embedded.kube.crd import checks, schema
 from runyard.embedded.kube.crd import scale as scaling
 from runyard.embedded.kube.crd.columns import ColumnSpec, printer
 from runyard.embedded.kube.crd.scale import ScaleSpec
+from runyard.embedded.kube.patch import pruned
 from runyard.embedded.kube.resources import BUILT_IN, Object, Resource
 from runyard.embedded.kube.status import Cause
 from runyard.embedded.kube.tables import Printer
@@ -19,6 +20,7 @@ from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_HEAD = ("kind", "apiVersion", "metadata")
 _COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 _BUILT_IN_KEYS = tuple(item.key for item in BUILT_IN)
 
@@ -90,6 +92,13 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     printer: Printer
     scale: ScaleSpec | None = None
     terminating: bool = False
+
+    def as_told(self, obj: Object) -> Object:
+        """An object as a plain write means it: a null where there can be none says nothing."""
+        meta = pruned(obj["metadata"]) if "metadata" in obj else None
+        kept = {key: item for key, item in obj.items() if item is not None or key not in _HEAD}
+        told: Object = schema.without_nulls(self.schema, kept, root=True)
+        return told if meta is None else {**told, "metadata": meta}
 
     def shaped(self, obj: Object) -> Object:
         """The object as it is stored: unknown fields out, defaults in."""

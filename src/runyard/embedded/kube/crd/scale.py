@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from runyard.embedded.kube.resources import Object
-from runyard.embedded.kube.status import Cause, bad_request
+from runyard.embedded.kube.status import Cause, bad_request, failed
 
 _META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -37,6 +37,13 @@ def scale_of(told: ScaleSpec, obj: Object) -> Object:
     }
 
 
+def counted(told: ScaleSpec, obj: Object) -> Object:
+    """The Scale of an object for a reader; raises a 500 if the object has no count."""
+    if _at(obj, told.spec_replicas_path) is None:
+        raise failed(f'the spec replicas field "{told.spec_replicas_path}" does not exist')
+    return scale_of(told, obj)
+
+
 def scaled(told: ScaleSpec, obj: Object, scale: Any) -> Object:
     """The object with the count that a Scale asks for."""
     spec = scale.get("spec", {}) if isinstance(scale, dict) else None
@@ -47,26 +54,30 @@ def scaled(told: ScaleSpec, obj: Object, scale: Any) -> Object:
 
 
 def check(told: ScaleSpec, obj: Object) -> list[Cause]:
-    """What is wrong with the count of an object."""
+    """What is wrong with the counts of an object, the wanted and the observed one."""
+    return [*_count(told.spec_replicas_path, obj), *_count(told.status_replicas_path, obj)]
+
+
+def _count(path: str, obj: Object) -> list[Cause]:
     value: Any = obj
-    for step in told.spec_replicas_path.strip(".").split("."):
+    for step in path.strip(".").split("."):
         if not isinstance(value, dict):
-            return [_unreadable(told, value, "map[string]interface{}")]
-        if (value := value.get(step)) is None:
+            return [_unreadable(path, value, "map[string]interface{}")]
+        if step not in value:
             return []
+        value = value[step]
     if isinstance(value, bool) or not isinstance(value, int):
-        return [_unreadable(told, value, "int64")]
+        return [_unreadable(path, value, "int64")]
     if value < 0:
-        why = f"Invalid value: {value}: should be a non-negative integer"
-        return [Cause(told.spec_replicas_path, why)]
+        return [Cause(path, f"Invalid value: {value}: should be a non-negative integer")]
     return []
 
 
-def _unreadable(told: ScaleSpec, value: Any, wanted: str) -> Cause:
+def _unreadable(path: str, value: Any, wanted: str) -> Cause:
     kinds = {str: "string", bool: "bool", float: "float64", int: "int64", list: "[]interface {}"}
-    found = kinds.get(type(value), "map[string]interface {}")
-    shown = ("true" if value else "false") if isinstance(value, bool) else value
-    path = told.spec_replicas_path
+    found = kinds.get(type(value), "map[string]interface {}" if value is not None else "<nil>")
+    shown = msgspec.json.encode(value).decode() if not isinstance(value, str) else value
+    shown = "<nil>" if value is None else shown
     why = f"{path} accessor error: {shown} is of the type {found}, expected {wanted}"
     return Cause(path, f"Invalid value: 0: {why}")
 

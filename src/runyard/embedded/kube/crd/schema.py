@@ -186,6 +186,33 @@ def unknown(schema: Schema, value: Any, path: str = "", *, root: bool = False) -
     return found
 
 
+# ---- nulls
+
+
+def without_nulls(schema: Schema, value: Any, *, root: bool = False) -> Any:
+    """The value without the nulls of fields that have no null and no default; itself if there are none."""
+    if type(value) is list:
+        if schema.items is None:
+            return value
+        kept = [without_nulls(schema.items, item) for item in value]
+        return kept if any(a is not b for a, b in zip(kept, value, strict=True)) else value
+    if type(value) is not dict:
+        return value
+    result: Object | None = None
+    for key, item in value.items():
+        below = schema.properties.get(key) or schema.extra
+        if below is None or (root and key in _OWN):
+            continue
+        after = without_nulls(below, item)
+        if item is None and not below.nullable and below.default is MISSING:
+            result = dict(value) if result is None else result
+            del result[key]
+        elif after is not item:
+            result = dict(value) if result is None else result
+            result[key] = after
+    return value if result is None else result
+
+
 # ---- defaulting
 
 
@@ -205,7 +232,8 @@ def _fill_map(schema: Schema, value: Object) -> Object:
     result: Object | None = None
     for key, below in schema.properties.items():
         before = value.get(key, MISSING)
-        after = below.default if before is MISSING else before
+        unsaid = before is MISSING or (before is None and not below.nullable)
+        after = below.default if unsaid and below.default is not MISSING else before
         if after is not MISSING and below.defaulting:
             after = fill(below, after)
         if after is not before:

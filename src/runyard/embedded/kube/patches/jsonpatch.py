@@ -60,12 +60,12 @@ def _one(document: Any, item: dict[str, Any]) -> Any:
         raise _Refused
     steps = _steps(path)
     if name == "test":
-        if _equal(_found(document, steps), item.get("value")):
+        if _equal(_found(document, steps, lenient=True), item.get("value")):
             return document
         raise _Refused
     if name in ("move", "copy"):
         origin = _steps(item.get("from"))
-        value = _found(document, origin)
+        value = _found(document, origin, lenient=name == "copy")
         if name == "move":
             if steps[: len(origin)] == origin and steps != origin:
                 raise _Refused
@@ -89,10 +89,13 @@ def _steps(path: Any) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
 
 
-def _found(document: Any, steps: list[str]) -> Any:
-    for step in steps:
+def _found(document: Any, steps: list[str], *, lenient: bool = False) -> Any:
+    """What is at that place; a last member that is not there is null, to those who are lenient."""
+    for index, step in enumerate(steps):
         if isinstance(document, dict):
             if step not in document:
+                if lenient and index == len(steps) - 1:
+                    return None
                 raise _Refused
             document = document[step]
         elif isinstance(document, list):

@@ -80,6 +80,8 @@ def _value(kind: Type, before: Any, value: Any) -> Any:
     if isinstance(value, list):
         if kind.patch_merge and isinstance(before, list):
             return _list(kind, before, value)
+        if isinstance(before, list) and not kind.patch_merge:
+            return pruned(value)  # replaced as a whole, directives and all
         return _plain_list(kind, value)
     return value
 

@@ -26,10 +26,24 @@ def node(obj: Object, old: Object | None) -> list[Cause]:
     causes: list[Cause] = []
     if old is None or obj.get("spec") is not old.get("spec"):
         causes += _taints((obj.get("spec") or {}).get("taints") or ())
+        causes += _fixed((old or {}).get("spec") or {}, obj.get("spec") or {})
     status = obj.get("status") or {}
     if old is None or status is not old.get("status"):
         for key in ("capacity", "allocatable"):
             causes += quantities(f"status.{key}.{{}}", status.get(key) or {})
+    return causes
+
+
+def _fixed(old: Object, new: Object) -> list[Cause]:
+    """What a Node is told once and for all."""
+    causes: list[Cause] = []
+    networks = old.get("podCIDRs") or []
+    if networks and networks != (new.get("podCIDRs") or []):
+        why = 'node updates may not change podCIDR except from "" to valid'
+        causes.append(forbidden("spec.podCIDRs", why))
+    if old.get("providerID") and old["providerID"] != new.get("providerID"):
+        why = 'node updates may not change providerID except from "" to valid'
+        causes.append(forbidden("spec.providerID", why))
     return causes
 
 
@@ -173,10 +187,13 @@ def _binding(obj: Object, old: Object | None, kinds: tuple[str, ...]) -> list[Ca
 def runtime_class(obj: Object, old: Object | None) -> list[Cause]:
     """A RuntimeClass."""
     handler = obj.get("handler", "")
+    causes: list[Cause] = []
     if not handler:
-        return [required("handler")]
+        causes.append(required("handler"))
+    elif why := label(handler):
+        causes.append(invalid("handler", handler, why))
     if old is not None and handler != old.get("handler"):
-        return [invalid("handler", handler, "field is immutable")]
-    if why := label(handler):
-        return [invalid("handler", handler, why)]
-    return quantities("overhead.podFixed[{}]", (obj.get("overhead") or {}).get("podFixed") or {})
+        causes.append(invalid("handler", handler, "field is immutable"))
+    return causes + quantities(
+        "overhead.podFixed[{}]", (obj.get("overhead") or {}).get("podFixed") or {}
+    )

@@ -12,6 +12,7 @@ from runyard.embedded.kube.resources import (
     Resource,
 )
 from runyard.embedded.kube.rules.grammar import (
+    forbidden,
     invalid,
     label,
     labels,
@@ -60,6 +61,18 @@ def check(meta: Object) -> list[Cause]:
     return causes
 
 
+def added(old: Object, new: Object) -> list[Cause]:
+    """New finalizers on an object that is going."""
+    if "deletionTimestamp" not in old:
+        return []
+    before = old.get("finalizers") or []
+    found = [item for item in new.get("finalizers") or [] if item not in before]
+    listed = ", ".join(f'"{item}"' for item in found)
+    why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+    told = f"{why} []string{{{listed}}}"
+    return [forbidden("metadata.finalizers", told)] if found else []
+
+
 def _annotations(told: dict[str, str]) -> list[Cause]:
     causes: list[Cause] = []
     size = 0
@@ -83,6 +96,10 @@ def _owners(found: Any) -> list[Cause]:
         for key in ("name", "uid"):
             if not item.get(key):
                 causes.append(invalid(f"{field}.{key}", "", "must not be empty"))
+        if (item.get("apiVersion"), item.get("kind")) == ("v1", EVENTS.kind):
+            shown = json.dumps(item, separators=(",", ":"))
+            why = "/v1, Kind=Event is disallowed from being an owner"
+            causes.append(Cause(field, f"Invalid value: {shown}: {why}"))
     leading = [item for item in found if item.get("controller")]
     if len(leading) > 1:
         shown = json.dumps(found, separators=(",", ":"))

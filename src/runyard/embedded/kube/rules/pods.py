@@ -16,6 +16,7 @@ from runyard.embedded.kube.rules.grammar import (
 )
 from runyard.embedded.kube.status import Cause
 
+_SOURCES = ("emptyDir", "hostPath", "secret", "downwardAPI", "configMap", "projected")
 _RESTARTS = ("Always", "OnFailure", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -76,7 +77,12 @@ def _volumes(found: Any) -> tuple[dict[str, None], list[Cause]]:
             causes.append(invalid(field, name, why))
         elif name in names:
             causes.append(duplicate(field, name))
-        names[name] = None
+        told = [key for key in _SOURCES if volume.get(key) is not None]
+        for key in told[1:]:
+            why = "may not specify more than 1 volume type"
+            causes.append(forbidden(f"spec.volumes[{index}].{key}", why))
+        if len(told) <= 1:
+            names[name] = None
     return names, causes
 
 
@@ -248,15 +254,13 @@ def _spread(found: Any) -> list[Cause]:
 
 
 def _changed(new: Object, old: Object) -> list[Cause]:
-    causes = [
-        required(f"spec.{part}[{index}].image")
-        for part in ("containers", "initContainers")
-        for index, item in enumerate(new.get(part) or ())
-        if not item.get("image")
-    ]
+    causes = _spec(new)
+    for part in ("containers", "initContainers"):
+        if len(new.get(part) or ()) != len(old.get(part) or ()):
+            why = "pod updates may not add or remove containers"
+            return [*causes, forbidden(f"spec.{part}", why)]
     causes += _later_tolerations(new.get("tolerations") or (), old.get("tolerations") or ())
     causes += _later_gates(new.get("schedulingGates") or (), old.get("schedulingGates") or ())
-    causes += _deadline(new)
     before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
     if before is not None and (after is None or after > before):
         why = "must be less than or equal to previous value"

@@ -161,10 +161,21 @@ def _secret(obj: Object, old: Object) -> Object:
 
 
 def _node(obj: Object, old: Object) -> Object:
+    if (spec := obj["spec"]) is not old.get("spec"):
+        obj = obj if (made := _networks(spec)) is spec else {**obj, "spec": made}
     status = obj["status"]
     if status is old.get("status") or status.get("allocatable") or not status.get("capacity"):
         return obj
     return {**obj, "status": {**status, "allocatable": status["capacity"]}}
+
+
+def _networks(spec: Object) -> Object:
+    """One network is told in two ways."""
+    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        return {**spec, "podCIDRs": [spec["podCIDR"]]}
+    if spec.get("podCIDRs") and not spec.get("podCIDR"):
+        return {**spec, "podCIDR": spec["podCIDRs"][0]}
+    return spec
 
 
 def _namespace(obj: Object, old: Object) -> Object:

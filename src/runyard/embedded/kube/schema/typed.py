@@ -73,6 +73,13 @@ def typed(resource: Resource, obj: Object, old: Object | None = None) -> Object:
     return result
 
 
+@cache
+def blank(resource: Resource) -> Object:
+    """An object of that kind of which nothing is said. Not to be changed."""
+    told: Object = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}}
+    return typed(resource, told) if known(resource) else told
+
+
 def _metadata(value: Any, old: Object | None) -> Object:
     if old is not None and value is old["metadata"]:
         kept: Object = old["metadata"]
