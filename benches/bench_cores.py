@@ -11,7 +11,7 @@ from benches.conftest import Ratios, best_rate
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal, Row
+from runyard.embedded.kube.storage.journal import Journal, Row
 from runyard.http.messages import Request
 from runyard.sim.loop import run_virtual
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from runyard.clock import RealClock
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal
-from runyard.embedded.kube.login import authenticator
 from runyard.embedded.kube.settings import Settings
+from runyard.embedded.kube.storage.journal import Journal
 from runyard.http.server import listen
 from runyard.http.tls import issue_server, make_authority, server_context, write_pair
 

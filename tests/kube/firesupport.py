@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from tests.kube.kubesupport import refusal
 
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.login import authenticator
 from runyard.embedded.kube.settings import Settings
 from runyard.http.errors import OutcomeUnknown, TransportError
 from runyard.http.loopback import Loopback

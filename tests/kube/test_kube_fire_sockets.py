@@ -12,8 +12,8 @@ from tests.kube.hostileserver import Fault, HostileServer, Hurried
 from tests.kube.kubesupport import refusal
 
 from runyard.clock import RealClock
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.login import authenticator
 from runyard.embedded.kube.settings import Settings
 from runyard.http.client import HttpTransport
 from runyard.http.loopback import Loopback

@@ -7,8 +7,8 @@ right fails in the simulation as it would in a cluster. What each part asks for 
 
 from collections import Counter
 
+from runyard.embedded.kube.access.auth import ADMIN, Action, Decision, User
 from runyard.embedded.kube.access.rbac import Book, Rbac, account_user
-from runyard.embedded.kube.auth import ADMIN, Action, Decision, User
 from runyard.http.messages import Request
 from runyard.wire import names, rights
 

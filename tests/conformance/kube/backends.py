@@ -19,8 +19,8 @@ from tests.conformance.kube import usage
 from tests.conformance.kube.kit import Api
 
 from runyard.clock import RealClock
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.login import authenticator
 from runyard.embedded.kube.settings import Settings
 from runyard.http.client import HttpTransport
 from runyard.http.loopback import Loopback

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal
 from runyard.embedded.kube.settings import Settings
+from runyard.embedded.kube.storage.journal import Journal
 from runyard.http.messages import Request, Response, Stream
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual

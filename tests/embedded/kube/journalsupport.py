@@ -19,7 +19,7 @@ from tests.embedded.kube.coresupport import (
 
 from runyard.embedded.kube.catalogue import Catalogue
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal
+from runyard.embedded.kube.storage.journal import Journal
 from runyard.sim.loop import run_virtual
 
 Scene = Callable[[World], Awaitable[Any]]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runyard.embedded.kube import fit, shapes
-from runyard.embedded.kube.controllers import lifecycle, namespaces, spread, taints
+from runyard.embedded.kube import shapes
+from runyard.embedded.kube.controllers import fit, lifecycle, namespaces, spread, taints
 from runyard.embedded.kube.resources import CONFIG_MAPS, LEASES, PODS
 
 NOW, EARLIER = "2026-01-01T00:00:10Z", "2026-01-01T00:00:00Z"

@@ -18,8 +18,16 @@ from tests.embedded.kube.coresupport import (
     said,
 )
 
-from runyard.embedded.kube.fields import Fields, applied, changes, minus, overlap, union, written
-from runyard.embedded.kube.merging import merge, without
+from runyard.embedded.kube.patches.fields import (
+    Fields,
+    applied,
+    changes,
+    minus,
+    overlap,
+    union,
+    written,
+)
+from runyard.embedded.kube.patches.merging import merge, without
 from runyard.embedded.kube.schema import model
 
 A = f"{MAPS}/a"

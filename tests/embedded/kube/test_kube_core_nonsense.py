@@ -30,7 +30,7 @@ from tests.embedded.kube.coresupport import (
 )
 
 from runyard.clock import RealClock
-from runyard.embedded.kube.auth import Action, Decision, User, bearer
+from runyard.embedded.kube.access.auth import Action, Decision, User, bearer
 from runyard.embedded.kube.core import KubeCore
 from runyard.http.messages import Request, Response, Stream
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.embedded.kube.coresupport import NODES, World, node
 from tests.embedded.kube.test_kube_journal_disk import refuse, relent
 
-from runyard.embedded.kube.journal import Journal
+from runyard.embedded.kube.storage.journal import Journal
 from runyard.sim.loop import run_virtual
 
 LIVES = ("/healthz", "/livez")

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.embedded.kube.coresupport import NODES, PODS, World, node, play, pod
 
-from runyard.embedded.kube.quantity import milli
+from runyard.embedded.kube.schema.quantity import milli
 
 
 def place(world: World, name: str) -> str:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.embedded.kube.coresupport import MAPS, PODS, World, events, node, play, pod
 
-from runyard.embedded.kube import cells, podcells, tables
 from runyard.embedded.kube.catalogue import Catalogue
+from runyard.embedded.kube.tables import cells, podcells, tables
 from runyard.http.messages import Request, Response, Stream
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -9,7 +9,7 @@ from tests.embedded.kube.coresupport import MERGE, POOLS, World, events, play, p
 from tests.embedded.kube.crdsupport import DEFINITIONS, GROUP, NAME, WIDGETS, definition, widget
 from tests.embedded.kube.journalsupport import Home, lives
 
-from runyard.embedded.kube.journal import Journal, JournalFull, Row
+from runyard.embedded.kube.storage.journal import Journal, JournalFull, Row
 from runyard.sim.loop import run_virtual
 from runyard.wire import shipped
 

@@ -24,7 +24,7 @@ from tests.embedded.kube.coresupport import (
 )
 from tests.embedded.kube.journalsupport import Home, lives, populated, restored, state
 
-from runyard.embedded.kube.journal import Journal, Row
+from runyard.embedded.kube.storage.journal import Journal, Row
 from runyard.http.messages import Response
 from runyard.sim.loop import run_virtual
 

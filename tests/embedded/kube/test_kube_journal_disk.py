@@ -10,7 +10,7 @@ import pytest
 from tests.embedded.kube.coresupport import MAPS, NODES, PODS, World, events, node, pod, told
 from tests.embedded.kube.journalsupport import Home, populated, restored, state
 
-from runyard.embedded.kube.journal import Journal, JournalError, JournalFull, Row
+from runyard.embedded.kube.storage.journal import Journal, JournalError, JournalFull, Row
 from runyard.http.messages import Response
 from runyard.sim.loop import run_virtual
 

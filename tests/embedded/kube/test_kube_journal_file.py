@@ -15,7 +15,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from runyard.embedded.kube.journal import FORMAT, Journal, JournalError, JournalFull, Kept, Row
+from runyard.embedded.kube.storage.journal import (
+    FORMAT,
+    Journal,
+    JournalError,
+    JournalFull,
+    Kept,
+    Row,
+)
 
 
 def row(name: str, version: int, body: bytes | None = b"{}") -> Row:
@@ -111,7 +118,7 @@ def test_a_disk_that_fails_is_not_taken_for_a_full_one(journal: Journal) -> None
 
 HOLDER = """
 import sys
-from runyard.embedded.kube.journal import Journal
+from runyard.embedded.kube.storage.journal import Journal
 journal = Journal(sys.argv[1])
 print("held", flush=True)
 sys.stdin.read()

@@ -10,7 +10,7 @@ from tests.embedded.kube.journalsupport import Home, restored, state
 from tests.embedded.kube.test_kube_journal_disk import refuse, relent
 
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal, Row
+from runyard.embedded.kube.storage.journal import Journal, Row
 from runyard.http.messages import Response, Stream
 from runyard.sim.loop import run_virtual
 

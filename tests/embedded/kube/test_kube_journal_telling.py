@@ -14,8 +14,8 @@ from tests.embedded.kube.journalsupport import Home
 from tests.embedded.kube.test_kube_journal_moment import configmap, write
 
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal, JournalError
-from runyard.embedded.kube.store import Event
+from runyard.embedded.kube.storage.journal import Journal, JournalError
+from runyard.embedded.kube.storage.store import Event
 from runyard.http.messages import Stream
 from runyard.sim.loop import run_virtual
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from runyard.embedded.kube.auth import User
+from runyard.embedded.kube.access.auth import User
 from runyard.embedded.kube.core import KubeCore
 from runyard.http.messages import Request, Response
 from runyard.http.tls import Pair

@@ -9,9 +9,9 @@ import pytest
 from tests.embedded.kube_access.accessworld import PODS, RBAC, SPACE
 
 from runyard.clock import RealClock
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal
-from runyard.embedded.kube.login import authenticator
+from runyard.embedded.kube.storage.journal import Journal
 from runyard.embedded.up import accounts
 from runyard.http.client import HttpTransport
 from runyard.http.errors import TransportError

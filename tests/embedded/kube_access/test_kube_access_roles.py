@@ -24,9 +24,9 @@ from tests.embedded.kube_access.accessworld import (
     user,
 )
 
+from runyard.embedded.kube.access.auth import Action, User
 from runyard.embedded.kube.access.rbac import Book, Rbac
 from runyard.embedded.kube.access.rules import Rule, rule_of, uncovered
-from runyard.embedded.kube.auth import Action, User
 
 MAPS = f"/api/v1/namespaces/{SPACE}/configmaps"
 

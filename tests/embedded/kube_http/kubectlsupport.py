@@ -12,8 +12,8 @@ import msgspec
 
 from runyard.clock import RealClock
 from runyard.embedded.kube import kubeconfig
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.login import authenticator
 from runyard.http.messages import Request, Response, Stream
 from runyard.http.server import listen
 from runyard.http.tls import issue_server, make_authority, server_context, write_pair

@@ -15,7 +15,7 @@ import sys
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal
+from runyard.embedded.kube.storage.journal import Journal
 from runyard.http.server import listen
 
 

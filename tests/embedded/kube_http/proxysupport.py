@@ -15,8 +15,8 @@ from tests.embedded.kube_http.nodestandin import NodeStandIn, node_context, stan
 
 from runyard.clock import RealClock
 from runyard.embedded.kube import kubeconfig
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.login import authenticator
 from runyard.embedded.kube.nodeproxy.passing import HttpNodes
 from runyard.http.addresses import decode_target
 from runyard.http.messages import Request, Response

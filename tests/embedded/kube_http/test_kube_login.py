@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from runyard.clock import RealClock
-from runyard.embedded.kube.auth import User
+from runyard.embedded.kube.access.auth import User
+from runyard.embedded.kube.access.login import ADMINISTRATOR, ANONYMOUS, authenticator
+from runyard.embedded.kube.access.tokens import ISSUER
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.login import ADMINISTRATOR, ANONYMOUS, authenticator
-from runyard.embedded.kube.tokens import ISSUER
 from runyard.http.client import HttpTransport
 from runyard.http.messages import Request, Response
 from runyard.http.server import listen

@@ -14,8 +14,8 @@ from tests.embedded.kube_http.kubectlsupport import ADMIN, SPACE, Served
 
 from runyard.clock import RealClock
 from runyard.embedded.kube import kubeconfig
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.login import authenticator
 from runyard.http.server import listen
 from runyard.http.tls import issue_client, issue_server, make_authority, server_context, write_pair
 

@@ -8,7 +8,7 @@ from tests.conformance.kube import usage
 from tests.sim.fleet.rarethings import rare_things
 
 from runyard.clock import RealClock
-from runyard.embedded.kube.auth import User
+from runyard.embedded.kube.access.auth import User
 from runyard.embedded.kube.core import KubeCore
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request

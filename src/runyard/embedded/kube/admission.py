@@ -6,10 +6,10 @@ says about overhead and place. These fields belong to the server: nobody is reco
 
 from typing import Any
 
-from runyard.embedded.kube import quantity
 from runyard.embedded.kube.resources import PODS, RUNTIME_CLASSES, Object
+from runyard.embedded.kube.schema import quantity
 from runyard.embedded.kube.status import forbidden
-from runyard.embedded.kube.store import Store
+from runyard.embedded.kube.storage.store import Store
 
 _PATIENCE = 300
 _SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")

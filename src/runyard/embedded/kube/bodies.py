@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from runyard.embedded.kube.patch import pruned
+from runyard.embedded.kube.patches.patch import pruned
 from runyard.embedded.kube.protobuf import decoding
 from runyard.embedded.kube.resources import Object, Resource
 from runyard.embedded.kube.schema import model

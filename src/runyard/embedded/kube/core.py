@@ -33,14 +33,15 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from runyard.clock import Clock
-from runyard.embedded.kube import auth, discovery, verbs
+from runyard.embedded.kube import verbs
+from runyard.embedded.kube.access import auth
 from runyard.embedded.kube.access.access import Access
+from runyard.embedded.kube.access.tokens import Tokens
 from runyard.embedded.kube.controllers.controllers import Controllers
 from runyard.embedded.kube.crd.controller import Definitions
-from runyard.embedded.kube.journal import Journal, JournalError, JournalFull
-from runyard.embedded.kube.keeping import Keeper
 from runyard.embedded.kube.listing import Reader, gone_line
 from runyard.embedded.kube.nodeproxy.calls import NodeCall, NodeProxy, pass_on
+from runyard.embedded.kube.openapi import discovery
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import NAMESPACES, RUNTIME_CLASSES, Object, Resource
 from runyard.embedded.kube.settings import Settings
@@ -55,8 +56,9 @@ from runyard.embedded.kube.status import (
     stopped,
     unauthorized,
 )
-from runyard.embedded.kube.store import Event, Store
-from runyard.embedded.kube.tokens import Tokens
+from runyard.embedded.kube.storage.journal import Journal, JournalError, JournalFull
+from runyard.embedded.kube.storage.keeping import Keeper
+from runyard.embedded.kube.storage.store import Event, Store
 from runyard.http.messages import Request, Response, Stream
 from runyard.http.tls import Pair
 from runyard.telemetry.freshness import Freshness, due_within

@@ -16,7 +16,7 @@ from bisect import bisect_right
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.kube import selectors, tables
+from runyard.embedded.kube import selectors
 from runyard.embedded.kube.negotiation import metadata_list, metadata_of, wants_metadata
 from runyard.embedded.kube.reading import ReadOptions, read_options
 from runyard.embedded.kube.resources import Object, Resource
@@ -30,7 +30,8 @@ from runyard.embedded.kube.status import (
     page_expired,
     version_too_large,
 )
-from runyard.embedded.kube.store import Event, Record, Store, watch_line
+from runyard.embedded.kube.storage.store import Event, Record, Store, watch_line
+from runyard.embedded.kube.tables import tables
 from runyard.embedded.kube.watch import Line, Terms, Watcher
 from runyard.http.messages import Request, Response, Stream, json_response
 

@@ -14,7 +14,7 @@ from runyard.embedded.kube.status import (
     modified,
     other_uid,
 )
-from runyard.embedded.kube.store import Record
+from runyard.embedded.kube.storage.store import Record
 
 SERVER_META = (
     "name",

@@ -20,7 +20,14 @@ from typing import Any, Protocol
 from runyard.clock import Clock
 from runyard.embedded.kube import defaults, deletion, validation
 from runyard.embedded.kube.admission import run_as
-from runyard.embedded.kube.apply import (
+from runyard.embedded.kube.crd.definition import doomed
+from runyard.embedded.kube.deletion import Wish
+from runyard.embedded.kube.metadata import (
+    SERVER_META,
+    check_namespace,
+    confined,
+)
+from runyard.embedded.kube.patches.apply import (
     Writer,
     apply,
     entries_of,
@@ -29,13 +36,6 @@ from runyard.embedded.kube.apply import (
     owned_by_update,
     refreshed_annotation,
     with_entries,
-)
-from runyard.embedded.kube.crd.definition import doomed
-from runyard.embedded.kube.deletion import Wish
-from runyard.embedded.kube.metadata import (
-    SERVER_META,
-    check_namespace,
-    confined,
 )
 from runyard.embedded.kube.resources import (
     DEFINITIONS,
@@ -57,7 +57,7 @@ from runyard.embedded.kube.status import (
     not_found,
     other_kind,
 )
-from runyard.embedded.kube.store import Record, Store, versioned_record
+from runyard.embedded.kube.storage.store import Record, Store, versioned_record
 from runyard.wire.instants import to_rfc3339
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

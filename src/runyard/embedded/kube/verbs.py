@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from runyard.clock import Clock
-from runyard.embedded.kube import bodies, negotiation, patching
-from runyard.embedded.kube.apply import Writer
+from runyard.embedded.kube import bodies, negotiation
+from runyard.embedded.kube.access.tokens import Tokens
 from runyard.embedded.kube.bodies import decode
 from runyard.embedded.kube.controllers.podeviction import evict
 from runyard.embedded.kube.crd.scale import counted, scale_of, scaled
@@ -27,8 +27,10 @@ from runyard.embedded.kube.options import (
     delete_options,
     write_options,
 )
-from runyard.embedded.kube.patch import merge
-from runyard.embedded.kube.patching import APPLY, Patched
+from runyard.embedded.kube.patches import patching
+from runyard.embedded.kube.patches.apply import Writer
+from runyard.embedded.kube.patches.patch import merge
+from runyard.embedded.kube.patches.patching import APPLY, Patched
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import (
     NAMESPACES,
@@ -54,8 +56,7 @@ from runyard.embedded.kube.status import (
     warned,
     warning_headers,
 )
-from runyard.embedded.kube.store import Record
-from runyard.embedded.kube.tokens import Tokens
+from runyard.embedded.kube.storage.store import Record
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.wire.instants import to_rfc3339
 

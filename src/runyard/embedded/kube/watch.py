@@ -23,7 +23,7 @@ from runyard.embedded.kube.schema.typed import blank
 from runyard.embedded.kube.selectors import Selector
 
 if TYPE_CHECKING:
-    from runyard.embedded.kube.store import Change, Event
+    from runyard.embedded.kube.storage.store import Change, Event
 
 BOOKMARK = "BOOKMARK"
 Line = Callable[[str, Object, int], bytes]  # a type of event, its object, its version

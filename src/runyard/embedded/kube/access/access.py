@@ -5,11 +5,11 @@ written when they are missing. Without, a function of the caller decides.
 """
 
 from runyard.embedded.kube.access import bootstrap
+from runyard.embedded.kube.access.auth import Authorize, User
 from runyard.embedded.kube.access.certificates import Certificates
 from runyard.embedded.kube.access.gate import GRANTING, Gate
 from runyard.embedded.kube.access.rbac import Book, Rbac
 from runyard.embedded.kube.access.reviews import Reviews
-from runyard.embedded.kube.auth import Authorize, User
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
@@ -20,7 +20,7 @@ from runyard.embedded.kube.resources import (
     Resource,
 )
 from runyard.embedded.kube.status import not_served
-from runyard.embedded.kube.store import Event, Store
+from runyard.embedded.kube.storage.store import Event, Store
 from runyard.http.messages import Request
 from runyard.http.tls import Pair
 

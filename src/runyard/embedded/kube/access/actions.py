@@ -11,7 +11,7 @@ its form alone, as Kubernetes does, and the routes are asked afterwards.
 
 from functools import lru_cache
 
-from runyard.embedded.kube.auth import Action
+from runyard.embedded.kube.access.auth import Action
 from runyard.http.messages import Request
 
 _METHODS = {

@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from runyard.clock import Clock
+from runyard.embedded.kube.access.auth import Action, Authorize, User
 from runyard.embedded.kube.access.requested import Requested, parse, read_request
-from runyard.embedded.kube.auth import Action, Authorize, User
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import CERTIFICATE_REQUESTS, Object
 from runyard.embedded.kube.status import Cause, forbidden, invalid
-from runyard.embedded.kube.store import Event, Record
+from runyard.embedded.kube.storage.store import Event, Record
 from runyard.http.tls import Pair
 from runyard.wire.instants import to_rfc3339
 

@@ -4,9 +4,9 @@ Whoever writes a role must hold every right in it already, or the verb `escalate
 binding must hold every right of its role, or the verb `bind` on it. Administrators may do both.
 """
 
+from runyard.embedded.kube.access.auth import MASTERS, Action, User
 from runyard.embedded.kube.access.rbac import Rbac
 from runyard.embedded.kube.access.rules import Rule, rules_of, uncovered
-from runyard.embedded.kube.auth import MASTERS, Action, User
 from runyard.embedded.kube.resources import (
     CLUSTER_ROLES,
     RBAC,

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from runyard.embedded.kube.access.auth import Action, User
 from runyard.embedded.kube.access.rbac import account_user
 from runyard.embedded.kube.access.requested import Requested, read_request
-from runyard.embedded.kube.auth import Action, User
 from runyard.embedded.kube.resources import (
     CERTIFICATE_REQUESTS,
     EVENTS,
@@ -28,7 +28,7 @@ from runyard.embedded.kube.resources import (
     Resource,
 )
 from runyard.embedded.kube.status import StatusError, forbidden
-from runyard.embedded.kube.store import Store
+from runyard.embedded.kube.storage.store import Store
 from runyard.http.messages import Request
 from runyard.wire import names
 

@@ -11,18 +11,18 @@ controllers write has passed nobody and is not asked about.
 import msgspec
 
 from runyard.embedded.kube.access.actions import action_of
-from runyard.embedded.kube.access.certificates import Certificates
-from runyard.embedded.kube.access.escalation import Escalation
-from runyard.embedded.kube.access.fence import Fence, host_of
-from runyard.embedded.kube.access.impersonation import impersonated
-from runyard.embedded.kube.access.rbac import Rbac
-from runyard.embedded.kube.auth import (
+from runyard.embedded.kube.access.auth import (
     ADMIN,
     Action,
     Authorize,
     User,
     everything_is_allowed,
 )
+from runyard.embedded.kube.access.certificates import Certificates
+from runyard.embedded.kube.access.escalation import Escalation
+from runyard.embedded.kube.access.fence import Fence, host_of
+from runyard.embedded.kube.access.impersonation import impersonated
+from runyard.embedded.kube.access.rbac import Rbac
 from runyard.embedded.kube.resources import (
     CERTIFICATE_REQUESTS,
     CLUSTER_ROLE_BINDINGS,
@@ -33,7 +33,7 @@ from runyard.embedded.kube.resources import (
     Resource,
 )
 from runyard.embedded.kube.status import StatusError
-from runyard.embedded.kube.store import Store
+from runyard.embedded.kube.storage.store import Store
 from runyard.http.messages import Request
 
 _APPLY = "application/apply-patch"

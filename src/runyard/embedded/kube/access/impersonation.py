@@ -6,8 +6,8 @@ user is, on every group and on every value of `extra`.
 
 from collections.abc import Callable
 
+from runyard.embedded.kube.access.auth import AUTHENTICATED, Action, User
 from runyard.embedded.kube.access.rbac import ACCOUNT
-from runyard.embedded.kube.auth import AUTHENTICATED, Action, User
 from runyard.embedded.kube.status import bad_request
 from runyard.http.messages import Request
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from runyard.embedded.kube.access.auth import MASTERS, NO, YES, Action, Decision, User
 from runyard.embedded.kube.access.rules import Rule, rules_of
-from runyard.embedded.kube.auth import MASTERS, NO, YES, Action, Decision, User
 from runyard.embedded.kube.resources import Object
 
 ACCOUNT = "system:serviceaccount:"

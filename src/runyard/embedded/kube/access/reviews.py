@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from runyard.embedded.kube.access.auth import Action, Authorize, Decision, User
 from runyard.embedded.kube.access.rbac import Rbac
 from runyard.embedded.kube.access.rules import Rule
-from runyard.embedded.kube.auth import Action, Authorize, Decision, User
 from runyard.embedded.kube.resources import (
     ACCESS_REVIEWS,
     SELF_ACCESS_REVIEWS,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from runyard.embedded.kube.auth import Action
+from runyard.embedded.kube.access.auth import Action
 
 EVERYTHING = "*"
 _FIELDS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")

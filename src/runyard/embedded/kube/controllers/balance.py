@@ -5,8 +5,7 @@ Few do, so nothing is kept up for them: everything is counted when such a Pod lo
 
 from collections.abc import Iterable, Mapping
 
-from runyard.embedded.kube import fit
-from runyard.embedded.kube.controllers import spread, taints
+from runyard.embedded.kube.controllers import fit, spread, taints
 from runyard.embedded.kube.controllers.placed import Placed
 
 _FINISHED = ("Succeeded", "Failed")

@@ -8,18 +8,18 @@ nothing is left.
 from collections.abc import Callable
 
 from runyard.clock import Clock
-from runyard.embedded.kube.collector import Collector
+from runyard.embedded.kube.controllers.collector import Collector
 from runyard.embedded.kube.controllers.events import EventKeeper, Recorder
 from runyard.embedded.kube.controllers.evictions import Evictions
 from runyard.embedded.kube.controllers.namespaces import Namespaces
+from runyard.embedded.kube.controllers.nodes import NodeLifecycle
 from runyard.embedded.kube.controllers.placed import Placed
 from runyard.embedded.kube.controllers.podgc import PodGarbage
-from runyard.embedded.kube.nodes import NodeLifecycle
+from runyard.embedded.kube.controllers.scheduler import Scheduler
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import EVENTS, LEASES, NODES, PODS
-from runyard.embedded.kube.scheduler import Scheduler
 from runyard.embedded.kube.settings import Settings
-from runyard.embedded.kube.store import Event
+from runyard.embedded.kube.storage.store import Event
 
 Note = Callable[[Event], None]
 

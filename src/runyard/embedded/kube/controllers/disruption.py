@@ -6,7 +6,7 @@ what lies on a Node that is no more. The mark is the condition DisruptionTarget.
 
 from runyard.embedded.kube.registry import Registry, with_condition
 from runyard.embedded.kube.resources import PODS, Object
-from runyard.embedded.kube.store import Record
+from runyard.embedded.kube.storage.store import Record
 from runyard.wire.instants import to_rfc3339
 
 EVICTED = ("EvictionByEvictionAPI", "Eviction API: evicting")

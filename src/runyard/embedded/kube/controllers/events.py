@@ -12,7 +12,7 @@ from collections import deque
 
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import EVENTS, NAMESPACES, Object, Resource
-from runyard.embedded.kube.store import Event, Record
+from runyard.embedded.kube.storage.store import Event, Record
 from runyard.wire.instants import from_rfc3339, to_rfc3339, to_rfc3339_micro
 
 NODE_CONTROLLER = "node-controller"

@@ -18,7 +18,7 @@ from runyard.embedded.kube.controllers.events import TAINT_EVICTION, Recorder
 from runyard.embedded.kube.controllers.placed import Placed
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import NODES, PODS, Object
-from runyard.embedded.kube.store import Event, Record
+from runyard.embedded.kube.storage.store import Event, Record
 
 
 class Evictions:

@@ -15,7 +15,7 @@ from runyard.embedded.kube.resources import (
     Object,
     Resource,
 )
-from runyard.embedded.kube.store import Event, Record
+from runyard.embedded.kube.storage.store import Event, Record
 from runyard.wire.instants import to_rfc3339
 
 ACCOUNT = "default"

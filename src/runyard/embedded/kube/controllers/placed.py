@@ -1,7 +1,7 @@
 """Which Pods lie on which Node: one index, kept up with every commit, for every controller that asks."""
 
 from runyard.embedded.kube.resources import PODS
-from runyard.embedded.kube.store import Event, Record, Store
+from runyard.embedded.kube.storage.store import Event, Record, Store
 
 Key = tuple[str, str]
 

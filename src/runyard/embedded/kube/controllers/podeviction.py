@@ -13,7 +13,7 @@ from runyard.embedded.kube.options import DeleteOptions
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import PODS
 from runyard.embedded.kube.status import StatusError, bad_request, not_found
-from runyard.embedded.kube.store import Record
+from runyard.embedded.kube.storage.store import Record
 from runyard.http.messages import Response, json_response
 
 _VERSIONS = ("policy/v1", "policy/v1beta1")

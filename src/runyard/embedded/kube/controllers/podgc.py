@@ -9,7 +9,7 @@ from runyard.embedded.kube.controllers import disruption
 from runyard.embedded.kube.controllers.placed import Placed
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import NODES, PODS
-from runyard.embedded.kube.store import Event
+from runyard.embedded.kube.storage.store import Event
 
 
 class PodGarbage:

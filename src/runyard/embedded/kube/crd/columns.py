@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from runyard.embedded.kube.cells import Cell, age
 from runyard.embedded.kube.crd import jsonpath
 from runyard.embedded.kube.resources import Object
-from runyard.embedded.kube.tables import Column, Printer
+from runyard.embedded.kube.tables.cells import Cell, age
+from runyard.embedded.kube.tables.tables import Column, Printer
 
 _AGE = Column("Age", type="date", priority=0)
 

@@ -16,7 +16,7 @@ from runyard.embedded.kube.crd import definition
 from runyard.embedded.kube.crd.definition import CLEANUP, Spec
 from runyard.embedded.kube.registry import Registry, with_condition
 from runyard.embedded.kube.resources import DEFINITIONS, Object, Resource
-from runyard.embedded.kube.store import Event, Record, Store, Table, record_of
+from runyard.embedded.kube.storage.store import Event, Record, Store, Table, record_of
 from runyard.wire.instants import to_rfc3339
 
 _ENDING = "CustomResource deletion is in progress"

@@ -12,10 +12,10 @@ from runyard.embedded.kube.crd import checks, schema
 from runyard.embedded.kube.crd import scale as scaling
 from runyard.embedded.kube.crd.columns import ColumnSpec, printer
 from runyard.embedded.kube.crd.scale import ScaleSpec
-from runyard.embedded.kube.patch import pruned
+from runyard.embedded.kube.patches.patch import pruned
 from runyard.embedded.kube.resources import BUILT_IN, Object, Resource
 from runyard.embedded.kube.status import Cause
-from runyard.embedded.kube.tables import Printer
+from runyard.embedded.kube.tables.tables import Printer
 from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
 

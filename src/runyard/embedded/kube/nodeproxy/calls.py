@@ -22,7 +22,7 @@ from runyard.embedded.kube.nodeproxy.options import log_query, port_query, strea
 from runyard.embedded.kube.resources import NODES, PODS, Object
 from runyard.embedded.kube.routes import Target
 from runyard.embedded.kube.status import StatusError, bad_request, not_found, not_served
-from runyard.embedded.kube.store import Store
+from runyard.embedded.kube.storage.store import Store
 from runyard.http.messages import Pairs, Request, Response, Stream
 
 _PATHS = {"log": "containerLogs", "exec": "exec", "attach": "attach", "portforward": "portForward"}

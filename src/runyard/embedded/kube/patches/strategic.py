@@ -11,7 +11,7 @@ Nothing is changed in place; what a patch leaves alone is shared.
 
 from typing import Any
 
-from runyard.embedded.kube.patch import pruned
+from runyard.embedded.kube.patches.patch import pruned
 from runyard.embedded.kube.schema.model import ANY, Type
 from runyard.embedded.kube.status import StatusError, bad_request
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from runyard.embedded.kube import quantity
 from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.rules.grammar import (
     duplicate,
@@ -14,6 +13,7 @@ from runyard.embedded.kube.rules.grammar import (
     required,
     unsupported,
 )
+from runyard.embedded.kube.schema import quantity
 from runyard.embedded.kube.status import Cause
 
 _SOURCES = ("emptyDir", "hostPath", "secret", "downwardAPI", "configMap", "projected")

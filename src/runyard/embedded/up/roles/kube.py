@@ -2,11 +2,11 @@
 
 import asyncio
 
+from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
-from runyard.embedded.kube.journal import Journal, JournalError
-from runyard.embedded.kube.login import authenticator
 from runyard.embedded.kube.nodeproxy.passing import HttpNodes
 from runyard.embedded.kube.settings import Settings
+from runyard.embedded.kube.storage.journal import Journal, JournalError
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.layout import BadDirectory
 from runyard.embedded.up.trust import serving, signer, to_nodes

@@ -20,7 +20,7 @@ from runyard.embedded.kube.controllers.events import COLLECTOR, Recorder
 from runyard.embedded.kube.deletion import FOREGROUND, ORPHAN, finished
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import NAMESPACES, Object, Resource
-from runyard.embedded.kube.store import Event, Record
+from runyard.embedded.kube.storage.store import Event, Record
 
 Key = tuple[str, str, str]  # table, namespace, name
 State = Literal["solid", "waiting", "dangling", "unknown"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from runyard.embedded.kube.fields import (
+from runyard.embedded.kube.patches.fields import (
     Fields,
     applied,
     changes,
@@ -26,7 +26,7 @@ from runyard.embedded.kube.fields import (
     paths,
     union,
 )
-from runyard.embedded.kube.merging import merge, without
+from runyard.embedded.kube.patches.merging import merge, without
 from runyard.embedded.kube.resources import Object, Resource
 from runyard.embedded.kube.schema import model
 from runyard.embedded.kube.schema.model import Type

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from runyard.embedded.kube.cells import NONE, age, at, count, items, text
 from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.tables.cells import NONE, age, at, count, items, text
 
 _FINISHED = ("Succeeded", "Failed")
 _LATER = "PodInitializing"

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from runyard.embedded.kube import cells, podcells
-from runyard.embedded.kube.cells import NONE, Cell, age, at, text
 from runyard.embedded.kube.resources import PODS, Object, Resource
+from runyard.embedded.kube.tables import cells, podcells
+from runyard.embedded.kube.tables.cells import NONE, Cell, age, at, text
 from runyard.http.messages import Request
 
 _GROUP = "meta.k8s.io"

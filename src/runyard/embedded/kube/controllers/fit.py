@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from runyard.embedded.kube import quantity, shapes
+from runyard.embedded.kube import shapes
 from runyard.embedded.kube.controllers import taints
 from runyard.embedded.kube.controllers.spread import Constraint, constraint
 from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.schema import quantity
 
 Amounts = dict[str, int]  # resource: thousandths
 Port = tuple[str, str, int]  # protocol, address, number

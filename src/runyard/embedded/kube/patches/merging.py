@@ -6,7 +6,7 @@ The functions share with the live value whatever they leave alone, and return it
 
 from typing import Any
 
-from runyard.embedded.kube.fields import Fields, has, items_of
+from runyard.embedded.kube.patches.fields import Fields, has, items_of
 from runyard.embedded.kube.schema.model import Type
 
 _NOTHING = object()

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from runyard.embedded.kube import bodies
-from runyard.embedded.kube.apply import type_of
 from runyard.embedded.kube.crd import applying
-from runyard.embedded.kube.fields import repeated
 from runyard.embedded.kube.metadata import check_identity, check_name, check_patched
 from runyard.embedded.kube.options import IGNORE, STRICT, WriteOptions
-from runyard.embedded.kube.patch import merge, pruned
 from runyard.embedded.kube.patches import jsonpatch, strategic
+from runyard.embedded.kube.patches.apply import type_of
+from runyard.embedded.kube.patches.fields import repeated
+from runyard.embedded.kube.patches.patch import merge, pruned
 from runyard.embedded.kube.resources import Object, Resource
 from runyard.embedded.kube.routes import Target
 from runyard.embedded.kube.schema.typed import TypedError, typed, unknown
@@ -27,7 +27,7 @@ from runyard.embedded.kube.status import (
     unsupported_patch,
     warned,
 )
-from runyard.embedded.kube.store import Record
+from runyard.embedded.kube.storage.store import Record
 from runyard.http.messages import Request
 
 __all__ = ["APPLY", "MERGE", "Patched", "applied", "check_patched", "kind_of", "patched", "read"]

@@ -20,9 +20,9 @@ from collections.abc import Iterable
 import msgspec
 
 from runyard.embedded.kube.crd.controller import serve_stored
-from runyard.embedded.kube.journal import Journal, JournalError, Row
 from runyard.embedded.kube.resources import DEFINITIONS
-from runyard.embedded.kube.store import Event, Record, Store, record_of
+from runyard.embedded.kube.storage.journal import Journal, JournalError, Row
+from runyard.embedded.kube.storage.store import Event, Record, Store, record_of
 from runyard.wire import shipped
 
 _FIX = "Use the version of runyard that wrote it, or move it away to start empty"

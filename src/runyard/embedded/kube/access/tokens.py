@@ -14,7 +14,7 @@ import msgspec
 from jwt.types import Options
 
 from runyard.clock import Clock
-from runyard.embedded.kube.auth import AUTHENTICATED, User
+from runyard.embedded.kube.access.auth import AUTHENTICATED, User
 from runyard.embedded.kube.resources import (
     AUTHENTICATION,
     NODES,
@@ -32,7 +32,7 @@ from runyard.embedded.kube.status import (
     invalid,
     not_found,
 )
-from runyard.embedded.kube.store import Record, Store
+from runyard.embedded.kube.storage.store import Record, Store
 from runyard.wire.instants import from_rfc3339, to_rfc3339
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ import hmac
 from collections.abc import Iterable
 from hashlib import sha256
 
-from runyard.embedded.kube.auth import Authenticate, User, bearer
-from runyard.embedded.kube.tokens import ISSUER, Tokens
+from runyard.embedded.kube.access.auth import Authenticate, User, bearer
+from runyard.embedded.kube.access.tokens import ISSUER, Tokens
 from runyard.http.messages import Request
 from runyard.http.server import CLIENT_CERT_CN, CLIENT_CERT_O
 

@@ -18,7 +18,7 @@ from runyard.embedded.kube.controllers.placed import Placed
 from runyard.embedded.kube.registry import Registry, with_condition
 from runyard.embedded.kube.resources import LEASES, NODES, PODS, Object
 from runyard.embedded.kube.settings import Settings
-from runyard.embedded.kube.store import Event, Record
+from runyard.embedded.kube.storage.store import Event, Record
 from runyard.wire.instants import to_rfc3339
 
 LEASE_NAMESPACE = "kube-node-lease"

@@ -20,14 +20,14 @@ Invariants:
 """
 
 from runyard.clock import Clock
-from runyard.embedded.kube import fit
+from runyard.embedded.kube.controllers import fit
 from runyard.embedded.kube.controllers.balance import Balance
 from runyard.embedded.kube.controllers.events import SCHEDULER, Recorder
+from runyard.embedded.kube.controllers.fit import NodeView, PodView, Port, Verdict
 from runyard.embedded.kube.controllers.placed import Placed
-from runyard.embedded.kube.fit import NodeView, PodView, Port, Verdict
 from runyard.embedded.kube.registry import Registry, with_condition
 from runyard.embedded.kube.resources import NODES, PODS, Object
-from runyard.embedded.kube.store import Event, Record
+from runyard.embedded.kube.storage.store import Event, Record
 from runyard.wire.instants import to_rfc3339
 
 _REMEMBERED = 32  # classes without waiting Pods
