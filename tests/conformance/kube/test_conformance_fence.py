@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.kube.kit import MERGE, Api, Json, config, pod
+from tests.embedded.kube_access.certificaterequests import request_for
 
 from runyard.wire import names, rights
 
@@ -16,6 +17,7 @@ SPACE = names.RUNNERS_NAMESPACE
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 ACCOUNTS = f"/api/v1/namespaces/{SPACE}/serviceaccounts"
 EVENTS = f"/api/v1/namespaces/{SPACE}/events"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 PLURALS = {
@@ -43,6 +45,7 @@ class Yard:
             body = pod(name, meta=told, nodeName=name, serviceAccountName=name)
             await self.api.create(PODS, body)
             await self.api.create(LEASES, {"metadata": {"name": name}, "spec": {}})
+        await self.api.create(EVENTS, self.event(self.api.own("told"), self.other))
         await self._give_everything()
         await self.api.eventually(self._stands)
 
@@ -92,6 +95,10 @@ class Yard:
         ref = {"kind": "Pod", "apiVersion": "v1", "name": name}
         return f"{ACCOUNTS}/{name}/token", {"spec": {"boundObjectRef": ref}}
 
+    def request(self) -> Json:
+        wanted = request_for(self.mine, signer="kubernetes.io/kube-apiserver-client")
+        return wanted | {"metadata": {"name": self.api.own("c")}}
+
     def event(self, name: str, about: str, kind: str = "Pod") -> Json:
         space = {"namespace": SPACE} if kind == "Pod" else {}
         return {
@@ -131,6 +138,9 @@ def attempts(yard: Yard) -> dict[str, tuple[str, str, Any]]:
     def change(**meta: Any) -> tuple[str, str, Any]:
         return "PATCH", f"{PODS}/{mine}", {"metadata": meta}
 
+    def aside(**meta: Any) -> tuple[str, str, Any]:
+        return "PATCH", f"{PODS}/{mine}/status", {"metadata": meta}
+
     return {
         "another's Node": ("PATCH", f"/api/v1/nodes/{other}", {"spec": {"unschedulable": True}}),
         "another's status": ("PATCH", f"/api/v1/nodes/{other}/status", {"status": {"phase": "x"}}),
@@ -146,6 +156,22 @@ def attempts(yard: Yard) -> dict[str, tuple[str, str, Any]]:
         "an owner": change(ownerReferences=[owner]),
         "a note": change(annotations={"note": "2"}),
         "a note less": change(annotations={"note": None}),
+        "an empty note": change(annotations={"empty": ""}),
+        "a stamp beside a status": aside(labels={names.POOL_OWNER: "x"}),
+        "a finalizer beside a status": aside(finalizers=["example.com/mine"]),
+        "a note beside a status": aside(annotations={"note": "2"}),
+        "all Nodes": ("DELETE", "/api/v1/nodes?dryRun=All", None),
+        "all leases": ("DELETE", f"{LEASES}?dryRun=All", None),
+        "all Pods": ("DELETE", f"{PODS}?dryRun=All", None),
+        "all Events": ("DELETE", f"{EVENTS}?dryRun=All", None),
+        "the end of an Event": ("DELETE", f"{EVENTS}/{yard.api.own('told')}", None),
+        "another's Event": (
+            "PATCH",
+            f"{EVENTS}/{yard.api.own('told')}",
+            {"involvedObject": {"name": mine}},
+        ),
+        "a shell in another's VM": ("POST", f"{PODS}/{other}/exec?command=id&stdout=1", None),
+        "a certificate to log in with": ("POST", REQUESTS, yard.request()),
         "a token of another's Pod": ("POST", *yard.token(other)),
         "a token of nobody's Pod": ("POST", f"{ACCOUNTS}/{mine}/token", nobody),
         "a word about another's Pod": ("POST", EVENTS, yard.event(yard.api.own("e"), other)),
@@ -175,7 +201,9 @@ async def test_a_host_touches_nothing_of_others_even_if_somebody_made_it_strong(
         before = await api.get(f"{PODS}/{yard.mine}")
         for case, (method, path, body) in attempts(yard).items():
             kind = MERGE if method == "PATCH" else "application/json"
-            refused = await yard.host.refused(method, path, body, kind=kind)
+            path, _, told = path.partition("?")
+            query = dict(part.split("=") for part in told.split("&") if part)
+            refused = await yard.host.refused(method, path, body, kind=kind, **query)
             assert refused == (403, "Forbidden"), case
         assert await api.get(f"{PODS}/{yard.mine}") == before
     finally:

@@ -91,6 +91,8 @@ REFUSED: dict[str, tuple[str, str, Any]] = {
     "another's Pod": ("PATCH", f"{PODS}/pod-2", FINALIZERS),
     "another's Pod's status": ("PATCH", f"{PODS}/pod-2/status", {"status": {"phase": "Failed"}}),
     "the end of another's Pod": ("DELETE", f"{PODS}/pod-2", None),
+    "a shell in another's VM": ("GET", f"{PODS}/pod-2/exec", None),
+    "a port of another's VM": ("GET", f"{PODS}/pod-2/portforward", None),
     "a Pod": ("POST", PODS, pod("pod-3")),
     "an eviction": ("POST", f"{PODS}/pod-1/eviction", {}),
     "a stamp": ("PATCH", f"{PODS}/pod-1", {"metadata": {"labels": {names.POOL_OWNER: "x"}}}),

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from runyard.embedded.kube.access.auth import Action, User
+from runyard.embedded.kube.access.certificates import SERVING
 from runyard.embedded.kube.access.rbac import account_user
 from runyard.embedded.kube.access.requested import Requested, read_request
 from runyard.embedded.kube.resources import (
@@ -35,6 +36,7 @@ from runyard.wire import names
 _PREFIX = account_user(names.CONTROLLER_NAMESPACE, f"{names.NODE_AGENT}-")
 _NODE_PREFIX, _NODES_GROUP = "system:node:", "system:nodes"
 _READS = ("get", "list", "watch")
+_CONNECTS = ("exec", "attach", "portforward")  # which a GET does as well
 _OWN_POD = "a host may only touch Pods that are bound to it"
 _FREE_ANNOTATIONS = (names.START_PROGRESS_AT,)
 _SELF_REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
@@ -57,11 +59,13 @@ class Fence:
 
     def check_request(self, host: str, action: Action, request: Request) -> None:
         """Raise 403 if the request itself goes too far; what it would store is looked at afterwards."""
-        if action.verb in _READS or action.path:
+        if action.path or (action.verb in _READS and action.subresource not in _CONNECTS):
             return
+        if action.verb == "deletecollection":
+            raise _refused(action, "no host deletes what it does not name")
         what = (action.group, action.plural)
         if what in ((NODES.group, NODES.plural), (LEASES.group, LEASES.plural)):
-            if action.name not in ("", host):
+            if action.name != host and not (action.verb == "create" and not action.name):
                 raise _refused(action, f"a host may only write its own {action.plural}")
         elif what == (PODS.group, PODS.plural):
             self._check_pod(host, action)
@@ -108,6 +112,8 @@ class Fence:
                 )
         elif resource is EVENTS:
             self._check_event(host, new)
+            if old is not None and old.get("involvedObject") != new.get("involvedObject"):
+                raise forbidden(EVENTS, meta["name"], "no host says what an Event is about anew")
         elif resource is CERTIFICATE_REQUESTS:
             self._check_certificate(host, new)
 
@@ -121,6 +127,9 @@ class Fence:
 
     def _check_certificate(self, host: str, new: Object) -> None:
         name = new["metadata"]["name"]
+        if new["spec"].get("signerName") != SERVING:
+            why = "a host may only ask for a certificate to serve with"
+            raise forbidden(CERTIFICATE_REQUESTS, name, why)
         try:
             wanted = read_request(new["spec"].get("request", ""))
         except ValueError as error:
