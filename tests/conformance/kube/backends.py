@@ -52,7 +52,7 @@ def make_core() -> KubeCore:
 
 
 @contextlib.asynccontextmanager
-async def _ticking(core: KubeCore) -> AsyncIterator[None]:
+async def ticking(core: KubeCore) -> AsyncIterator[None]:
     """Let the controllers of an embedded API look at the clock meanwhile."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
@@ -70,7 +70,7 @@ async def _ticking(core: KubeCore) -> AsyncIterator[None]:
 async def loopback(space: str) -> AsyncIterator[Api]:
     core = make_core()
     async with (
-        _ticking(core),
+        ticking(core),
         _settled(Loopback(usage.recording(core.handle, ASKED)), space) as api,
     ):
         yield api
@@ -89,7 +89,7 @@ def http(folder: Path) -> Open:
         listening = await listen(core.handle, tls=server_context(files))
         transport = HttpTransport(listening.url, tls=client_context(authority.certificate))
         try:
-            async with _ticking(core), _settled(transport, space) as api:
+            async with ticking(core), _settled(transport, space) as api:
                 yield api
         finally:
             await transport.close()

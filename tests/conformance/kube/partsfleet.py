@@ -1,8 +1,8 @@
-"""Agent, operator and server with a practice GitHub on somebody else's control plane, as in a cluster.
+"""Agent, operator and server with a practice GitHub on somebody else's API, as in a cluster.
 
-An administrator installs what a chart would (namespaces, our kind, RuntimeClasses, roles, accounts, the fence
-around hosts) and hands each part its own token in a file. From then on the parts are alone: each runs as the same
-role as on one machine, with its shipped rights and no others.
+The parts are alone there: each runs as the same role as on one machine, with its own token, its shipped rights and no
+others. Those who look on are an administrator, people at the practice GitHub, and a monitor that asks each part
+whether it does its work.
 """
 
 import asyncio
@@ -12,11 +12,12 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import controlplane
+from tests.conformance.kube import grounds
+from tests.conformance.kube.grounds import Ground
 from tests.conformance.kube.kit import Api, Json
 
 from runyard.clock import RealClock
-from runyard.embedded.up import accounts, images, practice
+from runyard.embedded.up import images, practice
 from runyard.embedded.up.boot import QUICK, Boot
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.hosts import PODS, vm_home
@@ -25,32 +26,31 @@ from runyard.embedded.up.people import People
 from runyard.embedded.up.roles import agent, github, operator, server
 from runyard.embedded.up.secrets import load_or_make
 from runyard.http.client import HttpTransport
+from runyard.http.messages import Request, Response
 from runyard.http.tls import write_pair
-from runyard.kube.client import Kube
 from runyard.vm.process.driver import ProcessDriver
-from runyard.wire import names, rights, shipped
+from runyard.wire import names
 
 HOST = "host-1"
 PARTS = ("server", "operator", HOST)
-_ROLES = {"github": github, "server": server, "operator": operator, "agent": agent}
-_COLLECTIONS = {
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
-    "ValidatingAdmissionPolicy": (
-        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-    ),
-    "ValidatingAdmissionPolicyBinding": (
-        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-    ),
-}
+_ROLES = {"github": github, "server": server, "operator": operator, HOST: agent}
+_GROUP = f"{names.GROUP}/{names.VERSION}"
 
 
 class Fleet:
-    """The running parts, and two who look on: an administrator, and people at the practice GitHub."""
+    """The running parts, and those who look on."""
 
-    def __init__(self, api: Api, people: People) -> None:
+    def __init__(self, api: Api, people: People, doors: dict[str, HttpTransport]) -> None:
         self.api = api
         self.people = people
+        self._doors = doors
+
+    # ---- jobs
+
+    async def queue(self, script: str, name: str) -> int:
+        return await self.people.queue_job(
+            practice.REPOSITORY, labels=(practice.LABEL,), script=script, name=name
+        )
 
     async def finished(self, job: int, *, seconds: float = 90) -> str:
         """How a job ended."""
@@ -61,53 +61,98 @@ class Fleet:
 
         return await self.api.eventually(look, seconds=seconds)
 
-    async def queue(self, script: str, name: str) -> int:
-        return await self.people.queue_job(
-            practice.REPOSITORY, labels=(practice.LABEL,), script=script, name=name
-        )
+    # ---- the pool
+
+    @property
+    def pool(self) -> str:
+        return self.api.path(names.POOL_PLURAL, practice.POOL, group=_GROUP)
+
+    async def pods(self) -> list[Json]:
+        found: list[Json] = (await self.api.get(self.api.pods()))["items"]
+        return found
+
+    async def warm(self, *, image: str = practice.IMAGES[0], seconds: float = 90) -> list[str]:
+        """The names of the pool's Pods once all of them run that image and nothing else is left."""
+
+        async def look() -> list[str] | None:
+            found = await self.pods()
+            fine = [
+                pod["metadata"]["name"]
+                for pod in found
+                if pod["spec"]["containers"][0]["image"] == image
+                and pod["status"].get("phase") == "Running"
+                and "deletionTimestamp" not in pod["metadata"]
+            ]
+            return fine if len(fine) == len(found) == PODS else None
+
+        return await self.api.eventually(look, seconds=seconds)
+
+    # ---- what a monitor sees
+
+    async def readiness(self, part: str) -> tuple[int, Json]:
+        """What a part answers when it is asked whether it does its work."""
+        answer = await self._doors[part].send(Request(method="GET", path="/readyz"), timeout=10)
+        assert isinstance(answer, Response)
+        return answer.status, answer.json()
+
+    async def complaint(self, part: str, code: str, *, seconds: float = 90) -> str:
+        """What that part says about a condition, once it says that it does not do its work for it."""
+
+        async def look() -> str | None:
+            status, told = await self.readiness(part)
+            found = [item["message"] for item in told["conditions"] if item["code"] == code]
+            return found[0] if status == 503 and found else None
+
+        return await self.api.eventually(look, seconds=seconds)
+
+    async def content(self, part: str, *, seconds: float = 90) -> None:
+        """Wait until that part says that it does its work."""
+
+        async def look() -> bool | None:
+            return (await self.readiness(part))[0] == 200 or None
+
+        await self.api.eventually(look, seconds=seconds)
 
 
 @contextlib.asynccontextmanager
-async def running(
-    plane: controlplane.ControlPlane, root: Path, *, database: str
-) -> AsyncIterator[Fleet]:
-    """A fleet of one host on that control plane."""
+async def running(ground: Ground, root: Path, *, database: str) -> AsyncIterator[Fleet]:
+    """A fleet of one host on that ground."""
     clock = RealClock()
     layout = Layout(root)
     layout.prepare()
     secrets = load_or_make(layout, random.Random(3))
-    write_pair(layout.tls, "ca", plane.authority)  # the authority that the parts trust
+    write_pair(layout.tls, "ca", ground.authority)  # the authority that the parts trust
     await asyncio.to_thread(images.lay_out, layout)
-    transport = HttpTransport(plane.url, tls=plane.tls())
-    api = Api(
-        transport, space=names.RUNNERS_NAMESPACE, token=controlplane.ADMIN, version=plane.version
-    )
-    sockets = {name: _listening() for name in ("server", "github")}
+    transport = ground.transport()
+    api = ground.api(transport)
+    sockets = {name: _listening() for name in _ROLES}
     urls = {name: f"http://127.0.0.1:{sock.getsockname()[1]}" for name, sock in sockets.items()}
-    people = HttpTransport(urls["github"])
+    doors = {name: HttpTransport(url) for name, url in urls.items()}
     try:
-        await install(api, transport, layout)
+        await grounds.prepare(ground, transport, layout, PARTS)
+        await _want(api)
         async with asyncio.TaskGroup() as group:
             tasks = []
-            for role, name in (*((role, role) for role in list(_ROLES)[:3]), ("agent", HOST)):
+            for number, (name, role) in enumerate(_ROLES.items()):
                 boot = Boot(
-                    role=role,
+                    role="agent" if name == HOST else name,
                     name=name,
                     root=str(root),
-                    kube_url=plane.url,
+                    kube_url=ground.url,
                     server_url=urls["server"],
                     github_url=urls["github"],
-                    database=database if role == "server" else "",
-                    sockets=_descriptors(sockets.get(role)),
+                    database=database if name == "server" else "",
+                    # A role owns what it is given: it gets a descriptor of its own.
+                    sockets=(("127.0.0.1", sockets[name].dup().detach()),),
                     pace=QUICK,
                 )
                 ready = asyncio.Event()
                 context = Context(
-                    boot=boot, clock=clock, rng=random.Random(len(tasks)), ready=ready.set
+                    boot=boot, clock=clock, rng=random.Random(number), ready=ready.set
                 )
-                tasks.append(group.create_task(_ROLES[role].run(context)))
+                tasks.append(group.create_task(role.run(context)))
                 await ready.wait()
-            fleet = Fleet(api, People(people, token=secrets.people_token))
+            fleet = Fleet(api, People(doors["github"], token=secrets.people_token), doors)
             await fleet.people.install(practice.ACCOUNT, practice.REPOSITORY)
             try:
                 yield fleet
@@ -119,31 +164,20 @@ async def running(
         await driver.stop_all(grace=2.0)
         for sock in sockets.values():
             sock.close()
-        await people.close()
-        await transport.close()
+        for door in (*doors.values(), transport):
+            await door.close()
 
 
-async def install(api: Api, transport: HttpTransport, layout: Layout) -> None:
-    """What a chart installs, and a pool that somebody wants."""
-    for space in (names.CONTROLLER_NAMESPACE, names.RUNNERS_NAMESPACE):
-        await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
-    for obj in (*shipped.definitions(), *shipped.runtime_classes(), *rights.fence()):
-        await api.create(_COLLECTIONS[obj["kind"]], obj)
-    admin = Kube(transport, token=lambda: controlplane.ADMIN)
-    await accounts.grant(admin, PARTS)
-    await accounts.renew(admin, layout, PARTS)
+async def _want(api: Api) -> None:
+    """A pool that somebody wants, once the API serves the kind."""
     pool: Json = practice.pool(replicas=PODS, runtime=names.NODE_RUNTIME_PROCESS)
-    group = f"{names.GROUP}/{names.VERSION}"
-    path = api.path(names.POOL_PLURAL, group=group)
+    body = pool | {"apiVersion": _GROUP, "kind": names.POOL_KIND}
 
     async def served() -> bool | None:
-        return (await api.call("POST", path, pool | _typed(group))).status in (201, 409) or None
+        path = api.path(names.POOL_PLURAL, group=_GROUP)
+        return (await api.call("POST", path, body)).status in (201, 409) or None
 
     await api.eventually(served)
-
-
-def _typed(group: str) -> Json:
-    return {"apiVersion": group, "kind": names.POOL_KIND}
 
 
 def _listening() -> socket.socket:
@@ -151,8 +185,3 @@ def _listening() -> socket.socket:
     sock.bind(("127.0.0.1", 0))
     sock.listen(512)
     return sock
-
-
-def _descriptors(sock: socket.socket | None) -> tuple[tuple[str, int], ...]:
-    """A role owns what it is given: it gets a descriptor of its own."""
-    return () if sock is None else (("127.0.0.1", sock.dup().detach()),)

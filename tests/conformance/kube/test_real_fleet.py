@@ -1,21 +1,28 @@
-"""The parts on a real control plane, each with its shipped credential: jobs run, nobody is an administrator."""
+"""The parts on a real control plane, and on the embedded API, each with its shipped credential and nothing more."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import controlplane
 import pytest
-from tests.conformance.kube import partsfleet
+from tests.conformance.kube import grounds, partsfleet
+from tests.conformance.kube.grounds import Ground, Right
+from tests.conformance.kube.partsfleet import HOST, Fleet
 from tests.conftest import Absent
 from tests.fixtures_postgres import database_url, postgres  # noqa: F401 - fixtures
 
+from runyard.embedded.up import practice
+from runyard.telemetry import conditions
 from runyard.wire import names, rights
 
 OURS = f"system:serviceaccount:{names.CONTROLLER_NAMESPACE}:"
+REFUSED = conditions.KUBERNETES_REFUSED.code
+Scenario = Callable[[Fleet], Awaitable[None]]
 
 
 @pytest.fixture
@@ -36,33 +43,99 @@ def audited(absent: Absent) -> Iterator[controlplane.ControlPlane]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextlib.asynccontextmanager
+async def ground_of(plane: controlplane.ControlPlane | None, folder: Path) -> AsyncIterator[Ground]:
+    if plane is not None:
+        yield grounds.real(plane)
+    else:
+        async with grounds.embedded(folder) as ground:
+            yield ground
+
+
+def play(scenario: Scenario, plane: controlplane.ControlPlane | None, database: str) -> None:
+    """A fleet lives through a scenario; nothing of it is left."""
+    folder = Path(tempfile.mkdtemp(prefix="runyard-fleet-")).resolve()
+
+    async def main() -> None:
+        async with (
+            ground_of(plane, folder) as ground,
+            partsfleet.running(ground, folder / "data", database=database) as fleet,
+        ):
+            await scenario(fleet)
+
+    try:
+        asyncio.run(main())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def a_day_of_work(fleet: Fleet) -> None:
+    """Jobs end, a lost Pod is replaced, another image is rolled out, jobs end again."""
+    jobs = [await fleet.queue(f"echo job {number}", f"job {number}") for number in range(4)]
+    jobs.append(await fleet.queue("exit 3", "fails"))
+    assert [await fleet.finished(job) for job in jobs] == ["success"] * 4 + ["failure"]
+    before = await fleet.warm()
+    await fleet.api.ok("DELETE", fleet.api.pods(before[0]))
+    healed = await fleet.warm()
+    assert before[0] not in healed
+    await fleet.api.patch(fleet.pool, {"spec": {"image": practice.IMAGES[1]}})
+    rolled = await fleet.warm(image=practice.IMAGES[1], seconds=120)
+    assert not set(rolled) & set(healed)
+    job = await fleet.queue("echo after", "after the roll")
+    assert await fleet.finished(job) == "success"
+    for part in partsfleet.PARTS:
+        await fleet.content(part)
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_jobs_run_and_no_part_needs_more_than_it_ships_with(
+@pytest.mark.timeout(400)
+def test_the_fleet_works_and_no_part_needs_more_than_it_ships_with(
     audited: controlplane.ControlPlane,
     database_url: str,  # noqa: F811 - the fixture
 ) -> None:
-    root = Path(tempfile.mkdtemp(prefix="runyard-fleet-")).resolve() / "data"
-
-    async def main() -> list[str]:
-        async with partsfleet.running(audited, root, database=database_url) as running:
-            jobs = [
-                await running.queue(f"echo job {number}", f"job {number}") for number in range(4)
-            ]
-            jobs.append(await running.queue("exit 3", "fails"))
-            return [await running.finished(job) for job in jobs]
-
-    try:
-        ended = asyncio.run(main())
-    finally:
-        shutil.rmtree(root.parent, ignore_errors=True)
-    assert ended == ["success"] * 4 + ["failure"]
+    play(a_day_of_work, audited, database_url)
     asked = [each for each in audited.audit() if each.user.startswith(OURS)]
     who = sorted({each.user.removeprefix(OURS) for each in asked})
     assert who == sorted(
-        [rights.SERVER_ACCOUNT, names.CONTROLLER_ACCOUNT, rights.host_account(partsfleet.HOST)]
+        [rights.SERVER_ACCOUNT, names.CONTROLLER_ACCOUNT, rights.host_account(HOST)]
     )
     refused = sorted({f"{each.user} {each.verb} {each.path}" for each in asked if each.code == 403})
     assert not refused
     broken = sorted({f"{each.code} {each.verb} {each.path}" for each in asked if each.code >= 500})
     assert not broken
+
+
+# One right of each part, who must complain without it, and about what.
+LACKS = (
+    (Right(rights.OPERATOR, "create", "pods"), "operator", "403 to POST {space}/pods"),
+    (Right(rights.HOST, "create", "serviceaccounts/token"), HOST, "403 to POST {space}/service"),
+    (Right(rights.SERVER, "create", "tokenreviews"), "server", "403 to POST /apis/authentication"),
+)
+
+
+async def rights_come_and_go(fleet: Fleet) -> None:
+    """Without one verb a part says so and a job waits; with it everything goes on by itself."""
+    await fleet.warm()
+    for right, part, told in LACKS:
+        await grounds.take(fleet.api, right)
+        # Runners of before would still do a job.
+        await fleet.api.ok("DELETE", fleet.api.pods())
+        job = await fleet.queue("echo done", f"needs {right.verb} {right.resource}")
+        said = await fleet.complaint(part, REFUSED)
+        assert told.format(space=fleet.api.path("").rstrip("/")) in said
+        assert (await fleet.people.job(job)).status != "completed"
+        await grounds.give_back(fleet.api, right.part)
+        assert await fleet.finished(job, seconds=150) == "success"
+        await fleet.content(part)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("where", ["embedded", "real"])
+def test_a_part_that_lacks_one_verb_says_so(
+    where: str,
+    request: pytest.FixtureRequest,
+    database_url: str,  # noqa: F811 - the fixture
+) -> None:
+    plane = request.getfixturevalue("audited") if where == "real" else None
+    play(rights_come_and_go, plane, database_url)
