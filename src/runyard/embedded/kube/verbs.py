@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from runyard.clock import Clock
 from runyard.embedded.kube import bodies, negotiation
 from runyard.embedded.kube.access.tokens import Tokens
@@ -228,6 +230,7 @@ class Verbs:
             raise version_required(resource, target.name)
         check_preconditions(resource, record, body["metadata"])
         writer = self._writer(request, target, "Update", options)
+        writer = msgspec.structs.replace(writer, whole=True)
         return _answer(200, self._update(target, record, body, writer), warnings)
 
     def _patch(self, target: Target, request: Request) -> Response:

@@ -48,6 +48,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
     operation: str  # "Apply" or "Update"
     subresource: str
     time: str
+    whole: bool = False  # whether the whole object was sent, to replace the one that is there
 
     def wrote(self, entry: Object) -> bool:
         """Whether that entry of `managedFields` is this writer's."""
@@ -88,8 +89,8 @@ def owned_by_update(resource: Resource, *, old: Object, new: Object, writer: Wri
     changed, removed = changes(type_of(resource), old=old, new=new)
     if not changed and not removed:
         return with_entries(new, entries)
-    if entries[0].get("manager") == _BEFORE or entries[-1].get("manager") == _BEFORE:
-        entries = _without(entries, _DELETION)  # which only a first apply finds somebody for
+    if writer.whole:
+        entries = _without(entries, _DELETION)  # which whoever writes the whole does not repeat
     kept = _without(_without(entries, changed), removed)
     if changed:
         kept = _capped(_with(resource, kept, writer, changed, fresh=True))
