@@ -304,3 +304,42 @@ async def test_a_status_patch_leaves_the_rest_alone(api: Api) -> None:
     after = await api.patch(api.pods("p", "status"), body)
     assert after["status"]["phase"] == "Running"
     assert "nodeName" not in after["spec"]
+
+
+# ---- what a patch may cost
+
+
+def _copies(count: int) -> list[Json]:
+    return [{"op": "copy", "from": "/data/k", "path": "/data/l"}] * count
+
+
+async def test_what_a_patch_copies_is_bounded_all_together(api: Api) -> None:
+    await api.create(api.maps(), config(data={"k": "x" * 100_000}))
+    after = await api.patch(api.maps("c"), _copies(31), kind=JSON_PATCH)
+    assert after["data"]["l"] == after["data"]["k"]
+    refusal = await api.refused("PATCH", api.maps("c"), _copies(32), kind=JSON_PATCH)
+    assert refusal == (422, "Invalid")
+
+
+async def test_a_patch_that_doubles_itself_is_refused(api: Api) -> None:
+    await api.create(api.maps(), config())
+    start = {"op": "add", "path": "/more", "value": {"a": "x" * 1000}}
+    doubling = [{"op": "copy", "from": "/more", "path": f"/more/{step}"} for step in range(40)]
+    refusal = await api.refused("PATCH", api.maps("c"), [start, *doubling], kind=JSON_PATCH)
+    assert refusal == (422, "Invalid")
+
+
+async def test_a_part_that_was_copied_or_moved_is_changed_alone(api: Api) -> None:
+    await api.create(api.maps(), config(data={"a": "1"}))
+    patch = [
+        {"op": "copy", "from": "/data", "path": "/metadata/labels"},
+        {"op": "add", "path": "/data/b", "value": "2"},
+        {"op": "add", "path": "/metadata/labels/c", "value": "3"},
+        {"op": "move", "from": "/metadata/labels", "path": "/metadata/annotations"},
+        {"op": "add", "path": "/metadata/annotations/d", "value": "4"},
+        {"op": "copy", "from": "/metadata/annotations/c", "path": "/data/c"},
+    ]
+    after = await api.patch(api.maps("c"), patch, kind=JSON_PATCH)
+    assert after["data"] == {"a": "1", "b": "2", "c": "3"}
+    assert after["metadata"]["annotations"] == {"a": "1", "c": "3", "d": "4"}
+    assert "labels" not in after["metadata"]

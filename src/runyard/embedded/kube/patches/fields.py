@@ -21,6 +21,7 @@ Change = tuple[Fields, Fields]  # what a write set or changed, and what it remov
 
 SELF: Fields = {}
 _ABSENT = object()
+_REMEMBERED = 256  # characters of a key; longer ones are nobody's habit, and would fill the memory
 _encode = msgspec.json.Encoder(order="sorted").encode
 # What nobody owns: the server's own.
 _SERVER = ("apiVersion", "kind")
@@ -60,13 +61,22 @@ def item_step(kind: Type, item: Any) -> str | None:
         return None
     told = tuple([item.get(key, kind.defaults.get(key)) for key in kind.keys])
     try:
-        return None if None in told else _key_step(kind.keys, told)
+        if None in told:
+            return None
+        for each in told:
+            if type(each) is str and len(each) > _REMEMBERED:
+                return _written_step(kind.keys, told)
+        return _key_step(kind.keys, told)
     except TypeError:  # a key that is no plain value
         return None
 
 
 @lru_cache(maxsize=8192, typed=True)
 def _key_step(keys: tuple[str, ...], told: tuple[Any, ...]) -> str:
+    return _written_step(keys, told)
+
+
+def _written_step(keys: tuple[str, ...], told: tuple[Any, ...]) -> str:
     return "k:" + _encode(dict(zip(keys, told, strict=True))).decode()
 
 

@@ -1,16 +1,23 @@
 """JSON patch (RFC 6902), as a real server takes it: a member may be replaced that is not there yet.
 
-The document is copied along the paths that an operation touches and shared everywhere else. A patch that cannot be
-applied, or whose test fails, is one refusal for all of it: nothing of it is kept.
+The document is copied along the paths that operations touch, each part once, and shared everywhere else. A patch that
+cannot be applied, or whose test fails, is one refusal for all of it: nothing of it is kept.
+
+What a patch can cost is bounded by its own size and the document's: operations are counted, and so is what they copy,
+because a copy of a copy of a copy grows without the patch growing.
 """
 
 from typing import Any
 
+import msgspec
+
 from runyard.embedded.kube.status import StatusError, bad_request, unprocessable
 
 _LIMIT = 10_000
+_COPIED = 3 << 20  # bytes of JSON, all copies of a patch together
 _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 _MEMBERS = ("op", "path", "from", "value")
+_NOTHING = object()
 
 
 class _Refused(Exception):
@@ -46,32 +53,91 @@ def unknown(patch: list[dict[str, Any]]) -> list[str]:
 
 def apply(document: Any, patch: list[dict[str, Any]]) -> Any:
     """The document after all operations; raises a 422 if one does not apply."""
+    draft = _Draft(document)
     try:
         for item in patch:
-            document = _one(document, item)
+            _one(draft, item)
     except _Refused:
         raise unprocessable() from None
-    return document
+    return draft.document
 
 
-def _one(document: Any, item: dict[str, Any]) -> Any:
+def _one(draft: "_Draft", item: dict[str, Any]) -> None:
     name, path = item.get("op"), item.get("path")
     if name not in _OPERATIONS or not isinstance(path, str):
         raise _Refused
     steps = _steps(path)
     if name == "test":
-        if _equal(_found(document, steps, lenient=True), item.get("value")):
-            return document
-        raise _Refused
+        if not _equal(_found(draft.document, steps, lenient=True), item.get("value")):
+            raise _Refused
+        return
+    value = item.get("value")
     if name in ("move", "copy"):
         origin = _steps(item.get("from"))
-        value = _found(document, origin, lenient=name == "copy")
-        if name == "move":
-            if steps[: len(origin)] == origin and steps != origin:
+        value = _found(draft.document, origin, lenient=name == "copy")
+        if name == "copy":
+            value = draft.copied(value)
+        elif steps[: len(origin)] == origin and steps != origin:
+            raise _Refused
+        else:
+            draft.edit(origin, None, "remove")
+        name = "add"
+    draft.edit(steps, value, name)
+
+
+class _Draft:
+    """A document that is being changed; what others hold of it never is."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        self._own: dict[int, Any] = {}  # the parts that were made here, by identity
+        self._copied = 0
+
+    def copied(self, value: Any) -> Any:
+        """A copy of a part, of which nothing is shared."""
+        text = msgspec.json.encode(value)
+        self._copied += len(text)
+        if self._copied > _COPIED:
+            raise _Refused
+        return msgspec.json.decode(text)
+
+    def edit(self, steps: list[str], value: Any, name: str) -> None:
+        """Add, replace or remove at one place."""
+        if not steps:
+            if name == "remove":
                 raise _Refused
-            document = _edited(document, origin, None, "remove")
-        return _edited(document, steps, value, "add")
-    return _edited(document, steps, item.get("value"), name)
+            self.document = value
+            return
+        part = self.document = self._owned(self.document)
+        for step in steps[:-1]:
+            part = self._stepped(part, step)
+        if isinstance(part, dict):
+            if name != "remove":
+                part[steps[-1]] = value
+            elif part.pop(steps[-1], _NOTHING) is _NOTHING:
+                raise _Refused
+        else:
+            _edit_list(part, steps[-1], value, name)
+
+    def _stepped(self, part: Any, step: str) -> Any:
+        """The part that a step leads to, made ours."""
+        if isinstance(part, list):
+            index = _index(step, len(part) - 1)
+            part[index] = found = self._owned(part[index])
+        elif step in part:
+            part[step] = found = self._owned(part[step])
+        else:
+            raise _Refused
+        return found
+
+    def _owned(self, part: Any) -> Any:
+        if id(part) in self._own:
+            return part
+        if not isinstance(part, dict | list):
+            raise _Refused
+        made = part.copy()
+        self._own[id(made)] = made
+        return made
 
 
 def _equal(one: Any, two: Any) -> bool:
@@ -111,46 +177,10 @@ def _index(step: str, last: int) -> int:
     return int(step)
 
 
-def _edited(document: Any, steps: list[str], value: Any, name: str) -> Any:
-    if not steps:
-        if name == "remove":
-            raise _Refused
-        return value
-    if len(steps) > 1:
-        return _deeper(document, steps, value, name)
-    step = steps[0]
-    if isinstance(document, dict):
-        made = dict(document)
-        if name != "remove":
-            made[step] = value
-        elif step in made:
-            del made[step]
-        else:
-            raise _Refused
-        return made
-    if isinstance(document, list):
-        return _edited_list(document, step, value, name)
-    raise _Refused
-
-
-def _deeper(document: Any, steps: list[str], value: Any, name: str) -> Any:
-    step = steps[0]
-    if isinstance(document, dict) and step in document:
-        return {**document, step: _edited(document[step], steps[1:], value, name)}
-    if isinstance(document, list):
-        index = _index(step, len(document) - 1)
-        made = list(document)
-        made[index] = _edited(made[index], steps[1:], value, name)
-        return made
-    raise _Refused
-
-
-def _edited_list(document: list[Any], step: str, value: Any, name: str) -> list[Any]:
-    made = list(document)
+def _edit_list(part: list[Any], step: str, value: Any, name: str) -> None:
     if name == "add":
-        made.insert(len(made) if step == "-" else _index(step, len(made)), value)
+        part.insert(len(part) if step == "-" else _index(step, len(part)), value)
     elif name == "replace":
-        made[_index(step, len(made) - 1)] = value
+        part[_index(step, len(part) - 1)] = value
     else:
-        del made[_index(step, len(made) - 1)]
-    return made
+        del part[_index(step, len(part) - 1)]

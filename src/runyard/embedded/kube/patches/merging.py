@@ -4,6 +4,7 @@ Both follow the types: maps merge member by member, lists by the keys of their i
 The functions share with the live value whatever they leave alone, and return it itself when they change nothing.
 """
 
+from collections import deque
 from typing import Any
 
 from runyard.embedded.kube.patches.fields import Fields, has, items_of
@@ -43,7 +44,7 @@ def _merged_map(kind: Type, live: dict[str, Any], body: dict[str, Any]) -> dict[
 def _merged_list(kind: Type, live: list[Any], body: list[Any]) -> list[Any]:
     """Items of both: those of the body in its order, those of the live list where they stood."""
     ours, theirs = items_of(kind, live), items_of(kind, body)
-    shared = [step for step in theirs if step in ours]
+    shared = deque(step for step in theirs if step in ours)
     result: list[Any] = []
     left, right = list(ours), list(theirs)
     placed: dict[str, None] = {}
@@ -54,7 +55,7 @@ def _merged_list(kind: Type, live: list[Any], body: list[Any]) -> list[Any]:
         mine = ours.get(step, _NOTHING)
         result.append(theirs[step] if mine is _NOTHING else merge(kind.element, mine, theirs[step]))
         if shared and shared[0] == step:
-            shared.pop(0)
+            shared.popleft()
 
     while i < len(left) or j < len(right):
         if i < len(left) and j < len(right):

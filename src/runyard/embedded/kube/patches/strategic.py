@@ -6,10 +6,14 @@ cannot: `$patch: delete|replace|merge`, `$deleteFromPrimitiveList/<list>`, `$set
 The order of a merged list is the server's: items of the patch in the patch's order, the others around them where they
 stood, and an item that only the patch has before those that only the server has.
 
-Nothing is changed in place; what a patch leaves alone is shared.
+Nothing is changed in place; what a patch leaves alone is shared. Items are found by tables, not by looking through
+lists: both lists may have a hundred thousand of them.
 """
 
+from collections.abc import Hashable
 from typing import Any
+
+import msgspec
 
 from runyard.embedded.kube.patches.patch import pruned
 from runyard.embedded.kube.schema.model import ANY, Type
@@ -62,16 +66,18 @@ def _retained(live: Map, patch: Map) -> Map:
         return dict(live)
     kept = patch[_RETAIN]
     named = [key for key, value in patch.items() if not key.startswith("$") and value is not None]
-    if not isinstance(kept, list) or any(key not in kept for key in named):
+    known = dict.fromkeys(map(_hashed, kept)) if isinstance(kept, list) else {}
+    if not isinstance(kept, list) or any(key not in known for key in named):
         raise bad_request("invalid patch format of retainKeys")
-    return {key: value for key, value in live.items() if key in kept}
+    return {key: value for key, value in live.items() if key in known}
 
 
 def _delete_from(made: Map, name: str, values: Any) -> None:
     if not isinstance(values, list):
         raise bad_request("invalid patch format of primitive list")
     if isinstance(made.get(name), list):
-        made[name] = [item for item in made[name] if item not in values]
+        gone = dict.fromkeys(map(_hashed, values))
+        made[name] = [item for item in made[name] if _hashed(item) not in gone]
 
 
 def _value(kind: Type, before: Any, value: Any) -> Any:
@@ -117,13 +123,19 @@ def _hashable(items: list[Any]) -> bool:
 
 def _list(kind: Type, live: list[Any], patch: list[Any]) -> list[Any]:
     if not kind.merge_key:
-        merged = [*live, *(item for item in patch if item not in live)]
-        return _ordered(kind, list(dict.fromkeys(merged)), patch, live)
+        once: dict[Hashable, Any] = {}
+        for item in (*live, *patch):
+            once.setdefault(_hashed(item), item)
+        return _ordered(kind, list(once.values()), patch, live)
     live, patch = _special(kind, live, patch)
     merged = list(live)
+    places: dict[Hashable, int] = {}
+    for index, item in enumerate(live):
+        if isinstance(item, dict):
+            places.setdefault(_hashed(item.get(kind.merge_key)), index)
     for item in patch:
-        place = _place(kind, merged, _key(kind, item))
-        if place is None:
+        place = places.setdefault(_hashed(_key(kind, item)), len(merged))
+        if place == len(merged):
             merged.append(_plain(item))
         else:
             merged[place] = _map(kind.element, merged[place], item)
@@ -133,17 +145,20 @@ def _list(kind: Type, live: list[Any], patch: list[Any]) -> list[Any]:
 def _special(kind: Type, live: list[Any], patch: list[Any]) -> tuple[list[Any], list[Any]]:
     """Both lists after the items of the patch that are directives."""
     rest: list[Any] = []
+    gone: dict[Hashable, None] = {}
     for item in patch:
         directive = item.get(_PATCH) if isinstance(item, dict) else None
         if directive is None:
             rest.append(item)
         elif directive == "delete":
-            gone = _key(kind, item)
-            live = [other for other in live if other.get(kind.merge_key) != gone]
+            gone[_hashed(_key(kind, item))] = None
         elif directive == "replace":
-            return [], [other for other in patch if _PATCH not in other]
+            rest = [other for other in patch if not isinstance(other, dict) or _PATCH not in other]
+            return [], rest
         else:
             raise bad_request(f"unknown directive {directive!r} of {_PATCH} in a list")
+    if gone:
+        live = [other for other in live if _hashed(other.get(kind.merge_key)) not in gone]
     return live, rest
 
 
@@ -154,30 +169,42 @@ def _key(kind: Type, item: Any) -> Any:
     return item[kind.merge_key]
 
 
-def _place(kind: Type, items: list[Any], key: Any) -> int | None:
-    for index, item in enumerate(items):
-        if isinstance(item, dict) and item.get(kind.merge_key) == key:
-            return index
-    return None
+def _identity(kind: Type, item: Any) -> Hashable:
+    named = kind.merge_key and isinstance(item, dict)
+    return _hashed(item.get(kind.merge_key) if named else item)
 
 
-def _identity(kind: Type, item: Any) -> Any:
-    return item.get(kind.merge_key) if kind.merge_key and isinstance(item, dict) else item
+def _hashed(value: Any) -> Hashable:
+    """A value as the key of a table."""
+    return msgspec.json.encode(value, order="sorted") if isinstance(value, dict | list) else value
 
 
 def _ordered(kind: Type, merged: list[Any], order: list[Any], live: list[Any]) -> list[Any]:
     """The merged items: those that `order` names in its order, the others where the server had them."""
-    wanted = [_identity(kind, item) for item in order]
-    stood = [_identity(kind, item) for item in live]
+    wanted = _ranks(kind, order)
+    stood = _ranks(kind, live)
     named = [item for item in merged if _identity(kind, item) in wanted]
-    named.sort(key=lambda item: wanted.index(_identity(kind, item)))
+    named.sort(key=lambda item: wanted[_identity(kind, item)])
     others = [item for item in merged if _identity(kind, item) not in wanted]
     result: list[Any] = []
-    while named and others:
-        left, right = _identity(kind, others[0]), _identity(kind, named[0])
-        before = left in stood and right in stood and stood.index(left) < stood.index(right)
-        result.append((others if before else named).pop(0))
-    return [*result, *others, *named]
+    i = j = 0
+    while i < len(named) and j < len(others):
+        left, right = stood.get(_identity(kind, others[j])), stood.get(_identity(kind, named[i]))
+        if left is not None and right is not None and left < right:
+            result.append(others[j])
+            j += 1
+        else:
+            result.append(named[i])
+            i += 1
+    return [*result, *others[j:], *named[i:]]
+
+
+def _ranks(kind: Type, items: list[Any]) -> dict[Hashable, int]:
+    """Where each item stands first."""
+    ranks: dict[Hashable, int] = {}
+    for index, item in enumerate(items):
+        ranks.setdefault(_identity(kind, item), index)
+    return ranks
 
 
 def _reorder(kind: Type, made: Map, live: Map, patch: Map, name: str, order: Any) -> None:
@@ -188,7 +215,7 @@ def _reorder(kind: Type, made: Map, live: Map, patch: Map, name: str, order: Any
         return
     told = patch.get(name)
     if isinstance(told, list):
-        named = [_identity(kind, item) for item in order]
+        named = _ranks(kind, order)
         extra = [item for item in told if not (isinstance(item, dict) and _PATCH in item)]
         if any(_identity(kind, item) not in named for item in extra):
             raise bad_request("invalid patch format of setElementOrder list")
