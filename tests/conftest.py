@@ -17,6 +17,7 @@ from hypothesis import settings
 
 ABSENT = "absent-component"
 BACKEND = "conformance-backend"
+COMPARED = "conformance-compared"
 
 # A property must hold on a slow machine too: no example is judged by the clock.
 settings.register_profile("runyard", deadline=None, print_blob=True)
@@ -78,18 +79,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _count_by_backend(terminalreporter: pytest.TerminalReporter) -> None:
     counts: dict[str, Counter[str]] = {}
     versions: dict[str, str] = {}
-    for outcome in ("passed", "failed", "skipped"):
+    compared: list[str] = []
+    for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
             noted = dict(getattr(report, "user_properties", ()))
             if BACKEND in noted:
                 counts.setdefault(noted[BACKEND], Counter())[outcome] += 1
                 versions[noted[BACKEND]] = noted.get(BACKEND + "-version", "")
+            if COMPARED in noted:
+                compared.append(f"compared            {noted[COMPARED]}, {outcome}")
     if not counts:
         return
     terminalreporter.section("Kubernetes conformance")
     for backend, count in sorted(counts.items()):
-        told = f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} NOT RUN"
+        failed = count["failed"] + count["error"]
+        told = f"{count['passed']} passed, {failed} failed, {count['skipped']} NOT RUN"
         terminalreporter.write_line(f"{backend:9} {versions[backend]:9} {told}")
+    for line in compared:
+        terminalreporter.write_line(line)
 
 
 def _list_absent(terminalreporter: pytest.TerminalReporter) -> None:

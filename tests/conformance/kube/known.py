@@ -11,7 +11,7 @@ import msgspec
 from tests.conformance.kube.replay import Difference
 
 PAGE = Path(__file__).parents[3] / "docs" / "embedded-kubernetes.md"
-MOST = 10
+MOST = 1  # the list may become shorter; whoever makes it longer has to say so here
 _ROW = re.compile(
     r"^\| (?P<id>[a-z][a-z-]*) \| `(?P<request>[^`]+)` \| `(?P<path>[^`]+)` \|", re.MULTILINE
 )

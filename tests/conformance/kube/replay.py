@@ -13,7 +13,7 @@ import msgspec
 from tests.conformance.kube.kinds import GAUGES, KINDS, POOLS, Kind
 from tests.conformance.kube.kit import MERGE, TABLE, Api, Json, Watch
 from tests.conformance.kube.objects import NAMES
-from tests.conformance.kube.sequences import Step
+from tests.conformance.kube.sequences import ANOTHER, Step
 
 from runyard.http.messages import Response
 
@@ -83,6 +83,7 @@ class Player:
         self._first: dict[str, Json] = {}
         self._current: dict[str, Json] = {}
         self._watches: list[tuple[Kind, str, Watch]] = []
+        self._counts = 0
         self.answers: list[tuple[str, Any]] = []
 
     async def play(self, steps: tuple[Step, ...]) -> list[tuple[str, Any]]:
@@ -173,6 +174,9 @@ class Player:
             return {**(body or {}), **conditions} or None
         if not isinstance(body, dict):
             return body
+        if step.sub == "scale" and body["spec"]["replicas"] == ANOTHER:
+            self._counts += 1
+            body = {**body, "spec": {"replicas": 4 + self._counts % 5}}
         meta = {**body.get("metadata", {}), **wanted}
         if "name" in meta:
             meta["name"] = self._name(step.kind, meta["name"])

@@ -12,7 +12,7 @@ from tests.conformance.kube import known
 from tests.conformance.kube.differential import Pair
 from tests.conformance.kube.replay import Difference, compare, normalised
 from tests.conformance.kube.sequences import SHORTEST, Step, sequences
-from tests.conftest import Absent
+from tests.conftest import COMPARED, Absent
 
 SEQUENCES = 300
 SEED = int(os.environ.get("RUNYARD_DIFFERENTIAL_SEED", "1"))
@@ -33,9 +33,7 @@ def pair(tmp_path: Path, absent: Absent) -> Iterator[Pair]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_generated_requests_are_answered_alike(
-    pair: Pair, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_generated_requests_are_answered_alike(pair: Pair, request: pytest.FixtureRequest) -> None:
     admitted = known.read()
     occurred: Counter[str] = Counter()
     played: list[int] = []
@@ -44,7 +42,7 @@ def test_generated_requests_are_answered_alike(
     @settings(
         max_examples=SEQUENCES,
         database=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate,),  # to shrink takes longer than to read a report of what matters
         suppress_health_check=list(HealthCheck),
     )
     @given(sequences())
@@ -58,25 +56,30 @@ def test_generated_requests_are_answered_alike(
                 unknown.append(found)
         assert not unknown, report(steps, unknown)
 
-    with capsys.disabled():
-        pass
     play()
+    listed = ", ".join(f"{row.id} {occurred[row.id]} times" for row in admitted)
+    told = f"{len(played)} sequences, {sum(played)} requests, seed {SEED}; listed: {listed}"
+    request.node.user_properties.append((COMPARED, told))
     assert len(played) >= SEQUENCES and min(played) >= SHORTEST
     gone = [row.id for row in admitted if not occurred[row.id]]
     assert not gone, f"these listed differences no longer occur, take them off the page: {gone}"
 
 
 def report(steps: tuple[Step, ...], unknown: list[Difference]) -> str:
+    """The first answer that differs, and the requests about the same kind."""
     first = unknown[0].step
+    plural = unknown[0].request.split()[-1].partition("/")[0]
     lines = [found.told() for found in unknown if found.step == first]
-    asked = [f"  {number}: {step}" for number, step in enumerate(steps[: first + 1])]
-    return "\n".join(["the answers differ", *lines, "after", *asked])
+    asked = [
+        f"  {number}: {step}" for number, step in enumerate(steps) if step.kind.plural == plural
+    ]
+    return "\n".join(["the answers differ", *lines, "asked was", *asked])
 
 
-def test_the_page_admits_at_most_ten_differences() -> None:
+def test_the_page_admits_no_more_differences_than_it_did() -> None:
     rows = known.read()
     assert rows, "the table was not found"
-    assert len(rows) <= known.MOST
+    assert len(rows) <= known.MOST <= 10
     assert len({row.id for row in rows}) == len(rows)
 
 
