@@ -68,21 +68,23 @@ class Api:
         kind: str = "application/json",
         accept: str = "application/json",
         agent: str = "script",
+        headers: tuple[tuple[str, str], ...] = (),
+        pairs: tuple[tuple[str, str], ...] = (),  # of the query, for what is said twice
         **query: Any,
     ) -> Response | Stream:
         raw = (
             body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         )
-        headers = [("accept", accept), ("user-agent", f"{agent}/1.0")]
+        told = [("accept", accept), ("user-agent", f"{agent}/1.0"), *headers]
         if raw:
-            headers.append(("content-type", kind))
+            told.append(("content-type", kind))
         if self._token:
-            headers.append(("authorization", f"Bearer {self._token}"))
+            told.append(("authorization", f"Bearer {self._token}"))
         request = Request(
             method=method,
             path=path,
-            query=tuple((key, str(value)) for key, value in query.items()),
-            headers=tuple(headers),
+            query=(*pairs, *((key, str(value)) for key, value in query.items())),
+            headers=tuple(told),
             body=raw,
         )
         return await self._transport.send(request, timeout=PATIENCE)

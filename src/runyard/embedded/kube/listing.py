@@ -229,11 +229,6 @@ def gone_line(error: StatusError) -> bytes:
     return watch_line("ERROR", msgspec.json.encode(error.body()))
 
 
-def wants_watch(request: Request) -> bool:
-    """Whether a read is a watch."""
-    return request.param("watch").lower() in ("true", "1")
-
-
 def _selector(target: Target, request: Request) -> Selector:
     labels, fields = request.param("labelSelector"), request.param("fieldSelector")
     return selectors.parse(target.resource, labels, fields)

@@ -1,6 +1,6 @@
 """What a method means at a path: the verb as RBAC names it, and what a PUT may do there."""
 
-from runyard.embedded.kube.listing import wants_watch
+from runyard.embedded.kube.reading import wants_watch
 from runyard.embedded.kube.resources import (
     DEFINITIONS,
     EVENTS,

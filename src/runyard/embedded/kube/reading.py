@@ -99,6 +99,14 @@ def read_options(request: Request, *, listing: bool = True) -> ReadOptions:
 _NONE = ReadOptions()
 
 
+def wants_watch(request: Request) -> bool:
+    """Whether a read is a watch: by the first word about it, and any word but a no is a yes."""
+    for key, value in request.query:
+        if key == "watch":
+            return value.lower() not in ("false", "0")
+    return False
+
+
 def _natural(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 

@@ -30,6 +30,8 @@ def parse(path: str, by_path: ByPath, groups: Mapping[str, None]) -> Target:
     steps = path.split("/")[1:]
     if steps and not steps[-1]:
         steps.pop()
+    if "" in steps:
+        raise unknown_path() if steps[0] == "api" else no_page()
     if len(steps) >= 3 and steps[0] == "api" and steps[1] == "v1":
         return _under(by_path, "", "v1", steps[2:])
     if len(steps) >= 4 and steps[0] == "apis":
@@ -43,8 +45,6 @@ def parse(path: str, by_path: ByPath, groups: Mapping[str, None]) -> Target:
 
 
 def _under(by_path: ByPath, group: str, version: str, steps: list[str]) -> Target:
-    if "" in steps:
-        raise unknown_path()
     if steps[0] == "watch":
         raise not_served("the paths under watch/; use the query parameter watch=true")
     if steps[0] == "namespaces" and len(steps) >= 3:

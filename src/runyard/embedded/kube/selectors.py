@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from runyard.embedded.kube.resources import Object, Resource
+from runyard.embedded.kube.rules.grammar import segment
 from runyard.embedded.kube.status import StatusError, bad_request
 
 Operator = Literal["in", "notin", "exists", "absent", "gt", "lt"]
@@ -32,6 +33,7 @@ _RULE = (
 )
 _PINS = ("metadata.name", "spec.nodeName")
 _BY_NAME = "metadata.name"
+_LONGEST = 512  # characters of what is remembered: what a program sends again and again is short
 _WORDS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
 _MARKS: dict[str, Operator] = {
     "=": "in",
@@ -101,9 +103,19 @@ def field_value(obj: Object, path: tuple[str, ...]) -> str:
     return "" if value is None else str(value)
 
 
-@lru_cache(maxsize=4096)
 def parse(resource: Resource, labels: str, fields: str) -> Selector:
     """Read both selectors; raises a 400 on what is no selector or no field of this kind."""
+    if len(labels) + len(fields) > _LONGEST:
+        return _parse(resource, labels, fields)
+    return _remembered(resource, labels, fields)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(resource: Resource, labels: str, fields: str) -> Selector:
+    return _parse(resource, labels, fields)
+
+
+def _parse(resource: Resource, labels: str, fields: str) -> Selector:
     parsed = _Labels(labels).read() if labels else ()
     named = tuple(_field(resource, part) for part in _split(fields) if part)
     pin = next(
@@ -244,16 +256,34 @@ def _split(text: str) -> list[str]:
 
 
 def _field(resource: Resource, text: str) -> tuple[tuple[str, ...], Requirement]:
+    found = _term(text)
+    if found.key not in resource.fields:
+        raise bad_request(_not_known(resource, found.key))
+    return tuple(found.key.split(".")), found
+
+
+def _term(text: str) -> Requirement:
     match = _FIELD.fullmatch(text)
     if match is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
     key, told = match["key"], match["value"]
     if wrong := re.search(r"(?<!\\)[=,]", told):
         raise bad_request(f"invalid field selector: unescaped character in value: {ord(wrong[0])}")
-    if key not in resource.fields:
-        raise bad_request(_not_known(resource, key))
     operator: Operator = "notin" if match["op"] == "!=" else "in"
-    return tuple(key.split(".")), Requirement(key, operator, (_UNESCAPED.sub(r"\1", told),))
+    return Requirement(key, operator, (_UNESCAPED.sub(r"\1", told),))
+
+
+def exact_name(text: str) -> str:
+    """The one name that a field selector asks for, if it can be read and does."""
+    if _BY_NAME not in text:
+        return ""
+    try:
+        found = [_term(part) for part in _split(text) if part]
+    except StatusError:
+        return ""
+    names = (each.values[0] for each in found if each.key == _BY_NAME and each.operator == "in")
+    name = next(names, "")
+    return "" if segment(name) else name
 
 
 def _not_known(resource: Resource, key: str) -> str:

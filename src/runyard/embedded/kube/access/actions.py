@@ -1,7 +1,8 @@
-"""From a request to the action that is asked for, as rules name it, before anybody looks whether it is served.
+"""From a request to the action that is asked for, as rules name it.
 
-Permission comes first: somebody who may do nothing learns nothing about what exists. So a path is read here by
-its form alone, as Kubernetes does, and the routes are asked afterwards.
+Permission comes first: somebody who may do nothing learns nothing about what exists. But what is permitted must be what
+is then served, so a path that is served is read by its route, once, for both. Only a path that leads nowhere is read by
+its form alone, as Kubernetes does, so that the refusal can name what was asked for.
 
     /api/v1/namespaces/x/pods/y/status     pods/status "y" in namespace x
     /api/v1/namespaces/x                   namespaces "x", which counts as being in namespace x
@@ -9,9 +10,13 @@ its form alone, as Kubernetes does, and the routes are asked afterwards.
     /healthz, /apis, /openapi/v3           a path
 """
 
-from functools import lru_cache
-
 from runyard.embedded.kube.access.auth import Action
+from runyard.embedded.kube.catalogue import Catalogue
+from runyard.embedded.kube.reading import wants_watch
+from runyard.embedded.kube.resources import NAMESPACES
+from runyard.embedded.kube.routes import Target
+from runyard.embedded.kube.selectors import exact_name
+from runyard.embedded.kube.status import StatusError
 from runyard.http.messages import Request
 
 _METHODS = {
@@ -23,54 +28,97 @@ _METHODS = {
     "DELETE": "delete",
 }
 _OWN_SUBRESOURCES = ("status", "finalize")  # of a namespace; anything else there is a resource
-_NAME = "metadata.name="
+_REMEMBERED = 16384
+_LONGEST = 512  # characters of what is remembered: a longer path has no honest reader
+
+_Key = tuple[str, str, bool, str]
 
 
-def action_of(request: Request) -> Action:
-    """What the request asks for."""
-    watch = exact = ""
-    for key, value in request.query:
-        if key == "watch":
-            watch = value.lower()
-        elif key == "fieldSelector":
-            exact = _exact_name(value)
-    return _action(request.method, request.path, watch in ("true", "1"), exact)
+class Actions:
+    """Reads requests, and remembers what they mean until the served kinds change."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._edition = catalogue.edition
+        self._known: dict[_Key, Action] = {}
+
+    def of(self, request: Request) -> Action:
+        """What the request asks for."""
+        watch, exact = False, ""
+        if request.query:
+            watch = wants_watch(request)
+            if selector := request.param("fieldSelector"):
+                exact = exact_name(selector)
+        key = (request.method, request.path, watch, exact)
+        if self._edition != self._catalogue.edition:
+            self._known.clear()
+            self._edition = self._catalogue.edition
+        found = self._known.get(key)
+        return self._remember(key) if found is None else found
+
+    def _remember(self, key: _Key) -> Action:
+        method, path, watch, exact = key
+        found = self._read(method, path, watch, exact)
+        if len(path) + len(exact) + len(method) <= _LONGEST:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+    def _read(self, method: str, path: str, watch: bool, exact: str) -> Action:
+        try:
+            found = _routed(self._catalogue.parse(path))
+        except StatusError:
+            found = _formed(path)
+        if found.path is not None:
+            return Action(verb=method.lower(), path=path)
+        verb, name = _METHODS.get(method, ""), found.name
+        if not name and verb == "get":
+            verb, name = "watch" if watch else "list", exact
+        elif not name and verb == "delete":
+            verb = "deletecollection"
+        return Action(
+            verb=verb,
+            group=found.group,
+            plural=found.plural,
+            subresource=found.subresource,
+            namespace=found.namespace,
+            name=name,
+        )
 
 
-def _exact_name(selector: str) -> str:
-    """The one name that a field selector asks for, if it does."""
-    for term in selector.split(","):
-        plain = term.replace("==", "=").strip()
-        if plain.startswith(_NAME):
-            return plain[len(_NAME) :]
-    return ""
+def _routed(target: Target) -> Action:
+    """The thing that a route leads to."""
+    resource = target.resource
+    return Action(
+        verb="",
+        group=resource.group,
+        plural=resource.plural,
+        subresource=target.subresource,
+        namespace=target.name if resource is NAMESPACES else target.namespace,
+        name=target.name,
+    )
 
 
-@lru_cache(maxsize=16384)
-def _action(method: str, path: str, watch: bool, exact: str) -> Action:
-    steps = [step for step in path.split("/") if step]
+def _formed(path: str) -> Action:
+    """The thing that a path without a route looks like."""
+    steps = path.strip("/").split("/")
     if len(steps) >= 3 and steps[0] == "api":
         group, rest = "", steps[2:]
     elif len(steps) >= 4 and steps[0] == "apis":
         group, rest = steps[1], steps[3:]
     else:
-        return Action(verb=method.lower(), path=path)
+        return Action(verb="", path=path)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
         if len(rest) > 2 and rest[2] not in _OWN_SUBRESOURCES:
             rest = rest[2:]
-    name = rest[1] if len(rest) > 1 else ""
-    verb = _METHODS.get(method, "")
-    if not name and verb == "get":
-        verb, name = "watch" if watch else "list", exact
-    elif not name and verb == "delete":
-        verb, name = "deletecollection", exact
     return Action(
-        verb=verb,
+        verb="",
         group=group,
         plural=rest[0],
         subresource=rest[2] if len(rest) > 2 else "",
         namespace=namespace,
-        name=name,
+        name=rest[1] if len(rest) > 1 else "",
     )

@@ -33,7 +33,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    path: str = ""
+    path: str | None = None
 
     @property
     def resource(self) -> str:

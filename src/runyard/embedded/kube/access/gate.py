@@ -2,7 +2,8 @@
 
     enter   may this user ask that at all? Impersonation first, then the roles, then the fence around hosts
     admit   may this user store this object? The fence again, roles that would grant more than their author has,
-            certificate requests; it may also complete the object
+            certificate requests; it may also complete the object. Whatever makes an object that was not there is a
+            creation, also a PUT or an apply, and needs the right to create
 
 A request is one synchronous step, so the gate remembers who is asking between the two. What the built-in
 controllers write has passed nobody and is not asked about.
@@ -10,7 +11,7 @@ controllers write has passed nobody and is not asked about.
 
 import msgspec
 
-from runyard.embedded.kube.access.actions import action_of
+from runyard.embedded.kube.access.actions import Actions
 from runyard.embedded.kube.access.auth import (
     ADMIN,
     Action,
@@ -36,7 +37,6 @@ from runyard.embedded.kube.status import StatusError
 from runyard.embedded.kube.storage.store import Store
 from runyard.http.messages import Request
 
-_APPLY = "application/apply-patch"
 _CONNECTS = ("exec", "attach", "portforward")
 GRANTING = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
@@ -56,7 +56,8 @@ class Gate:
         self.rbac = rbac
         self.user = ADMIN  # who is asking now
         self.open = authorize is everything_is_allowed
-        self._store = store
+        self._actions = Actions(store.catalogue)
+        self._asked = Action(verb="")  # what for
         self._fence = Fence(store)
         self._certificates = certificates
         self._escalation = None if rbac is None else Escalation(rbac)
@@ -67,13 +68,11 @@ class Gate:
         if self.open:
             return user
         self.user = user = impersonated(user, request, self.check)
-        action = action_of(request)
+        self._asked = action = self._actions.of(request)
         self.check(user, action)
         if action.verb == "get" and action.subresource in _CONNECTS:
             # A WebSocket begins with a GET: who may only look must not get a shell by that.
             self.check(user, msgspec.structs.replace(action, verb="create"))
-        if action.verb == "patch" and _APPLY in request.header("content-type"):
-            self._check_creating(user, action, request.path)
         if host := host_of(user):
             self._fence.check_request(host, action, request)
         return user
@@ -83,14 +82,6 @@ class Gate:
         decision = self.authorize(user, action)
         if not decision.allowed:
             raise refusal(user, action, decision.error)
-
-    def _check_creating(self, user: User, action: Action, path: str) -> None:
-        """An apply to something that is not there is a creation."""
-        target = self._store.catalogue.parse(path)
-        if not target.resource.stored or target.subresource:
-            return
-        if self._store.get(target.resource, target.namespace, target.name) is None:
-            self.check(user, msgspec.structs.replace(action, verb="create"))
 
     def admit(
         self, resource: Resource, new: Object, *, old: Object | None = None, subresource: str = ""
@@ -103,7 +94,11 @@ class Gate:
             new = self._certificates.admit(
                 self.user, new, old=old, subresource=subresource, may=self.authorize
             )
-        if not self.open and (host := host_of(self.user)):
+        if self.open:
+            return new
+        if old is None and self._asked.verb != "create":
+            self.check(self.user, msgspec.structs.replace(self._asked, verb="create"))
+        if host := host_of(self.user):
             self._fence.check_object(host, resource, new, old=old)
         return new
 
@@ -112,7 +107,7 @@ def refusal(user: User, action: Action, error: str = "") -> StatusError:
     """A 403 in the words of a real server."""
     why = f'User "{user.name}" cannot {action.verb} '
     rbac = f": RBAC: {error}" if error else ""
-    if action.path:
+    if action.path is not None:
         message = f'forbidden: {why}path "{action.path}"{rbac}'
         return StatusError(403, "Forbidden", message, {})
     where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"

@@ -35,8 +35,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """The same, whatever the object's name."""
         if action.verb not in self.verbs and EVERYTHING not in self.verbs:
             return False
-        if action.path:
-            return any(_path_matches(pattern, action.path) for pattern in self.paths)
+        if (path := action.path) is not None:
+            return any(_path_matches(pattern, path) for pattern in self.paths)
         if action.group not in self.groups and EVERYTHING not in self.groups:
             return False
         return _resource_matches(self.resources, action.resource, action.subresource)

@@ -53,7 +53,7 @@ class Patched(msgspec.Struct, frozen=True):
 
 def kind_of(resource: Resource, request: Request) -> str:
     """The kind of a patch; raises 415 for one that this resource does not take."""
-    kind = bodies.media(request)
+    kind = request.header("content-type").partition(";")[0].strip()  # and in this very case
     if kind not in (MERGE, APPLY, STRATEGIC, JSON_PATCH):
         raise unsupported_patch()
     if kind == STRATEGIC and resource.custom:
