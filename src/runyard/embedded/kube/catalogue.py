@@ -14,6 +14,7 @@ from runyard.embedded.kube.resources import BUILT_IN, Resource
 from runyard.embedded.kube.routes import Target
 
 _REMEMBERED = 16384
+_LONGEST = 512  # characters of a path that is remembered
 
 
 class Catalogue:
@@ -54,9 +55,10 @@ class Catalogue:
         target = self._targets.get(path)
         if target is None:
             target = routes.parse(path, self._by_path, self._groups_served)
-            if len(self._targets) >= _REMEMBERED:
-                self._targets.clear()
-            self._targets[path] = target
+            if len(path) <= _LONGEST:
+                if len(self._targets) >= _REMEMBERED:
+                    self._targets.clear()
+                self._targets[path] = target
         return target
 
     def _rebuild(self) -> None:

@@ -18,7 +18,10 @@ from runyard.embedded.kube.resources import Object
 
 ACCOUNT = "system:serviceaccount:"
 _SUFFIX = "rbac.authorization.k8s.io"
-_REMEMBERED = 4096  # users; a fleet has some hundred accounts
+# What is remembered, also out of questions that a client made up: how many users, how many things of each, and how many
+# characters a thing or a user may have.
+_USERS, _THINGS = 2048, 128
+_LONGEST_USER, _LONGEST_THING = 1024, 256
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +63,7 @@ class _Bound(msgspec.Struct, frozen=True):
 
 
 _Subject = tuple[str, str]
-_Key = tuple[str, str, str, str, str]
+_Key = tuple[str, str, str, str, str | None]
 
 
 class _Granted:
@@ -88,11 +91,12 @@ class _Granted:
         found = tuple(
             grant
             for grant in self.grants
-            if grant.rule.touches(action) and not (action.path and grant.namespace)
+            if grant.rule.touches(action) and (action.path is None or not grant.namespace)
         )
-        if len(self._touching) > _REMEMBERED:
-            self._touching.clear()
-        self._touching[key] = found
+        if sum([len(part) for part in key if part]) <= _LONGEST_THING:
+            if len(self._touching) >= _THINGS:
+                self._touching.clear()
+            self._touching[key] = found
         return found
 
     def _refusal(self, namespace: str) -> Decision:
@@ -137,9 +141,11 @@ class Rbac:
         key = (user.name, user.groups)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) > _REMEMBERED:
-                self._known.clear()
-            found = self._known[key] = self._gather(user)
+            found = self._gather(user)
+            if sum([len(part) for part in (user.name, *user.groups)]) <= _LONGEST_USER:
+                if len(self._known) >= _USERS:
+                    self._known.clear()
+                self._known[key] = found
         return found
 
     def _gather(self, user: User) -> _Granted:

@@ -10,6 +10,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DATA_KEY = re.compile(r"[A-Za-z0-9_.-]+")
+_LONGEST = 317  # characters of a prefix, a slash and a name; what is longer is not remembered
 _LOWER = "lower-case letters, digits and '-'"
 _BOTH_ENDS = "with a letter or digit at both ends"
 
@@ -70,9 +71,12 @@ def segment(name: str) -> str:
     return next((f"may not contain '{mark}'" for mark in "/%" if mark in name), "")
 
 
-@lru_cache(maxsize=8192)
 def qualified(key: str) -> str:
     """Why that is not `name` or `prefix/name`, as labels and finalizers want it; empty if it is."""
+    return _qualified(key) if len(key) <= _LONGEST else _why_not_qualified(key)
+
+
+def _why_not_qualified(key: str) -> str:
     prefix, slash, name = key.rpartition("/")
     if slash and not prefix:
         return "prefix part must be non-empty"
@@ -87,11 +91,16 @@ def qualified(key: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=8192)
+_qualified = lru_cache(maxsize=8192)(_why_not_qualified)
+
+
 def label_value(value: str) -> str:
     """Why that is no value of a label; empty if it is one."""
-    if len(value) > 63:
-        return "must be no more than 63 bytes"
+    return _label_value(value) if len(value) <= 63 else "must be no more than 63 bytes"
+
+
+@lru_cache(maxsize=8192)
+def _label_value(value: str) -> str:
     if value and not _QUALIFIED.fullmatch(value):
         return f"a label is empty or has letters, digits, '-', '_' and '.', {_BOTH_ENDS}"
     return ""
