@@ -17,6 +17,7 @@ def request_for(
     host: str,
     *,
     name: str = "",
+    more_names: tuple[str, ...] = (),
     organizations: tuple[str, ...] = ("system:nodes",),
     hostnames: tuple[str, ...] = (),
     addresses: tuple[str, ...] = (),
@@ -26,12 +27,13 @@ def request_for(
     **spec: Any,
 ) -> dict[str, Any]:
     """The object to create."""
-    common = x509.NameAttribute(NameOID.COMMON_NAME, name or f"system:node:{host}")
+    told = (name or f"system:node:{host}", *more_names)
+    common = [x509.NameAttribute(NameOID.COMMON_NAME, each) for each in told]
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
     names: list[x509.GeneralName] = [x509.DNSName(each) for each in hostnames]
     names += [x509.IPAddress(ip_address(each)) for each in addresses]
     names += [x509.RFC822Name(each) for each in mails]
-    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([*groups, common]))
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([*groups, *common]))
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     signed = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())

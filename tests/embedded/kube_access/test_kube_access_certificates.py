@@ -78,6 +78,10 @@ FAILED = {
         request_for("mini-1", hostnames=("a",), usages=("digital signature", "client auth")),
         "usages",
     ),
+    "to be two": (
+        request_for("mini-1", more_names=("system:node:mini-2",), hostnames=("a",)),
+        "more than one common name",
+    ),
     "not to be a server": (
         request_for("mini-1", hostnames=("a",), usages=("digital signature",)),
         "usages",
@@ -97,6 +101,30 @@ def test_an_approval_by_mistake_signs_nothing(case: str) -> None:
         assert "certificate" not in status
         assert (failed["type"], failed["reason"]) == ("Failed", "SignerValidationFailure")
         assert why in failed["message"]
+
+    play(scenario, authority=AUTHORITY)
+
+
+def test_nobody_approves_by_asking() -> None:
+    async def scenario(world: World) -> None:
+        body = request_for("mini-1", hostnames=("a",))
+        body["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
+        made = await world.ok(BOSS, "POST", REQUESTS, body)
+        assert not made.get("status")
+        assert not (await world.ok(BOSS, "GET", ONE)).get("status")
+
+    play(scenario, authority=AUTHORITY)
+
+
+@pytest.mark.parametrize("state", ["False", "Unknown", ""])
+def test_an_approval_that_says_no_signs_nothing(state: str) -> None:
+    async def scenario(world: World) -> None:
+        await world.ok(BOSS, "POST", REQUESTS, request_for("mini-1", hostnames=("a",)))
+        for sub in ("approval", "status"):
+            body = {"status": {"conditions": [{"type": "Approved", "status": state}]}}
+            answer = await world.ask(BOSS, "PATCH", f"{ONE}/{sub}", body, kind=MERGE)
+            assert answer.status == 422, answer.body
+        assert not (await world.ok(BOSS, "GET", ONE)).get("status")
 
     play(scenario, authority=AUTHORITY)
 

@@ -18,10 +18,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from runyard.clock import Clock
-from runyard.embedded.kube.access.auth import Action, Authorize, User
-from runyard.embedded.kube.access.requested import Requested, parse, read_request
+from runyard.embedded.kube.access.auth import MASTERS, Action, Authorize, User
+from runyard.embedded.kube.access.requested import (
+    Requested,
+    organizations,
+    parse,
+    read_request,
+)
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import CERTIFICATE_REQUESTS, Object
+from runyard.embedded.kube.rules import certificates as rules
 from runyard.embedded.kube.status import Cause, forbidden, invalid
 from runyard.embedded.kube.storage.store import Event, Record
 from runyard.http.tls import Pair
@@ -29,11 +35,10 @@ from runyard.wire.instants import to_rfc3339
 
 SERVING = "kubernetes.io/kubelet-serving"
 GROUP = "certificates.k8s.io"
+CLIENT = "kubernetes.io/kube-apiserver-client"
 _YEAR = 365 * 86400
-_SHORTEST = 600
 _USAGES = ("digital signature", "key encipherment", "server auth")
 _NEEDED = ("digital signature", "server auth")
-_FINAL = ("Approved", "Denied")
 
 
 class Certificates:
@@ -52,36 +57,22 @@ class Certificates:
         """The request as it may be stored; raises 403 or 422."""
         if old is None:
             return _created(user, new)
+        if subresource not in ("approval", "status"):
+            return {**new, "spec": old["spec"]}
         signer = str(old["spec"].get("signerName", ""))
-        if subresource == "approval":
-            _check_signer(user, new, signer, verb="approve", may=may)
-            return self._approved(new, old)
-        if subresource == "status":
-            _check_signer(user, new, signer, verb="sign", may=may)
-            return new
-        return {**new, "spec": old["spec"]}
+        verb = "approve" if subresource == "approval" else "sign"
+        _check_signer(user, new, signer, verb=verb, may=may)
+        return self._judged(new, old, approval=subresource == "approval")
 
-    def _approved(self, new: Object, old: Object) -> Object:
-        """Only conditions change by an approval, and none of the final ones goes away."""
+    def _judged(self, new: Object, old: Object, *, approval: bool) -> Object:
+        """Only conditions change by an approval; raises 422 for some that cannot be."""
+        told, before = _conditions(new), _conditions(old)
+        if causes := rules.conditions(told, before, approval=approval):
+            raise invalid(CERTIFICATE_REQUESTS, new["metadata"]["name"], causes)
         now = to_rfc3339(self._clock.now())
-        told = new.get("status", {}).get("conditions") or []
-        conditions = [_dated(each, now) for each in told if isinstance(each, dict)]
-        types = [each.get("type") for each in conditions]
-        before = old.get("status", {}).get("conditions") or []
-        name = new["metadata"]["name"]
-        lost = [each["type"] for each in before if each.get("type") not in types]
-        if lost or all(final in types for final in _FINAL):
-            why = (
-                f"a condition of type {lost[0]} may not be removed"
-                if lost
-                else "both cannot be true"
-            )
-            raise invalid(
-                CERTIFICATE_REQUESTS,
-                name,
-                [Cause("status.conditions", why, "FieldValueForbidden")],
-            )
-        return {**new, "status": {**old.get("status", {}), "conditions": conditions}}
+        status = old.get("status", {}) if approval else new.get("status", {})
+        dated = {"conditions": [_dated(each, now) for each in told]} if told else {}
+        return {**new, "status": {**status, **dated}}
 
     # ---- when they are approved
 
@@ -91,11 +82,8 @@ class Certificates:
         if event.resource is not CERTIFICATE_REQUESTS or record is None or self._authority is None:
             return
         status = record.obj.get("status", {})
-        types = [each.get("type") for each in status.get("conditions") or ()]
         ours = record.obj["spec"].get("signerName") == SERVING
-        if not ours or "Approved" not in types or status.get("certificate"):
-            return
-        if any(final in types for final in ("Denied", "Failed")):
+        if not ours or not _is_approved(record.obj) or status.get("certificate"):
             return
         self._registry.update(
             CERTIFICATE_REQUESTS,
@@ -143,15 +131,12 @@ def check_serving(wanted: Requested, usages: tuple[str, ...]) -> None:
 def _created(user: User, new: Object) -> Object:
     spec = new.get("spec")
     spec = dict(spec) if isinstance(spec, dict) else {}
-    causes = [cause for cause in (_wrong_request(spec), _wrong_signer(spec)) if cause]
-    if not spec.get("usages"):
-        causes.append(Cause("spec.usages", "Required value", "FieldValueRequired"))
-    seconds = spec.get("expirationSeconds")
-    if isinstance(seconds, int) and seconds < _SHORTEST:
-        why = f"Invalid value: {seconds}: may not specify a duration less than {_SHORTEST} seconds (10 minutes)"
-        causes.append(Cause("spec.expirationSeconds", why))
-    if causes:
-        raise invalid(CERTIFICATE_REQUESTS, new["metadata"]["name"], causes)
+    name = new["metadata"]["name"]
+    if causes := _wrong_request(spec) + rules.spec(spec):
+        raise invalid(CERTIFICATE_REQUESTS, name, causes)
+    if spec["signerName"] == CLIENT and MASTERS in organizations(parse(spec["request"])):
+        why = f"use of {CLIENT} signer with {MASTERS} group is not allowed"
+        raise forbidden(CERTIFICATE_REQUESTS, name, why)
     made: dict[str, Any] = {"username": user.name, "groups": list(user.groups)}
     if user.uid:
         made["uid"] = user.uid
@@ -161,23 +146,23 @@ def _created(user: User, new: Object) -> Object:
     return {**new, "spec": kept | made}
 
 
-def _wrong_request(spec: Object) -> Cause | None:
+def _wrong_request(spec: Object) -> list[Cause]:
     try:
         parse(spec.get("request", ""))
     except ValueError as error:
-        return Cause("spec.request", str(error))
-    return None
+        return [Cause("spec.request", f"Invalid value: {error}")]
+    return []
 
 
-def _wrong_signer(spec: Object) -> Cause | None:
-    signer = spec.get("signerName")
-    if not isinstance(signer, str) or not signer:
-        return Cause("spec.signerName", "Required value", "FieldValueRequired")
-    if "/" not in signer.strip("/"):
-        form = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        why = f'Invalid value: "{signer}": {form}'
-        return Cause("spec.signerName", why)
-    return None
+def _conditions(obj: Object) -> list[Object]:
+    return [each for each in obj.get("status", {}).get("conditions") or () if each]
+
+
+def _is_approved(obj: Object) -> bool:
+    """Whether somebody said yes, and nobody no."""
+    states = {each.get("type"): each.get("status") for each in _conditions(obj)}
+    refused = rules.DENIED in states or rules.FAILED in states
+    return states.get(rules.APPROVED) == "True" and not refused
 
 
 def _check_signer(user: User, new: Object, signer: str, *, verb: str, may: Authorize) -> None:
@@ -195,7 +180,7 @@ def _check_signer(user: User, new: Object, signer: str, *, verb: str, may: Autho
 def _dated(condition: Object, now: str) -> Object:
     times = {"lastUpdateTime": now, "lastTransitionTime": now}
     told = {key: value for key, value in condition.items() if value}
-    return {"status": "True"} | times | told
+    return times | told
 
 
 def _sign(
