@@ -480,3 +480,23 @@ def test_a_core_without_roles_lets_its_process_do_everything() -> None:
         assert (await world.ok(NOBODY, "GET", CLUSTER_ROLES))["items"] == []
 
     play(scenario, roles=False)
+
+
+def test_a_role_that_nobody_would_fill_is_not_taken() -> None:
+    async def scenario(world: World) -> None:
+        selected = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+        body = {"metadata": {"name": "x"}, "aggregationRule": selected}
+        answer = await world.ask(BOSS, "POST", CLUSTER_ROLES, body)
+        assert answer.status == 501 and "aggregationRule" in answer.json()["message"]
+        await world.give_everywhere(
+            "bob", rule("clusterroles", "create patch", groups="rbac.authorization.k8s.io")
+        )
+        why = await world.refused(BOB, "POST", CLUSTER_ROLES, body)
+        assert "must have cluster-admin privileges to use the aggregationRule" in why
+        await world.role("x", where=CLUSTER_ROLES)
+        change = {"aggregationRule": selected}
+        await world.refused(BOB, "PATCH", f"{CLUSTER_ROLES}/x", change, kind=MERGE)
+        answer = await world.ask(BOSS, "PATCH", f"{CLUSTER_ROLES}/x", change, kind=MERGE)
+        assert answer.status == 501
+
+    play(scenario)

@@ -54,7 +54,6 @@ def _on(group: str, resources: list[str], verbs: list[str]) -> dict[str, list[st
 
 _VIEW: Rules = [
     _on("", [*_SEEN, "namespaces"], _READ),
-    _on(_LEASES, ["leases"], _READ),
     _on(names.GROUP, [_POOLS, f"{_POOLS}/status"], _READ),
 ]
 _EDIT: Rules = [
@@ -62,7 +61,7 @@ _EDIT: Rules = [
     _on("", ["pods/attach", "pods/exec", "pods/portforward", "secrets"], _READ),
     _on("", _CHANGED, _WRITE),
     _on("", ["pods/eviction", "serviceaccounts/token"], ["create"]),
-    _on(_LEASES, ["leases"], _WRITE),
+    _on(_LEASES, ["leases"], [*_READ, *_WRITE]),
     _on(names.GROUP, [_POOLS], _WRITE),
 ]
 _ADMIN: Rules = [

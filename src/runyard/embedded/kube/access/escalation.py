@@ -14,8 +14,13 @@ from runyard.embedded.kube.resources import (
     Object,
     Resource,
 )
-from runyard.embedded.kube.status import StatusError, forbidden, not_found
+from runyard.embedded.kube.status import StatusError, forbidden, not_found, not_served
 
+_AGGREGATION = "aggregationRule"
+_EVERYTHING = (
+    Rule(verbs=("*",), groups=("*",), resources=("*",)),
+    Rule(verbs=("*",), paths=("*",)),
+)
 _ROLES = {"Role": ROLES, "ClusterRole": CLUSTER_ROLES}
 
 
@@ -28,10 +33,22 @@ class Escalation:
     def check(self, user: User, resource: Resource, new: Object, *, old: Object) -> None:
         """Raise 403 if a role or binding would grant too much."""
         if resource in (ROLES, CLUSTER_ROLES):
+            if new.get(_AGGREGATION) is not None or old.get(_AGGREGATION) is not None:
+                self._check_aggregated(user, new)
             if new.get("rules") != old.get("rules"):
                 self._check_role(user, resource, new)
         elif (new.get("roleRef"), new.get("subjects")) != (old.get("roleRef"), old.get("subjects")):
             self._check_bound(user, resource, new)
+
+    def _check_aggregated(self, user: User, role: Object) -> None:
+        """Whoever lets others fill a role gives away everything."""
+        name = role["metadata"]["name"]
+        action = Action(verb="escalate", group=RBAC, plural=CLUSTER_ROLES.plural, name=name)
+        if not self._may(user, action) and uncovered(_EVERYTHING, self._rbac.rules_for(user, "")):
+            why = f"must have cluster-admin privileges to use the {_AGGREGATION}"
+            raise forbidden(CLUSTER_ROLES, name, why)
+        if role.get(_AGGREGATION) is not None:
+            raise not_served(f"the {_AGGREGATION} of a ClusterRole; write its rules")
 
     def _check_role(self, user: User, resource: Resource, role: Object) -> None:
         meta = role["metadata"]

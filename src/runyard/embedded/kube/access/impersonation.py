@@ -2,12 +2,18 @@
 
 Each part of the other identity needs the verb `impersonate` on it: on the user, or on the ServiceAccount that the
 user is, on every group and on every value of `extra`.
+
+Only a name that an account can have is one; any other that begins like it is a plain user's, as for a real server: a
+right on accounts of one namespace must not reach further by a clever name.
 """
 
+import re
 from collections.abc import Callable
+from urllib.parse import unquote
 
 from runyard.embedded.kube.access.auth import AUTHENTICATED, Action, User
 from runyard.embedded.kube.access.rbac import ACCOUNT
+from runyard.embedded.kube.rules.grammar import label, subdomain
 from runyard.embedded.kube.status import bad_request
 from runyard.http.messages import Request
 
@@ -19,6 +25,8 @@ _USER, _UID, _GROUP, _EXTRA = (
 )
 _VERB = "impersonate"
 _AUTHENTICATION = "authentication.k8s.io"
+_ANONYMOUS, _UNAUTHENTICATED = "system:anonymous", "system:unauthenticated"
+_NOT_ESCAPED = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 Check = Callable[[User, Action], None]
 
@@ -31,7 +39,9 @@ def impersonated(user: User, request: Request, check: Check) -> User:
     name = next((value for key, value in told if key == _USER), "")
     groups = tuple(value for key, value in told if key == _GROUP)
     uid = next((value for key, value in told if key == _UID), "")
-    extra = tuple((key[len(_EXTRA) :], value) for key, value in told if key.startswith(_EXTRA))
+    extra = tuple(
+        (_unescaped(key[len(_EXTRA) :]), value) for key, value in told if key.startswith(_EXTRA)
+    )
     if not name:
         raise bad_request("requested groups, a uid or extra values without impersonating a user")
     check(user, _of_name(name))
@@ -54,8 +64,15 @@ def impersonated(user: User, request: Request, check: Check) -> User:
 
 
 def _account(name: str) -> tuple[str, str] | None:
-    namespace, colon, account = name.removeprefix(ACCOUNT).partition(":")
-    return (namespace, account) if name.startswith(ACCOUNT) and colon else None
+    if not name.startswith(ACCOUNT):
+        return None
+    namespace, _, account = name[len(ACCOUNT) :].partition(":")
+    return None if label(namespace) or subdomain(account) else (namespace, account)
+
+
+def _unescaped(key: str) -> str:
+    """A key as it was before it had to fit into the name of a header."""
+    return key if _NOT_ESCAPED.search(key) else unquote(key)
 
 
 def _of_name(name: str) -> Action:
@@ -68,5 +85,8 @@ def _of_name(name: str) -> Action:
 def _completed(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
     if not groups and (found := _account(name)) is not None:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{found[0]}")
-    added = () if AUTHENTICATED in groups or name == "system:anonymous" else (AUTHENTICATED,)
-    return (*groups, *added)
+    if name == _ANONYMOUS:
+        told, added = _UNAUTHENTICATED in groups, _UNAUTHENTICATED
+    else:
+        told, added = AUTHENTICATED in groups or _UNAUTHENTICATED in groups, AUTHENTICATED
+    return groups if told else (*groups, added)

@@ -42,6 +42,15 @@ _SUBRESOURCES: dict[str, tuple[list[str], Object]] = {
     "scale": (_STATUS_VERBS, {"group": "autoscaling", "version": "v1", "kind": "Scale"}),
 }
 _HEALTH = ("/healthz", "/livez", "/readyz")
+_CHECKS = ("ping", "log", "etcd", "poststarthook/rbac/bootstrap-roles")  # of each, one by one
+_READY_CHECKS = ("informer-sync", "shutdown")
+_HEALTHY = dict.fromkeys(
+    (
+        *_HEALTH,
+        *(f"{path}/{check}" for path in _HEALTH for check in _CHECKS),
+        *(f"/readyz/{check}" for check in _READY_CHECKS),
+    )
+)
 _TEXT = (("content-type", "text/plain; charset=utf-8"),)
 _JSON = (("content-type", "application/json"),)
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -64,7 +73,7 @@ class Discovery:
         if path.count("/") > _DEEPEST or not path.startswith(_PREFIXES):
             return None
         path = path.rstrip("/")
-        if path in _HEALTH or path.startswith(("/livez/", "/readyz/")):
+        if path in _HEALTHY:
             return Response(status=200, headers=_TEXT, body=b"ok")
         if path.startswith("/openapi"):
             return self._openapi.document(path, request)
