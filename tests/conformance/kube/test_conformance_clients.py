@@ -39,6 +39,14 @@ async def test_schemas_say_whether_fields_are_checked(api: Api) -> None:
     assert "fieldValidation" in [item.get("name") for item in operation["parameters"]]
 
 
+async def test_the_older_schemas_are_there_for_kinds_that_nobody_knows(api: Api) -> None:
+    told = await api.get("/openapi/v2")
+    assert told["swagger"] == "2.0" and told["info"]["title"]
+    accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    answer = await api.call("GET", "/openapi/v2", accept=accept)
+    assert answer.status == 200 and answer.body.startswith(b"\n\x032.0\x12")
+
+
 @pytest.mark.parametrize(
     ("path", "columns"),
     [

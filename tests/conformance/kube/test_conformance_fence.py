@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.kube.kit import MERGE, Api, Json, config, pod
+from tests.conformance.kube.protobuf import KIND, envelope, field
 from tests.embedded.kube_access.certificaterequests import request_for
 
 from runyard.wire import names, rights
@@ -123,6 +124,10 @@ async def test_a_host_does_its_work(api: Api) -> None:
             f"{PODS}/{mine}", {"metadata": {"finalizers": [names.VM_FINALIZER], **started}}
         )
         await host.create(*yard.token(mine))
+        ref = field(1, b"Pod") + field(2, b"v1") + field(3, mine.encode())
+        spec = field(2, field(3, ref))
+        body = envelope("TokenRequest", spec, version="authentication.k8s.io/v1")
+        await host.create(f"{ACCOUNTS}/{mine}/token", body, kind=KIND)  # as kubectl asks
         await host.create(EVENTS, yard.event(api.own("e"), mine))
         await host.patch(f"{PODS}/{mine}", {"metadata": {"finalizers": None}})
         await host.ok("DELETE", f"{PODS}/{mine}", {"gracePeriodSeconds": 0})

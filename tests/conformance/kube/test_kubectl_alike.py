@@ -20,6 +20,7 @@ FILES = {
     "map2.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {a: '2', b: '3'}}",
     "other.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: s}, data: {a: '1'}}",
     "other2.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: s}, data: {a: '2'}}",
+    "unknown.yaml": "{apiVersion: tuist.dev/v1alpha1, kind: RunerPool, metadata: {name: w}, spec: {}}",
     "wrong.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: w}, dat: {a: '1'}}",
 }
 
@@ -40,6 +41,8 @@ get node {NODE}
 get node {NODE} -o wide
 get nonsense
 describe configmap kube-none
+create -f unknown.yaml
+apply -f unknown.yaml
 describe pod mac-2
 create configmap c --from-literal=a=1
 create configmap c --from-literal=a=1

@@ -7,6 +7,8 @@ import pytest
 from tests.embedded.kube.coresupport import MAPS, NODES, PODS, World, node, play, pod
 from tests.embedded.kube.journalsupport import Home, lives
 
+from runyard.wire.instants import to_rfc3339
+
 SPACES = "/api/v1/namespaces"
 READY = [{"type": "Ready", "status": "True"}]
 LOST = ("unreachable", "NoExecute")
@@ -46,9 +48,9 @@ async def join(world: World, *names: str) -> None:
 
 async def beat(world: World, seconds: int, *names: str) -> None:
     """Time passes; these say meanwhile that they are well, the others nothing."""
-    for count in range(seconds // 5):
+    for _ in range(seconds // 5):
         for name in names:
-            told = [{**READY[0], "message": f"{world.clock.now()}-{count}"}]
+            told = [{**READY[0], "lastHeartbeatTime": to_rfc3339(world.clock.now())}]
             await world.merge(f"{NODES}/{name}/status", {"status": {"conditions": told}})
         await world.pass_time(5)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.embedded.kube.coresupport import NODE_LEASES, NODES, PODS, World, node, play, pod
 
-from runyard.wire.instants import to_rfc3339_micro
+from runyard.wire.instants import to_rfc3339, to_rfc3339_micro
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -108,8 +108,9 @@ def test_a_host_with_a_wrong_clock_is_not_taken_for_dead() -> None:
 def test_a_node_without_a_lease_lives_by_its_status() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node())
-        for beat in range(10):
-            conditions = [{"type": "Ready", "status": "True", "message": str(beat)}]
+        for _ in range(10):
+            now = to_rfc3339(world.clock.now())
+            conditions = [{"type": "Ready", "status": "True", "lastHeartbeatTime": now}]
             await world.merge(f"{NODES}/n1/status", {"status": {"conditions": conditions}})
             await world.pass_time(30)
         assert ready(world) == "True"

@@ -30,6 +30,7 @@ get roles,rolebindings,certificatesigningrequests -A
 describe pod mac-1
 describe node mini-1
 describe runnerpool mac
+describe namespace tuist-runners
 create configmap c --from-literal=a=1
 create namespace extra
 create serviceaccount guest

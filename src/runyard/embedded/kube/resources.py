@@ -191,17 +191,16 @@ BUILT_IN = (
 # Subresources of Pods that the node serves: passed on as they come.
 NODE_SUBRESOURCES = ("log", "exec", "attach", "portforward")
 
-# Parts of Kubernetes that a client may ask for in good faith: told 501 and why, not 404.
+# Parts of Kubernetes that a client may ask for in good faith: told 501 and why, not 404. Limits and quotas are not
+# among them: `kubectl describe namespace` asks for both, and goes on only where a server has never heard of them.
 UNSERVED_CORE = (
     "bindings",
     "componentstatuses",
     "endpoints",
-    "limitranges",
     "persistentvolumeclaims",
     "persistentvolumes",
     "podtemplates",
     "replicationcontrollers",
-    "resourcequotas",
     "services",
 )
 UNSERVED_GROUPS = (

@@ -12,8 +12,7 @@ reading: there the role alone decides, and it names no Secret.
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
+from runyard.embedded.kube import bodies
 from runyard.embedded.kube.access.auth import Action, User
 from runyard.embedded.kube.access.certificates import SERVING
 from runyard.embedded.kube.access.rbac import account_user
@@ -172,9 +171,8 @@ def _refused(action: Action, why: str) -> StatusError:
 
 def _bound_ref(request: Request) -> Object:
     try:
-        body = msgspec.json.decode(request.body)
-        ref = body["spec"]["boundObjectRef"]
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        ref = bodies.decode(request)["spec"]["boundObjectRef"]
+    except (StatusError, KeyError, TypeError):
         return {}
     return ref if isinstance(ref, dict) else {}
 

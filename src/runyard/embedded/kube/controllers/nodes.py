@@ -99,9 +99,9 @@ class NodeLifecycle:
                 book.pop(name, None)
             self._tell(event.record, "RemovingNode", f"Removing Node {name} from Controller")
             return
-        if old is None or old.obj.get("status") is not new.obj.get("status"):
-            # our own verdict lands here too: it waits for a word, not for time
+        if old is None or _spoke(old.obj, new.obj):
             self._heard[name] = now
+        if old is None or old.obj.get("status") is not new.obj.get("status"):
             status = self._ready[name] = _ready(new.obj).get("status", "")
             if taints.lost_key(status):
                 self._lost_since.setdefault(name, now)
@@ -215,6 +215,13 @@ def _renewed(lease: Object) -> Object:
 
 def _conditions(node: Object) -> list[Object]:
     return node.get("status", {}).get("conditions") or []
+
+
+def _spoke(old: Object, new: Object) -> bool:
+    """Whether the agent gave a sign of life: what others write about its Node is none."""
+    before, after = _ready(old), _ready(new)
+    told = "lastHeartbeatTime"
+    return bool(before) != bool(after) or before.get(told) != after.get(told)
 
 
 def _ready(node: Object) -> Object:

@@ -1,4 +1,8 @@
-"""OpenAPI v3: an index, and one document per group and version, from the rows and the definitions."""
+"""OpenAPI v3: an index, and one document per group and version, from the rows and the definitions.
+
+kubectl looks for a kind that it does not find there in the older version 2, and takes the lack of that document for a
+broken server. So there is one, in both of its forms, and it describes nothing.
+"""
 
 import hashlib
 
@@ -11,6 +15,10 @@ from runyard.http.messages import Request, Response
 
 _JSON = (("content-type", "application/json"),)
 _ROOT = "/openapi/v3"
+_OLD = "/openapi/v2"
+_OLD_KIND = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_OLD_ACCEPTED = ("application/com.github.proto-openapi.spec.v2", "+protobuf")
+_INFO = {"title": "Kubernetes, embedded in runyard", "version": "unversioned"}
 
 
 class OpenApi:
@@ -26,6 +34,8 @@ class OpenApi:
         if self._edition != self._catalogue.edition:
             self._edition = self._catalogue.edition
             self._kept = {}
+        if path == _OLD:
+            return _old(request)
         if path == _ROOT:
             return Response(status=200, headers=_JSON, body=self._index())
         group = self._groups().get(path.removeprefix(f"{_ROOT}/"))
@@ -67,7 +77,22 @@ class OpenApi:
         ]
         return {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes, embedded in runyard", "version": "unversioned"},
+            "info": _INFO,
             "paths": {key: value for row in rows for key, value in paths.of(row).items()},
             "components": {"schemas": types.schemas(rows)},
         }
+
+
+def _old(request: Request) -> Response:
+    """The empty document of version 2."""
+    if not all(part in request.header("accept") for part in _OLD_ACCEPTED):
+        body = msgspec.json.encode({"swagger": "2.0", "info": _INFO, "paths": {}})
+        return Response(status=200, headers=_JSON, body=body)
+    info = b"".join(_text(number, text) for number, text in enumerate(_INFO.values(), 1))
+    body = _text(1, "2.0") + b"\x12" + bytes([len(info)]) + info
+    return Response(status=200, headers=(("content-type", _OLD_KIND),), body=body)
+
+
+def _text(number: int, text: str) -> bytes:
+    """A short text as a field of a message in protobuf."""
+    return bytes([number << 3 | 2, len(text)]) + text.encode()
