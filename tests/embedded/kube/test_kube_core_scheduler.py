@@ -321,7 +321,7 @@ def test_quantities_are_read(text: str | int, value: int) -> None:
     assert milli(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "1Q", "m", "1e99", "--1", "inf", "nan", "1 Gi"])
+@pytest.mark.parametrize("text", ["", "x", "1Q", "m", "1e9999", "--1", "inf", "nan", "1 Gi"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         milli(text)

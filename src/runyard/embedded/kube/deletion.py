@@ -5,6 +5,8 @@
 - A Pod that runs on a node is only marked: its agent stops it and deletes it again with grace 0. A Pod that is bound
   nowhere, or that has finished, needs nobody's help: it is marked and gone in one step, as two events.
 - A grace period can be shortened, never extended, and a deletion is never taken back.
+- How long a grace period is in words and how long it lasts differ for those of centuries: a real server counts
+  nanoseconds in 64 bits, and what does not fit comes round again. So does this one: there is a moment for each.
 
 The functions are pure: the registry commits what they return.
 """
@@ -16,6 +18,8 @@ from runyard.wire.instants import from_rfc3339, to_rfc3339
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _FINISHED = ("Succeeded", "Failed")
+_NANO = 10**9
+_CENTURY = 100 * 366 * 86400
 _POLICIES = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
 
 
@@ -40,7 +44,7 @@ def after_delete(
     waits = bool(obj["metadata"].get("finalizers")) or held
     if seconds == 0 and not waits and resource is not PODS:
         return obj, True
-    marked = _marked(resource, obj, moment=now + seconds, seconds=seconds)
+    marked = _marked(resource, obj, moment=now + _lasting(seconds), seconds=seconds)
     return marked, seconds == 0 and not waits
 
 
@@ -56,8 +60,9 @@ def _after_another(
     waits = bool(after["metadata"].get("finalizers")) or held
     if not before:
         return after, not waits
-    begun = from_rfc3339(obj["metadata"]["deletionTimestamp"]) - before
-    return _marked(resource, after, moment=begun + asked, seconds=asked), asked == 0 and not waits
+    begun = from_rfc3339(obj["metadata"]["deletionTimestamp"]) - _lasting(before)
+    moment = begun + _lasting(asked)
+    return _marked(resource, after, moment=moment, seconds=asked), asked == 0 and not waits
 
 
 def _with_policy(resource: Resource, obj: Object, policy: str) -> Object:
@@ -84,6 +89,13 @@ def grace_of(resource: Resource, obj: Object, asked: int | None) -> int:
     if asked is None:
         asked = int(spec.get("terminationGracePeriodSeconds", 30))
     return asked if asked >= 0 else 1
+
+
+def _lasting(seconds: int) -> float:
+    """How long that many seconds last."""
+    if seconds < _CENTURY:
+        return seconds
+    return ((seconds * _NANO + (1 << 63)) % (1 << 64) - (1 << 63)) / _NANO
 
 
 def _marked(resource: Resource, obj: Object, *, moment: float, seconds: int) -> Object:

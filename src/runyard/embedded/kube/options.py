@@ -1,6 +1,6 @@
 """The parameters of a write, read and checked as a real server does."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -31,7 +31,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
 
     kind: str | None = None
     api_version: str | None = None
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     preconditions: dict[str, str] | None = None
     propagation_policy: str | None = None
     orphan_dependents: bool | None = None
@@ -128,9 +128,7 @@ def _from_query(request: Request) -> dict[str, Any]:
     told: dict[str, Any] = {}
     grace = request.param("gracePeriodSeconds")
     if grace:
-        if not (grace.removeprefix("-").isdecimal() and grace.isascii() and len(grace) < 10):
-            raise bad_request(f'strconv.ParseInt: parsing "{grace[:40]}": invalid syntax')
-        told["gracePeriodSeconds"] = int(grace)
+        told["gracePeriodSeconds"] = _integer(grace)
     if policy := request.param("propagationPolicy"):
         told["propagationPolicy"] = policy
     if dry := [value for key, value in request.query if key == "dryRun" and value]:
@@ -138,3 +136,11 @@ def _from_query(request: Request) -> dict[str, Any]:
     if orphan := request.param("orphanDependents"):
         told["orphanDependents"] = orphan.lower() in _TRUE
     return told
+
+
+def _integer(text: str) -> int:
+    if not (text[text[:1] in ("+", "-") :].isdecimal() and text.isascii()):
+        raise bad_request(f'strconv.ParseInt: parsing "{text[:40]}": invalid syntax')
+    if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
+        raise bad_request(f'strconv.ParseInt: parsing "{text[:40]}": value out of range')
+    return int(text)

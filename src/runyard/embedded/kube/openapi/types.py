@@ -24,7 +24,8 @@ _PACKAGES = {
 _SCALARS: dict[str, Object] = {
     "s": {"type": "string"},
     "b": {"type": "boolean"},
-    "i": {"type": "integer"},
+    "i": {"type": "integer", "format": "int32"},
+    "l": {"type": "integer", "format": "int64"},
     "f": {"type": "number"},
     "q": {"oneOf": [{"type": "string"}, {"type": "number"}]},
     "t": {"type": "string", "format": "date-time"},

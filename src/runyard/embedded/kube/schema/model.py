@@ -6,7 +6,8 @@ values are written out. The notation of the tables, one type a line:
 
     Name@ = member member:code ...      `@`: owned and replaced as one value
 
-    s b i f    text, boolean, integer, number; without a code a member is text
+    s b f      text, boolean, number; without a code a member is text
+    i l        integer of 32 bits, of 64 bits
     q t u o y  quantity, time, time with microseconds, integer or text, base64
     any        whatever comes
     Name       a type of its own

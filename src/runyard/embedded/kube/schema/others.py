@@ -10,11 +10,11 @@ NodeCondition = type:s! status:s! lastHeartbeatTime:t lastTransitionTime:t reaso
 NodeAddress = type:s! address:s!
 DaemonEndpoint = Port:i!
 NodeDaemonEndpoints = kubeletEndpoint:DaemonEndpoint
-NodeSwapStatus = capacity:*i
+NodeSwapStatus = capacity:*l
 NodeSystemInfo = machineID:s! systemUUID:s! bootID:s! kernelVersion:s! osImage:s!
     containerRuntimeVersion:s! kubeletVersion:s! kubeProxyVersion:s! operatingSystem:s!
     architecture:s! swap:*NodeSwapStatus
-ContainerImage = names:[s]! sizeBytes:i
+ContainerImage = names:[s]! sizeBytes:l
 AttachedVolume = name:s! devicePath:s!
 NodeConfigStatus = assigned:*NodeConfigSource active:*NodeConfigSource
     lastKnownGood:*NodeConfigSource error
@@ -71,7 +71,7 @@ UserInfo = username uid groups:[s] extra:{[s]}
 TokenReviewStatus = authenticated:b user:UserInfo audiences:[s] error
 TokenReview = kind apiVersion metadata:ObjectMeta spec:TokenReviewSpec status:TokenReviewStatus
 BoundObjectReference = kind apiVersion name uid
-TokenRequestSpec = audiences:[s]! expirationSeconds:*i boundObjectRef:*BoundObjectReference
+TokenRequestSpec = audiences:[s]! expirationSeconds:*l boundObjectRef:*BoundObjectReference
 TokenRequestStatus = token:s! expirationTimestamp:t!
 TokenRequest = kind apiVersion metadata:ObjectMeta spec:TokenRequestSpec status:TokenRequestStatus
 SelfSubjectReviewStatus = userInfo:UserInfo
@@ -99,7 +99,7 @@ SubjectRulesReviewStatus = resourceRules:[ResourceRule]! nonResourceRules:[NonRe
 SelfSubjectRulesReview = kind apiVersion metadata:ObjectMeta spec:SelfSubjectRulesReviewSpec
     status:SubjectRulesReviewStatus
 Preconditions = uid:*s resourceVersion:*s
-DeleteOptions = gracePeriodSeconds:*i preconditions:*Preconditions orphanDependents:*b
+DeleteOptions = gracePeriodSeconds:*l preconditions:*Preconditions orphanDependents:*b
     propagationPolicy:*s dryRun:[s] ignoreStoreReadErrorWithClusterBreakingPotential:*b
 Eviction = kind apiVersion metadata:ObjectMeta deleteOptions:*DeleteOptions
 CustomResourceDefinitionNames = plural:s! singular shortNames:[s] kind:s! listKind categories:[s]
@@ -121,9 +121,9 @@ CustomResourceDefinitionSpec = group:s! names:CustomResourceDefinitionNames scop
     versions:[CustomResourceDefinitionVersion]! conversion:*CustomResourceConversion
     preserveUnknownFields:b
 CustomResourceDefinitionCondition = type:s! status:s! lastTransitionTime:t reason message
-    observedGeneration:i
+    observedGeneration:l
 CustomResourceDefinitionStatus = conditions:[CustomResourceDefinitionCondition|type]-!
-    acceptedNames:CustomResourceDefinitionNames storedVersions:[s]! observedGeneration:i
+    acceptedNames:CustomResourceDefinitionNames storedVersions:[s]! observedGeneration:l
 CustomResourceDefinition = kind apiVersion metadata:ObjectMeta spec:CustomResourceDefinitionSpec
     status:CustomResourceDefinitionStatus
 """

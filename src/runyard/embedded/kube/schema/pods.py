@@ -3,8 +3,8 @@
 PODS = """
 OwnerReference@ = apiVersion:s! kind:s! name:s! uid:s! controller:*b blockOwnerDeletion:*b
 ManagedFieldsEntry = manager operation apiVersion time:*t fieldsType fieldsV1:*any subresource
-ObjectMeta = name generateName namespace selfLink uid resourceVersion generation:i
-    creationTimestamp:t^ deletionTimestamp:*t deletionGracePeriodSeconds:*i labels:{s}
+ObjectMeta = name generateName namespace selfLink uid resourceVersion generation:l
+    creationTimestamp:t^ deletionTimestamp:*t deletionGracePeriodSeconds:*l labels:{s}
     annotations:{s} ownerReferences:[OwnerReference|uid] finalizers:[s=]+
     managedFields:[ManagedFieldsEntry]
 LabelSelectorRequirement = key:s! operator:s! values:[s]
@@ -35,8 +35,8 @@ TCPSocketAction = port:o! host
 GRPCAction = port:i! service:*s
 Probe = exec:*ExecAction httpGet:*HTTPGetAction tcpSocket:*TCPSocketAction grpc:*GRPCAction
     initialDelaySeconds:i timeoutSeconds:i periodSeconds:i successThreshold:i failureThreshold:i
-    terminationGracePeriodSeconds:*i
-SleepAction = seconds:i!
+    terminationGracePeriodSeconds:*l
+SleepAction = seconds:l!
 LifecycleHandler = exec:*ExecAction httpGet:*HTTPGetAction tcpSocket:*TCPSocketAction
     sleep:*SleepAction
 Lifecycle = postStart:*LifecycleHandler preStop:*LifecycleHandler stopSignal:*s
@@ -47,7 +47,7 @@ WindowsSecurityContextOptions = gmsaCredentialSpecName:*s gmsaCredentialSpec:*s 
 SeccompProfile = type:s! localhostProfile:*s
 AppArmorProfile = type:s! localhostProfile:*s
 SecurityContext = capabilities:*Capabilities privileged:*b seLinuxOptions:*SELinuxOptions
-    windowsOptions:*WindowsSecurityContextOptions runAsUser:*i runAsGroup:*i runAsNonRoot:*b
+    windowsOptions:*WindowsSecurityContextOptions runAsUser:*l runAsGroup:*l runAsNonRoot:*b
     readOnlyRootFilesystem:*b allowPrivilegeEscalation:*b procMount:*s
     seccompProfile:*SeccompProfile appArmorProfile:*AppArmorProfile
 Container = name:s! image command:[s] args:[s] workingDir
@@ -66,8 +66,8 @@ EphemeralContainer = name:s! image command:[s] args:[s] workingDir
     imagePullPolicy securityContext:*SecurityContext stdin:b stdinOnce:b tty:b targetContainerName
 Sysctl = name:s! value:s!
 PodSecurityContext = seLinuxOptions:*SELinuxOptions windowsOptions:*WindowsSecurityContextOptions
-    runAsUser:*i runAsGroup:*i runAsNonRoot:*b supplementalGroups:[i] supplementalGroupsPolicy:*s
-    fsGroup:*i sysctls:[Sysctl] fsGroupChangePolicy:*s seccompProfile:*SeccompProfile
+    runAsUser:*l runAsGroup:*l runAsNonRoot:*b supplementalGroups:[l] supplementalGroupsPolicy:*s
+    fsGroup:*l sysctls:[Sysctl] fsGroupChangePolicy:*s seccompProfile:*SeccompProfile
     appArmorProfile:*AppArmorProfile seLinuxChangePolicy:*s
 NodeSelectorRequirement = key:s! operator:s! values:[s]
 NodeSelectorTerm@ = matchExpressions:[NodeSelectorRequirement] matchFields:[NodeSelectorRequirement]
@@ -83,7 +83,7 @@ PodAffinity = requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
 PodAntiAffinity = requiredDuringSchedulingIgnoredDuringExecution:[PodAffinityTerm]
     preferredDuringSchedulingIgnoredDuringExecution:[WeightedPodAffinityTerm]
 Affinity = nodeAffinity:*NodeAffinity podAffinity:*PodAffinity podAntiAffinity:*PodAntiAffinity
-Toleration = key operator value effect tolerationSeconds:*i
+Toleration = key operator value effect tolerationSeconds:*l
 HostAlias = ip:s! hostnames:[s]
 PodDNSConfigOption = name value:*s
 PodDNSConfig = nameservers:[s] searches:[s] options:[PodDNSConfigOption]
@@ -96,8 +96,8 @@ PodSchedulingGate = name:s!
 PodResourceClaim = name:s! resourceClaimName:*s resourceClaimTemplateName:*s
 PodSchedulingGroup = podGroupName:*s
 PodSpec = volumes:[Volume|name]~ initContainers:[Container|name] containers:[Container|name]!
-    ephemeralContainers:[EphemeralContainer|name] restartPolicy terminationGracePeriodSeconds:*i
-    activeDeadlineSeconds:*i dnsPolicy nodeSelector:{s}@ serviceAccountName serviceAccount
+    ephemeralContainers:[EphemeralContainer|name] restartPolicy terminationGracePeriodSeconds:*l
+    activeDeadlineSeconds:*l dnsPolicy nodeSelector:{s}@ serviceAccountName serviceAccount
     automountServiceAccountToken:*b nodeName hostNetwork:b hostPID:b hostIPC:b
     shareProcessNamespace:*b securityContext:*PodSecurityContext
     imagePullSecrets:[LocalObjectReference|name] hostname subdomain affinity:*Affinity schedulerName
@@ -108,7 +108,7 @@ PodSpec = volumes:[Volume|name]~ initContainers:[Container|name] containers:[Con
     setHostnameAsFQDN:*b os:*PodOS hostUsers:*b schedulingGates:[PodSchedulingGate|name]
     resourceClaims:[PodResourceClaim|name]~ resources:*ResourceRequirements hostnameOverride:*s
     schedulingGroup:*PodSchedulingGroup
-PodCondition = type:s! observedGeneration:i status:s! lastProbeTime:t lastTransitionTime:t reason
+PodCondition = type:s! observedGeneration:l status:s! lastProbeTime:t lastTransitionTime:t reason
     message
 HostIP = ip:s!
 PodIP = ip:s!
@@ -120,7 +120,7 @@ ContainerState = waiting:*ContainerStateWaiting running:*ContainerStateRunning
 ImageVolumeStatus = imageRef
 VolumeStatus = image:*ImageVolumeStatus
 VolumeMountStatus = name:s! mountPath:s! readOnly:b recursiveReadOnly:*s volumeStatus:*VolumeStatus
-LinuxContainerUser = uid:i! gid:i! supplementalGroups:[i]
+LinuxContainerUser = uid:l! gid:l! supplementalGroups:[l]
 ContainerUser = linux:*LinuxContainerUser
 ResourceHealth = resourceID:s! health message:*s
 ResourceStatus = name:s! resources:[ResourceHealth|resourceID]-
@@ -133,7 +133,7 @@ ContainerExtendedResourceRequest = containerName:s! resourceName:s! requestName:
 PodExtendedResourceClaimStatus = requestMappings:[ContainerExtendedResourceRequest]!
     resourceClaimName:s!
 NodeAllocatableResourceClaimStatus = resourceClaimName:s! containers:[s=] resources:{q}!
-PodStatus = observedGeneration:i phase conditions:[PodCondition|type] message reason
+PodStatus = observedGeneration:l phase conditions:[PodCondition|type] message reason
     nominatedNodeName hostIP hostIPs:[HostIP]+ip podIP podIPs:[PodIP|ip] startTime:*t
     initContainerStatuses:[ContainerStatus] containerStatuses:[ContainerStatus] qosClass
     ephemeralContainerStatuses:[ContainerStatus] resize

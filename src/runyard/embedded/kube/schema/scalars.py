@@ -2,21 +2,29 @@
 
 A time is kept to the second, or to the microsecond where its type says so, always in UTC. Quantities in a list of
 resources get their one canonical form (`1000m` is `1`, `0.5Gi` is `512Mi`), others stay as they came.
+
+What is wrong with a value is a `ValueError`, whatever it is. A moment must lie in the years that a calendar has here (1
+to 9999, in UTC), an amount must fit into `_LONGEST` characters and three digits of exponent; a real server keeps more.
 """
 
 import binascii
 import re
 from base64 import b64decode
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import lru_cache
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_SECOND = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_ZONE = r"(Z|[+-][0-9]{2}:[0-9]{2})"
+_TIME = re.compile(_DAY + r"(\.[0-9]+)?" + _ZONE)
+_SECOND = re.compile(_DAY + "Z")
+_MICRO = re.compile(_DAY + r"\.[0-9]{6}" + _ZONE)
 _QUANTITY = re.compile(
-    r"(?P<number>[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+))(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2}|)"
+    r"(?P<number>[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+))(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3}|)"
 )
+_LONGEST = 256  # characters of an amount
+_EXACT = Context(prec=2048)  # digits: more than any amount of that length and exponent has
+_LARGEST = Decimal(2**63 - 1)  # of those that count in powers of 1024
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {
     "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18
@@ -59,7 +67,7 @@ class Bytes(str):
 def read(kind: type, value: object) -> object:
     """The value of one of these types; raises `ValueError` with what is wrong."""
     if kind is Time:
-        return Time(value) if isinstance(value, str) and _SECOND.fullmatch(value) else _time(value)
+        return _time(value)
     if kind is MicroTime:
         return _micro(value)
     if kind is Amount:
@@ -82,14 +90,27 @@ def _moment(value: object) -> datetime:
         )
     head, _, rest = value.partition(".")
     if rest:
-        digits = re.match(r"\d+", rest)
+        digits = re.match(r"[0-9]+", rest)
         assert digits is not None
         value = f"{head}.{digits[0][:6]:0<6}{rest[digits.end() :]}"
-    return datetime.fromisoformat(value).astimezone(UTC)
+    return _checked(value).astimezone(UTC)
+
+
+def _checked(text: str) -> datetime:
+    """The moment that a well-formed text means, if there is such a day."""
+    try:
+        moment = datetime.fromisoformat(text)
+        moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f'parsing time "{text[:64]}": out of range') from None
+    return moment
 
 
 def _time(value: object) -> Time:
-    return Time(_moment(value).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    if isinstance(value, str) and _SECOND.fullmatch(value):
+        _checked(value)
+        return Time(value)
+    return Time(_moment(value).isoformat()[:19] + "Z")
 
 
 def _micro(value: object) -> MicroTime:
@@ -97,9 +118,10 @@ def _micro(value: object) -> MicroTime:
         _moment(value)
         told = f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse'
         raise ValueError(told)
+    moment = _checked(value)
     if value[-1] == "Z":
         return MicroTime(value)
-    return MicroTime(_moment(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    return MicroTime(moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z")
 
 
 def _bytes(value: object) -> Bytes:
@@ -119,7 +141,7 @@ def _number_text(value: object) -> str:
 
 
 def _parsed(text: str) -> tuple[Decimal, str]:
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise ValueError(f"quantities must match the regular expression {_FORM}")
     return Decimal(match["number"]), match["suffix"]
@@ -129,16 +151,17 @@ def _parsed(text: str) -> tuple[Decimal, str]:
 def canonical(text: str) -> str:
     """The one way to write an amount; raises `ValueError` if it is none."""
     number, suffix = _parsed(text)
-    if suffix in _BINARY[1:]:
-        return _binary(number * 1024 ** _BINARY.index(suffix))
-    if suffix[:1] in ("e", "E") and suffix != "E":
-        power = int(suffix[1:])
-        return _decimal(number.scaleb(power), exponent=True)
-    return _decimal(number.scaleb(_DECIMAL[suffix]))
+    with localcontext(_EXACT):
+        if suffix in _BINARY[1:]:
+            return _binary(number * 1024 ** _BINARY.index(suffix))
+        if suffix[:1] in ("e", "E") and suffix != "E":
+            power = int(suffix[1:])
+            return _decimal(number.scaleb(power), exponent=True)
+        return _decimal(number.scaleb(_DECIMAL[suffix]))
 
 
 def _binary(value: Decimal) -> str:
-    value = _rounded(value)
+    value = min(_rounded(value), _LARGEST)
     if -1024 < value < 1024 or value != value.to_integral_value():
         return _decimal(value)
     whole, step = int(value), 0
@@ -157,7 +180,7 @@ def _decimal(value: Decimal, *, exponent: bool = False) -> str:
         return "0"
     power = -3 if value != value.to_integral_value() else 0
     whole = int(value.scaleb(-power))
-    while whole % 1000 == 0 and power < 18:
+    while whole % 1000 == 0 and (exponent or power < 18):
         whole, power = whole // 1000, power + 3
     if exponent:
         return f"{whole}e{power}" if power else str(whole)

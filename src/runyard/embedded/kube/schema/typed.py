@@ -10,7 +10,7 @@ The work is done by generated structures in C; a part that is the very object of
 
 from functools import cache
 from types import GenericAlias
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -19,19 +19,22 @@ from runyard.embedded.kube.schema import model
 from runyard.embedded.kube.schema.model import Code, Type
 from runyard.embedded.kube.schema.scalars import Amount, Bytes, MicroTime, Quantity, Time, read
 
+_INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _SCALARS: dict[str, Any] = {
     "s": str,
     "b": bool,
-    "i": int,
+    "i": _INT32,
+    "l": _INT64,
     "f": float,
     "q": Quantity,
     "t": Time,
     "u": MicroTime,
-    "o": int | str,
+    "o": _INT32 | str,
     "y": Bytes,
     "any": Any,
 }
-_ZERO: dict[str, Any] = {"s": "", "b": False, "i": 0, "f": 0, "q": "0", "o": 0, "y": ""}
+_ZERO: dict[str, Any] = {"s": "", "b": False, "i": 0, "l": 0, "f": 0, "q": "0", "o": 0, "y": ""}
 _OWNERS = "managedFields"
 
 

@@ -35,7 +35,7 @@ PhotonPersistentDiskVolumeSource = pdID:s! fsType
 SecretProjection = name items:[KeyToPath] optional:*b
 DownwardAPIProjection = items:[DownwardAPIVolumeFile]
 ConfigMapProjection = name items:[KeyToPath] optional:*b
-ServiceAccountTokenProjection = audience expirationSeconds:*i path:s!
+ServiceAccountTokenProjection = audience expirationSeconds:*l path:s!
 ClusterTrustBundleProjection = name:*s signerName:*s labelSelector:*LabelSelector optional:*b
     path:s!
 PodCertificateProjection = signerName keyType maxExpirationSeconds:*i credentialBundlePath keyPath
