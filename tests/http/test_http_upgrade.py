@@ -442,6 +442,34 @@ def test_nobody_there_means_not_sent() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("host", "port", "why"),
+    [
+        ("127.0.0.1", 70000, "invalid port"),
+        ("127.0.0.1", -1, "invalid port"),
+        ("127.0.0.1", 0, "invalid port"),
+        ("..", 1, "no such host"),
+        ("", 1, "no such host"),
+        ("a" * 70, 1, "no such host"),
+        ("a" * 100_000, 1, "no such host"),
+        ("a\0b", 1, "no such host"),
+        ("a\r\nx: y", 1, "no such host"),
+        ("a b", 1, "no such host"),
+        ("xn--\u00e9", 1, "no such host"),
+        ("\ud800", 1, "no such host"),
+        ("[::1]", 1, "no such host"),
+        ("a@127.0.0.1", 1, "no such host"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_peer_that_is_nowhere_means_not_sent(host: str, port: int, why: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(NotSent, match=why):
+            await exchange(Request(method="GET", path="/"), Peer(host=host, port=port))
+
+    run(scenario)
+
+
 def test_a_peer_that_never_answers_is_left() -> None:
     async def scenario() -> None:
         async def wait(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:

@@ -8,11 +8,13 @@ Invariants:
   (`tunnels`); anything else is a `Response` whose body is cut at `TOLD` bytes.
 - One connection for one request: closing the answer cuts it, and nothing is sent twice.
 - `NotSent` while nothing was written yet (no connection, no TLS, somebody else's certificate), else `OutcomeUnknown`.
+- Whom to ask may be the word of somebody else. What is no name of a host, and no port, is nobody's: `NotSent`.
 """
 
 import asyncio
 import contextlib
 import os
+import socket
 import ssl
 
 import msgspec
@@ -24,7 +26,10 @@ from runyard.http.sockets import notice_vanished_peers
 from runyard.http.tunnels import LIMIT, Ends, join
 
 TOLD = 64 << 10  # of an answer that is a refusal
+NO_HOST = "no such host"  # what `NotSent` says of it
+NO_PORT = "invalid port"
 _SHUTDOWN = 1.0
+_LONGEST = 253  # characters of a name
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +50,10 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 async def exchange(request: Request, peer: Peer) -> Response | Stream:
     """Ask, and give the answer on as it comes; the texts of what it raises say why, without saying where."""
+    if not 0 < peer.port < 1 << 16:
+        raise NotSent(NO_PORT)
+    if not _is_name(peer.host):
+        raise NotSent(NO_HOST)
     head = _head(request, peer)
     ends = await _connected(peer)
     try:
@@ -61,6 +70,12 @@ async def exchange(request: Request, peer: Peer) -> Response | Stream:
         raise
 
 
+def _is_name(host: str) -> bool:
+    return (
+        0 < len(host) <= _LONGEST and host.isprintable() and not any(x in host for x in " /?#@[]")
+    )
+
+
 async def _connected(peer: Peer) -> Ends:
     try:
         async with asyncio.timeout(peer.connect):
@@ -73,8 +88,12 @@ async def _connected(peer: Peer) -> Ends:
             )
     except TimeoutError:
         raise NotSent("i/o timeout") from None
-    except OSError as error:
+    except socket.gaierror as error:
+        raise NotSent(NO_HOST) from error
+    except OSError as error:  # also a certificate that does not hold, which is a ValueError as well
         raise NotSent(_why(error, "connect")) from error
+    except ValueError as error:  # a name that cannot even be asked for
+        raise NotSent(NO_HOST) from error
     notice_vanished_peers(writer.get_extra_info("socket"))
     if peer.name and (shown := _common_name(writer)) != peer.name:
         writer.transport.abort()
@@ -109,7 +128,7 @@ def _head(request: Request, peer: Peer) -> bytes:
     lines = [f"{request.method} {target} HTTP/1.1", f"host: {peer.address}"]
     for name, value in request.headers:
         if any(mark in name + value for mark in "\r\n\0"):
-            raise ValueError("a line break in a header")
+            raise NotSent("a line break in a header")
         lines.append(f"{name}: {value}")
     if not request.header("upgrade"):
         lines.append("connection: close")

@@ -11,6 +11,7 @@ script has a namespace of its own there.
 import asyncio
 import contextlib
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.conformance.kube.kit import Api
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.login import authenticator
 from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.nodeproxy.passing import HttpNodes
 from runyard.embedded.kube.settings import Settings
 from runyard.http.client import HttpTransport
 from runyard.http.loopback import Loopback
@@ -46,7 +48,10 @@ Open = Callable[[str], contextlib.AbstractAsyncContextManager[Api]]
 def make_core() -> KubeCore:
     """An embedded API with roles enforced, and with the patience of the real one in `controlplane`."""
     settings = Settings(tick=0.2, node_grace=10.0)
-    core = KubeCore(clock=RealClock(), rng=random.Random(7), rbac=True, settings=settings)
+    nodes = HttpNodes(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    core = KubeCore(
+        clock=RealClock(), rng=random.Random(7), rbac=True, settings=settings, proxy=nodes
+    )
     core.guard(authenticator([ADMIN], core.tokens))
     return core
 

@@ -110,3 +110,48 @@ async def test_a_node_without_an_address_cannot_be_asked(api: Api) -> None:
         assert (told["code"], told["message"]) == (500, said)
     finally:
         await api.call("DELETE", f"{NODES}/{name}")
+
+
+PLACES = {
+    "a port that is none": ("127.0.0.1", 70000, "dial tcp: address 70000: invalid port"),
+    "the largest number": ("127.0.0.1", 2**31 - 1, "address 2147483647: invalid port"),
+    "dots": ("..", 1, "dial tcp: lookup ..: no such host"),
+    "too long a name": ("a" * 70, 1, f"dial tcp: lookup {'a' * 70}: no such host"),
+    "far too long a name": ("a." * 140, 1, "no such host"),
+    "half a name of another alphabet": ("xn--\u00e9", 1, "lookup xn--\u00e9: no such host"),
+    "nothing in it": ("a\0b", 1, ""),
+    "a blank": (" ", 1, ""),
+    "another line": ("a\nb: c", 1, ""),
+    "a path": ("a/b", 1, ""),
+    "a user": ("a@127.0.0.1", 1, ""),
+    "brackets": ("[::1]", 1, ""),
+}
+
+
+@pytest.mark.since(1, 31)  # older ones say some of it in other words
+@pytest.mark.parametrize(("address", "port", "said"), PLACES.values(), ids=PLACES)
+async def test_a_node_that_says_nonsense_of_where_it_is(
+    api: Api, address: str, port: int, said: str
+) -> None:
+    name = api.own("lost")
+    made = _node(name, {"type": "InternalIP", "address": address})
+    made["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] = port
+    await api.create(NODES, made)
+    try:
+        await api.create(api.pods(), _pod("p", "runner", node=name))
+        told = await api.why("GET", api.pods("p", "log"))
+        assert (told["code"], told.get("reason", "")) == (500, "")
+        assert told["message"].endswith(said)
+    finally:
+        await api.call("DELETE", f"{NODES}/{name}")
+
+
+async def test_a_node_at_which_nobody_listens(api: Api) -> None:
+    node = await _begin(api)
+    try:
+        told = await api.why("GET", api.pods("p", "log"))
+        url = f"https://127.0.0.1:1/containerLogs/{api.space}/p/runner"
+        said = f'Get "{url}": dial tcp 127.0.0.1:1: connect: connection refused'
+        assert (told["code"], told["message"]) == (500, said)
+    finally:
+        await api.call("DELETE", f"{NODES}/{node}")

@@ -63,6 +63,33 @@ def test_an_upgraded_connection_carries_every_byte_both_ways(
     play(scenario)
 
 
+TOKEN = "base64url.bearer.authorization.k8s.io.c2VjcmV0"
+
+
+@pytest.mark.parametrize(
+    ("offered", "told"),
+    [
+        pytest.param(f"{TOKEN}, v5.channel.k8s.io", "v5.channel.k8s.io", id="before"),
+        pytest.param(f"v5.channel.k8s.io,{TOKEN},v4", "v5.channel.k8s.io, v4", id="between"),
+        pytest.param(TOKEN.replace("base", "BASE") + " , a", "a", id="shouted"),
+        pytest.param(TOKEN, None, id="alone"),
+    ],
+)
+def test_a_token_among_the_protocols_is_not_shown_to_the_node(
+    play: Play, offered: str, told: str | None
+) -> None:
+    async def scenario(world: Passing) -> None:
+        headers = WEBSOCKET | {"sec_websocket_protocol": offered}
+        client = await world.dial("GET", f"{PODS}/mac-1/exec?command=x", **headers)
+        assert client.head.startswith("HTTP/1.1 101 ")
+        [asked] = world.node.received
+        assert asked.headers.get("sec-websocket-protocol") == told
+        assert "c2VjcmV0" not in str(asked.headers)
+        await client.close()
+
+    play(scenario)
+
+
 def test_a_node_that_ends_the_connection_ends_it_for_the_client(play: Play) -> None:
     async def scenario(world: Passing) -> None:
         client = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)

@@ -11,7 +11,8 @@ they may is decided by then. `passing` carries it there.
 The container is the one that was named, or the only one. (kubectl knows of an annotation that names a default, and
 sends the name.) A Node without a port serves nothing of this; guessing kubelet's port would ask a stranger.
 
-Of the client's headers a node sees those that its protocol needs, and no credential.
+Of the client's headers a node sees those that its protocol needs, and no credential: browsers, which cannot set headers
+on a WebSocket, show theirs as one of the protocols that they offer, and that one is not passed on either.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,8 @@ _PREFERRED = ("InternalIP", "Hostname")
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")  # in the order of a refusal
 _KEPT = ("user-agent", "upgrade", "x-stream-protocol-version")
 _WEBSOCKET = "sec-websocket-"
+_PROTOCOLS = _WEBSOCKET + "protocol"
+_BEARER = "base64url.bearer.authorization.k8s.io."
 
 
 class NodeCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +139,16 @@ def _endpoint(store: Store, node: str, what: str) -> tuple[str, int]:
 
 def _headers(request: Request) -> Pairs:
     kept = [
-        (key, value) for key, value in request.headers if key in _KEPT or key.startswith(_WEBSOCKET)
+        (key, shown)
+        for key, value in request.headers
+        if (key in _KEPT or key.startswith(_WEBSOCKET)) and (shown := _shown(key, value))
     ]
     return (*kept, ("connection", "Upgrade"))
+
+
+def _shown(key: str, value: str) -> str:
+    """A header without what is between the client and this server; empty: not shown at all."""
+    if key != _PROTOCOLS or _BEARER not in value.lower():
+        return value
+    offered = (each.strip() for each in value.split(","))
+    return ", ".join(each for each in offered if not each.lower().startswith(_BEARER))

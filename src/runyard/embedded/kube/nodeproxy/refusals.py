@@ -2,6 +2,7 @@
 
 from runyard.embedded.kube.nodeproxy.calls import NodeCall
 from runyard.embedded.kube.status import StatusError
+from runyard.http.exchange import NO_HOST, NO_PORT
 from runyard.http.messages import Response
 
 _KIND = "pods/log"
@@ -33,7 +34,13 @@ def too_many(limit: int) -> Response:
 
 def dial_failed(call: NodeCall, url: str, address: str, why: str) -> Response:
     """There is no connection to the node."""
-    told = why if why.startswith("tls:") else f"dial tcp {address}: {why}"
+    told = f"dial tcp {address}: {why}"
+    if why.startswith("tls:"):
+        told = why
+    elif why == NO_HOST:
+        told = f"dial tcp: lookup {call.host}: {why}"
+    elif why == NO_PORT:
+        told = f"dial tcp: address {call.port}: {why}"
     message = f'Get "{url}": {told}' if call.what == "log" else f"error dialing backend: {told}"
     return StatusError(500, "", message).response()
 
