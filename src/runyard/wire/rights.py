@@ -33,7 +33,16 @@ def host_account(host: str) -> str:
 @lru_cache(maxsize=8)
 def roles(part: str) -> tuple[Object, ...]:
     """The Roles and ClusterRoles of a part. Not to be changed."""
-    text = files("runyard.wire").joinpath(_FOLDER, f"{part}.yaml").read_text("utf-8")
+    return _read(part)
+
+
+def people() -> tuple[Object, ...]:
+    """What the usual roles of people may do with pools."""
+    return _read("people")
+
+
+def _read(name: str) -> tuple[Object, ...]:
+    text = files("runyard.wire").joinpath(_FOLDER, f"{name}.yaml").read_text("utf-8")
     return tuple(yaml.safe_load_all(text))
 
 
@@ -74,5 +83,4 @@ def granted(holders: Mapping[str, str]) -> tuple[Object, ...]:
 
 def fence() -> tuple[Object, ...]:
     """The admission policy around hosts, and its binding."""
-    text = files("runyard.wire").joinpath(_FOLDER, "fence.yaml").read_text("utf-8")
-    return tuple(yaml.safe_load_all(text))
+    return _read("fence")

@@ -105,6 +105,19 @@ def test_a_host_with_a_wrong_clock_is_not_taken_for_dead() -> None:
     play(scenario)
 
 
+def test_what_others_write_about_a_silent_node_is_no_sign_of_life() -> None:
+    async def scenario(world: World) -> None:
+        await world.ok("POST", NODES, node())
+        for number in range(10):
+            told = {"type": "Strange", "status": "True", "message": str(number)}
+            conditions = [{"type": "Ready", "status": "True"}, told]
+            await world.merge(f"{NODES}/n1/status", {"status": {"conditions": conditions}})
+            await world.pass_time(10)
+        assert ready(world) == "Unknown"
+
+    play(scenario)
+
+
 def test_a_node_without_a_lease_lives_by_its_status() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node())

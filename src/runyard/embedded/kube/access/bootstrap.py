@@ -1,7 +1,8 @@
 """The roles that a cluster begins with, as far as people and programs expect to find them.
 
 They are written when they are missing; what somebody changed since stays as it is. `admin`, `edit` and `view` are
-for people, in a namespace of theirs, and name the resources that this API serves.
+for people, in a namespace of theirs, and name the resources that this API serves; what they may do with pools is
+shipped (`wire/roles/people.yaml`), and a cluster adds it to the same roles.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from runyard.embedded.kube.resources import (
     Object,
     Resource,
 )
-from runyard.wire import names
+from runyard.wire import rights
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _NOTES = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
@@ -43,9 +44,10 @@ _CHANGED = [
     "secrets",
 ]
 _CHANGED += ["serviceaccounts"]
-_LEASES, _POOLS = "coordination.k8s.io", names.POOL_PLURAL
+_LEASES = "coordination.k8s.io"
 
 Rules = list[dict[str, list[str]]]
+_POOLS_SEEN, _POOLS_CHANGED = rights.people()
 
 
 def _on(group: str, resources: list[str], verbs: list[str]) -> dict[str, list[str]]:
@@ -54,7 +56,7 @@ def _on(group: str, resources: list[str], verbs: list[str]) -> dict[str, list[st
 
 _VIEW: Rules = [
     _on("", [*_SEEN, "namespaces"], _READ),
-    _on(names.GROUP, [_POOLS, f"{_POOLS}/status"], _READ),
+    *_POOLS_SEEN["rules"],
 ]
 _EDIT: Rules = [
     *_VIEW,
@@ -62,7 +64,8 @@ _EDIT: Rules = [
     _on("", _CHANGED, _WRITE),
     _on("", ["pods/eviction", "serviceaccounts/token"], ["create"]),
     _on(_LEASES, ["leases"], [*_READ, *_WRITE]),
-    _on(names.GROUP, [_POOLS], _WRITE),
+    _on("", ["serviceaccounts"], ["impersonate"]),
+    *_POOLS_CHANGED["rules"],
 ]
 _ADMIN: Rules = [
     *_EDIT,
