@@ -9,6 +9,7 @@
 # another pinned version. Nothing is installed into the system; a build that was interrupted leaves no trace
 # except in go's own caches.
 set -eu
+PATH="$PATH:/usr/local/go/bin" # where go's own archive is unpacked to, and not every shell looks
 
 here=$(cd "$(dirname "$0")" && pwd)
 programs="etcd kube-apiserver kube-controller-manager kube-scheduler"
