@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -247,6 +248,78 @@ def test_a_half_closed_tunnel_in_which_nothing_moves_is_given_up() -> None:
                 assert await reader.read() == b""
             await close(writer)
         server.close()
+
+    run(scenario)
+
+
+@contextlib.asynccontextmanager
+async def two_connections() -> AsyncIterator[tuple[list[Ends], list[Ends]]]:
+    """Two connections: the ends that can be joined, and those of the client and of the node."""
+    inner: list[Ends] = []
+    both = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner.append((reader, writer))
+        if len(inner) == 2:
+            both.set()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=1 << 16)
+    port = server.sockets[0].getsockname()[1]
+    outer = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    await both.wait()
+    if inner[0][1].get_extra_info("peername") != outer[0][1].get_extra_info("sockname"):
+        inner.reverse()
+    try:
+        yield inner, outer
+    finally:
+        for _, writer in (*inner, *outer):
+            writer.transport.abort()
+        server.close()
+
+
+async def _fill(joined: list[Ends], client: asyncio.StreamWriter) -> None:
+    """Let the client say so much that nobody reads for it any more."""
+    sink, source = joined[1][1].transport, joined[0][1].transport
+    while sink.get_write_buffer_size() == 0 or source.is_reading():
+        client.write(b"x" * 65536)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("how", ["reset", "ended"])
+def test_a_tunnel_ends_when_its_client_has_gone_and_the_node_takes_nothing(how: str) -> None:
+    """The node stays, and reads nothing: nobody else would ever say that this is over."""
+
+    async def scenario() -> None:
+        async with two_connections() as (inner, outer):
+            (_, client), (_, node) = outer
+            node.transport.pause_reading()  # type: ignore[attr-defined]  # it is a socket's
+            async with asyncio.TaskGroup() as group:
+                joined = group.create_task(join(inner[0], inner[1], linger=0.05))
+                await _fill(inner, client)
+                assert not joined.done()
+                if how == "reset":
+                    client.transport.abort()
+                else:
+                    client.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
+    run(scenario)
+
+
+def test_a_tunnel_in_which_nothing_moves_stays_as_long_as_its_client() -> None:
+    async def scenario() -> None:
+        async with two_connections() as (inner, outer):
+            (_, client), (reader, node) = outer
+            node.transport.pause_reading()  # type: ignore[attr-defined]  # it is a socket's
+            async with asyncio.TaskGroup() as group:
+                joined = group.create_task(join(inner[0], inner[1], linger=0.001))
+                await _fill(inner, client)
+                for _ in range(50):  # many times longer than it looks after the client
+                    await asyncio.sleep(0.001)
+                assert not joined.done()
+                node.transport.resume_reading()  # type: ignore[attr-defined]  # it is a socket's
+                assert await reader.read(10) == b"x" * 10
+                client.transport.abort()
+                node.transport.abort()
 
     run(scenario)
 

@@ -1,7 +1,8 @@
 """Sockets that notice a peer which vanished without a word.
 
 A watch or a long poll may be silent for minutes, and a machine that lost its power sends no goodbye. TCP
-keep-alive asks after it: 30 s of silence, then three questions 10 s apart, then the connection is gone.
+keep-alive asks after it: 30 s of silence, then three questions 10 s apart, then the connection is gone. Who reads
+nothing from a connection is not told; `is_open` is for them.
 """
 
 import socket
@@ -13,6 +14,9 @@ _QUESTIONS = 3
 
 # The same number has two names: the silence before the first question.
 _FIRST = "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"
+
+# Where the system tells the state of a connection, in the first byte, and which one of them is "open".
+_STATE, _OPEN = (0x106, 4) if sys.platform == "darwin" else (11, 1)
 
 Address = tuple[int, int, int, str, tuple[object, ...]]  # as `getaddrinfo` tells it
 
@@ -30,6 +34,14 @@ def notice_vanished_peers(sock: socket.socket) -> None:
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def is_open(sock: socket.socket) -> bool:
+    """Whether neither side has ended the connection; nobody needs to be reading to learn of it."""
+    try:
+        return sock.getsockopt(socket.IPPROTO_TCP, _STATE, 1)[0] == _OPEN
+    except OSError:  # no connection of that kind, or none any more
+        return sock.fileno() != -1
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -7,7 +7,8 @@ Invariants:
 - An idle tunnel stays as long as both ends do; a peer that vanished is noticed by its socket (`sockets`).
 - An end that says "no more" is passed on with everything before it. Where the connection can be closed by halves the
   other direction goes on, as long as something moves at least every `linger` seconds; TLS cannot, and is closed.
-- Who is not read for, because the other end takes nothing, is noticed to have gone when that one moves or goes.
+- Who is not read for, because the other end takes nothing, is looked after every `linger` seconds: once it has gone,
+  there is nobody left to wait for. As long as it has not, a tunnel in which nothing moves stays.
 - When one end has gone, the other one gets what was still on its way to it, and is closed.
 """
 
@@ -15,6 +16,7 @@ import asyncio
 import contextlib
 
 from runyard.http.messages import Pairs
+from runyard.http.sockets import is_open
 
 LIMIT = 64 << 10  # bytes held for a slow reader, about
 LINGER = 10.0
@@ -69,8 +71,8 @@ class _Joint:
 
     async def carry(self, one: Ends, other: Ends) -> None:
         async with asyncio.TaskGroup() as group:
-            forth = group.create_task(self._carry(one[0], other[1]))
-            back = group.create_task(self._carry(other[0], one[1]))
+            forth = group.create_task(self._carry(one, other[1]))
+            back = group.create_task(self._carry(other, one[1]))
             # Nobody is left to write to: the direction towards the one that went is over.
             watches = (
                 group.create_task(self._until_gone(one[1], back)),
@@ -80,11 +82,11 @@ class _Joint:
             for watch in watches:
                 watch.cancel()
 
-    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _carry(self, source: Ends, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            while data := await source.read(LIMIT):
+            while data := await source[0].read(LIMIT):
                 sink.write(data)
-                await sink.drain()
+                await self._taken(source[1], sink)
                 if self._ending:
                     self._wait()
         with contextlib.suppress(OSError):
@@ -93,6 +95,18 @@ class _Joint:
             else:
                 sink.close()
         self._wait()
+
+    async def _taken(self, source: asyncio.StreamWriter, sink: asyncio.StreamWriter) -> None:
+        """Wait until the sink takes more, as long as it takes anything or there is somebody who waits."""
+        while True:
+            held = sink.transport.get_write_buffer_size()
+            try:
+                async with asyncio.timeout(self._linger):
+                    return await sink.drain()
+            except TimeoutError:
+                stuck = sink.transport.get_write_buffer_size() >= held
+            if stuck and not is_open(source.get_extra_info("socket")):
+                self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def _until_gone(
         self, writer: asyncio.StreamWriter, direction: "asyncio.Task[None]"

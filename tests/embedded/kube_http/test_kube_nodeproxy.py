@@ -130,6 +130,24 @@ def test_one_call_too_many_is_told_to_come_back(play: Play) -> None:
     play(scenario, limit=1)
 
 
+def test_a_node_that_keeps_its_callers_leaves_room_for_the_others(play: Play) -> None:
+    async def scenario(world: Passing) -> None:
+        await world.add_node("other", port=world.node.port)
+        await world.add_pod("mac-2", node="other")
+        first = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)
+        refused = await world.ask("GET", f"{PODS}/mac-1/log")
+        assert refused.status == 429 and f"the Node {NODE}" in refused.json()["message"]
+        other = await world.ask("GET", f"{PODS}/mac-2/log")
+        assert other.status == 500 and "certificate" in other.json()["message"]  # it was asked
+        await first.close()
+        async with asyncio.timeout(PATIENCE):
+            while world.nodes.open:
+                await asyncio.sleep(0)
+        assert (await world.ask("GET", f"{PODS}/mac-1/log")).status == 200
+
+    play(scenario, each=1)
+
+
 def test_no_call_is_forgotten_when_the_server_stops(play: Play) -> None:
     async def scenario(world: Passing) -> None:
         client = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)

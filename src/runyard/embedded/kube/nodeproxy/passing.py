@@ -5,7 +5,8 @@ the name of that very Node (`system:node:NAME`), so that no host can answer for 
 nothing of this unless told to. This side shows a certificate as well, if the context has one.
 
 Invariants:
-- At most `limit` calls are open at a time; one more is refused with 429.
+- At most `limit` calls are open at a time, and `each` to one Node, so that a Node which answers nobody leaves room for
+  the others; one more is refused with 429.
 - A log is passed on as fast as it is read, and an upgraded connection byte for byte; neither is held in memory.
 - A node that does not answer costs its client a bounded time, and nobody else any.
 """
@@ -33,29 +34,40 @@ class HttpNodes:
         tls: ssl.SSLContext | None,
         *,
         limit: int = 256,
+        each: int = 64,
         connect: float = 10.0,
         answer: float = 30.0,
     ) -> None:
         self.open = 0  # calls under way
+        self._open: dict[str, int] = {}  # the same by Node, where there are any
         self._tls = tls
         self._limit = limit
+        self._each = each
         self._connect = connect
         self._answer = answer
 
     async def __call__(self, call: NodeCall) -> Response | Stream:
         """Ask the node."""
         if self.open >= self._limit:
-            return too_many(self._limit)
-        self.open += 1
+            return too_many(f"{self._limit} calls to nodes")
+        if self._open.get(call.node, 0) >= self._each:
+            return too_many(f"{self._each} calls to the Node {call.node}")
+        self._count(call.node, 1)
         try:
             answer = await self._ask(call)
         except BaseException:
-            self.open -= 1
+            self._count(call.node, -1)
             raise
         if isinstance(answer, Response):
-            self.open -= 1
+            self._count(call.node, -1)
             return answer
         return self._counted(call, answer)
+
+    def _count(self, node: str, more: int) -> None:
+        self.open += more
+        self._open[node] = self._open.get(node, 0) + more
+        if not self._open[node]:
+            del self._open[node]
 
     async def _ask(self, call: NodeCall) -> Response | Stream:
         peer = Peer(
@@ -88,7 +100,7 @@ class HttpNodes:
         def close() -> None:
             while left:
                 left.pop()()
-                self.open -= 1
+                self._count(call.node, -1)
 
         if isinstance(answer, Upgraded):
             headers = tuple(pair for pair in answer.headers if pair[0] not in _FRAMING)

@@ -25,9 +25,9 @@ _WORDS = {  # of what a node may say about a log
 _SHOWN = 2048
 
 
-def too_many(limit: int) -> Response:
+def too_many(what: str) -> Response:
     """More calls at a time than this server wants to carry."""
-    message = f"Too many requests: {limit} calls to nodes are open, please try again later."
+    message = f"Too many requests: {what} are open, please try again later."
     refusal = StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": 1}).response()
     return Response(status=429, headers=(*refusal.headers, ("retry-after", "1")), body=refusal.body)
 
