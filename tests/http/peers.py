@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from runyard.http.client import HttpTransport
+from runyard.http.intake import BUDGET, Admit
 from runyard.http.messages import Handler, Request, Response, Stream
 from runyard.http.server import BODY_LIMIT, Listening, Patience, listen
 
@@ -93,10 +94,14 @@ async def serving(
     *,
     tls: ssl.SSLContext | None = None,
     body_limit: int = BODY_LIMIT,
+    bodies: int = BUDGET,
+    admit: Admit | None = None,
     patience: Patience | None = None,
 ) -> AsyncIterator[Listening]:
     """A server that is closed at the end."""
-    listening = await listen(handler, tls=tls, body_limit=body_limit, patience=patience)
+    listening = await listen(
+        handler, tls=tls, body_limit=body_limit, bodies=bodies, admit=admit, patience=patience
+    )
     try:
         yield listening
     finally:

@@ -9,9 +9,9 @@ Invariants:
 - A client that goes away cancels the handler that works for it, or the stream that it was reading; either
   way `Stream.aclose()` is called, at once.
 - A stream that its producer could not finish is cut, not ended: the reader can tell the difference.
-- A body over the limit is refused before it is read. What is on its way is thrown away, for a moment and up to a
-  bound, because a connection that is closed on unread bytes takes the refusal with it; then it is closed. A body
-  that trickles is refused when patience ends, and so is the head of a request.
+- What bodies may cost is bounded (`intake`). Of one that is refused, what is on its way is thrown away, for a moment
+  and up to a bound, because a connection that is closed on unread bytes takes the refusal with it; then it is closed.
+  The head of a request that trickles is refused when patience ends.
 - What a client's certificate says reaches the handler under `CLIENT_CERT…`; these names are removed from
   what clients send, so a handler may believe them.
 - HEAD is a GET whose body stays here: cores need not know of it.
@@ -30,6 +30,7 @@ from aiohttp import hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
 
 from runyard.http.addresses import decode_target
+from runyard.http.intake import BUDGET, Admit, Intake, Refusal, Share
 from runyard.http.messages import Handler, Pairs, Request, Response, Stream, Upgraded
 from runyard.http.problems import problem
 from runyard.http.sockets import bind, notice_vanished_peers
@@ -91,13 +92,19 @@ async def listen(
     sock: socket.socket | None = None,
     tls: ssl.SSLContext | None = None,
     body_limit: int = BODY_LIMIT,
+    bodies: int = BUDGET,
+    admit: Admit | None = None,
     patience: Patience | None = None,
 ) -> Listening:
-    """Serve `handler` at `host:port`, or on a socket that is bound already."""
+    """Serve `handler` at `host:port`, or on a socket that is bound already.
+
+    `bodies` bounds what all bodies under way hold, and `admit` says from whom a large one is taken (`intake`).
+    """
     patience = patience or Patience()
     bound = sock if sock is not None else bind(host, port)
     notice_vanished_peers(bound)
-    adapter = _Adapter(handler, secure=tls is not None, body_limit=body_limit, patience=patience)
+    intake = Intake(limit=body_limit, budget=bodies, patience=patience.body, admit=admit)
+    adapter = _Adapter(handler, intake, secure=tls is not None, patience=patience)
     acceptor = await asyncio.get_running_loop().create_server(
         adapter.connection,
         sock=bound,
@@ -110,23 +117,15 @@ async def listen(
     return Listening(adapter, acceptor, address=(name[0], name[1]), tls=tls is not None)
 
 
-class _Refusal(Exception):
-    """The request cannot be handed to the handler; `answer` says why."""
-
-    def __init__(self, answer: Response) -> None:
-        super().__init__(answer.status)
-        self.answer = answer
-
-
 class _Adapter:
     """Translates between aiohttp's requests and ours, and keeps account of the work under way."""
 
     def __init__(
-        self, handler: Handler, *, secure: bool, body_limit: int, patience: Patience
+        self, handler: Handler, intake: Intake, *, secure: bool, patience: Patience
     ) -> None:
         self._handler = handler
+        self._intake = intake
         self._secure = secure
-        self._body_limit = body_limit
         self._patience = patience
         self._log = get_logger("http")
         self._working: dict[asyncio.Task[object], None] = {}
@@ -172,15 +171,15 @@ class _Adapter:
     async def _answer(
         self, incoming: web.BaseRequest, task: "asyncio.Task[object]"
     ) -> web.StreamResponse:
+        share = Share(self._intake)
         try:
-            request = await self._request(incoming)
-        except _Refusal as refusal:
+            request = await self._request(incoming, share)
+            answer = await self._handled(request)
+        except Refusal as refusal:
+            share.free()
             return await self._refuse(incoming, refusal.answer)
-        try:
-            answer = await self._handler(request)
-        except Exception as error:  # noqa: BLE001 - the boundary: a handler that fails is a 500, and logged
-            self._failed("handler failed", request, error)
-            answer = problem(500, "the server failed", reason="see its log")
+        finally:
+            share.free()
         if isinstance(answer, Response):
             return await self._whole(incoming, request, answer)
         self._streaming[task] = None
@@ -190,6 +189,13 @@ class _Adapter:
             return await self._pour(incoming, request, answer)
         finally:
             del self._streaming[task]
+
+    async def _handled(self, request: Request) -> Response | Stream:
+        try:
+            return await self._handler(request)
+        except Exception as error:  # noqa: BLE001 - the boundary: a handler that fails is a 500, and logged
+            self._failed("handler failed", request, error)
+            return problem(500, "the server failed", reason="see its log")
 
     async def _refuse(self, incoming: web.BaseRequest, answer: Response) -> web.StreamResponse:
         """Say no while the body is still on its way, and read on until that can have been heard."""
@@ -207,12 +213,12 @@ class _Adapter:
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def _request(self, incoming: web.BaseRequest) -> Request:
+    async def _request(self, incoming: web.BaseRequest, share: Share) -> Request:
         try:
             path, query = decode_target(incoming.raw_path)
         except ValueError as error:
             reason = "not UTF-8" if isinstance(error, UnicodeError) else str(error)
-            raise _Refusal(problem(400, "unreadable request target", reason=reason)) from None
+            raise Refusal(problem(400, "unreadable request target", reason=reason)) from None
         headers = tuple(
             (name, value)
             for key, value in incoming.headers.items()
@@ -220,35 +226,16 @@ class _Adapter:
         )
         if self._secure:
             headers += _certificate(incoming)
-        return Request(
+        head = Request(
             method="GET" if incoming.method == hdrs.METH_HEAD else incoming.method,
             path=path,
             query=query,
             headers=headers,
-            body=await self._body(incoming) if incoming.can_read_body else b"",
         )
-
-    async def _body(self, incoming: web.BaseRequest) -> bytes:
-        limit = self._body_limit
-        if (incoming.content_length or 0) > limit:
-            raise _Refusal(_too_large(limit))
-        if incoming.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
-            await incoming.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            incoming.writer.output_size = 0  # the answer itself has not begun
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self._patience.body):
-                while part := await incoming.content.readany():
-                    size += len(part)
-                    if size > limit:
-                        raise _Refusal(_too_large(limit))
-                    parts.append(part)
-        except TimeoutError:
-            raise _Refusal(problem(408, "the body did not arrive in time")) from None
-        except (RequestPayloadError, web.HTTPException):
-            raise _Refusal(problem(400, "the body is malformed")) from None
-        return b"".join(parts)
+        if not incoming.can_read_body:
+            return head
+        body = await self._intake.read(incoming, head, share)
+        return msgspec.structs.replace(head, body=body) if body else head
 
     # ── out ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -370,10 +357,6 @@ class _Quiet:
         self._log.debug("connection failed", kind=type(exc_info).__name__)
 
     error = warning = info = debug
-
-
-def _too_large(limit: int) -> Response:
-    return problem(413, "the body is too large", reason=f"at most {limit} bytes are accepted")
 
 
 def _headers(pairs: Pairs) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Who gets in: the right token for the right audience, and nobody else further than the front door."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.auth import User
-from runyard.embedded.kube.access.login import ADMINISTRATOR, ANONYMOUS, authenticator
+from runyard.embedded.kube.access.login import ADMINISTRATOR, ANONYMOUS, authenticator, only_known
 from runyard.embedded.kube.access.tokens import ISSUER
 from runyard.embedded.kube.core import KubeCore
 from runyard.http.client import HttpTransport
@@ -55,6 +56,38 @@ def play(scenario: Callable[[KubeCore], Awaitable[None]]) -> None:
         assert not made.failures
 
     asyncio.run(main())
+
+
+SENDERS = {
+    "nobody": ("/api/v1/namespaces", "", 401),
+    "a stranger": ("/api/v1/namespaces", "Bearer a-stranger-with-a-token", 401),
+    "nobody at the front door": ("/version", "", 401),
+    "an administrator": ("/api/v1/namespaces", f"Bearer {ADMIN}", 413),  # and it was read
+}
+
+
+@pytest.mark.parametrize(("path", "shown", "status"), SENDERS.values(), ids=SENDERS)
+def test_a_large_body_is_read_from_those_who_are_known(path: str, shown: str, status: int) -> None:
+    async def scenario(made: KubeCore) -> None:
+        login = authenticator([ADMIN], made.tokens)
+        listening = await listen(made.handle, admit=only_known(login))
+        size = made.settings.body_limit + 1
+        reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+        who = f"authorization: {shown}\r\n" if shown else ""
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nhost: x\r\n{who}content-length: {size}\r\n\r\n".encode()
+        )
+        if status == 413:
+            writer.write(b"x" * size)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.split()[1] == b"%d" % status
+        assert b'"code":%d' % status in await reader.readuntil(b'"code":%d' % status)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        await listening.close()
+
+    play(scenario)
 
 
 REFUSED = {

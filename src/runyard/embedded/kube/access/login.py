@@ -19,7 +19,9 @@ from hashlib import sha256
 
 from runyard.embedded.kube.access.auth import Authenticate, User, bearer
 from runyard.embedded.kube.access.tokens import ISSUER, Tokens
-from runyard.http.messages import Request
+from runyard.embedded.kube.status import unauthorized
+from runyard.http.intake import Admit
+from runyard.http.messages import Request, Response
 from runyard.http.server import CLIENT_CERT_CN, CLIENT_CERT_O
 
 OPEN_PATHS = ("/version", "/healthz", "/livez", "/readyz")
@@ -46,6 +48,15 @@ def authenticator(
         return ANONYMOUS if _is_open(request) else None
 
     return authenticate
+
+
+def only_known(authenticate: Authenticate) -> Admit:
+    """Who may send a large body: whoever is somebody; others are refused before it is read."""
+
+    def admit(head: Request) -> Response | None:
+        return unauthorized().response() if authenticate(head) in (None, ANONYMOUS) else None
+
+    return admit
 
 
 def _by_token(token: str, *, admins: tuple[bytes, ...], tokens: Tokens) -> User | None:

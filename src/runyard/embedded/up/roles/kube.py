@@ -2,7 +2,7 @@
 
 import asyncio
 
-from runyard.embedded.kube.access.login import authenticator
+from runyard.embedded.kube.access.login import authenticator, only_known
 from runyard.embedded.kube.core import KubeCore
 from runyard.embedded.kube.nodeproxy.passing import HttpNodes
 from runyard.embedded.kube.settings import Settings
@@ -29,10 +29,11 @@ async def run(context: Context) -> None:
         )
     except JournalError as error:
         raise BadDirectory(str(error)) from error
-    core.guard(authenticator((secrets.admin_token,), core.tokens, certificates=True))
+    login = authenticator((secrets.admin_token,), core.tokens, certificates=True)
+    core.guard(login)
     # kubectl sends no token over plain HTTP, so the API speaks TLS on loopback too.
     tls = serving(boot.layout, now=context.clock.now(), clients=True)
-    listening = await listen(core.handle, sock=context.socket(), tls=tls)
+    listening = await listen(core.handle, sock=context.socket(), tls=tls, admit=only_known(login))
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(core.run_controllers())
