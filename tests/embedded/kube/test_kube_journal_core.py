@@ -27,6 +27,7 @@ from tests.embedded.kube.journalsupport import Home, lives, populated, restored,
 from runyard.embedded.kube.storage.journal import Journal, Row
 from runyard.http.messages import Response
 from runyard.sim.loop import run_virtual
+from runyard.wire.instants import to_rfc3339
 
 
 @pytest.fixture
@@ -111,10 +112,10 @@ def test_an_hour_without_an_api_evicts_nobody_and_silence_after_it_does(home: Ho
         await world.ok("POST", PODS, pod())
 
     async def pass_beside(fresh: World, seconds: int) -> None:
-        for beat in range(
-            seconds // 5
-        ):  # one other host lives, so it is not this server that is cut off
-            said = [{"type": "Ready", "status": "True", "message": str(beat)}]
+        # One other host lives, so it is not this server that is cut off.
+        for _ in range(seconds // 5):
+            now = to_rfc3339(fresh.clock.now())
+            said = [{"type": "Ready", "status": "True", "lastHeartbeatTime": now}]
             await fresh.merge(f"{NODES}/witness/status", {"status": {"conditions": said}})
             await fresh.pass_time(5)
 
