@@ -289,7 +289,6 @@ class ControlPlane:
             f"--cluster-signing-cert-file={self._ca.certificate}",
             f"--cluster-signing-key-file={self._ca.key}",
             "--use-service-account-credentials=true",
-            "--controllers=*,-root-ca-cert-publisher",  # a ConfigMap in every namespace, for nobody
             "--node-monitor-period=1s",
             "--node-monitor-grace-period=10s",
         )

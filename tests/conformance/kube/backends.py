@@ -13,11 +13,12 @@ import contextlib
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable
+from functools import cache
 from pathlib import Path
 
 import controlplane
 from tests.conformance.kube import usage
-from tests.conformance.kube.kit import Api
+from tests.conformance.kube.kit import ROOT_CA, Api
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.login import authenticator
@@ -29,6 +30,7 @@ from runyard.http.loopback import Loopback
 from runyard.http.messages import Transport
 from runyard.http.server import listen
 from runyard.http.tls import (
+    Pair,
     client_context,
     issue_server,
     make_authority,
@@ -45,15 +47,25 @@ NEWEST = (99, 0, 0)  # the embedded API has no excuse of age
 Open = Callable[[str], contextlib.AbstractAsyncContextManager[Api]]
 
 
-def make_core() -> KubeCore:
+def make_core(authority: Pair | None = None) -> KubeCore:
     """An embedded API with roles enforced, and with the patience of the real one in `controlplane`."""
     settings = Settings(tick=0.2, node_grace=10.0)
     nodes = HttpNodes(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     core = KubeCore(
-        clock=RealClock(), rng=random.Random(7), rbac=True, settings=settings, proxy=nodes
+        clock=RealClock(),
+        rng=random.Random(7),
+        rbac=True,
+        settings=settings,
+        authority=authority,
+        proxy=nodes,
     )
     core.guard(authenticator([ADMIN], core.tokens))
     return core
+
+
+@cache
+def _authority() -> Pair:
+    return make_authority(now=RealClock().now())
 
 
 @contextlib.asynccontextmanager
@@ -73,7 +85,7 @@ async def ticking(core: KubeCore) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def loopback(space: str) -> AsyncIterator[Api]:
-    core = make_core()
+    core = make_core(_authority())
     async with (
         ticking(core),
         _settled(Loopback(usage.recording(core.handle, ASKED)), space) as api,
@@ -87,10 +99,10 @@ def http(folder: Path) -> Open:
 
     @contextlib.asynccontextmanager
     async def opened(space: str) -> AsyncIterator[Api]:
-        core = make_core()
-        now = RealClock().now()
-        authority = make_authority(now=now)
-        files = write_pair(folder, "server", issue_server(authority, ["127.0.0.1"], now=now))
+        authority = _authority()
+        core = make_core(authority)
+        server = issue_server(authority, ["127.0.0.1"], now=RealClock().now())
+        files = write_pair(folder, "server", server)
         listening = await listen(core.handle, tls=server_context(files))
         transport = HttpTransport(listening.url, tls=client_context(authority.certificate))
         try:
@@ -128,15 +140,15 @@ async def _settled(
     token: str = ADMIN,
     version: tuple[int, int, int] = NEWEST,
 ) -> AsyncIterator[Api]:
-    """A namespace with its default account; what is left in it afterwards goes without waiting."""
+    """A namespace as it begins; what is left in it afterwards goes without waiting."""
     api = Api(transport, space=space, token=token, version=version)
     await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
 
-    async def account() -> bool | None:
-        answer = await api.call("GET", api.path("serviceaccounts", "default"))
-        return answer.status == 200 or None
+    async def begun() -> bool | None:
+        paths = (api.path("serviceaccounts", "default"), api.maps(ROOT_CA))
+        return all([(await api.call("GET", path)).status == 200 for path in paths]) or None
 
-    await api.eventually(account)
+    await api.eventually(begun)
     try:
         yield api
     finally:

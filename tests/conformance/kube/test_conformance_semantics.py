@@ -8,6 +8,7 @@ from tests.conformance.kube.kit import (
     APPLY,
     JSON_PATCH,
     MERGE,
+    OWN,
     STRATEGIC,
     Api,
     Json,
@@ -72,7 +73,7 @@ async def test_a_time_is_what_its_field_wants(api: Api) -> None:
 
 async def test_items_of_a_list_do_not_say_what_they_are(api: Api) -> None:
     await api.create(api.maps(), config())
-    listed = await api.get(api.maps())
+    listed = await api.get(api.maps(), fieldSelector=OWN)
     assert [sorted(item) for item in listed["items"]] == [["metadata"]]
 
 
@@ -172,15 +173,21 @@ async def test_a_dry_run_shows_what_would_be(api: Api) -> None:
     assert await api.get(api.maps("c")) == made
 
 
+async def test_only_a_dry_run_takes_an_object_that_has_a_version(api: Api) -> None:
+    body = config(data={"x": "1"}, resourceVersion="5")
+    assert (await api.why("POST", api.maps(), body))["code"] == 500
+    told = await api.create(api.maps(), body, dryRun="All")
+    assert told["metadata"]["resourceVersion"] == "5"
+    assert await api.names(api.maps()) == []
+
+
 async def test_a_dry_run_is_seen_by_nobody(api: Api) -> None:
     since = (await api.get(api.maps()))["metadata"]["resourceVersion"]
     await api.create(api.maps(), config("dry"), dryRun="All")
     await api.create(api.maps(), config("real"))
     await api.ok("DELETE", api.maps(), labelSelector="!x", dryRun="All")
     await api.ok("DELETE", api.maps("real"))
-    async with await api.watch(
-        api.maps(), resourceVersion=since, fieldSelector="metadata.name!=kube-root-ca.crt"
-    ) as watch:
+    async with await api.watch(api.maps(), resourceVersion=since, fieldSelector=OWN) as watch:
         assert await watch.take(2) == [("ADDED", "real"), ("DELETED", "real")]
 
 

@@ -1,6 +1,6 @@
 """Watches: which events come, in which order, from which version on, and how a watch ends."""
 
-from tests.conformance.kube.kit import TABLE, Api, config, pod
+from tests.conformance.kube.kit import OWN, TABLE, Api, config, pod
 
 
 async def version(api: Api) -> str:
@@ -49,7 +49,7 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(api: Api) -> 
     await api.create(api.maps(), config("a"))
     await api.create(api.maps(), config("b"))
     for query in ({}, {"resourceVersion": "0"}):
-        async with await api.watch(api.maps(), **query) as watch:
+        async with await api.watch(api.maps(), fieldSelector=OWN, **query) as watch:
             assert sorted(await watch.take(2)) == [("ADDED", "a"), ("ADDED", "b")]
             await api.patch(api.maps("a"), {"data": {"x": str(query)}})
             assert await watch.take(1) == [("MODIFIED", "a")]
@@ -94,7 +94,7 @@ async def test_initial_events_end_with_a_bookmark(api: Api) -> None:
         "resourceVersionMatch": "NotOlderThan",
         "allowWatchBookmarks": "true",
     }
-    async with await api.watch(api.maps(), **options) as watch:
+    async with await api.watch(api.maps(), fieldSelector=OWN, **options) as watch:
         first = [await watch.next() for _ in range(2)]
         assert sorted(event["object"]["metadata"]["name"] for event in first) == ["a", "b"]
         assert {event["type"] for event in first} == {"ADDED"}

@@ -119,6 +119,7 @@ class KubeCore:
             self._registry, reader, tokens=self.tokens, clock=clock, review=self._review
         )
         self._access = Access(self._registry, authorize=authorize, rbac=rbac, authority=authority)
+        self._root_ca = b"" if authority is None else authority.certificate
         self._start_controllers()
         self._begin()
 
@@ -126,7 +127,9 @@ class KubeCore:
         """New controllers, which know of what is stored and have written nothing yet."""
         registry, clock, settings = self._registry, self._clock, self.settings
         self._definitions = Definitions(registry)
-        self._controllers = Controllers(registry, clock=clock, settings=settings)
+        self._controllers = Controllers(
+            registry, clock=clock, settings=settings, root_ca=self._root_ca
+        )
         self.scheduler = self._controllers.scheduler
         self._access.forget()
         self._first = (self._definitions.note, self._access.note)
@@ -144,7 +147,7 @@ class KubeCore:
             if self._store.get(RUNTIME_CLASSES, "", obj["metadata"]["name"]) is None:
                 self._registry.create(RUNTIME_CLASSES, obj, namespace="")
         self._access.begin()
-        self.scheduler.resume()
+        self._controllers.resume()
         self._settle()
         if self._keeper is not None and self._keeper.outbox:
             self._report(self._keeper.commit())

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from runyard.clock import Clock
 from runyard.embedded.kube import defaults, deletion, validation
+from runyard.embedded.kube.accountmounts import equipped
 from runyard.embedded.kube.admission import run_as
 from runyard.embedded.kube.crd.definition import doomed
 from runyard.embedded.kube.deletion import Wish
@@ -64,6 +65,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED = 5
 _GENERATED_BASE = 58
 _KUBECTL = "kubectl"
+_VERSIONED = "resourceVersion should not be set on objects to be created"
 
 
 class Admit(Protocol):
@@ -94,16 +96,17 @@ class Registry:
         wanted = self.typed(resource, obj)
         obj = typed(resource, wanted)
         self._admit_namespace(resource, obj["metadata"], namespace)
-        if obj["metadata"].get("resourceVersion") and (
-            writer is None or writer.operation != "Apply"
-        ):
-            why = "resourceVersion should not be set on objects to be created"
-            raise StatusError(500, "", why)
         meta = self._fresh_meta(resource, obj["metadata"], namespace)
+        version = obj["metadata"].get("resourceVersion")
+        if version and (writer is None or writer.operation != "Apply"):
+            if not self.store.rehearsing:
+                raise StatusError(500, "", _VERSIONED)
+            meta["resourceVersion"] = version
         told = self._shaped(resource, {**obj, "metadata": meta})
         obj = defaults.fill(resource, told)
         if resource is DEFINITIONS:
             obj = typed(resource, obj, told)
+        account = self._account_of(obj, namespace) if resource is PODS else {}
         validation.check(resource, obj)
         if (there := self.store.get(resource, namespace, meta["name"])) is not None:
             going = "deletionTimestamp" in there.meta
@@ -111,8 +114,7 @@ class Registry:
         if writer is not None and self.admit is not None:
             obj = self.admit(resource, obj)
         if resource is PODS:
-            self._admit_account(obj, namespace)
-            obj = run_as(self.store, obj)
+            obj = run_as(self.store, equipped(obj, account, suffix=self._suffix))
         if writer is not None:
             if writer.operation == "Apply":
                 obj = owned_by_apply(resource, new=obj, wanted=wanted, writer=writer)
@@ -149,11 +151,13 @@ class Registry:
             refusal.details = {**(refusal.details or {}), "causes": [cause]}
             raise refusal
 
-    def _admit_account(self, obj: Object, namespace: str) -> None:
-        account = obj["spec"].get("serviceAccountName", "")
-        if account and self.store.get(SERVICE_ACCOUNTS, namespace, account) is None:
-            why = f'error looking up service account {namespace}/{account}: serviceaccount "{account}"'
-            raise forbidden(PODS, obj["metadata"]["name"], f"{why} not found")
+    def _account_of(self, pod: Object, namespace: str) -> Object:
+        name = pod["spec"]["serviceAccountName"]
+        account = self.store.get(SERVICE_ACCOUNTS, namespace, name)
+        if account is None:
+            why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}"'
+            raise forbidden(PODS, pod["metadata"]["name"], f"{why} not found")
+        return account.obj
 
     def _fresh_meta(self, resource: Resource, told: Object, namespace: str) -> Object:
         meta = {key: value for key, value in told.items() if key not in SERVER_META}
@@ -177,10 +181,13 @@ class Registry:
     def _free_name(self, resource: Resource, namespace: str, base: str) -> str:
         name = base
         for _ in range(8):
-            name = base + "".join(self._rng.choices(_ALPHABET, k=_GENERATED))
+            name = base + self._suffix()
             if self.store.get(resource, namespace, name) is None:
                 break
         return name
+
+    def _suffix(self) -> str:
+        return "".join(self._rng.choices(_ALPHABET, k=_GENERATED))
 
     # ---- update
 
@@ -243,6 +250,8 @@ class Registry:
             raise _bind_conflict(
                 record, f'pod {record.name} is already assigned to node "{before}"'
             )
+        if record.obj["spec"].get("schedulingGates"):
+            raise _bind_conflict(record, f"pod {record.name} has non-empty .spec.schedulingGates")
         condition = {
             "type": "PodScheduled",
             "status": "True",

@@ -15,9 +15,10 @@ from runyard.embedded.kube.controllers.namespaces import Namespaces
 from runyard.embedded.kube.controllers.nodes import NodeLifecycle
 from runyard.embedded.kube.controllers.placed import Placed
 from runyard.embedded.kube.controllers.podgc import PodGarbage
+from runyard.embedded.kube.controllers.rootca import RootCa
 from runyard.embedded.kube.controllers.scheduler import Scheduler
 from runyard.embedded.kube.registry import Registry
-from runyard.embedded.kube.resources import EVENTS, LEASES, NODES, PODS
+from runyard.embedded.kube.resources import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, NODES, PODS
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.kube.storage.store import Event
 
@@ -27,7 +28,14 @@ Note = Callable[[Event], None]
 class Controllers:
     """Everything that reacts to what was stored, and to time."""
 
-    def __init__(self, registry: Registry, *, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        clock: Clock,
+        settings: Settings,
+        root_ca: bytes = b"",
+    ) -> None:
         placed = Placed(registry.store)
         recorder = Recorder(registry)
         self.scheduler = Scheduler(
@@ -63,6 +71,10 @@ class Controllers:
             LEASES.key: (*everybody, nodes.note),
             EVENTS.key: (*everybody, keeper.note),
         }
+        self._root_ca = RootCa(registry, root_ca) if root_ca else None
+        if self._root_ca is not None:
+            for resource in (NAMESPACES, CONFIG_MAPS):
+                self._reactions[resource.key] = (*everybody, self._root_ca.note)
 
     def reactions(self, event: Event) -> tuple[Note, ...]:
         """Who wants to hear of a commit."""
@@ -72,6 +84,12 @@ class Controllers:
         """Take over what the store already holds, writing nothing."""
         for controller in self._all:
             controller.adopt()
+
+    def resume(self) -> None:
+        """Do what is due because this server has begun."""
+        self.scheduler.resume()
+        if self._root_ca is not None:
+            self._root_ca.resume()
 
     def tick(self, settle: Callable[[], None]) -> None:
         """Look at the clock; `settle` lets everybody react to what that led to."""

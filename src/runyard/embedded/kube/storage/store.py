@@ -137,12 +137,10 @@ class Event:
 
 
 def _rehearsed(table: "Table", obj: Object) -> Record:
-    """The record that a write would have made: a new object has no version yet, an old one keeps its own."""
+    """The record that a write would have made: a new object has at most the version that was told."""
     meta = dict(obj["metadata"])
     old = table.get(meta.get("namespace", ""), meta["name"])
-    if old is None:
-        meta.pop("resourceVersion", None)
-    else:
+    if old is not None:
         meta["resourceVersion"] = str(old.version)
     shown = {**obj, "metadata": meta}
     return record_of(shown, 0 if old is None else old.version, _encode(shown))

@@ -1,0 +1,50 @@
+"""The certificate of the machine's authority, as a ConfigMap in every namespace, for the Pods that call the API.
+
+What somebody deletes or changes comes back at once. Where there is no authority there is nothing to publish.
+"""
+
+from runyard.embedded.kube.accountmounts import CA_KEY, ROOT_CA
+from runyard.embedded.kube.registry import Registry
+from runyard.embedded.kube.resources import CONFIG_MAPS, NAMESPACES
+from runyard.embedded.kube.storage.store import Event
+
+_TOLD = "kubernetes.io/description"
+_WHAT = "The certificate by which Pods know the API server that they reach from inside."
+
+
+class RootCa:
+    """Publishes one certificate."""
+
+    def __init__(self, registry: Registry, certificate: bytes) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._data = {CA_KEY: certificate.decode()}
+
+    def note(self, event: Event) -> None:
+        """React to one commit."""
+        if event.resource is NAMESPACES:
+            if event.new is not None:
+                self._publish(event.record.name)
+        elif event.resource is CONFIG_MAPS and event.record.name == ROOT_CA:
+            self._publish(event.record.namespace)
+
+    def resume(self) -> None:
+        """Publish wherever it is missing, or another one is there."""
+        for place in self._store.table(NAMESPACES).records():
+            self._publish(place.name)
+
+    def _publish(self, namespace: str) -> None:
+        place = self._store.get(NAMESPACES, "", namespace)
+        if place is None or "deletionTimestamp" in place.meta:
+            return
+        record = self._store.get(CONFIG_MAPS, namespace, ROOT_CA)
+        body = {"metadata": {"name": ROOT_CA, "annotations": {_TOLD: _WHAT}}, "data": self._data}
+        if record is None:
+            self._registry.create(CONFIG_MAPS, body, namespace=namespace)
+        elif "deletionTimestamp" not in record.meta and (
+            record.obj.get("data") != self._data
+            or _TOLD not in (record.meta.get("annotations") or {})
+        ):
+            told = {**(record.meta.get("annotations") or {}), _TOLD: _WHAT}
+            meta = {**record.meta, "annotations": told}
+            self._store.put(CONFIG_MAPS, {**record.obj, "metadata": meta, "data": self._data})
