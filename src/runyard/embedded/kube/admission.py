@@ -18,7 +18,7 @@ _COUNTED = ("cpu", "memory")
 
 
 def filled(pod: Object) -> Object:
-    """A new Pod with what the server adds to every one."""
+    """A new Pod, with its metadata, and what the server adds to every one."""
     spec = pod["spec"]
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or _ACCOUNT
     made = {
@@ -31,7 +31,7 @@ def filled(pod: Object) -> Object:
     }
     status: Object = {"phase": "Pending", "qosClass": service_class(spec)}
     if spec.get("schedulingGates"):
-        status["conditions"] = [_gated()]
+        status["conditions"] = [_gated(pod["metadata"]["creationTimestamp"])]
     return {**pod, "spec": made, "status": status}
 
 
@@ -48,12 +48,12 @@ def again(pod: Object, old: Object) -> Object:
     return {**pod, "spec": spec | made} if made else pod
 
 
-def _gated() -> Object:
+def _gated(now: str) -> Object:
     return {
         "type": "PodScheduled",
         "status": "False",
         "lastProbeTime": None,
-        "lastTransitionTime": None,
+        "lastTransitionTime": now,
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
     }

@@ -115,8 +115,8 @@ def confined(resource: Resource, old: Object, desired: Object, subresource: str)
 
 
 def _same_quality(old: Object, status: Object) -> Object:
-    """The status of a Pod, whose class of quality is decided once."""
-    if "qosClass" not in old or status.get("qosClass") == old["qosClass"]:
+    """The status of a Pod, whose class of quality need not be said again."""
+    if status.get("qosClass") or "qosClass" not in old:
         return status
     return {**status, "qosClass": old["qosClass"]}
 

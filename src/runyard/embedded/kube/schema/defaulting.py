@@ -75,6 +75,9 @@ def _inside(value: Object, key: str, fill: Callable[[Object], Object]) -> Object
 
 
 def _pod(obj: Object, old: Object) -> Object:
+    status = obj["status"]
+    if status is not old.get("status") and (told := _addresses(status)) is not status:
+        obj = {**obj, "status": told}
     spec = obj["spec"]
     if spec is old.get("spec"):
         return obj
@@ -88,6 +91,14 @@ def _pod(obj: Object, old: Object) -> Object:
     elif made.get("serviceAccount") and not made.get("serviceAccountName"):
         made = {**made, "serviceAccountName": made["serviceAccount"]}
     return obj if made is spec else {**obj, "spec": made}
+
+
+def _addresses(status: Object) -> Object:
+    """One address is told in two ways; the first of several is that one."""
+    one, several = status.get("podIP"), status.get("podIPs")
+    if one and (not several or several[0]["ip"] != one):
+        return {**status, "podIPs": [{"ip": one}]}
+    return {**status, "podIP": several[0]["ip"]} if several and not one else status
 
 
 def _container(item: Object, *, host: bool) -> Object:
@@ -141,6 +152,7 @@ def _volume(volume: Object) -> Object:
     for key in _VOLUMES:
         made = _inside(made, key, lambda told: _with(told, **_MODE))
     made = _inside(made, "hostPath", lambda told: _with(told, type=""))
+    made = _inside(made, "downwardAPI", lambda told: _each(told, "items", _file))
     return _inside(made, "projected", lambda told: _each(told, "sources", _source))
 
 
@@ -170,12 +182,11 @@ def _node(obj: Object, old: Object) -> Object:
 
 
 def _networks(spec: Object) -> Object:
-    """One network is told in two ways."""
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
-        return {**spec, "podCIDRs": [spec["podCIDR"]]}
-    if spec.get("podCIDRs") and not spec.get("podCIDR"):
-        return {**spec, "podCIDR": spec["podCIDRs"][0]}
-    return spec
+    """One network is told in two ways; told in two words, the one counts."""
+    one, several = spec.get("podCIDR"), spec.get("podCIDRs")
+    if one and (not several or several[0] != one):
+        return {**spec, "podCIDRs": [one]}
+    return {**spec, "podCIDR": several[0]} if several and not one else spec
 
 
 def _namespace(obj: Object, old: Object) -> Object:
