@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.conformance.kube.kit import Api, Json, causes, config, pod
+from tests.conformance.kube.kit import Api, Json, causes, config, node, pod
 from tests.conformance.kube.nodekit import NODES, fleet
 
 NOWHERE = "no-such-node"
@@ -290,6 +290,31 @@ async def test_a_cordon_is_a_taint_too(api: Api) -> None:
         assert await nodes.taints(name) == [("unschedulable", "NoSchedule")]
         await api.patch(f"{NODES}/{name}", {"spec": {"unschedulable": None}})
         await nodes.until_taints(name, absent="unschedulable")
+
+
+async def test_two_labels_of_a_node_have_older_names(api: Api) -> None:
+    path = f"{NODES}/{api.own('labelled')}"
+    body = node(
+        api.own("labelled"), labels={"kubernetes.io/os": "darwin", "beta.kubernetes.io/os": "x"}
+    )
+    await api.create(NODES, body)
+
+    async def labels(**expected: str | None) -> None:
+        async def same() -> bool | None:
+            held = (await api.get(path))["metadata"]["labels"]
+            wanted = {f"beta.kubernetes.io/{key}": value for key, value in expected.items()}
+            return all(held.get(key) == value for key, value in wanted.items()) or None
+
+        await api.eventually(same)
+
+    await labels(os="darwin", arch=None)
+    await api.patch(path, {"metadata": {"labels": {"kubernetes.io/arch": "arm64"}}})
+    await labels(os="darwin", arch="arm64")
+    await api.patch(path, {"metadata": {"labels": {"beta.kubernetes.io/arch": None}}})
+    await labels(arch="arm64")
+    await api.patch(path, {"metadata": {"labels": {"kubernetes.io/os": None}}})
+    await labels(os="darwin", arch="arm64")
+    await api.ok("DELETE", path)
 
 
 def bears(seconds: int | None = None) -> list[Json]:

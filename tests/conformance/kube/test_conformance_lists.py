@@ -1,7 +1,7 @@
 """Lists: selectors, pages, versions, and what a list says of itself."""
 
 import pytest
-from tests.conformance.kube.kit import Api, config, node, pod
+from tests.conformance.kube.kit import ROOT_CA, Api, config, node, pod
 
 LABELLED = {
     "a": {"tier": "gold", "zone": "x"},
@@ -71,6 +71,8 @@ async def test_nodes_are_selected_by_whether_they_take_pods(api: Api) -> None:
         await api.create("/api/v1/nodes", node(api.own(name), spec={"unschedulable": name == "a"}))
     closed = await api.names("/api/v1/nodes", fieldSelector="spec.unschedulable=true")
     assert api.own("a") in closed and api.own("b") not in closed
+    there = await api.names("/api/v1/nodes", fieldSelector="spec.unschedulable=false")
+    assert api.own("b") in there and api.own("a") not in there
     for name in ("a", "b"):
         await api.ok("DELETE", f"/api/v1/nodes/{api.own(name)}")
 
@@ -101,17 +103,17 @@ async def test_a_list_is_not_older_than_what_was_just_written(api: Api) -> None:
     newer = await api.get(
         api.maps(), resourceVersion=str(newest), resourceVersionMatch="NotOlderThan"
     )
-    assert len(newer["items"]) == 5
+    assert len(newer["items"]) == 6
 
 
 async def test_pages_add_up_to_the_list(api: Api) -> None:
     await fill(api)
     first = await api.get(api.maps(), limit=3)
     assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b", "c"]
-    assert first["metadata"]["remainingItemCount"] == 1
+    assert first["metadata"]["remainingItemCount"] == 2
     token = first["metadata"]["continue"]
     second = await api.get(api.maps(), **{"limit": 3, "continue": token})
-    assert [item["metadata"]["name"] for item in second["items"]] == ["d"]
+    assert [item["metadata"]["name"] for item in second["items"]] == ["d", ROOT_CA]
     assert "continue" not in second["metadata"] and "remainingItemCount" not in second["metadata"]
     versions = [page["metadata"]["resourceVersion"] for page in (first, second)]
     assert versions[0] == versions[1]

@@ -157,6 +157,25 @@ async def test_a_row_shows_a_node(api: Api) -> None:
     await api.ok("DELETE", f"/api/v1/nodes/{name}")
 
 
+@pytest.mark.since(1, 36)
+@pytest.mark.parametrize(
+    ("info", "shown"),
+    [
+        ({}, "<unknown>"),
+        ({"kernelVersion": "24.6.0", "architecture": "arm64"}, "24.6.0 (arm64)"),
+        ({"architecture": "arm64"}, "<unknown> (arm64)"),
+    ],
+)
+async def test_a_kernel_is_built_for_something(api: Api, info: Json, shown: str) -> None:
+    name = api.own("n")
+    body = node(name)
+    body["status"]["nodeInfo"] = info
+    await api.create("/api/v1/nodes", body)
+    table = await api.get(f"/api/v1/nodes/{name}", accept=TABLE)
+    assert table["rows"][0]["cells"][-2] == shown
+    await api.ok("DELETE", f"/api/v1/nodes/{name}")
+
+
 async def test_rows_may_carry_whole_objects_or_none(api: Api) -> None:
     await api.create(api.maps(), config(data={"a": "1"}))
     table = await api.get(api.maps("c"), accept=TABLE, includeObject="Object")
@@ -169,7 +188,7 @@ async def test_a_table_is_paged_as_a_list_is(api: Api) -> None:
     for name in ("a", "b"):
         await api.create(api.maps(), config(name))
     table = await api.get(api.maps(), accept=TABLE, limit=1)
-    assert len(table["rows"]) == 1 and table["metadata"]["remainingItemCount"] == 1
+    assert len(table["rows"]) == 1 and table["metadata"]["remainingItemCount"] == 2
     rest = await api.get(
         api.maps(), accept=TABLE, **{"continue": table["metadata"]["continue"], "limit": 1}
     )

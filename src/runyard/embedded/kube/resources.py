@@ -90,6 +90,7 @@ PODS = Resource(
         "spec.serviceAccountName",
         "spec.schedulerName",
         "spec.restartPolicy",
+        "spec.hostNetwork",
         "status.phase",
         "status.podIP",
         "status.nominatedNodeName",

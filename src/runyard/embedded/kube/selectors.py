@@ -33,6 +33,7 @@ _RULE = (
 )
 _PINS = ("metadata.name", "spec.nodeName")
 _BY_NAME = "metadata.name"
+_FLAGS = (("spec", "hostNetwork"), ("spec", "unschedulable"))  # absent: false
 _LONGEST = 512  # characters of what is remembered: what a program sends again and again is short
 _WORDS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
 _MARKS: dict[str, Operator] = {
@@ -100,7 +101,9 @@ def field_value(obj: Object, path: tuple[str, ...]) -> str:
         value = value.get(step) if isinstance(value, dict) else None
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "" if value is None else str(value)
+    if value is None:
+        return "false" if path in _FLAGS and obj.get("apiVersion") == "v1" else ""
+    return str(value)
 
 
 def parse(resource: Resource, labels: str, fields: str) -> Selector:

@@ -6,6 +6,8 @@ grace sets every condition that an agent reports to Unknown, and Pods that were 
 node itself can take that back, by posting its status again: a renewed lease proves that the agent lives, not
 that the host is fit.
 
+Two labels of a node have older names, and what the one says the other says too.
+
 What the conditions say becomes taints at once, with the effect NoSchedule (`taints`). NoExecute, which drives
 Pods away (`evictions`), comes to one lost node at a time, and to none when the whole fleet is silent
 (`lifecycle`): then this server is as likely to be cut off as they are.
@@ -19,9 +21,15 @@ from runyard.embedded.kube.registry import Registry, with_condition
 from runyard.embedded.kube.resources import LEASES, NODES, PODS, Object
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.kube.storage.store import Event, Record
+from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
 
 LEASE_NAMESPACE = "kube-node-lease"
+_LABELS = {
+    names.NODE_OS: "beta.kubernetes.io/os",
+    names.NODE_ARCH: "beta.kubernetes.io/arch",
+}
+_NOTHING: Object = {}
 
 
 class NodeLifecycle:
@@ -107,9 +115,23 @@ class NodeLifecycle:
                 self._lost_since.setdefault(name, now)
             else:
                 self._lost_since.pop(name, None)
+        self._label(new)
         self._taint(name)
         if old is None:
             self._tell(new, "RegisteredNode", f"Registered Node {name} in Controller")
+
+    def _label(self, node: Record) -> None:
+        """Keep the old names of two labels the same as their new ones."""
+        labels = node.meta.get("labels") or _NOTHING
+        told = {
+            old: labels[key]
+            for key, old in _LABELS.items()
+            if key in labels and labels.get(old) != labels[key]
+        }
+        record = self._store.get(NODES, "", node.name) if told else None
+        if record is not None and record.meta.get("labels") == labels:
+            meta = {**record.meta, "labels": {**labels, **told}}
+            self._store.put(NODES, {**record.obj, "metadata": meta})
 
     def _taint(self, name: str) -> None:
         """Make the taints say what the conditions say."""

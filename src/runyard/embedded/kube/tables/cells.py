@@ -111,6 +111,12 @@ def address(node: Object, kind: str) -> str:
     return text(at(next(found, None), "address"), NONE)
 
 
+def kernel(info: Any) -> str:
+    """The version of a node's kernel, and what it was built for, if that was told."""
+    version, built = text(at(info, "kernelVersion"), UNKNOWN), text(at(info, "architecture"))
+    return f"{version} ({built})" if built else version
+
+
 # ---- Events
 
 

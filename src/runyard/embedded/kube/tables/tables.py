@@ -210,7 +210,7 @@ def _node(obj: Object, now: float) -> list[Cell]:
         cells.address(obj, "InternalIP"),
         cells.address(obj, "ExternalIP"),
         text(at(info, "osImage"), cells.UNKNOWN),
-        text(at(info, "kernelVersion"), cells.UNKNOWN),
+        cells.kernel(info),
         text(at(info, "containerRuntimeVersion"), cells.UNKNOWN),
     ]
 
