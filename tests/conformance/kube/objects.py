@@ -21,6 +21,7 @@ cleared_labels = st.dictionaries(_keys, nullable, max_size=2)
 _finalizers = st.sampled_from(("example.com/a", "example.com/b"))
 finalizers = st.lists(_finalizers, unique=True, max_size=2)
 some_finalizers = st.lists(_finalizers, unique=True, min_size=1, max_size=2)
+_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
 _data = st.dictionaries(st.sampled_from(("k1", "k2", "k3")), words, max_size=3)
 
 
@@ -64,13 +65,14 @@ def _pod(draw: st.DrawFn) -> Json:
             "env": [{"name": "E", "value": draw(words)}, {"name": "F", "value": ""}],
             "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}],
             "command": ["sh", "-c", "true"],
-            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            "volumeMounts": [{"name": "v", "mountPath": draw(st.sampled_from(("/v", _TOKEN)))}],
             "readinessProbe": {"exec": {"command": ["true"]}},
         },
         4,
     )
     spec: Json = {"containers": [container], "schedulerName": "nobody"}
-    spec["automountServiceAccountToken"] = False
+    if draw(st.booleans()):
+        spec["automountServiceAccountToken"] = draw(st.booleans())
     if "volumeMounts" in container or draw(seldom(6)):
         volumes = ({"emptyDir": {}}, {"configMap": {"name": "a"}}, {"secret": {"secretName": "a"}})
         spec["volumes"] = [{"name": "v", **draw(st.sampled_from(volumes))}]
@@ -82,6 +84,8 @@ def _pod(draw: st.DrawFn) -> Json:
             "terminationGracePeriodSeconds": 5,
             "nodeSelector": {"tier": "x"},
             "tolerations": [{"key": "example.com/mac", "operator": "Exists"}],
+            "hostNetwork": True,
+            "schedulingGates": [{"name": "example.com/gate"}],
         },
     )
     wrong = (
@@ -326,6 +330,12 @@ FIELDS: dict[str, tuple[Json, ...]] = {
 STATUSES: dict[str, tuple[Json, ...]] = {
     "pods": (
         {"status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}},
+        {"status": {"podIP": "10.0.0.2"}},
+        {"status": {"podIPs": [{"ip": "10.0.0.3"}, {"ip": "fe80::1"}]}},
+        {"status": {"podIP": "nowhere", "podIPs": [{"ip": "10.0.0.3"}, {"ip": "10.0.0.4"}]}},
+        {"status": {"podIP": None, "podIPs": None, "hostIP": "10.0.0.9"}},
+        {"status": {"hostIP": "10.0.0.9", "hostIPs": [{"ip": "10.0.0.9"}]}},
+        {"status": {"qosClass": "Guaranteed"}},
         {"status": {"phase": "Succeeded"}},
         {"status": {"phase": "Failed", "reason": "Evicted"}},
         {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},

@@ -2,7 +2,8 @@
 
 What two servers cannot agree on is replaced by what they must agree on: a uid by the number of its first
 appearance, a version by its rank among all versions that the server told in this sequence, a time by the word
-"time". The text of a refusal stays where clients read it; what a validation says in prose does not.
+"time", the random end of the name of a token's volume by the word "suffix". The text of a refusal stays where clients
+read it; what a validation says in prose does not.
 """
 
 import re
@@ -22,6 +23,7 @@ AGES = re.compile(r"^(\d+[smhdy])+$|^<unknown>$|^<invalid>$")
 UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NUMBER = re.compile(r"\((\d+)\)")  # a version in the text of a refusal
 STORED = re.compile(r"StorageError: invalid object.*?AdditionalErrorMsg: ")  # where etcd keeps it
+MOUNT = re.compile(r"(kube-api-access-)[a-z0-9]{5}\b")
 LAST = "zz-last"
 NOBODY = "00000000-0000-0000-0000-000000000000"
 METHODS = {
@@ -293,7 +295,8 @@ def _plain(value: Any, ranks: dict[str, str], uids: dict[str, str]) -> Any:
             return "time"
         if AGES.match(value):
             return "age"
-        return _numbered(STORED.sub("", NUMBER.sub("(number)", value)), uids)
+        value = MOUNT.sub(r"\1suffix", STORED.sub("", NUMBER.sub("(number)", value)))
+        return _numbered(value, uids)
     return value
 
 

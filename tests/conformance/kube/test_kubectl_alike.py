@@ -95,11 +95,13 @@ _TIMES = re.compile(
     r"|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"
 )
 _VERSIONS = re.compile(r"(\"?resourceVersion\"?: )\"\d+\"")
+_MOUNTS = re.compile(r"(kube-api-access-)\w{5}")
 _TEMPORARY = re.compile(r"/tmp/\S+|\S*(?:LIVE|MERGED)-\d+\S*")
 
 
 def plain(text: str) -> list[str]:
     """What was printed, without what must differ; columns are as wide as their words."""
+    text = _MOUNTS.sub(r"\1suffix", text)
     for pattern, word in ((_IDS, "uid"), (_TIMES, "time"), (_TEMPORARY, "file"), (_AGES, "age")):
         text = pattern.sub(word, text)
     text = _VERSIONS.sub(r"\1version", text)
@@ -115,13 +117,17 @@ async def populate(server: Server) -> None:
     account = {"metadata": {"name": "default"}}
     await server.api.call("POST", server.api.path("serviceaccounts"), account)
     machine = node(NODE, labels={"node-role.kubernetes.io/runner": ""})
-    machine["status"]["nodeInfo"] = {"kubeletVersion": "v0.1.0", "osImage": "macOS 15.6"}
+    machine["status"]["nodeInfo"] = {
+        "kubeletVersion": "v0.1.0",
+        "osImage": "macOS 15.6",
+        "kernelVersion": "24.0",
+        "architecture": "arm64",
+    }
     await server.api.create("/api/v1/nodes", machine)
     for name, labels in (("mac-1", {"tier": "gold"}), ("mac-2", {"tier": "tin", "zone": "x"})):
         body = pod(name, meta={"labels": labels}, nodeName=NODE)
-        body["spec"]["automountServiceAccountToken"] = False
         await server.api.create(server.api.pods(), body)
-    running: Json = {"phase": "Running", "podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.9"}]}
+    running: Json = {"phase": "Running", "podIP": "10.0.0.9"}
     await server.api.patch(server.api.pods("mac-1", "status"), {"status": running})
 
 
