@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from runyard.embedded.kube.protobuf.messages import ENVELOPE, MESSAGES, Message, Type
-from runyard.embedded.kube.status import bad_request, unsupported_media
+from runyard.embedded.kube.status import bad_request, not_served
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
@@ -25,15 +25,16 @@ Raw = int | bytes
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The object in an envelope; raises 400 or 415."""
+    """The object in an envelope; raises 400, or 501 for a kind that is read in JSON alone."""
     if not body.startswith(MAGIC):
         raise bad_request("the body of the request is not a protobuf object of Kubernetes")
     try:
         envelope = _read(body[len(MAGIC) :], ENVELOPE)
         what = envelope.get("typeMeta", {})
-        message = MESSAGES.get(what.get("kind", ""))
+        kind = what.get("kind", "")
+        message = MESSAGES.get(kind)
         if message is None:
-            raise unsupported_media(f"{PROTOBUF} of {what.get('kind', '')!r}", (_JSON,))
+            raise not_served(f"{kind or 'objects of no kind'} in protobuf; send it as {_JSON}")
         return {**what, **_read(base64.b64decode(envelope.get("raw", "")), message)}
     except ValueError as error:
         raise bad_request(f"the body of the request is not protobuf: {error}") from None
