@@ -29,7 +29,7 @@ from runyard.embedded.kube.resources import (
     Object,
     Resource,
 )
-from runyard.embedded.kube.rules import kinds, metadata, pods
+from runyard.embedded.kube.rules import data, kinds, metadata, pods
 from runyard.embedded.kube.status import Cause, forbidden, invalid
 
 _AT = re.compile(r"^(?P<what>.*?) - at `\$\.?(?P<path>[^`]*)`$")
@@ -86,8 +86,8 @@ _RULES: dict[str, Callable[[Object, Object | None], list[Cause]]] = {
     NODES.key: kinds.node,
     EVENTS.key: kinds.event,
     LEASES.key: kinds.lease,
-    CONFIG_MAPS.key: kinds.config_map,
-    SECRETS.key: kinds.secret,
+    CONFIG_MAPS.key: data.config_map,
+    SECRETS.key: data.secret,
     ROLES.key: kinds.role,
     CLUSTER_ROLES.key: kinds.role,
     ROLE_BINDINGS.key: kinds.role_binding,

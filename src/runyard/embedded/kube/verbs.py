@@ -37,6 +37,7 @@ from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import (
     NAMESPACES,
     NODE_SUBRESOURCES,
+    NODES,
     PODS,
     SERVICE_ACCOUNTS,
     TOKEN_REVIEWS,
@@ -186,6 +187,9 @@ class Verbs:
         node = told.get("name") if isinstance(told, dict) else None
         if not isinstance(node, str) or not node:
             raise StatusError(500, "", "target.name: Required value")
+        if (kind := told.get("kind") or NODES.kind) != NODES.kind:
+            why = f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"'
+            raise StatusError(500, "", why)
         record = self._found(target)
         check_preconditions(PODS, record, meta)
         self._registry.bind(record, node, transition=self._now())

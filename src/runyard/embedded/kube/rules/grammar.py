@@ -1,8 +1,11 @@
 """The grammar of names, label keys and values, and the words for what breaks it."""
 
+import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
 
 from runyard.embedded.kube.status import Cause
 
@@ -10,6 +13,8 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DATA_KEY = re.compile(r"[A-Za-z0-9_.-]+")
+_PORT_NAME = re.compile(r"[a-z0-9-]+")
+_LEADING_ZERO = re.compile(r"(^|[./])0[0-9]")
 _LONGEST = 317  # characters of a prefix, a slash and a name; what is longer is not remembered
 _LOWER = "lower-case letters, digits and '-'"
 _BOTH_ENDS = "with a letter or digit at both ends"
@@ -18,6 +23,11 @@ _BOTH_ENDS = "with a letter or digit at both ends"
 def invalid(field: str, value: str, why: str) -> Cause:
     """A value that breaks a rule."""
     return Cause(field, f'Invalid value: "{value}": {why}')
+
+
+def unfit(field: str, value: Any, why: str) -> Cause:
+    """A value that breaks a rule and is no text."""
+    return Cause(field, f"Invalid value: {json.dumps(value, separators=(',', ':'))}: {why}")
 
 
 def required(field: str, why: str = "") -> Cause:
@@ -34,6 +44,17 @@ def forbidden(field: str, why: str) -> Cause:
 def duplicate(field: str, value: str) -> Cause:
     """A value that is there already."""
     return Cause(field, f'Duplicate value: "{value}"', "FieldValueDuplicate")
+
+
+def missing(field: str, name: str, why: str = "") -> Cause:
+    """A name that nothing has."""
+    told = f'Not found: "{name}"'
+    return Cause(field, f"{told}: {why}" if why else told, "FieldValueNotFound")
+
+
+def too_long(field: str, most: int) -> Cause:
+    """More than may be kept."""
+    return Cause(field, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
 
 
 def unsupported(field: str, value: str, among: Iterable[str]) -> Cause:
@@ -124,3 +145,74 @@ def labels(field: str, told: dict[str, str]) -> list[Cause]:
         if why := label_value(value):
             causes.append(invalid(field, value, why))
     return causes
+
+
+# ---- ports, paths and addresses
+
+
+def port(field: str, number: int) -> list[Cause]:
+    """What is wrong with the number of a port."""
+    fits = 1 <= number <= 65535
+    return [] if fits else [unfit(field, number, "must be between 1 and 65535, inclusive")]
+
+
+def port_name(name: str) -> str:
+    """Why no port can have that name; empty if one can."""
+    if len(name) > 15:
+        return "must be no more than 15 characters"
+    if not _PORT_NAME.fullmatch(name):
+        return "a name of a port has letters (a-z), digits and '-'"
+    if "--" in name:
+        return "must not contain consecutive hyphens"
+    if name[0] == "-" or name[-1] == "-":
+        return "must not begin or end with a hyphen"
+    return "" if any("a" <= each <= "z" for each in name) else "must contain a letter (a-z)"
+
+
+def climbing(path: str) -> bool:
+    """Whether a path leads up."""
+    return ".." in path and ".." in path.split("/")
+
+
+def descending(path: str) -> str:
+    """Why a path does not lead down from where it is mounted; empty if it does."""
+    if path.startswith("/"):
+        return "must be a relative path"
+    return "must not contain '..'" if climbing(path) else ""
+
+
+def address(told: str) -> str:
+    """Why that is no IP address; empty if it is one."""
+    try:
+        found = ip_address(told)
+    except ValueError:
+        form = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        return "must not have leading 0s" if _zeros(told) else form
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        return "must not be an IPv4-mapped IPv6 address"
+    return ""
+
+
+def network(told: str) -> str:
+    """Why that is no network; empty if it is one."""
+    try:
+        ip_network(told, strict=False)
+    except ValueError:
+        form = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+        return "must not have leading 0s in IP or prefix length" if _zeros(told) else form
+    if "/" not in told:
+        return "must be a valid CIDR value, with the length of its prefix"
+    try:
+        ip_network(told)
+    except ValueError:
+        return "must not have bits set beyond the prefix length"
+    return ""
+
+
+def _zeros(told: str) -> bool:
+    return "." in told and _LEADING_ZERO.search(told) is not None
+
+
+def of_six(told: str) -> bool:
+    """Whether a network is one of IPv6."""
+    return isinstance(ip_network(told, strict=False), IPv6Network)

@@ -1,23 +1,27 @@
-"""What Nodes, Events, leases, maps, roles and runtime classes must look like, and what of them may not change."""
+"""What Nodes, Events, leases, roles and runtime classes must look like, and what of them may not change."""
 
 import json
 from typing import Any
 
 from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.rules.amounts import quantities
 from runyard.embedded.kube.rules.grammar import (
-    data_key,
     forbidden,
     invalid,
     label,
     label_value,
+    network,
+    of_six,
     qualified,
     required,
+    unfit,
     unsupported,
 )
-from runyard.embedded.kube.rules.pods import EFFECTS, quantities
+from runyard.embedded.kube.rules.placement import EFFECTS
 from runyard.embedded.kube.status import Cause
 
-_IMMUTABLE = "field is immutable when `immutable` is set"
+_REPORTED = ("reportingInstance", "action", "reason")
+_LONGEST, _LONGEST_MESSAGE = 128, 1024
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
@@ -26,11 +30,25 @@ def node(obj: Object, old: Object | None) -> list[Cause]:
     causes: list[Cause] = []
     if old is None or obj.get("spec") is not old.get("spec"):
         causes += _taints((obj.get("spec") or {}).get("taints") or ())
+        causes += _networks((obj.get("spec") or {}).get("podCIDRs") or [])
         causes += _fixed((old or {}).get("spec") or {}, obj.get("spec") or {})
     status = obj.get("status") or {}
     if old is None or status is not old.get("status"):
         for key in ("capacity", "allocatable"):
             causes += quantities(f"status.{key}.{{}}", status.get(key) or {})
+    return causes
+
+
+def _networks(found: list[str]) -> list[Cause]:
+    field = "spec.podCIDRs"
+    causes = [
+        invalid(f"{field}[{index}]", told, why)
+        for index, told in enumerate(found)
+        if (why := network(told))
+    ]
+    if not causes and len({of_six(told): None for told in found}) < len(found):
+        why = "may specify no more than one CIDR for each IP family"
+        causes.append(unfit(field, found, why))
     return causes
 
 
@@ -69,12 +87,28 @@ def _taints(found: Any) -> list[Cause]:
 
 
 def event(obj: Object, old: Object | None) -> list[Cause]:
-    """An Event."""
+    """An Event; one that says when it happened also says who saw it."""
     about = (obj.get("involvedObject") or {}).get("namespace", "")
     own = obj["metadata"].get("namespace", "")
     if about != own and (about or own != "default"):
         return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
-    return []
+    return _reported(obj) if old is None and obj.get("eventTime") else []
+
+
+def _reported(obj: Object) -> list[Cause]:
+    who = obj.get("reportingComponent", "")
+    causes = [] if who else [required("reportingComponent")]
+    if why := qualified(who):
+        causes.append(invalid("reportingComponent", who, why))
+    for key in _REPORTED:
+        if not (told := obj.get(key, "")):
+            causes.append(required(key))
+        elif len(told) > _LONGEST:
+            causes.append(invalid(key, "", f"can have at most {_LONGEST} characters"))
+    if len(obj.get("message", "")) > _LONGEST_MESSAGE:
+        why = f"can have at most {_LONGEST_MESSAGE} characters"
+        causes.append(invalid("message", "", why))
+    return causes
 
 
 def lease(obj: Object, old: Object | None) -> list[Cause]:
@@ -89,40 +123,6 @@ def lease(obj: Object, old: Object | None) -> list[Cause]:
         why = f"Invalid value: {turns}: must be greater than or equal to 0"
         causes.append(Cause("spec.leaseTransitions", why))
     return causes
-
-
-def config_map(obj: Object, old: Object | None) -> list[Cause]:
-    """A ConfigMap."""
-    binary = obj.get("binaryData") or {}
-    causes = _keys("data", obj.get("data") or {})
-    causes += [
-        invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
-        for key in obj.get("data") or {}
-        if key in binary
-    ]
-    causes += _keys("binaryData", binary)
-    return causes + _kept(obj, old, ("data", "binaryData"))
-
-
-def secret(obj: Object, old: Object | None) -> list[Cause]:
-    """A Secret."""
-    causes = _keys("data", obj.get("data") or {})
-    if old is not None and obj.get("type") != old.get("type"):
-        causes.append(invalid("type", str(obj.get("type", "")), "field is immutable"))
-    return causes + _kept(obj, old, ("data",))
-
-
-def _keys(field: str, found: Object) -> list[Cause]:
-    return [invalid(f"{field}[{key}]", key, why) for key in found if (why := data_key(key))]
-
-
-def _kept(obj: Object, old: Object | None, parts: tuple[str, ...]) -> list[Cause]:
-    if old is None or not old.get("immutable"):
-        return []
-    causes = [] if obj.get("immutable") else [forbidden("immutable", _IMMUTABLE)]
-    return causes + [
-        forbidden(part, _IMMUTABLE) for part in parts if obj.get(part) != old.get(part)
-    ]
 
 
 def role(obj: Object, old: Object | None) -> list[Cause]:

@@ -1,0 +1,180 @@
+"""What a container may ask for: amounts of things that have a name.
+
+`cpu`, `memory` and `ephemeral-storage` come in parts and may be promised to many at once. Pages of a size and whatever
+has a domain in its name are whole things: they are counted, and asked for exactly as far as they are limited.
+"""
+
+from typing import Any
+
+from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.rules.grammar import (
+    duplicate,
+    forbidden,
+    invalid,
+    missing,
+    qualified,
+    required,
+    unsupported,
+)
+from runyard.embedded.kube.schema import quantity
+from runyard.embedded.kube.status import Cause
+
+_PLAIN = ("cpu", "memory", "ephemeral-storage")
+_KNOWN = (*_PLAIN, "storage", "pods", "services", "secrets", "configmaps", "requests.cpu")
+_PAGES = "hugepages-"
+_NATIVE = "kubernetes.io/"
+_RESERVED = "requests."
+_OF_A_POD = ("cpu", "hugepages-", "memory")
+_NEGATIVE = "must be greater than or equal to 0"
+
+
+def quantities(field: str, found: dict[str, Any]) -> list[Cause]:
+    """What is wrong with amounts; the field is written with `{}` where the name of one goes."""
+    causes = []
+    for key, value in found.items():
+        try:
+            if quantity.milli(value) < 0:
+                causes.append(invalid(field.format(key), str(value), _NEGATIVE))
+        except ValueError as error:
+            causes.append(invalid(field.format(key), str(value), str(error)))
+    return causes
+
+
+def overhead(path: str, told: Object) -> list[Cause]:
+    """What is wrong with what a Pod costs beside its containers."""
+    return _listed(f"{path}.limits", told)
+
+
+def of_container(path: str, told: Object, claims: dict[str, None]) -> list[Cause]:
+    """What is wrong with what a container asks for."""
+    limits, requests = told.get("limits") or {}, told.get("requests") or {}
+    causes = _listed(f"{path}.limits", limits)
+    causes += _listed(f"{path}.requests", requests)
+    causes += _compared(path, requests, limits) + _pages(path, (limits, requests))
+    if told.get("claims"):
+        causes += _claims(f"{path}.claims", told["claims"], claims)
+    return causes
+
+
+def of_pod(path: str, told: Object, claims: dict[str, None]) -> list[Cause]:
+    """What is wrong with what a Pod asks for as a whole."""
+    causes: list[Cause] = []
+    for part in ("limits", "requests"):
+        for key in told.get(part) or {}:
+            if key not in ("cpu", "memory") and not key.startswith(_PAGES):
+                causes.append(unsupported(f"{path}.{part}[{key}]", key, _OF_A_POD))
+    if told.get("claims"):
+        why = "claims may not be set for Resources at pod-level"
+        causes += [
+            forbidden(f"{path}.claims", why),
+            *_claims(f"{path}.claims", told["claims"], claims),
+        ]
+    return causes or of_container(path, told, claims)
+
+
+# ---- one amount
+
+
+def _listed(field: str, found: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    for key, value in found.items():
+        try:
+            amount = quantity.milli(value)
+        except ValueError as error:
+            causes.append(invalid(f"{field}[{key}]", str(value), str(error)))
+            continue
+        if amount < 0:
+            causes.append(invalid(f"{field}[{key}]", str(value), _NEGATIVE))
+        if key not in _PLAIN:
+            causes += _named(f"{field}[{key}]", key, value, amount)
+    return causes
+
+
+def _named(field: str, key: str, value: Any, amount: int) -> list[Cause]:
+    """What is wrong with a thing that not every machine has."""
+    if why := qualified(key):
+        return [invalid(field, key, why)]
+    if key.startswith(_PAGES):
+        return _of_size(field, key, value, amount)
+    if "/" not in key:
+        causes = [invalid(field, key, "must be a standard resource for containers")]
+        if key not in _KNOWN:
+            why = "must be a standard resource type or fully qualified"
+            causes.insert(0, invalid(field, key, why))
+        return causes
+    if _native(key):
+        return []
+    if key.startswith(_RESERVED):
+        return [invalid(field, key, "doesn't follow extended resource name standard")]
+    return [invalid(field, str(value), "must be an integer")] if amount % 1000 else []
+
+
+def _of_size(field: str, key: str, value: Any, amount: int) -> list[Cause]:
+    try:
+        size = quantity.milli(key.removeprefix(_PAGES))
+    except ValueError:
+        size = 0
+    if size > 0 and amount % size == 0:
+        return []
+    why = f"{value} is not positive integer multiple of {key}"
+    return [invalid(field, str(value), why)]
+
+
+def _native(key: str) -> bool:
+    return _NATIVE in key
+
+
+def _whole(key: str) -> bool:
+    """Whether a thing cannot be promised to more than one."""
+    return key.startswith(_PAGES) or ("/" in key and not _native(key))
+
+
+# ---- amounts together
+
+
+def _compared(path: str, requests: Object, limits: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    for key, value in requests.items():
+        limit = limits.get(key)
+        if limit is None:
+            if _whole(key) and not qualified(key):
+                why = "a limit must be set for what cannot be overcommitted"
+                causes.append(required(f"{path}.limits", why))
+            continue
+        try:
+            wanted, most = quantity.milli(value), quantity.milli(limit)
+        except ValueError:
+            continue  # said already
+        if wanted != most and _whole(key):
+            why = f"must be equal to {key} limit of {limit}"
+            causes.append(invalid(f"{path}.requests", str(value), why))
+        elif wanted > most:
+            why = f"must be less than or equal to {key} limit of {limit}"
+            causes.append(invalid(f"{path}.requests", str(value), why))
+    return causes
+
+
+def _pages(path: str, told: tuple[Object, ...]) -> list[Cause]:
+    asked = [key for part in told for key in part]
+    paged = any(key.startswith(_PAGES) for key in asked)
+    if not paged or "cpu" in asked or "memory" in asked:
+        return []
+    return [forbidden(path, "HugePages require cpu or memory")]
+
+
+def _claims(field: str, found: list[Object], known: dict[str, None]) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: dict[str, str] = {}
+    for index, claim in enumerate(found):
+        here, name, request = f"{field}[{index}]", claim.get("name", ""), claim.get("request", "")
+        if not name:
+            causes.append(required(here))
+        elif name in seen and (not request or seen[name] in ("", request)):
+            causes.append(duplicate(here, name))
+        elif name not in known:
+            among = f": {', '.join(known)}" if known else " which is empty"
+            causes.append(
+                missing(here, name, f"must be one of the names in pod.spec.resourceClaims{among}")
+            )
+        seen.setdefault(name, request)
+    return causes

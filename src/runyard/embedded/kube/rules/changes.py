@@ -1,0 +1,171 @@
+"""What of a Pod that is there may change, in what was wished and in what became of it.
+
+Of the wish almost nothing: images, a shorter deadline, more tolerations, fewer gates. A Pod that is still held back by
+gates may also be told where to go, as long as that only narrows where it may go.
+"""
+
+from typing import Any
+
+from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.rules import podstatus
+from runyard.embedded.kube.rules.grammar import forbidden, invalid, qualified, unfit
+from runyard.embedded.kube.rules.placement import REQUIRED
+from runyard.embedded.kube.status import Cause
+
+_FIXED = "pod updates may change only images, activeDeadlineSeconds and (by additions) tolerations"
+_GRACE = "terminationGracePeriodSeconds"
+_ADDED = "only additions are allowed (no mutations or deletions)"
+_TERMS = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
+
+
+def spec(new: Object, old: Object) -> list[Cause]:
+    """What of the wish may not change in that way."""
+    causes: list[Cause] = []
+    for part in ("containers", "initContainers"):
+        if len(new.get(part) or ()) != len(old.get(part) or ()):
+            why = "pod updates may not add or remove containers"
+            return [*causes, forbidden(f"spec.{part}", why)]
+    causes += _later_tolerations(new.get("tolerations") or (), old.get("tolerations") or ())
+    causes += _later_gates(new.get("schedulingGates") or (), old.get("schedulingGates") or ())
+    before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
+    if before is not None and (after is None or after > before):
+        why = "must be less than or equal to previous value"
+        causes.append(unfit("spec.activeDeadlineSeconds", after, why))
+    if old.get("schedulingGates"):
+        causes += _placed(new, old)
+        new = _unplaced(new, old)
+    if _fixed(new) != _fixed(old) and not _shorter(new, old):
+        causes.append(forbidden("spec", _FIXED))
+    return causes
+
+
+# ---- a Pod that is held back
+
+
+def _placed(new: Object, old: Object) -> list[Cause]:
+    """Where a Pod may go is narrowed at most."""
+    before, after = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
+    causes: list[Cause] = []
+    if any(after.get(key) != value for key, value in before.items()):
+        why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        causes.append(unfit("spec.nodeSelector", new.get("nodeSelector"), why))
+    earlier, later = _terms(old), _terms(new)
+    if not earlier:
+        return causes
+    if len(earlier) != len(later):
+        why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        return [*causes, unfit(_TERMS, later or None, why)]
+    for index, (one, two) in enumerate(zip(earlier, later, strict=True)):
+        if one != two and not _narrower(one, two):
+            causes.append(unfit(f"{_TERMS}[{index}]", two, _ADDED))
+    return causes
+
+
+def _terms(spec: Object) -> list[Object]:
+    nodes = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    found: list[Object] = (nodes.get(REQUIRED) or {}).get("nodeSelectorTerms") or []
+    return found
+
+
+def _narrower(old: Object, new: Object) -> bool:
+    """Whether a term has more conditions after those it had; one without any was never met."""
+    kept = [
+        (old.get(part) or [], new.get(part) or []) for part in ("matchExpressions", "matchFields")
+    ]
+    had = any(before for before, _ in kept)
+    return had and all(after[: len(before)] == before for before, after in kept)
+
+
+def _unplaced(new: Object, old: Object) -> Object:
+    """The new wish with the old words about nodes."""
+    before, after = old.get("affinity"), new.get("affinity")
+    made = {**new, "nodeSelector": old.get("nodeSelector")}
+    if after and after.get("nodeAffinity") != (before or {}).get("nodeAffinity"):
+        rest = {key: item for key, item in after.items() if key != "nodeAffinity"}
+        own = (
+            {"nodeAffinity": before["nodeAffinity"]} if before and "nodeAffinity" in before else {}
+        )
+        made["affinity"] = rest | own or before
+    elif before and not after and not [key for key in before if key != "nodeAffinity"]:
+        made["affinity"] = before
+    return made
+
+
+def _shorter(new: Object, old: Object) -> bool:
+    """The one change of a grace period there is: from a negative one to a second."""
+    if new.get(_GRACE) != 1 or old.get(_GRACE, 0) >= 0:
+        return False
+    return _fixed({**new, _GRACE: 0}) == _fixed({**old, _GRACE: 0})
+
+
+def _fixed(spec: Object) -> Object:
+    kept = {key: item for key, item in spec.items() if item is not None}
+    for key in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
+        kept.pop(key, None)
+    for key in ("containers", "initContainers"):
+        if isinstance(kept.get(key), list):
+            kept[key] = [{**item, "image": ""} for item in kept[key]]
+    return kept
+
+
+def _later_tolerations(new: Any, old: Any) -> list[Cause]:
+    lasting = [_untimed(item) for item in new]
+    if all(_untimed(item) in lasting for item in old):
+        return []
+    why = "existing toleration can not be modified except its tolerationSeconds"
+    return [forbidden("spec.tolerations", why)]
+
+
+def _later_gates(new: Any, old: Any) -> list[Cause]:
+    why = "only deletion is allowed, but found new scheduling gate '{}'"
+    return [
+        forbidden(f"spec.schedulingGates[{index}].name", why.format(item.get("name", "")))
+        for index, item in enumerate(new)
+        if item not in old
+    ]
+
+
+def _untimed(toleration: Object) -> Object:
+    return {key: item for key, item in toleration.items() if key != "tolerationSeconds"}
+
+
+# ---- what became of it
+
+
+def status(new: Object, old: Object) -> list[Cause]:
+    """What of the status may not change in that way."""
+    before, after = old.get("status"), new.get("status")
+    if before is after or not isinstance(after, dict):
+        return []
+    causes = [
+        invalid(f"status.conditions[{index}].Type", str(item.get("type", "")), why)
+        for index, item in enumerate(after.get("conditions") or ())
+        if (why := qualified(item.get("type", "")))
+    ]
+    causes += podstatus.check(before or {}, after)
+    return [*causes, *_ends_stay(new, before or {}, after)]
+
+
+def _ends_stay(pod: Object, before: Object, after: Object) -> list[Cause]:
+    """A container that is never restarted stays terminated: a status that arrives late must not revive it."""
+    if pod["spec"].get("restartPolicy") != "Never":
+        return []
+    running = [each.get("name") for each in _containers(after) if not _terminated(each)]
+    return [
+        forbidden(
+            f"status.containerStatuses[{index}].state",
+            "may not be transitioned to non-terminated state",
+        )
+        for index, each in enumerate(_containers(before))
+        if _terminated(each) and each.get("name") in running
+    ]
+
+
+def _containers(status: Object) -> list[Object]:
+    found = status.get("containerStatuses")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _terminated(container: Object) -> bool:
+    state = container.get("state")
+    return isinstance(state, dict) and bool(state.get("terminated"))

@@ -1,0 +1,230 @@
+"""What a Pod and its containers may do on their machine, and what depends on the machine's system."""
+
+import re
+from typing import Any
+
+from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.rules.grammar import (
+    descending,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    unfit,
+    unsupported,
+)
+from runyard.embedded.kube.status import Cause
+
+_LARGEST = 2**31 - 1
+_SYSTEMS = ("linux", "windows")
+_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
+_PROC = ("Default", "Unmasked")
+_WORDS = {
+    "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
+    "supplementalGroupsPolicy": ("Merge", "Strict"),
+    "seLinuxChangePolicy": ("Recursive",),
+}
+_SYSCTL = re.compile(r"([a-z0-9]([a-z0-9_-]*[a-z0-9])?[./])*[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
+_OF_IPC = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
+_OF_NETWORK = ("net.",)
+_NOT_ON_WINDOWS = "cannot be set for a windows pod"
+_NOT_ON_LINUX = "windows options cannot be set for a linux pod"
+_SHARED = ("appArmorProfile", "seLinuxOptions", "seccompProfile", "runAsUser", "runAsGroup")
+_POD_ONLY = (
+    *_SHARED,
+    "fsGroup",
+    "fsGroupChangePolicy",
+    "sysctls",
+    "supplementalGroups",
+    "supplementalGroupsPolicy",
+    "seLinuxChangePolicy",
+)
+_CONTAINER_ONLY = (
+    *_SHARED,
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+)
+
+
+def check(spec: Object) -> list[Cause]:
+    """What is wrong with what a Pod as a whole may do."""
+    causes: list[Cause] = []
+    told = spec.get("securityContext")
+    if told:
+        causes += _pod(told, spec)
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        why = "ShareProcessNamespace and HostPID cannot both be enabled"
+        causes.append(unfit("spec.securityContext.shareProcessNamespace", True, why))
+    if spec.get("hostUsers") is False:
+        causes += _own_users(spec)
+    if (system := spec.get("os")) is not None:
+        causes += _system(system.get("name", ""), spec)
+    return causes
+
+
+def container(path: str, told: Object, spec: Object) -> list[Cause]:
+    """What is wrong with what a container may do."""
+    causes = _profiles(path, told) + _identities(path, told, ("runAsUser", "runAsGroup"))
+    proc = told.get("procMount")
+    if proc is not None and proc not in _PROC:
+        causes.append(unsupported(f"{path}.procMount", proc, _PROC))
+    elif proc == "Unmasked" and spec.get("hostUsers") is not False:
+        why = "`hostUsers` must be false to use `Unmasked`"
+        causes.append(invalid(f"{path}.procMount", proc, why))
+    if told.get("allowPrivilegeEscalation") is False:
+        added = (told.get("capabilities") or {}).get("add") or ()
+        if told.get("privileged"):
+            why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            causes.append(unfit(path, told, why))
+        if "CAP_SYS_ADMIN" in added:
+            why = "cannot set `allowPrivilegeEscalation` to false and add CAP_SYS_ADMIN"
+            causes.append(unfit(path, told, why))
+    return causes
+
+
+def _pod(told: Object, spec: Object) -> list[Cause]:
+    path = "spec.securityContext"
+    causes = _profiles(path, told)
+    causes += _identities(path, told, ("fsGroup", "runAsUser", "runAsGroup"))
+    for index, group in enumerate(told.get("supplementalGroups") or ()):
+        causes += _identity(f"{path}.supplementalGroups[{index}]", group)
+    for key, among in _WORDS.items():
+        if (word := told.get(key)) is not None and word not in among:
+            causes.append(unsupported(f"{path}.{key}", word, among))
+    if told.get("sysctls"):
+        causes += _sysctls(f"{path}.sysctls", told["sysctls"], spec)
+    return causes
+
+
+def _identities(path: str, told: Object, keys: tuple[str, ...]) -> list[Cause]:
+    return [
+        cause
+        for key in keys
+        if told.get(key) is not None
+        for cause in _identity(f"{path}.{key}", told[key])
+    ]
+
+
+def _identity(field: str, number: int) -> list[Cause]:
+    fits = 0 <= number <= _LARGEST
+    why = f"must be between 0 and {_LARGEST}, inclusive"
+    return [] if fits else [unfit(field, number, why)]
+
+
+def _sysctls(field: str, found: Any, spec: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    names: dict[str, None] = {}
+    for index, item in enumerate(found):
+        here, name = f"{field}[{index}].name", item.get("name", "")
+        if not name:
+            causes.append(required(here))
+        elif len(name) > 253 or not _SYSCTL.fullmatch(name):
+            causes.append(invalid(here, name, "must be parts of a name, joined by '.' or '/'"))
+        elif name in names:
+            causes.append(duplicate(here, name))
+        plain = name.replace("/", ".")
+        for key, taken in (("hostNetwork", _OF_NETWORK), ("hostIPC", _OF_IPC)):
+            if spec.get(key) and plain.startswith(taken):
+                causes.append(invalid(here, name, f"may not be specified when '{key}' is true"))
+        names[name] = None
+    return causes
+
+
+# ---- profiles
+
+
+def _profiles(path: str, told: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    if (profile := told.get("seccompProfile")) is not None:
+        causes += _profile(f"{path}.seccompProfile", profile, "seccomp")
+        file = profile.get("localhostProfile") or ""
+        if profile.get("type") == "Localhost" and (why := descending(file)):
+            causes.append(invalid(f"{path}.seccompProfile.localhostProfile", file, why))
+    if (profile := told.get("appArmorProfile")) is not None:
+        causes += _profile(f"{path}.appArmorProfile", profile, "AppArmor")
+        file = profile.get("localhostProfile") or ""
+        if profile.get("type") == "Localhost" and file.strip() != file:
+            why = "must not be padded with whitespace"
+            causes.append(invalid(f"{path}.appArmorProfile.localhostProfile", file, why))
+    return causes
+
+
+def _profile(path: str, told: Object, what: str) -> list[Cause]:
+    kind, file = told.get("type", ""), told.get("localhostProfile")
+    field = f"{path}.localhostProfile"
+    causes: list[Cause] = []
+    if not kind:
+        member = path.rpartition(".")[2]
+        causes.append(required(f"{path}.type", f"type is required when {member} is set"))
+    elif kind not in _PROFILES:
+        causes.append(unsupported(f"{path}.type", kind, _PROFILES))
+    if kind == "Localhost" and file is None:
+        causes.append(required(field, f"must be set when {what} type is Localhost"))
+    elif kind != "Localhost" and file is not None:
+        why = f"can only be set when {what} type is Localhost"
+        causes.append(invalid(field, file, why))
+    return causes
+
+
+# ---- what depends on the machine
+
+
+def _own_users(spec: Object) -> list[Cause]:
+    """A Pod with users of its own cannot share what knows the machine's users."""
+    why = "when `hostUsers` is false"
+    shared = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
+    causes = [forbidden(f"spec.{shown}", why) for key, shown in shared if spec.get(key)]
+    for part in ("containers", "initContainers"):
+        for index, item in enumerate(spec.get(part) or ()):
+            if item.get("volumeDevices"):
+                causes.append(forbidden(f"spec.{part}[{index}].volumeDevices", why))
+    return causes
+
+
+def _system(name: str, spec: Object) -> list[Cause]:
+    if not name:
+        return [required("spec.os.name")]
+    if name not in _SYSTEMS:
+        return [unsupported("spec.os", name, _SYSTEMS)]
+    return _windows(spec) if name == "windows" else _linux(spec)
+
+
+def _contexts(spec: Object) -> list[tuple[str, Object]]:
+    return [
+        (f"spec.{part}[{index}].securityContext", item["securityContext"])
+        for part in ("containers", "initContainers")
+        for index, item in enumerate(spec.get(part) or ())
+        if item.get("securityContext")
+    ]
+
+
+def _linux(spec: Object) -> list[Cause]:
+    found = [("spec.securityContext", spec.get("securityContext") or {}), *_contexts(spec)]
+    return [
+        forbidden(f"{path}.windowsOptions", _NOT_ON_LINUX)
+        for path, told in found
+        if told.get("windowsOptions") is not None
+    ]
+
+
+def _windows(spec: Object) -> list[Cause]:
+    own = spec.get("securityContext") or {}
+    causes = [
+        forbidden(f"spec.securityContext.{key}", _NOT_ON_WINDOWS)
+        for key in _POD_ONLY
+        if own.get(key) is not None
+    ]
+    shared = [key for key in ("hostPID", "hostIPC") if spec.get(key)]
+    shared += [key for key in ("shareProcessNamespace", "hostUsers") if spec.get(key) is not None]
+    causes += [forbidden(f"spec.{key}", _NOT_ON_WINDOWS) for key in shared]
+    if spec.get("resources") is not None:
+        causes.append(forbidden("spec.resources", "may not be set for a windows pod"))
+    return causes + [
+        forbidden(f"{path}.{key}", _NOT_ON_WINDOWS)
+        for path, told in _contexts(spec)
+        for key in _CONTAINER_ONLY
+        if told.get(key) is not None
+    ]

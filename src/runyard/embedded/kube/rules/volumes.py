@@ -1,0 +1,304 @@
+"""What the volumes of a Pod must look like, and how containers mount them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from runyard.embedded.kube.resources import Object
+from runyard.embedded.kube.rules import environment
+from runyard.embedded.kube.rules.grammar import (
+    climbing,
+    descending,
+    duplicate,
+    forbidden,
+    invalid,
+    label,
+    missing,
+    required,
+    unfit,
+    unsupported,
+)
+from runyard.embedded.kube.schema import quantity
+from runyard.embedded.kube.status import Cause
+
+_SOURCES = (  # in the order in which a second one is noticed
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "secret",
+    "nfs",
+    "iscsi",
+    "persistentVolumeClaim",
+    "downwardAPI",
+    "configMap",
+    "projected",
+    "csi",
+    "ephemeral",
+    "image",
+)
+_PROJECTED = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
+_NEEDED = {
+    "gitRepo": ("repository",),
+    "nfs": ("server", "path"),
+    "iscsi": ("targetPortal", "iqn"),
+    "persistentVolumeClaim": ("claimName",),
+    "csi": ("driver",),
+    "ephemeral": ("volumeClaimTemplate",),
+    "image": ("reference",),
+}
+_PATH_TYPES = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIONS = ("Disabled", "Enabled", "IfPossible")
+_MODES = "must be a number between 0 and 0777 (octal), both inclusive"
+_SHORTEST, _LONGEST = 600, 1 << 32  # seconds that a token lives
+
+
+def check(found: Any) -> tuple[dict[str, Object], list[Cause]]:
+    """The volumes that can be mounted, by their names, and what is wrong with the volumes."""
+    mountable: dict[str, Object] = {}
+    causes: list[Cause] = []
+    for index, volume in enumerate(found):
+        path, name = f"spec.volumes[{index}]", volume.get("name", "")
+        wrong = _source(path, volume)
+        if not name:
+            wrong.append(required(f"{path}.name"))
+        elif why := label(name):
+            wrong.append(invalid(f"{path}.name", name, why))
+        elif name in mountable:
+            wrong.append(duplicate(f"{path}.name", name))
+        if wrong:
+            causes += wrong
+        else:
+            mountable[name] = volume
+    return mountable, causes
+
+
+def _source(path: str, volume: Object) -> list[Cause]:
+    told = [key for key in _SOURCES if volume.get(key) is not None]
+    if not told:
+        return []
+    key = told[0]
+    check_one = _CHECKS.get(key)
+    causes = check_one(f"{path}.{key}", volume[key]) if check_one else []
+    for part in _NEEDED.get(key, ()):
+        if not volume[key].get(part):
+            causes.append(required(f"{path}.{key}.{part}"))
+    why = "may not specify more than 1 volume type"
+    return causes + [forbidden(f"{path}.{other}", why) for other in told[1:]]
+
+
+# ---- one function per source
+
+
+def _empty(path: str, told: Object) -> list[Cause]:
+    limit = told.get("sizeLimit")
+    try:
+        if limit is None or quantity.milli(limit) >= 0:
+            return []
+    except ValueError as error:
+        return [invalid(f"{path}.sizeLimit", str(limit), str(error))]
+    return [forbidden(f"{path}.sizeLimit", "must not be less than nothing")]
+
+
+def _host(path: str, told: Object) -> list[Cause]:
+    where, kind = told.get("path", ""), told.get("type") or ""
+    if not where:
+        return [required(f"{path}.path")]
+    causes = []
+    if climbing(where):
+        causes.append(invalid(f"{path}.path", where, "must not contain '..'"))
+    if kind not in _PATH_TYPES:
+        causes.append(unsupported(f"{path}.type", kind, _PATH_TYPES))
+    return causes
+
+
+def _nfs(path: str, told: Object) -> list[Cause]:
+    where = told.get("path", "")
+    absolute = where.startswith("/")
+    return [] if absolute else [invalid(f"{path}.path", where, "must be an absolute path")]
+
+
+def _secret(path: str, told: Object) -> list[Cause]:
+    return _keys(path, told, "secretName")
+
+
+def _config(path: str, told: Object) -> list[Cause]:
+    return _keys(path, told, "name")
+
+
+def _keys(path: str, told: Object, named: str) -> list[Cause]:
+    causes = [] if told.get(named) else [required(f"{path}.{named}")]
+    causes += _mode(f"{path}.defaultMode", told)
+    for index, item in enumerate(told.get("items") or ()):
+        here = f"{path}.items[{index}]"
+        if not item.get("key"):
+            causes.append(required(f"{here}.key"))
+        if not item.get("path"):
+            causes.append(required(f"{here}.path"))
+        causes += _file(f"{here}.path", item.get("path", "")) + _mode(f"{here}.mode", item)
+    return causes
+
+
+def _mode(field: str, told: Object) -> list[Cause]:
+    mode = told.get(field.rpartition(".")[2])
+    return [] if mode is None or 0 <= mode <= 0o777 else [unfit(field, mode, _MODES)]
+
+
+def _file(field: str, where: str) -> list[Cause]:
+    """What is wrong with where a file lies in its volume."""
+    if why := descending(where):
+        return [invalid(field, where, why)]
+    return [invalid(field, where, "must not start with '..'")] if where.startswith("..") else []
+
+
+def _downward(path: str, told: Object) -> list[Cause]:
+    causes = _mode(f"{path}.defaultMode", told)
+    for item in told.get("items") or ():
+        where, field, amount = item.get("path"), item.get("fieldRef"), item.get("resourceFieldRef")
+        causes += _file(f"{path}.path", where) if where else [required(f"{path}.path")]
+        if field is not None:
+            causes += environment.field_in_file(f"{path}.fieldRef", field)
+            if amount is not None:
+                why = "fieldRef and resourceFieldRef can not be specified simultaneously"
+                causes.append(invalid(path, "resource", why))
+        elif amount is not None:
+            causes += environment.resource(f"{path}.resourceFieldRef", amount, named=True)
+        else:
+            causes.append(required(path, "one of fieldRef and resourceFieldRef is required"))
+        causes += _mode(f"{path}.mode", item)
+    return causes
+
+
+def _projected(path: str, told: Object) -> list[Cause]:
+    causes = _mode(f"{path}.defaultMode", told)
+    taken: dict[str, None] = {}
+    for index, source in enumerate(told.get("sources") or ()):
+        here = f"{path}.sources[{index}]"
+        found = [key for key in _PROJECTED if source.get(key) is not None]
+        for key in found[:1]:
+            causes += _projection(path, f"{here}.{key}", key, source[key])
+            causes += _clashes(path, key, source[key], taken)
+        if len(found) > 1:
+            causes.append(forbidden(here, "may not specify more than 1 volume type per source"))
+    return causes
+
+
+def _projection(volume: str, path: str, key: str, told: Object) -> list[Cause]:
+    if key == "downwardAPI":
+        return _downward(path, told)
+    return _token(volume, path, told) if key == "serviceAccountToken" else _config(path, told)
+
+
+def _clashes(path: str, key: str, told: Object, taken: dict[str, None]) -> list[Cause]:
+    """Two files in one place; a token's place is looked at by nobody."""
+    causes: list[Cause] = []
+    for item in told.get("items") or ():
+        where = item.get("path", "")
+        if where and where in taken:
+            shown = told.get("name", "") if key != "downwardAPI" else where
+            causes.append(invalid(path, shown, "conflicting duplicate paths"))
+        taken[where] = None
+    return causes
+
+
+def _token(volume: str, path: str, told: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    seconds, where = told.get("expirationSeconds"), told.get("path")
+    if seconds is not None and seconds < _SHORTEST:
+        why = "may not specify a duration less than 10 minutes"
+        causes.append(unfit(f"{path}.expirationSeconds", seconds, why))
+    if seconds is not None and seconds > _LONGEST:
+        why = "may not specify a duration larger than 2^32 seconds"
+        causes.append(unfit(f"{path}.expirationSeconds", seconds, why))
+    return causes + (_file(f"{volume}.path", where) if where else [required(f"{volume}.path")])
+
+
+_CHECKS: dict[str, Callable[[str, Object], list[Cause]]] = {
+    "emptyDir": _empty,
+    "hostPath": _host,
+    "nfs": _nfs,
+    "secret": _secret,
+    "configMap": _config,
+    "downwardAPI": _downward,
+    "projected": _projected,
+}
+
+
+# ---- mounts
+
+
+def mounts(path: str, container: Object, volumes: dict[str, Object]) -> list[Cause]:
+    """What is wrong with how a container mounts volumes."""
+    causes: list[Cause] = []
+    places: dict[str, None] = {}
+    for index, mount in enumerate(container["volumeMounts"]):
+        name, where = mount.get("name", ""), mount.get("mountPath", "")
+        if not name:
+            causes.append(required(f"{path}[{index}].name"))
+        elif name not in volumes:
+            causes.append(missing(f"{path}[{index}].name", name))
+        if not where:
+            causes.append(required(f"{path}[{index}].mountPath"))
+        if where in places:
+            causes.append(invalid(f"{path}[{index}].mountPath", where, "must be unique"))
+        places[where] = None
+        if len(mount) > 2:
+            causes += _manner(path, index, mount, container.get("securityContext") or {})
+    return causes
+
+
+def _manner(path: str, index: int, mount: Object, security: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    for key in ("subPath", "subPathExpr"):
+        if why := descending(mount.get(key, "")):
+            causes.append(invalid(f"{path}.{key}", mount[key], why))
+    if mount.get("subPath") and mount.get("subPathExpr"):
+        why = "subPathExpr and subPath are mutually exclusive"
+        causes.append(invalid(f"{path}[{index}].subPathExpr", mount["subPathExpr"], why))
+    spread, deep = mount.get("mountPropagation"), mount.get("recursiveReadOnly")
+    field = f"{path}.mountPropagation"
+    if spread is not None and spread not in _PROPAGATIONS:
+        causes.append(unsupported(field, spread, _PROPAGATIONS))
+    if spread == "Bidirectional" and not security.get("privileged"):
+        why = "Bidirectional mount propagation is available only to privileged containers"
+        causes.append(forbidden(field, why))
+    return causes + _recursion(f"{path}.recursiveReadOnly", deep, mount, spread)
+
+
+def _recursion(field: str, deep: str | None, mount: Object, spread: str | None) -> list[Cause]:
+    if deep is None or deep == "Disabled":
+        return []
+    if deep not in _RECURSIONS:
+        return [unsupported(field, deep, _RECURSIONS)]
+    if not mount.get("readOnly"):
+        return [forbidden(field, "may only be specified when readOnly is true")]
+    if spread not in (None, "None"):
+        why = "may only be specified when mountPropagation is None or not specified"
+        return [forbidden(field, why)]
+    return []
+
+
+def devices(path: str, container: Object, volumes: dict[str, Object]) -> list[Cause]:
+    """What is wrong with the volumes that a container wants raw."""
+    causes: list[Cause] = []
+    for index, device in enumerate(container["volumeDevices"]):
+        here, name = f"{path}[{index}]", device.get("name", "")
+        volume = volumes.get(name)
+        if not name:
+            causes.append(required(f"{here}.name"))
+        if volume is None:
+            causes.append(missing(f"{here}.name", name))
+        elif not (volume.get("persistentVolumeClaim") or volume.get("ephemeral")):
+            why = "only a PersistentVolumeClaim or an Ephemeral volume can be a block device"
+            causes.append(invalid(f"{here}.name", name, why))
+        if not device.get("devicePath"):
+            causes.append(required(f"{here}.devicePath"))
+    return causes
