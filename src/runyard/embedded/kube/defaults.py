@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 
-from runyard.embedded.kube import admission
+from runyard.embedded.kube import admission, priorities
 from runyard.embedded.kube.controllers import taints
 from runyard.embedded.kube.crd import approval
 from runyard.embedded.kube.resources import (
@@ -25,7 +25,8 @@ def fill(resource: Resource, obj: Object) -> Object:
     if resource.has_status and not resource.status_on_create:
         obj = {key: value for key, value in obj.items() if key != "status"}
     if resource is PODS:
-        return admission.filled(obj) if isinstance(obj.get("spec"), dict) else obj
+        told = isinstance(obj.get("spec"), dict)
+        return admission.filled(priorities.admitted(obj)) if told else obj
     if resource is NODES:
         return taints.registered(obj)
     if resource is NAMESPACES:
