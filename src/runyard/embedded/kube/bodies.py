@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import yaml
 
+from runyard.embedded.kube.crd import keywords
 from runyard.embedded.kube.patches.patch import pruned
 from runyard.embedded.kube.protobuf import decoding
-from runyard.embedded.kube.resources import Object, Resource
+from runyard.embedded.kube.resources import DEFINITIONS, Object, Resource
 from runyard.embedded.kube.schema import model
 from runyard.embedded.kube.schema.typed import known, suspicious, unknown
 from runyard.embedded.kube.status import bad_request, unsupported_media
@@ -131,9 +132,10 @@ def strangers(resource: Resource, obj: Any, old: Object | None = None) -> list[s
     if not isinstance(obj, dict) or obj is old:
         return []
     if known(resource):
-        if not suspicious(resource, obj, old):
-            return []
-        found = unknown(model.named(resource.kind), obj, old=old)
+        odd = suspicious(resource, obj, old)
+        found = unknown(model.named(resource.kind), obj, old=old) if odd else []
+        if resource is DEFINITIONS:
+            found += keywords.unknown(obj)
     else:
         meta = old["metadata"] if old is not None else None
         found = unknown(model.named("ObjectMeta"), obj.get("metadata"), "metadata", old=meta)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from runyard.embedded.kube.crd import jsonpath, structure
+from runyard.embedded.kube.crd import jsonpath, keywords, structure
 from runyard.embedded.kube.crd.columns import ColumnSpec
 from runyard.embedded.kube.crd.definition import Spec, Version, read
 from runyard.embedded.kube.resources import Object
@@ -20,6 +20,7 @@ _PROTECTED = (".k8s.io", ".kubernetes.io")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _SIMPLE_PATH = re.compile(r"(\.[A-Za-z_][\w-]*)+")
 _NOT_SIMPLE = "must be a simple json path starting with ."
+_LONGEST = 63
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -29,6 +30,8 @@ def filled(obj: Object) -> Object:
     told = spec.get("names") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(told, dict):
         return obj
+    obj = keywords.pruned(obj)
+    spec = obj["spec"]
     kind = told.get("kind")
     if isinstance(kind, str) and kind:
         told = {"singular": kind.lower(), "listKind": f"{kind}List"} | told
@@ -123,11 +126,12 @@ def _versions(spec: Spec) -> list[Cause]:
 def _version(version: Version, index: int, *, alone: bool) -> list[Cause]:
     """What is wrong with one version. What a single version says is spoken of as the spec's own."""
     here = f"spec.versions[{index}]"
+    causes = _named(version.name, here, alone=alone)
     if version.schema.schema is None:
-        return [_required(f"{here}.schema.openAPIV3Schema")]
+        return [*causes, _required(f"{here}.schema.openAPIV3Schema")]
     where = "spec.validation" if alone else f"{here}.schema"
     base = "spec" if alone else here
-    causes = structure.check(version.schema.schema, f"{where}.openAPIV3Schema")
+    causes += structure.check(version.schema.schema, f"{where}.openAPIV3Schema")
     for number, column in enumerate(version.additional_printer_columns):
         causes += _column(column, f"{base}.additionalPrinterColumns[{number}]")
     for number, field in enumerate(version.selectable_fields):
@@ -147,6 +151,14 @@ def _version(version: Version, index: int, *, alone: bool) -> list[Cause]:
             if not _SIMPLE_PATH.fullmatch(path)
         ]
     return causes
+
+
+def _named(name: str, here: str, *, alone: bool) -> list[Cause]:
+    if _LABEL.fullmatch(name) and len(name) <= _LONGEST:
+        return []
+    why = f"not a lower-case DNS label of at most {_LONGEST} characters that begins with a letter"
+    causes = [_invalid(f"{here}.name", name, why)]
+    return [*causes, _invalid("spec.version", name, why)] if alone and name else causes
 
 
 def _column(column: ColumnSpec, path: str) -> list[Cause]:

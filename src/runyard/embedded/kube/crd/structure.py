@@ -5,7 +5,7 @@ and nothing is asked of this server that it does not do.
 import re
 from typing import Any
 
-from runyard.embedded.kube.crd import checks
+from runyard.embedded.kube.crd import checks, extensions
 from runyard.embedded.kube.crd.schema import build
 from runyard.embedded.kube.status import Cause, not_served
 
@@ -24,13 +24,14 @@ _NOT_IN_ALTERNATIVES = {
     "x-kubernetes-preserve-unknown-fields": "undefined",
 }
 _INT_OR_STRING = ({"type": "integer"}, {"type": "string"})
-_LIST_TYPES = ("atomic", "map", "set")
 
 
 def check(schema: Any, path: str) -> list[Cause]:
     """What is wrong with the schema of a version; raises a 501 for what is only not served here."""
     causes: list[Cause] = []
     _level(schema, path, "at the root", causes)
+    if isinstance(schema, dict):
+        causes += extensions.root(schema, path)
     if not causes and schema.get("type") != "object":
         told = f'Invalid value: "{schema["type"]}": must be object at the root'
         causes.append(Cause(f"{path}.type", told))
@@ -52,7 +53,7 @@ def _level(schema: Any, path: str, where: str, causes: list[Cause]) -> None:
     loose = schema.get("x-kubernetes-int-or-string") or schema.get(
         "x-kubernetes-preserve-unknown-fields"
     )
-    if not kind and not loose:
+    if not kind and not loose and not schema.get("$ref"):
         told = f"Required value: must not be empty {where}"
         causes.append(Cause(f"{path}.type", told, "FieldValueRequired"))
     elif kind and kind not in _TYPES:
@@ -78,7 +79,10 @@ def _below(schema: dict[str, Any], path: str, causes: list[Cause]) -> None:
     if extra and named:
         why = "additionalProperties and properties are mutual exclusive"
         causes.append(_forbidden(f"{path}.additionalProperties", why))
-    if "items" in schema:
+    if isinstance(schema.get("items"), list):
+        why = "items must be a schema object and not an array"
+        causes.append(_forbidden(f"{path}.items", why))
+    elif "items" in schema:
         _level(schema["items"], f"{path}.items", "for specified array items", causes)
 
 
@@ -87,18 +91,13 @@ def _limits(schema: dict[str, Any], path: str, causes: list[Cause]) -> None:
     for key in _REFUSED:
         if schema.get(key):
             raise not_served(f"{key} in schemas")
-    if "$ref" in schema:
-        causes.append(_forbidden(f"{path}.$ref", "$ref is not supported"))
+    causes += extensions.check(schema, path)
     pattern = schema.get("pattern", "")
     try:
         re.compile(pattern)
     except (re.error, TypeError) as error:
         why = f"must be a valid regular expression, but isn't: {error}"
         causes.append(Cause(f"{path}.pattern", f'Invalid value: "{pattern}": {why}'))
-    kind = schema.get("x-kubernetes-list-type", "atomic")
-    if kind not in _LIST_TYPES:
-        told = f'Unsupported value: "{kind}": supported values: "atomic", "map", "set"'
-        causes.append(Cause(f"{path}.x-kubernetes-list-type", told, "FieldValueNotSupported"))
     for where, item in _alternatives(schema):
         if not (schema.get("x-kubernetes-int-or-string") and item in _INT_OR_STRING):
             _alternative(item, f"{path}.{where}", causes)
