@@ -240,7 +240,7 @@ def _event(draw: st.DrawFn) -> Json:
 def rest(kind: Kind) -> st.SearchStrategy[Json]:
     """What an object holds besides its metadata."""
     made = {"pods": _pod(), POOLS: _pool(), GAUGES: _gauge(), "events": _event()}
-    return made.get(kind.plural) or _PLAIN[kind.plural]
+    return made[kind.plural] if kind.plural in made else _PLAIN[kind.plural]
 
 
 def whole(kind: Kind, name: str) -> st.SearchStrategy[Json]:

@@ -312,6 +312,9 @@ def _status(status: Json) -> Json:
     kept = {key: item for key, item in status.items() if key != "metadata"}
     if status.get("reason", "") in _PROSE or status.get("code", 200) >= 500:
         kept.pop("message", None)
+    elif kept.get("message", "").startswith("Apply failed"):
+        # Whose conflicts come first hangs on the second in which each wrote.
+        kept["message"] = sorted(kept["message"].replace(": ", ":\n", 1).splitlines())
     details = dict(kept.get("details") or {})
     if "causes" in details:
         named = {(item.get("reason", ""), item.get("field", "")) for item in details["causes"]}
