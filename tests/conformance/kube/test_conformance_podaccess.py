@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from tests.conformance.kube.kit import ROOT_CA, Api, Json, pod
 
+pytestmark = pytest.mark.since(1, 24)
+
 PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 PREFIX = "kube-api-access-"
 PROJECTED = {

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from tests.conformance.kube.kit import STRATEGIC, Api, Json, pod
 
+pytestmark = pytest.mark.since(1, 30)
+
 ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 FAMILY = "may specify no more than one IP for each IP family"
 
@@ -171,7 +173,6 @@ async def test_a_gate_stands_since_the_pod_was_made(api: Api) -> None:
     assert told["lastProbeTime"] is None
 
 
-@pytest.mark.since(1, 30)
 async def test_pods_are_selected_by_whose_network_they_use(api: Api) -> None:
     await api.create(api.pods(), pod("a", hostNetwork=True))
     await api.create(api.pods(), pod("b", hostNetwork=False))

@@ -120,3 +120,29 @@ async def test_pools_are_listed_watched_and_shown(api: Api) -> None:
     async with await api.watch(path, resourceVersion=start, timeoutSeconds=20) as watch:
         assert [kind for kind, _ in await watch.take(3)] == ["ADDED", "MODIFIED", "DELETED"]
     assert (await api.call("GET", await path_of(api, "mac"))).status == 404
+
+
+@pytest.mark.parametrize(
+    ("sub", "aside", "kept"),
+    [
+        ("", {"status": {"observedReplicas": "two"}}, False),
+        ("status", {"spec": {"replicas": "two"}}, False),
+        ("status", {"spec": {"runnerLabels": [1]}}, False),
+        ("status", {"spec": {"runnerLabels": ["a", "a"]}}, True),
+        ("status", {"spec": {"replicas": -1, "os": "plan9"}}, True),
+    ],
+)
+async def test_nonsense_in_what_a_write_leaves_aside_costs_the_owners(
+    api: Api, sub: str, aside: Json, kept: bool
+) -> None:
+    made = await api.create(await path_of(api), pool())
+    told = await api.patch(await path_of(api, "mac", sub), aside)
+    assert ("managedFields" in told["metadata"]) is kept
+    assert {key: told[key] for key in ("spec", "kind")} == {
+        "spec": made["spec"],
+        "kind": "RunnerPool",
+    }
+    versions = [each["metadata"]["resourceVersion"] for each in (made, told)]
+    assert (versions[0] == versions[1]) is kept
+    made = await api.create(await path_of(api), pool("new") | aside) if not sub else made
+    assert sub or "managedFields" not in made["metadata"]

@@ -179,6 +179,16 @@ async def test_only_a_dry_run_takes_an_object_that_has_a_version(api: Api) -> No
     told = await api.create(api.maps(), body, dryRun="All")
     assert told["metadata"]["resourceVersion"] == "5"
     assert await api.names(api.maps()) == []
+    path = api.path("leases", "l", group="coordination.k8s.io/v1")
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "l", "resourceVersion": "5"},
+    }
+    told = await api.ok("PUT", path, lease, dryRun="All")
+    assert told["metadata"]["resourceVersion"] == "5"
+    told = await api.ok("PUT", path, lease)
+    assert told["metadata"]["resourceVersion"] != "5"
 
 
 async def test_a_dry_run_is_seen_by_nobody(api: Api) -> None:

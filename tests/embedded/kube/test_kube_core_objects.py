@@ -8,6 +8,7 @@ from tests.embedded.kube.coresupport import (
     NODES,
     PODS,
     POOLS,
+    STRATEGIC,
     World,
     node,
     play,
@@ -205,7 +206,7 @@ def test_a_running_pods_spec_is_fixed_except_its_images() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", PODS, pod("a"))
         image = {"spec": {"containers": [{"name": "runner", "image": "vm:2"}]}}
-        after = await world.merge(f"{PODS}/a", image)
+        after = await world.ok("PATCH", f"{PODS}/a", image, kind=STRATEGIC)
         assert after["spec"]["containers"][0]["image"] == "vm:2"
         for spec in (
             {"nodeName": "n1"},

@@ -21,6 +21,7 @@ from runyard.clock import Clock
 from runyard.embedded.kube import defaults, deletion, validation
 from runyard.embedded.kube.accountmounts import equipped
 from runyard.embedded.kube.admission import run_as
+from runyard.embedded.kube.crd.applying import disowned
 from runyard.embedded.kube.crd.definition import doomed
 from runyard.embedded.kube.deletion import Wish
 from runyard.embedded.kube.metadata import (
@@ -118,7 +119,7 @@ class Registry:
         if writer is not None:
             if writer.operation == "Apply":
                 obj = owned_by_apply(resource, new=obj, wanted=wanted, writer=writer)
-            else:
+            elif not disowned(resource, wanted):
                 obj = owned_by_create(resource, new=obj, told=told, writer=writer)
         return self.store.put(resource, obj)
 
@@ -204,6 +205,10 @@ class Registry:
         old = record.obj
         new = confined(resource, old, typed(resource, desired, old), subresource)
         new = defaults.readmitted(resource, self._shaped(resource, new, old), old)
+        plain = writer is not None and writer.operation == "Update"
+        lost = plain and disowned(resource, desired, old=old, status=subresource == "status")
+        if lost:
+            new = with_entries(new, [])
         if writer is not None and writer.operation == "Apply":
             new = with_entries(new, entries_of(desired))
             if _same_but_times(old, new):
@@ -216,7 +221,7 @@ class Registry:
         if resource.counted and new.get("spec") != old.get("spec"):
             generation = int(old["metadata"].get("generation", 0)) + 1
             new = {**new, "metadata": {**new["metadata"], "generation": generation}}
-        if writer is not None and writer.operation == "Update":
+        if writer is not None and writer.operation == "Update" and not lost:
             new = owned_by_update(resource, old=old, new=new, writer=writer)
         if resource is not NAMESPACES and deletion.finished(new):
             self.store.remove(resource, record)

@@ -222,10 +222,7 @@ class Verbs:
         if record is None and made_by_put(resource) and not target.subresource:
             if uid := body["metadata"].get("uid"):
                 raise other_uid(resource, target.name, uid, "")
-            fresh = {
-                key: value for key, value in body["metadata"].items() if key != "resourceVersion"
-            }
-            made = self._created(target, request, {**body, "metadata": fresh}, options)
+            made = self._created(target, request, self._unversioned(body), options)
             return _answer(201, made, warnings)
         if record is None:
             raise not_found(resource, target.name)
@@ -236,6 +233,13 @@ class Verbs:
         writer = self._writer(request, target, "Update", options)
         writer = msgspec.structs.replace(writer, whole=True)
         return _answer(200, self._update(target, record, body, writer), warnings)
+
+    def _unversioned(self, body: Object) -> Object:
+        """An object that is not there yet has no version, but where nothing is kept it is told again."""
+        if self._store.rehearsing:
+            return body
+        meta = {key: item for key, item in body["metadata"].items() if key != "resourceVersion"}
+        return {**body, "metadata": meta}
 
     def _patch(self, target: Target, request: Request) -> Response:
         kind = patching.kind_of(target.resource, request)

@@ -1,8 +1,10 @@
-"""Whether an applied custom object can be merged at all: its values have the shapes that a merge goes by.
+"""Whether a custom object can be merged at all: its values have the shapes that a merge goes by.
 
-This comes before any validation. Numbers, texts and truths are told apart, lists with keys need the keys, nothing may
-be in a set twice; ranges, patterns and required fields are not looked at. Null fits everywhere but in a set or as an
-item with keys.
+An apply that cannot is refused, before any validation. Of a plain write that cannot, in a part that is left aside and
+so never validated, nobody can say who owns what: the object loses its owners.
+
+Numbers, texts and truths are told apart, lists with keys need the keys, nothing may be in a set twice; ranges, patterns
+and required fields are not looked at. Null fits everywhere but in a set or as an item with keys.
 """
 
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import msgspec
 
 from runyard.embedded.kube.crd.schema import MISSING, Schema
+from runyard.embedded.kube.resources import Object, Resource
 
 _OWN = ("apiVersion", "kind", "metadata")
 _ANY: tuple[str, tuple[type, ...]] = ("scalar", (str, bool, int, float))
@@ -21,19 +24,37 @@ _SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {
 }
 
 
-def mismatch(schema: Schema, obj: dict[str, Any]) -> str:
-    """The first value that cannot be merged, and why not; empty if there is none."""
+def mismatch(schema: Schema, obj: dict[str, Any], *, twice: bool = False) -> str:
+    """The first value that cannot be merged, and why not; empty if there is none.
+
+    With `twice` the same may be in a list more than once.
+    """
     told = {key: item for key, item in obj.items() if key not in _OWN}
-    return _map(schema, told, "")
+    return _map(schema, told, "", twice)
 
 
-def _value(schema: Schema, value: Any, path: str) -> str:
+def disowned(
+    resource: Resource, obj: Object, *, old: Object | None = None, status: bool = False
+) -> bool:
+    """Whether a plain write, of the status or of all the rest, says aside what cannot be merged."""
+    if resource.definition is None or not resource.has_status:
+        return False
+    before = old or {}
+    aside = {
+        key: item
+        for key, item in obj.items()
+        if (key == "status") is not status and item is not before.get(key)
+    }
+    return bool(aside) and bool(mismatch(resource.definition.schema, aside, twice=True))
+
+
+def _value(schema: Schema, value: Any, path: str, twice: bool) -> str:
     if value is None:
         return ""
     if schema.type == "array":
-        return _list(schema, value, path)
+        return _list(schema, value, path, twice)
     if schema.type == "object" or schema.properties or schema.extra is not None:
-        return _map(schema, value, path)
+        return _map(schema, value, path, twice)
     if schema.preserve:
         return ""
     wanted, kinds = _SCALARS.get("" if schema.int_or_string else schema.type, _ANY)
@@ -41,30 +62,32 @@ def _value(schema: Schema, value: Any, path: str) -> str:
     return "" if fits else f"{path}: expected {wanted}, got {_shown(value)}"
 
 
-def _map(schema: Schema, value: Any, path: str) -> str:
+def _map(schema: Schema, value: Any, path: str, twice: bool) -> str:
     if not isinstance(value, dict):
         return f"{path}: expected map, got {_shown(value)}"
     for key, item in value.items():
         below = schema.properties.get(key) or schema.extra
-        if below is not None and (why := _value(below, item, f"{path}.{key}")):
+        if below is not None and (why := _value(below, item, f"{path}.{key}", twice)):
             return why
     return ""
 
 
-def _list(schema: Schema, value: Any, path: str) -> str:
+def _list(schema: Schema, value: Any, path: str, twice: bool) -> str:
     if not isinstance(value, list):
         return f"{path}: expected list, got {_shown(value)}"
     seen: dict[str, None] = {}
     for index, item in enumerate(value):
         if schema.list_type in ("set", "map"):
             key, why = _keyed(schema, item, index)
-            if not why and key in seen:
+            if not why and key in seen and not twice:
                 why = f"duplicate entries for key [{key}]"
             if why:
                 return f"{path}: {why}"
             seen[key] = None
-        if schema.items is not None and (why := _value(schema.items, item, f"{path}[{index}]")):
-            return why
+        if schema.items is not None:
+            why = _value(schema.items, item, f"{path}[{index}]", twice)
+            if why:
+                return why
     return ""
 
 
