@@ -42,6 +42,7 @@ ADMIN = "an-administrator-of-scripts"
 EMBEDDED = "embedded"
 NAMES = ("loopback", "http", "real")
 ASKED: dict[str, None] = {}  # what the scripts of this process asked of the loopback
+SECRETLESS = (1, 24)  # before, an account is of use once it has a Secret with its token
 NEWEST = (99, 0, 0)  # the embedded API has no excuse of age
 
 Open = Callable[[str], contextlib.AbstractAsyncContextManager[Api]]
@@ -145,8 +146,10 @@ async def _settled(
     await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
 
     async def begun() -> bool | None:
-        paths = (api.path("serviceaccounts", "default"), api.maps(ROOT_CA))
-        return all([(await api.call("GET", path)).status == 200 for path in paths]) or None
+        account = await api.call("GET", api.path("serviceaccounts", "default"))
+        useful = version[:2] >= SECRETLESS or "secrets" in account.json()
+        trusted = await api.call("GET", api.maps(ROOT_CA))
+        return (account.status == trusted.status == 200 and useful) or None
 
     await api.eventually(begun)
     try:

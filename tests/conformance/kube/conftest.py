@@ -1,7 +1,8 @@
 """Runs each script of this directory on the embedded API twice and on a real one, unchanged.
 
 A script is an `async def` that takes `api`. Where no real control plane can be started its cases are
-reported as not run. `@pytest.mark.since(1, 31)` names the first version of Kubernetes that can pass.
+reported as not run. `@pytest.mark.since(1, 31)`, or a line in `ages`, names the first version of Kubernetes that
+can pass.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import controlplane
 import pytest
-from tests.conformance.kube import backends, usage
+from tests.conformance.kube import ages, backends, usage
 from tests.conftest import BACKEND, Absent
 
 
@@ -71,10 +72,11 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def _check_age(request: pytest.FixtureRequest, plane: controlplane.ControlPlane) -> None:
-    for mark in request.node.iter_markers("since"):
-        if plane.version[:2] < mark.args:
-            wanted = ".".join(str(number) for number in mark.args)
-            pytest.skip(f"needs Kubernetes {wanted}, this is {plane.git_version}")
+    needed = [mark.args for mark in request.node.iter_markers("since")]
+    needed.append(ages.SINCE.get(request.node.originalname, (1, 0)))
+    if plane.version[:2] < max(needed):
+        wanted = ".".join(str(number) for number in max(needed))
+        pytest.skip(f"needs Kubernetes {wanted}, this is {plane.git_version}")
 
 
 @pytest.hookimpl(tryfirst=True)

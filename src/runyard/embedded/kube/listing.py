@@ -95,14 +95,12 @@ class Reader:
         if token is not None:
             start = _start(target, token.start)
             records = records[bisect_right(records, start, key=_place) :]
-        last_of_all = records[-1:]
+        seen = records
         if selector:
             records = [item for item in records if selector.matches(item.obj)]
-        if selector.named:  # nothing else is looked at
-            last_of_all = records[-1:]
         limit = 0 if options.version == 0 and options.told_version else options.limit
         # Whether there is more is told by what lies behind the page, selected or not.
-        if not limit or len(records) < limit or records[limit - 1] is last_of_all[0]:
+        if not limit or len(records) < limit or records[limit - 1] is _last(seen, selector):
             end: Object = {"continue": ""} if target.resource.custom else {}
             return Listing(records, {**end, "resourceVersion": str(version)})
         last = records[limit - 1]
@@ -213,6 +211,11 @@ class Reader:
             after=max(options.version, self._store.version),
             shown=self._store.version,
         )
+
+
+def _last(seen: list[Record], selector: Selector) -> Record | None:
+    """The last record that a listing looks at."""
+    return next((item for item in reversed(seen) if selector.looked_up(item.obj)), None)
 
 
 def _said(meta: Object) -> Object:

@@ -49,16 +49,26 @@ def check_preconditions(resource: Resource, record: Record, told: Any) -> None:
         raise modified(resource, record.name)
 
 
-def check_patched(resource: Resource, record: Record, told: Any) -> None:
-    """The same for a patch, in whose result another uid is a change of a field that never changes."""
-    if not isinstance(told, dict):
-        return
-    uid, version = told.get("uid"), told.get("resourceVersion")
+def check_version(resource: Resource, record: Record, told: Any) -> None:
+    """Refuse when a patching client meant another version of the object."""
+    version = told.get("resourceVersion") if isinstance(told, dict) else None
     if version is not None and version not in ("", str(record.version)):
         raise modified(resource, record.name)
-    if uid is not None and uid not in ("", record.uid):
-        cause = Cause("metadata.uid", f'Invalid value: "{uid}": field is immutable')
-        raise invalid(resource, record.name, [cause, cause])
+
+
+def check_applied(resource: Resource, record: Record, told: Object) -> None:
+    """The same for an apply, and for another incarnation."""
+    check_version(resource, record, told)
+    if causes := other_life(record, told):
+        raise invalid(resource, record.name, causes)
+
+
+def other_life(record: Record, told: Object) -> list[Cause]:
+    """In the result of a patch another uid is a change of a field that never changes; a server says so twice."""
+    uid = told.get("uid")
+    if uid is None or uid in ("", record.uid):
+        return []
+    return [Cause("metadata.uid", f'Invalid value: "{uid}": field is immutable')] * 2
 
 
 def check_identity(record: Record, desired: Any) -> None:

@@ -28,6 +28,7 @@ from runyard.embedded.kube.metadata import (
     SERVER_META,
     check_namespace,
     confined,
+    other_life,
 )
 from runyard.embedded.kube.patches.apply import (
     Writer,
@@ -213,9 +214,10 @@ class Registry:
             new = with_entries(new, entries_of(desired))
             if _same_but_times(old, new):
                 return record
-        elif new is old or new == old:
+        other = other_life(record, desired["metadata"])
+        if (new is old or new == old) and not other:
             return record
-        validation.check(resource, new, old=old)
+        validation.check(resource, new, old=old, also=other)
         if writer is not None and self.admit is not None:
             new = self.admit(resource, new, old=old, subresource=subresource)
         if resource.counted and new.get("spec") != old.get("spec"):

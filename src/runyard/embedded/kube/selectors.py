@@ -33,6 +33,7 @@ _RULE = (
 )
 _PINS = ("metadata.name", "spec.nodeName")
 _BY_NAME = "metadata.name"
+_LOOKED_UP = (_BY_NAME, "spec.nodeName")  # a server has an index of these
 _FLAGS = (("spec", "hostNetwork"), ("spec", "unschedulable"))  # absent: false
 _LONGEST = 512  # characters of what is remembered: what a program sends again and again is short
 _WORDS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
@@ -76,10 +77,12 @@ class Selector(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.labels or self.fields)
 
-    @property
-    def named(self) -> bool:
-        """Whether one object is asked for by its name."""
-        return any(found.key == _BY_NAME and found.operator == "in" for _, found in self.fields)
+    def looked_up(self, obj: Object) -> bool:
+        """Whether the object is one that is looked at: all are, unless a name or a Node is asked for."""
+        for path, requirement in self.fields:
+            if requirement.key in _LOOKED_UP and requirement.operator == "in":
+                return requirement.holds(field_value(obj, path))
+        return True
 
     def matches(self, obj: Object) -> bool:
         """Whether the object satisfies every condition."""

@@ -7,7 +7,7 @@ and the rules of deletion can rely on what they find. Parts that a write leaves 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -37,8 +37,10 @@ _MISSING = re.compile(r"missing required field `([^`]+)`")
 _ENDING = "create not allowed while custom resource definition is terminating"
 
 
-def check(resource: Resource, obj: Object, *, old: Object | None = None) -> None:
-    """Raise a 422 unless the object may be stored (in place of `old`, if given)."""
+def check(
+    resource: Resource, obj: Object, *, old: Object | None = None, also: Iterable[Cause] = ()
+) -> None:
+    """Raise a 422 unless the object may be stored (in place of `old`, if given) and nothing else is wrong."""
     meta = obj["metadata"]
     causes = metadata.name(resource, meta) if old is None else []
     if old is None or old["metadata"] is not meta:
@@ -52,6 +54,7 @@ def check(resource: Resource, obj: Object, *, old: Object | None = None) -> None
         causes += rules.check(obj, old)
     elif (rule := _RULES.get(resource.key)) is not None:
         causes += rule(obj, old)
+    causes += also
     if not causes:
         causes = _read(resource, obj, old)
     if causes:

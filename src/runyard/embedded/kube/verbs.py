@@ -298,7 +298,7 @@ class Verbs:
         record = self._store.get(resource, target.namespace, target.name)
         if record is None:
             return self._apply_absent(target, wanted, writer)
-        patching.check_patched(resource, record, wanted["metadata"])
+        patching.check_applied(resource, record, wanted["metadata"])
         try:
             applied = self._registry.apply(
                 resource,

@@ -10,7 +10,7 @@ import msgspec
 
 from runyard.embedded.kube import bodies
 from runyard.embedded.kube.crd import applying
-from runyard.embedded.kube.metadata import check_identity, check_name, check_patched
+from runyard.embedded.kube.metadata import check_applied, check_identity, check_name, check_version
 from runyard.embedded.kube.options import IGNORE, STRICT, WriteOptions
 from runyard.embedded.kube.patches import jsonpatch, strategic
 from runyard.embedded.kube.patches.apply import type_of
@@ -30,7 +30,7 @@ from runyard.embedded.kube.status import (
 from runyard.embedded.kube.storage.store import Record
 from runyard.http.messages import Request
 
-__all__ = ["APPLY", "MERGE", "Patched", "applied", "check_patched", "kind_of", "patched", "read"]
+__all__ = ["APPLY", "MERGE", "Patched", "applied", "check_applied", "kind_of", "patched", "read"]
 
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -96,7 +96,7 @@ def patched(
     if made is not record.obj:
         with warned(complaints):
             check_identity(record, made)
-            check_patched(resource, record, made.get("metadata"))
+            check_version(resource, record, made.get("metadata"))
     return result
 
 
