@@ -76,8 +76,11 @@ inputs=$(grep -rlR --include='*.go' '+k8s:openapi-gen=true' pkg vendor/k8s.io 2>
   --go-header-file hack/boilerplate/boilerplate.generatego.txt -r "$scratch/violations" >"$scratch/openapi.log" 2>&1
 
 say "compiling Kubernetes $version (about seven minutes of one core)"
-info="k8s.io/kubernetes/vendor/k8s.io/component-base/version" # where it is in this mode
-flags="-s -w -X $info.gitVersion=v$version -X $info.gitMajor=1 -X $info.gitMinor=20"
+flags="-s -w"
+for info in component-base/version client-go/pkg/version; do # the first tells it by a flag, the second over HTTP
+  info="k8s.io/kubernetes/vendor/k8s.io/$info"
+  flags="$flags -X $info.gitVersion=v$version -X $info.gitMajor=1 -X $info.gitMinor=20"
+done
 for program in kube-apiserver kube-controller-manager kube-scheduler; do
   go build -trimpath -ldflags "$flags" -o "$target/$program" "./cmd/$program"
   say "  $program"
