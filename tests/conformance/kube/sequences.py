@@ -104,12 +104,17 @@ def _apply(draw: st.DrawFn, kind: Kind, name: str) -> Step:
     if sub:
         told = draw(st.sampled_from(STATUSES[kind.plural]))
         said = ("status",) if kind.custom else ("status", "metadata")
-        status = {key: told[key] for key in said if key in told}
+        status = {key: _nullless(told[key]) for key in said if key in told}
         body = {key: body[key] for key in ("apiVersion", "kind")} | status
         body["metadata"] = {**status.get("metadata", {}), "name": name}
     return Step(
         verb="patch", kind=kind, name=name, sub=sub, body=body, media=APPLY, query=tuple(query)
     )
+
+
+def _nullless(value: Json) -> Json:
+    """Who applies leaves out what shall not be there."""
+    return {key: item for key, item in value.items() if item is not None}
 
 
 # ---- patches
