@@ -64,7 +64,8 @@ take_lock() {
     mkdir "$lock"
   fi
   echo $$ >"$lock/pid"
-  trap 'rm -rf "$lock"' EXIT
+  # A compiler whose go was killed writes its last file before it notices.
+  trap 'rm -rf "$lock" 2>/dev/null || { sleep 3; rm -rf "$lock"; }' EXIT
   trap 'exit 130' INT TERM HUP
 }
 
@@ -98,12 +99,13 @@ build_with_go() { # version; into $lock/bin
     fail "the modules cannot be fetched" "check the network, or GOPROXY in 'go env'"
   }
   say "compiling (about eleven minutes of one core; two cores halve it)"
+  mkdir "$lock/tmp" # where go works; go that is killed leaves it
   minor=$(echo "$1" | cut -d. -f2)
   info="k8s.io/component-base/version"
   flags="-s -w -X $info.gitVersion=v$1 -X $info.gitMajor=1 -X $info.gitMinor=$minor"
   (
     cd "$lock"
-    export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-mod=readonly -trimpath -buildvcs=false"
+    export CGO_ENABLED=0 GOTOOLCHAIN=local GOTMPDIR="$lock/tmp" GOFLAGS="-mod=readonly -trimpath -buildvcs=false"
     # shellcheck disable=SC2086  # the packages are words of their own
     with_progress "$lock/build.log" go build -v -ldflags "$flags" -o "$lock/bin/" $packages &&
       mv "$lock/bin/server" "$lock/bin/etcd" # go names it after the path of its package

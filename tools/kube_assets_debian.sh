@@ -54,7 +54,8 @@ done
 export GOROOT="$scratch/goroot"
 cp -RL "$scratch/root/usr/lib/go-1.19" "$GOROOT"
 
-export GOPATH="$scratch/gopath" GO111MODULE=off CGO_ENABLED=0 GOFLAGS="" GOTOOLCHAIN=local
+mkdir "$scratch/tmp"
+export GOPATH="$scratch/gopath" GO111MODULE=off CGO_ENABLED=0 GOFLAGS="" GOTOOLCHAIN=local GOTMPDIR="$scratch/tmp"
 export PATH="$GOROOT/bin:$PATH"
 tree="$GOPATH/src/k8s.io/kubernetes"
 mkdir -p "$tree"
