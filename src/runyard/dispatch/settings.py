@@ -3,6 +3,7 @@
 import msgspec
 
 from runyard.dispatch.machine.table import Deadlines
+from runyard.dispatch.recovery.modes import Modes
 from runyard.wire.names import CONTROLLER_ACCOUNT, CONTROLLER_NAMESPACE, RUNNERS_NAMESPACE
 
 
@@ -28,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = RUNNERS_NAMESPACE
     controller: tuple[str, str] = (CONTROLLER_NAMESPACE, CONTROLLER_ACCOUNT)
     deadlines: Deadlines = Deadlines()
+    modes: Modes = Modes()  # of the reconcilers, by name
     default_limits: tuple[Limit, ...] = DEFAULT_LIMITS
 
     poll_wait_default: float = 5.0  # a classic poller hangs up after 10 s

@@ -43,6 +43,7 @@ from runyard.http.messages import Handler, Transport
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
 from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.loops import EXPECTED, run_loop
 from runyard.telemetry.meter import Meter
@@ -65,6 +66,7 @@ class ServerDeps(msgspec.Struct, kw_only=True):
     settings: Settings
     listen: Callable[[Handler], None]  # called once, with the handler, when requests may come
     freshness: Freshness | None = None  # told when each loop last succeeded
+    health: Health | None = None  # told what the server itself finds wrong
 
 
 class Wired(msgspec.Struct, kw_only=True):

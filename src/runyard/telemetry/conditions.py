@@ -68,6 +68,19 @@ LOOP_STALLED = Condition(
     severity=Severity.WARNING,
     visible_after=60.0,
 )
+RECONCILER_OFF = Condition(
+    code="reconciler-off",
+    title="A reconciler is switched off",
+    text="What it heals piles up meanwhile. Switch it on again with --reconciler NAME=enabled.",
+    severity=Severity.WARNING,
+)
+JOBS_STARVE = Condition(
+    code="jobs-starve",
+    title="Jobs wait although fitting runners are idle",
+    text="The server does not hand out what it could. Its log and `runyard explain job` say why; then restart it.",
+    depends_on=("database-unreachable", "github-unreachable", "github-refused"),
+    visible_after=60.0,
+)
 
 ALL: tuple[Condition, ...] = (
     DATABASE_UNREACHABLE,
@@ -80,4 +93,6 @@ ALL: tuple[Condition, ...] = (
     DRIVER_FAILING,
     HOST_DISK_FULL,
     LOOP_STALLED,
+    RECONCILER_OFF,
+    JOBS_STARVE,
 )

@@ -89,6 +89,7 @@ async def _deps(
         settings=_settings(context),
         listen=lambda _: works.set(),
         freshness=freshness,
+        health=health,
     )
 
 
