@@ -3,7 +3,7 @@
 from tests.dispatch.dispatchworld import World, play
 
 from runyard.dispatch.machine.values import Room
-from runyard.dispatch.matching.match import PoolView
+from runyard.dispatch.matching.values import PoolView
 from runyard.dispatch.plans.queue import Figures, Waiting, figures
 from runyard.embedded.github.identity import KeyPair
 from runyard.telemetry.catalogue import (

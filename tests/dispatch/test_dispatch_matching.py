@@ -10,15 +10,22 @@ from hypothesis import strategies as st
 
 from runyard.dispatch.machine.events import Adopt, Offer
 from runyard.dispatch.machine.values import Room
-from runyard.dispatch.matching.match import (
+from runyard.dispatch.matching.match import match
+from runyard.dispatch.matching.select import select
+from runyard.dispatch.matching.values import (
+    Budget,
     Candidate,
+    Exclusion,
+    Hold,
+    Kind,
     PoolView,
+    Proposal,
+    RepositoryQueue,
     Snapshot,
     TenantQueue,
     Vacancy,
     Waiting,
     fits,
-    match,
 )
 
 MAC = ("self-hosted", "macos", "shape-mac")
@@ -54,18 +61,28 @@ def queue(
     vtime: float = 0.0,
     weight: float = 1.0,
     room: int = 1000,
-    kind: str = "Organization",
+    at_org: bool = True,
 ) -> TenantQueue:
-    rooms = tuple((each, Room(vcpus=room, memory_gb=2 * room)) for each in ("linux", "macos"))
+    left = Room(vcpus=room, memory_gb=2 * room)
+    budgets = tuple(Budget(platform=each, room=left, limit=left) for each in ("linux", "macos"))
+    own = tuple(Candidate(job_id=i, labels=lb) for i, lb in jobs)
     return TenantQueue(
         tenant=tenant,
         installation_id=1,
-        kind=kind,
+        at_org=at_org,
         weight=weight,
         vtime=vtime,
-        jobs=tuple(Candidate(job_id=i, repository=f"{tenant}/app", labels=lb) for i, lb in jobs),
-        rooms=rooms,
+        repositories=(RepositoryQueue(repository=f"{tenant}/app", jobs=own),),
+        budgets=budgets,
     )
+
+
+def jobs_of(tenant: TenantQueue) -> tuple[Candidate, ...]:
+    return tuple(job for each in tenant.repositories for job in each.jobs)
+
+
+def proposals_for(found: Snapshot) -> tuple[Proposal, ...]:
+    return match(found).proposals
 
 
 def snapshot(*tenants: TenantQueue, waiting: tuple[Waiting, ...], **more: object) -> Snapshot:
@@ -74,7 +91,7 @@ def snapshot(*tenants: TenantQueue, waiting: tuple[Waiting, ...], **more: object
 
 
 def served(found: Snapshot) -> list[tuple[str, int]]:
-    return [(each.tenant, each.event.job_id) for each in match(found)]
+    return [(each.tenant, each.event.job_id) for each in proposals_for(found)]
 
 
 def test_a_flood_of_one_tenant_does_not_delay_the_first_job_of_another() -> None:
@@ -117,12 +134,12 @@ def test_a_tenant_without_room_steps_aside_for_the_next() -> None:
 
 
 def test_a_tenant_without_a_limit_has_no_room() -> None:
-    nobody = msgspec.structs.replace(queue("t", [(1, MAC)]), rooms=())
+    nobody = msgspec.structs.replace(queue("t", [(1, MAC)]), budgets=())
     assert served(snapshot(nobody, waiting=(slot(1),))) == []
 
 
 def test_the_oldest_job_and_the_longest_waiting_pod_come_first() -> None:
-    found = match(snapshot(queue("t", [(5, MAC), (3, MAC)]), waiting=(slot(9), slot(2))))
+    found = proposals_for(snapshot(queue("t", [(5, MAC), (3, MAC)]), waiting=(slot(9), slot(2))))
     assert [(each.event.job_id, each.pod_uid) for each in found] == [(5, "uid-9"), (3, "uid-2")]
 
 
@@ -131,7 +148,7 @@ def vacancy(number: int, *, tenant: str = "t", scope: str = "orgs/t", pool: str 
 
 
 def test_a_runner_that_lost_its_job_is_supply_first_and_costs_nothing() -> None:
-    (only, second) = match(
+    (only, second) = proposals_for(
         snapshot(queue("t", [(1, MAC), (2, MAC)]), waiting=(slot(1),), vacancies=(vacancy(1),))
     )
     assert (only.pod_uid, only.event, only.cost) == ("vac-1", Adopt(generation=7, job_id=1), 0.0)
@@ -153,7 +170,7 @@ def test_a_vacancy_is_only_supply_where_github_would_use_it(other: Vacancy) -> N
 
 
 def test_a_person_has_no_organisation_to_register_at() -> None:
-    (only,) = match(snapshot(queue("mona", [(1, MAC)], kind="User"), waiting=(slot(1),)))
+    (only,) = proposals_for(snapshot(queue("mona", [(1, MAC)], at_org=False), waiting=(slot(1),)))
     assert isinstance(only.event, Offer) and only.event.scope == "repos/mona/app"
 
 
@@ -184,12 +201,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 @given(snapshots())
 def test_nothing_is_given_twice_and_no_room_is_overspent(found: Snapshot) -> None:
-    proposals = match(found)
+    proposals = proposals_for(found)
     assert len({each.pod_uid for each in proposals}) == len(proposals)
     assert len({each.event.job_id for each in proposals}) == len(proposals)
     spent: Counter[tuple[str, str]] = Counter()
     pools = {each.name: each for each in found.pools}
-    jobs = {job.job_id: job for tenant in found.tenants for job in tenant.jobs}
+    jobs = {job.job_id: job for tenant in found.tenants for job in jobs_of(tenant)}
     pods = {each.pod_uid: each.pool for each in found.waiting}
     vacant = {each.pod_uid: each.pool for each in found.vacancies}
     for each in proposals:
@@ -199,13 +216,13 @@ def test_nothing_is_given_twice_and_no_room_is_overspent(found: Snapshot) -> Non
             assert own == pods[each.pod_uid] and each.event.vcpus == pools[own].vcpus
             spent[each.tenant, each.event.platform] += each.event.vcpus
     for tenant in found.tenants:
-        for platform, room in tenant.rooms:
-            assert spent[tenant.tenant, platform] <= room.vcpus
+        for budget in tenant.budgets:
+            assert spent[tenant.tenant, budget.platform] <= budget.room.vcpus
 
 
 @given(snapshots())
 def test_nobody_is_left_out_who_could_be_served(found: Snapshot) -> None:
-    proposals = match(found)
+    proposals = proposals_for(found)
     used = {each.pod_uid for each in proposals}
     given = {each.event.job_id for each in proposals}
     pools = {each.name: each for each in found.pools}
@@ -214,8 +231,8 @@ def test_nobody_is_left_out_who_could_be_served(found: Snapshot) -> None:
         if isinstance(each.event, Offer):
             spent[each.tenant, each.event.platform] += each.event.vcpus
     for tenant in found.tenants:
-        rooms = dict(tenant.rooms)
-        for job in tenant.jobs:
+        rooms = {each.platform: each.room for each in tenant.budgets}
+        for job in jobs_of(tenant):
             for pod in found.waiting:
                 if job.job_id in given or pod.pod_uid in used or pod.pool not in pools:
                     continue
@@ -238,21 +255,17 @@ def simulate(weights: dict[str, float], *, rounds: int, seed: int) -> dict[str, 
     floor, number = 0.0, 0
     for _ in range(rounds):
         tenants = [
-            queue(name, [(number + i, MAC) for i in range(20)], vtime=vtimes[name], weight=weight)
-            for name, weight in weights.items()
-        ]
-        tenants = [
-            msgspec.structs.replace(
-                each,
-                jobs=tuple(
-                    msgspec.structs.replace(j, job_id=j.job_id * 100 + at) for j in each.jobs
-                ),
+            queue(
+                name,
+                [((number + i) * 100 + at, MAC) for i in range(20)],
+                vtime=vtimes[name],
+                weight=weight,
             )
-            for at, each in enumerate(tenants)
+            for at, (name, weight) in enumerate(weights.items())
         ]
         number += 20
         waiting = tuple(slot(number * 100 + i) for i in range(rng.randint(1, 7)))
-        for each in match(snapshot(*tenants, waiting=waiting, floor=floor)):
+        for each in proposals_for(snapshot(*tenants, waiting=waiting, floor=floor)):
             start = max(vtimes[each.tenant], floor)
             vtimes[each.tenant] = start + each.cost / weights[each.tenant]
             got[each.tenant] += each.cost
@@ -285,5 +298,130 @@ def test_a_long_queue_is_matched_without_looking_at_every_pair() -> None:
 
     counted = tuple(msgspec.structs.replace(each, labels=Counted(each.labels)) for each in POOLS)
     found = snapshot(*tenants, waiting=tuple(map(slot, range(500))), pools=counted)
-    assert match(found) == ()
+    assert proposals_for(found) == ()
     assert calls["looked"] < 100
+
+
+# ------------------------------------------------------------------------------ repositories and priorities
+
+
+def repository(
+    name: str,
+    jobs: range,
+    *,
+    priority: int = 0,
+    vtime: float = 0.0,
+    weight: float = 1.0,
+    **more: str,
+) -> RepositoryQueue:
+    own = tuple(Candidate(job_id=job, labels=MAC, priority=priority) for job in jobs)
+    return RepositoryQueue(repository=name, jobs=own, vtime=vtime, weight=weight, **more)
+
+
+def tenant_of(*repositories: RepositoryQueue, floor: float = 0.0) -> TenantQueue:
+    base = queue("t", [])
+    return msgspec.structs.replace(base, repositories=repositories, floor=floor)
+
+
+def test_a_flood_of_one_repository_does_not_delay_its_sibling() -> None:
+    flood, quiet = repository("t/a", range(100), vtime=40.0), repository("t/z", range(500, 501))
+    found = snapshot(tenant_of(flood, quiet, floor=36.0), waiting=(slot(1),))
+    assert served(found) == [("t", 500)]
+
+
+def test_repositories_take_turns_by_their_weights() -> None:
+    heavy, light = repository("t/a", range(50), weight=3.0), repository("t/b", range(100, 150))
+    found = snapshot(tenant_of(heavy, light), waiting=tuple(map(slot, range(20))))
+    counts = Counter(each.repository for each in proposals_for(found))
+    assert counts == {"t/a": 15, "t/b": 5}
+
+
+def test_a_higher_priority_goes_before_every_other_job_of_its_tenant_and_of_no_other() -> None:
+    late = repository("t/b", range(100, 102), priority=5, vtime=90.0)
+    other = queue("other", [(900, MAC)], vtime=1.0)
+    found = snapshot(
+        tenant_of(repository("t/a", range(3)), late),
+        other,
+        waiting=tuple(map(slot, range(4))),
+    )
+    # 900 is served in its turn: a tenant cannot push itself past others by calling its jobs important.
+    assert served(found) == [("t", 100), ("other", 900), ("t", 101), ("t", 0)]
+
+
+# ------------------------------------------------------------------------------ what holds the rest
+
+
+def test_every_kind_that_gets_nothing_says_why() -> None:
+    poor = queue("a-poor", [(1, MAC)], room=3)
+    found = match(snapshot(poor, queue("b", [(2, LINUX)]), waiting=(slot(1),)), thorough=True)
+    told = {each.tenant: (each.hold, each.text, each.numbers) for each in found.held}
+    assert told == {
+        "a-poor": (
+            Hold.TENANT_CAP,
+            "a-poor has 3 of 3 vCPUs left on macos, 4 needed",
+            (("left", 3.0), ("limit", 3.0), ("needed", 4.0)),
+        ),
+        "b": (Hold.NO_RUNNER, "no runner of linux is free", ()),
+    }
+
+
+@given(snapshots())
+def test_a_job_is_proposed_or_its_kind_is_held(found: Snapshot) -> None:
+    matching = match(found, thorough=True)
+    given_to = {each.event.job_id for each in matching.proposals}
+    held = {(each.tenant, each.repository, each.labels) for each in matching.held}
+    for tenant in found.tenants:
+        for each in tenant.repositories:
+            for job in each.jobs:
+                kind = (tenant.tenant, each.repository, job.labels)
+                assert job.job_id in given_to or kind in held
+
+
+@given(snapshots())
+def test_looking_thoroughly_changes_no_proposal(found: Snapshot) -> None:
+    assert match(found).proposals == match(found, thorough=True).proposals
+
+
+def kind(labels: tuple[str, ...] = MAC, *, tenant: str = "t", paused: bool = False) -> Kind:
+    return Kind(tenant=tenant, repository=f"{tenant}/app", labels=labels, paused=paused)
+
+
+def excluded(kind_: str, name: str, left: float = 30.0) -> Exclusion:
+    return Exclusion(kind=kind_, name=name, left=left, why="404")
+
+
+@pytest.mark.parametrize(
+    ("one", "exclusions", "supplied", "hold"),
+    [
+        (kind(paused=True), (), ("mac",), Hold.PAUSED),
+        (kind(), (excluded("repository", "t/app"),), ("mac",), Hold.EXCLUDED),
+        (kind(), (excluded("account", "t"),), ("mac",), Hold.EXCLUDED),
+        (kind(), (excluded("github", ""),), ("mac",), Hold.GITHUB),
+        (kind(NOWHERE), (), ("mac",), Hold.NO_POOL),
+        (kind(), (), ("linux",), Hold.NO_RUNNER),
+    ],
+    ids=["paused", "repository", "account", "github", "no pool", "no runner"],
+)
+def test_what_cannot_be_served_is_not_even_read(
+    one: Kind, exclusions: tuple[Exclusion, ...], supplied: tuple[str, ...], hold: Hold
+) -> None:
+    found = select((one, kind(tenant="u")), pools=POOLS, supplied=supplied, exclusions=exclusions)
+    assert [each.hold for each in found.held if each.tenant == "t"] == [hold]
+    assert all(each.tenant == "u" for each in found.wanted)
+
+
+def test_an_exclusion_that_ran_out_lets_one_job_try_and_no_second() -> None:
+    found = select(
+        (kind(),), pools=POOLS, supplied=("mac",), exclusions=(excluded("account", "t", left=-1.0),)
+    )
+    (only,) = found.wanted
+    assert only.trial == "account:t"
+    tried = repository("t/app", range(5), trial=only.trial)
+    sibling = repository("t/b", range(50, 55), trial=only.trial)
+    other = queue("z", [(900, MAC)])
+    matching = match(
+        snapshot(tenant_of(tried, sibling), other, waiting=tuple(map(slot, range(9)))),
+        thorough=True,
+    )
+    assert [each.event.job_id for each in matching.proposals] == [0, 900]
+    assert {each.hold for each in matching.held} == {Hold.EXCLUDED}

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
 
+from runyard.dispatch.matching.values import Hold
 from runyard.dispatch.plans.mint import Conclusion, MintAnswer, StampAnswer, conclude
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.errors import NotSent, OutcomeUnknown
@@ -225,9 +226,7 @@ def test_a_database_that_goes_away_leaves_the_offer_to_its_deadline(
     play(scenario, database_url, app_keys)
 
 
-@pytest.mark.parametrize(
-    ("status", "hold"), [(422, 60.0), (404, 300.0), (403, 300.0)], ids=["job", "absent", "account"]
-)
+@pytest.mark.parametrize(("status", "hold"), [(422, 60.0), (403, 60.0)], ids=["job", "account"])
 def test_a_job_that_cannot_be_minted_for_is_not_tried_again_at_once(
     database_url: str, app_keys: KeyPair, status: int, hold: float
 ) -> None:
@@ -248,5 +247,108 @@ def test_a_job_that_cannot_be_minted_for_is_not_tried_again_at_once(
         async with world.waiting(guest):
             await world.match()
         assert world.slot(guest)["intended_job"] == job
+
+    play(scenario, database_url, app_keys)
+
+
+MINT_AT_ORG = "/orgs/acme/actions/runners/generate-jitconfig"
+MINT_AT_REPO = "/repos/acme/app/actions/runners/generate-jitconfig"
+
+
+def test_an_organisation_that_cannot_be_minted_at_is_served_at_its_repositories(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        job = await world.offered(guest)
+        world.github.faults.fail_next(MINT_AT_ORG, 404)
+        await world.mint()
+        assert world.slot(guest)["state"] == "idle"
+        assert not world.rows("SELECT * FROM exclusions"), "nobody is at fault"
+        await world.server.reader.step()
+        async with world.waiting(guest):
+            await world.match()
+        assert world.slot(guest)["scope"] == "repos/acme/app"
+        await world.mint()
+        slot = world.slot(guest)
+        assert (slot["state"], slot["intended_job"]) == ("armed", job)
+
+    play(scenario, database_url, app_keys)
+
+
+def test_an_account_that_is_refused_costs_the_others_no_runner(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        first, second = await world.pod(), await world.pod(2)
+        job = await world.offered(first)
+        world.github.faults.fail_next(MINT_AT_ORG, 403)
+        await world.mint()
+        await world.queued()
+        await world.server.reader.step()
+        (row,) = world.rows("SELECT kind, name, failures FROM exclusions")
+        assert row == {"kind": "account", "name": "acme", "failures": 1}
+        async with world.waiting(first, second):
+            await world.match()
+            assert not world.mints, "its other job was offered although its account is refused"
+            held = (await world.server.matcher.look()).held
+            assert [each.hold for each in held] == [Hold.EXCLUDED]
+        await world.clock.sleep(61)
+        await world.server.reader.step()
+        async with world.waiting(first, second):
+            await world.match()
+            assert len(world.mints) == 1, "one tries, the others wait for how that ends"
+            await world.match()
+            assert len(world.mints) == 1
+            await world.mint()
+            assert not world.rows("SELECT * FROM exclusions"), "a success disproves it"
+            await world.match()
+            assert len(world.mints) == 1
+            await world.mint()
+        assert {world.slot(each)["state"] for each in (first, second)} == {"armed"}
+        assert job in {world.slot(each)["intended_job"] for each in (first, second)}
+
+    play(scenario, database_url, app_keys)
+
+
+def test_each_refusal_doubles_the_time_and_no_success_is_needed_to_try_again(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        await world.offered(guest)
+        for expected in (60, 120, 240):
+            world.github.faults.fail_next(MINT_AT_ORG, 403)
+            await world.mint()
+            (row,) = world.rows("SELECT extract(epoch FROM until)::float AS until FROM exclusions")
+            assert row["until"] - world.clock.now() == pytest.approx(expected, abs=2)
+            await world.clock.sleep(expected + 1)
+            await world.server.reader.step()
+            async with world.waiting(guest):
+                await world.match()
+            assert len(world.mints) == 1
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_while_github_fails_the_other_runners_are_spared(
+    database_url: str, app_keys: KeyPair, status: int
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        first, second = await world.pod(), await world.pod(2)
+        await world.offered(first)
+        world.github.faults.fail_next(MINT_AT_ORG, status)
+        await world.mint()
+        await world.queued()
+        async with world.waiting(second):
+            await world.match()
+        assert world.slot(second)["state"] == "idle", "a second runner was spent on the same outage"
+        (held,) = (await world.server.matcher.look()).held
+        assert held.hold is Hold.GITHUB
 
     play(scenario, database_url, app_keys)

@@ -8,26 +8,16 @@ checks rows and budget again under their locks.
 from collections.abc import Callable, Coroutine
 from functools import partial
 
-import msgspec
-
 from runyard.clock import Clock
-from runyard.db.contract import Database, DatabaseError, Row, Tx
+from runyard.db.contract import Database, DatabaseError, Tx
 from runyard.dispatch.machine.events import Offer
-from runyard.dispatch.machine.values import Decision, Room
-from runyard.dispatch.matching.match import (
-    Candidate,
-    PoolView,
-    Proposal,
-    Snapshot,
-    TenantQueue,
-    Vacancy,
-    Waiting,
-    fits,
-    match,
-)
+from runyard.dispatch.machine.values import Decision
+from runyard.dispatch.matching.match import match
+from runyard.dispatch.matching.values import Matching, Proposal, Snapshot
 from runyard.dispatch.minting.mint import Minter
 from runyard.dispatch.pools import Pools
 from runyard.dispatch.settings import Settings
+from runyard.dispatch.snapshot import Reading, read
 from runyard.dispatch.store import SQL, Store
 from runyard.dispatch.waiting import Waiters
 from runyard.telemetry.catalogue import (
@@ -38,7 +28,6 @@ from runyard.telemetry.catalogue import (
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
-SEPARATOR = "\x1f"  # between labels, in a list of sets of labels; no label contains it
 Spawn = Callable[[Coroutine[object, object, None]], object]
 
 
@@ -96,90 +85,75 @@ class Matcher:
     async def step(self, spawn: Spawn) -> int:
         """One snapshot, its proposals, their claims; returns how many succeeded."""
         claimed = 0
-        snapshot = await self._database.transact(self._snapshot, name="match")
-        for proposal in match(snapshot):
+        reading = await self._database.transact(self._read, name="match")
+        snapshot = reading.snapshot
+        for proposal in match(snapshot).proposals:
             if isinstance(proposal.event, Offer) and not self._waiters.waits(proposal.pod_uid):
                 continue  # the client hung up meanwhile
             decision, era = await self._store.transact(
                 partial(self._claim, proposal=proposal, floor=snapshot.floor), name="claim"
             )
-            self._count(snapshot, proposal, decision)
+            outcome = "refused" if decision.refused else "claimed"
+            self._meter.inc(TUIST_RUNNERS_JOB_CLAIM_COUNT, fleet=proposal.pool, outcome=outcome)
             if decision.slot is None:
                 continue
             claimed += 1
-            if not isinstance(proposal.event, Offer):
-                continue
-            pool = next((each for each in snapshot.pools if each.name == decision.slot.pool), None)
-            if pool is not None:
-                spawn(self._minter.complete(decision.slot, pool.mint_labels, era=era))
+            if isinstance(proposal.event, Offer):
+                self._mint(spawn, snapshot, proposal, decision, era)
         return claimed
+
+    async def look(self) -> Matching:
+        """What would be matched now for everybody who waits anywhere, and what holds the rest. Changes nothing."""
+
+        async def everything(tx: Tx) -> Reading:
+            return await self._read(tx, thorough=True)
+
+        reading = await self._database.transact(everything, name="look at the queue")
+        found = match(reading.snapshot, thorough=True)
+        return Matching(proposals=found.proposals, held=(*reading.selection.held, *found.held))
+
+    def _mint(
+        self, spawn: Spawn, snapshot: Snapshot, proposal: Proposal, decision: Decision, era: str
+    ) -> None:
+        pool = next((each for each in snapshot.pools if each.name == proposal.pool), None)
+        if pool is None or decision.slot is None:
+            return
+        work = self._minter.complete(
+            decision.slot,
+            pool.mint_labels,
+            repository=proposal.repository,
+            era=era,
+            trial=bool(proposal.trial),
+        )
+        spawn(work)
 
     async def _claim(self, tx: Tx, *, proposal: Proposal, floor: float) -> tuple[Decision, str]:
         decision = await self._store.slot_event(tx, proposal.pod_uid, proposal.event)
         if not decision.refused and proposal.cost:
-            await tx.run(SQL.tenant_charge, tenant=proposal.tenant, floor=floor, cost=proposal.cost)
+            await self._charge(tx, proposal, floor)
         return decision, await self._store.era(tx)
 
-    async def _snapshot(self, tx: Tx) -> Snapshot:
-        nothing = Snapshot(pools=(), waiting=(), vacancies=(), tenants=())
-        kinds = await tx.all(SQL.match_kinds, limit=self._settings.match_kinds)
-        if not kinds:
-            return nothing
-        pools = self._pools.known
-        waiting = await tx.all(SQL.match_slots, pod_uids=list(self._waiters.uids()))
-        vacant = await tx.all(SQL.match_vacant)
-        supplied = dict.fromkeys(row["pool"] for row in (*waiting, *vacant))
-        jobs = await self._jobs(tx, kinds, tuple(pool for pool in pools if pool.name in supplied))
-        if not jobs:
-            return nothing
-        by_tenant: dict[str, list[Row]] = {}
-        for row in jobs:
-            by_tenant.setdefault(row["tenant"], []).append(row)
-        rooms = await tx.all(SQL.match_rooms, tenants=list(by_tenant))
-        floor = await tx.one(SQL.match_floor)
-        return Snapshot(
-            pools=pools,
-            waiting=tuple(msgspec.convert(row, Waiting) for row in waiting),
-            vacancies=tuple(msgspec.convert(row, Vacancy) for row in vacant),
-            tenants=tuple(_queue(name, own, rooms) for name, own in by_tenant.items()),
-            floor=0.0 if floor is None else float(floor["floor"]),
+    async def _charge(self, tx: Tx, proposal: Proposal, floor: float) -> None:
+        tenant, cost = proposal.tenant, proposal.cost
+        await tx.run(SQL.tenant_charge, tenant=tenant, floor=floor, cost=cost)
+        await tx.run(
+            SQL.repository_charge,
+            tenant=tenant,
+            repository=proposal.repository,
+            floor=proposal.floor,
+            cost=cost,
         )
+        if proposal.trial:
+            kind, _, name = proposal.trial.partition(":")
+            within = self._settings.deadlines.offered
+            await tx.run(SQL.exclusion_try, kind=kind, name=name, within=within)
 
-    async def _jobs(self, tx: Tx, kinds: list[Row], supplied: tuple[PoolView, ...]) -> list[Row]:
-        """The oldest jobs that somebody who waits could take.
-
-        Of the different sets of labels that are queued, only those that fit are read: however many jobs wait
-        for something that is not here, they stand in nobody's way.
-        """
-        wanted = [
-            row for row in kinds if any(fits(pool, tuple(row["labels"])) for pool in supplied)
-        ]
-        if not wanted:
-            return []
-        return await tx.all(
-            SQL.match_jobs,
-            tenants=[row["tenant"] for row in wanted],
-            kinds=[SEPARATOR.join(row["labels"]) for row in wanted],
+    async def _read(self, tx: Tx, *, thorough: bool = False) -> Reading:
+        return await read(
+            tx,
+            pools=self._pools.known,
+            uids=self._waiters.uids(),
+            kinds=self._settings.match_kinds,
             per_kind=self._settings.match_per_kind,
+            thorough=thorough,
         )
-
-    def _count(self, snapshot: Snapshot, proposal: Proposal, decision: Decision) -> None:
-        pool = next((s.pool for s in snapshot.waiting if s.pod_uid == proposal.pod_uid), "")
-        outcome = "refused" if decision.refused else "claimed"
-        self._meter.inc(TUIST_RUNNERS_JOB_CLAIM_COUNT, fleet=pool, outcome=outcome)
-
-
-def _queue(tenant: str, own: list[Row], rooms: list[Row]) -> TenantQueue:
-    return TenantQueue(
-        tenant=tenant,
-        installation_id=own[0]["installation_id"],
-        kind=own[0]["kind"],
-        weight=own[0]["weight"],
-        vtime=own[0]["vtime"],
-        jobs=tuple(msgspec.convert(row, Candidate) for row in own),
-        rooms=tuple(
-            (row["platform"], Room(vcpus=row["vcpus"], memory_gb=row["memory_gb"]))
-            for row in rooms
-            if row["tenant"] == tenant
-        ),
-    )

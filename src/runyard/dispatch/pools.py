@@ -7,7 +7,7 @@ verdict.
 
 import msgspec
 
-from runyard.dispatch.matching.match import PoolView
+from runyard.dispatch.matching.values import PoolView
 from runyard.kube.client import Kube
 from runyard.kube.kinds import RUNNER_POOLS
 from runyard.kube.objects import RunnerPool

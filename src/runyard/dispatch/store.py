@@ -19,9 +19,7 @@ from runyard.db.statements import load
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.machine.events import (
     Event,
-    JobEnded,
-    JobQueued,
-    JobStarted,
+    JobFact,
     JobStillQueued,
     Offer,
     PodGone,
@@ -41,7 +39,6 @@ from runyard.dispatch.machine.values import (
 
 T = TypeVar("T")
 SQL = load("runyard.dispatch")
-JobFact = JobQueued | JobStarted | JobEnded | JobStillQueued
 _RETRIES = 5
 
 
@@ -50,6 +47,12 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     repository: str
     labels: tuple[str, ...]
+    run_id: int = 0
+    run_attempt: int = 1
+    name: str = ""
+    workflow: str = ""
+    branch: str = ""
+    head_sha: str = ""
 
 
 class _Moved(Exception):
@@ -269,8 +272,8 @@ class Store:
             "look_in": change.look_in,
         }
         if change.source is None and info is not None:
-            row = {"tenant": job.tenant, "repository": info.repository, "labels": list(info.labels)}
-            if not await tx.run(SQL.job_insert, **params, **row):
+            row = msgspec.structs.asdict(info) | {"labels": list(info.labels)}
+            if not await tx.run(SQL.job_insert, tenant=job.tenant, **params, **row):
                 raise _Moved
         else:
             await tx.run(SQL.job_update, **params)

@@ -11,7 +11,7 @@ runner does not excuse (or accuse) ten jobs.
 import msgspec
 
 from runyard.dispatch.machine.values import Room
-from runyard.dispatch.matching.match import PoolView, fits
+from runyard.dispatch.matching.values import PoolView, fits
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True):

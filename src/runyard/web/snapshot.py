@@ -9,7 +9,7 @@ from collections import Counter
 import msgspec
 
 from runyard.dispatch.machine.values import Room
-from runyard.dispatch.matching.match import fits
+from runyard.dispatch.matching.values import fits
 from runyard.dispatch.pools import view_of
 from runyard.telemetry.conditions import DATABASE_UNREACHABLE, KUBERNETES_UNREACHABLE
 from runyard.web import fleet

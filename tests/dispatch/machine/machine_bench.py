@@ -5,10 +5,7 @@ import msgspec
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.machine.events import (
     Event,
-    JobEnded,
-    JobQueued,
-    JobStarted,
-    JobStillQueued,
+    JobFact,
     Offer,
     Polled,
     Retire,
@@ -74,7 +71,7 @@ class Bench:
         room = Room(vcpus=self.left(), memory_gb=99) if isinstance(event, Offer) else None
         return self._apply(View(slot=found, jobs=self._named(named), room=room), event)
 
-    def job_fact(self, event: JobQueued | JobStarted | JobEnded | JobStillQueued) -> Decision:
+    def job_fact(self, event: JobFact) -> Decision:
         """Apply GitHub's word about a job."""
         runner = getattr(event, "runner_name", "")
         found = next((s for s in self.slots.values() if runner and s.runner_name == runner), None)
@@ -87,7 +84,7 @@ class Bench:
 
     def apply(self, uid: str, event: Event) -> Decision:
         """Apply any event."""
-        if isinstance(event, JobQueued | JobStarted | JobEnded | JobStillQueued):
+        if isinstance(event, JobFact):
             return self.job_fact(event)
         if isinstance(event, Polled | Retire):
             uid = event.pod_uid

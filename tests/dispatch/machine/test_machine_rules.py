@@ -26,6 +26,7 @@ from runyard.dispatch.machine.events import (
     JobQueued,
     JobStarted,
     JobStillQueued,
+    JobWaiting,
     MintFailed,
     PodGone,
     Polled,
@@ -132,6 +133,27 @@ def test_rule_4_a_job_that_started_is_never_given_back(case: str) -> None:
         rows.slot_event(UID, asked)
     rows.job_fact(JobStillQueued(job_id=1))
     assert rows.jobs[1].state in (JobState.RUNNING, JobState.DONE)
+
+
+@pytest.mark.parametrize(
+    "release", [JobQueued(job_id=9, tenant=TENANT), JobStillQueued(job_id=9)], ids=["hook", "read"]
+)
+def test_a_job_that_awaits_an_approval_is_offered_to_nobody_until_it_has_it(
+    release: JobQueued | JobStillQueued,
+) -> None:
+    rows = bench("idle")
+    rows.job_fact(JobWaiting(job_id=9, tenant=TENANT))
+    assert rows.jobs[9].state is JobState.WAITING
+    assert rows.slot_event(UID, offer(9, generation=7)).refused
+    rows.job_fact(release)
+    assert not rows.slot_event(UID, offer(9, generation=7)).refused
+
+
+def test_a_late_word_of_waiting_takes_no_job_back() -> None:
+    rows = bench("idle")
+    rows.job_fact(JobQueued(job_id=9, tenant=TENANT))
+    assert rows.job_fact(JobWaiting(job_id=9, tenant=TENANT)).refused
+    assert rows.jobs[9].offerable
 
 
 def test_rule_5_no_second_offer_without_a_fresh_read() -> None:

@@ -20,6 +20,7 @@ from runyard.dispatch.machine.events import (
     JobQueued,
     JobStarted,
     JobStillQueued,
+    JobWaiting,
     MintAbandoned,
     MintFailed,
     PodGone,
@@ -48,6 +49,7 @@ EVENTS: dict[str, Event] = {
     "inconclusive": Inconclusive(generation=7),
     "retire": Retire(pod_uid=UID, pod_name=NAME, pool="pool", generation=7, why="leak"),
     "gone": PodGone(why="404"),
+    "waiting": JobWaiting(job_id=1, tenant=TENANT),
     "queued": JobQueued(job_id=1, tenant=TENANT),
     "started": JobStarted(job_id=1, tenant=TENANT, runner_name=NAME),
     "ended": JobEnded(job_id=1, tenant=TENANT, runner_name=NAME, conclusion="success"),
@@ -73,6 +75,7 @@ absent_unread   x    x    x       x     x      x         x       x        x     
 inconclusive    x    =    =       =     =      =         =       =        =      =
 retire          D    D    x       x     x      x         x       x        x      x
 gone            x    C    C       C     C      C         C       C        x      x
+waiting         x    x    x       x     x      x         x       x        x      x
 queued          x    x    x       x     x      x         x       x        x      x
 started         j    j    E       E     E      =         E       x        x      C
 ended           j    j    D       D     D      D         D       x        x      C

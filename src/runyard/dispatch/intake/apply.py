@@ -8,10 +8,10 @@ webhook or by audit makes no difference.
 import msgspec
 
 from runyard.db.contract import Tx
-from runyard.dispatch.machine.events import JobQueued
+from runyard.dispatch.machine.events import JobFact, JobQueued
 from runyard.dispatch.recovery.reading import to_fact
 from runyard.dispatch.settings import Settings
-from runyard.dispatch.store import SQL, JobFact, JobInfo, Store
+from runyard.dispatch.store import SQL, JobInfo, Store
 from runyard.dispatch.waiting import Waiters
 from runyard.github.scope import repository
 from runyard.github.views import JobEvent, read_job_event

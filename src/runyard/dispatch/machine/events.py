@@ -103,6 +103,13 @@ class PodGone(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class JobWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Fact: GitHub holds a job back until somebody approves it."""
+
+    job_id: int
+    tenant: str
+
+
 class JobQueued(msgspec.Struct, frozen=True, kw_only=True):
     """Fact: GitHub queued a job."""
 
@@ -133,6 +140,7 @@ class JobStillQueued(msgspec.Struct, frozen=True, kw_only=True):
     job_id: int
 
 
+JobFact = JobWaiting | JobQueued | JobStarted | JobEnded | JobStillQueued
 Event = (
     Polled
     | Offer
@@ -144,8 +152,5 @@ Event = (
     | Inconclusive
     | Retire
     | PodGone
-    | JobQueued
-    | JobStarted
-    | JobEnded
-    | JobStillQueued
+    | JobFact
 )

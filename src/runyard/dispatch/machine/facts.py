@@ -1,4 +1,4 @@
-"""GitHub's word about jobs: queued, started, ended, still queued.
+"""GitHub's word about jobs: waiting, queued, started, ended, still queued.
 
 Webhooks, reads and audits all end here. Each fact is true whenever it arrives: in any order and any
 number of times they lead to the same rows. A job that is done never comes back; a job that has
@@ -12,7 +12,13 @@ the slot that executes.
 import msgspec
 
 from runyard.dispatch.machine.changes import Context, linger, move, requeue, vacate
-from runyard.dispatch.machine.events import JobEnded, JobQueued, JobStarted, JobStillQueued
+from runyard.dispatch.machine.events import (
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    JobStillQueued,
+    JobWaiting,
+)
 from runyard.dispatch.machine.values import (
     Decision,
     Fence,
@@ -27,14 +33,26 @@ from runyard.dispatch.machine.values import (
 )
 
 
-def job_queued(view: View, event: JobQueued, ctx: Context) -> Decision:
-    """A job that we did not know."""
+def job_waiting(view: View, event: JobWaiting, ctx: Context) -> Decision:
+    """A job that awaits somebody's approval: known from now on, and offered to nobody."""
     if view.job(event.job_id) is not None:
         return refuse("known already")
+    if not ctx.rules.waiting_is_not_queued:
+        return job_queued(view, JobQueued(job_id=event.job_id, tenant=event.tenant), ctx)
+    job = Job(job_id=event.job_id, tenant=event.tenant, state=JobState.WAITING, verified=False)
+    look = ctx.deadlines.job_waiting
+    return Decision(jobs=(JobChange(job=job, source=None, look_in=look, why="awaits an approval"),))
+
+
+def job_queued(view: View, event: JobQueued, ctx: Context) -> Decision:
+    """A job that we did not know, or one that has been approved."""
+    known = view.job(event.job_id)
+    if known is not None and known.state is not JobState.WAITING:
+        return refuse("known already")
     job = Job(job_id=event.job_id, tenant=event.tenant)
-    return Decision(
-        jobs=(JobChange(job=job, source=None, look_in=ctx.deadlines.job_queued, why="queued"),)
-    )
+    source = None if known is None else known.state
+    look = ctx.deadlines.job_queued
+    return Decision(jobs=(JobChange(job=job, source=source, look_in=look, why="queued"),))
 
 
 def job_started(view: View, event: JobStarted, ctx: Context) -> Decision:
@@ -87,8 +105,8 @@ def job_still_queued(view: View, event: JobStillQueued, ctx: Context) -> Decisio
         # RUNNING: the read is older than the start that we know of. Never back from there.
         return refuse("known to have gone on")
     look_in = ctx.deadlines.job_queued
-    if job.state is JobState.QUEUED:
-        fresh = msgspec.structs.replace(job, verified=True)
+    if job.state in (JobState.WAITING, JobState.QUEUED):
+        fresh = msgspec.structs.replace(job, state=JobState.QUEUED, verified=True)
         return Decision(
             jobs=(JobChange(job=fresh, source=job.state, look_in=look_in, why="still queued"),)
         )

@@ -39,6 +39,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     fenced: float = 0.0  # nothing can run there any more: reap at once
     ask_again: float = 60.0  # the question led nowhere: a Pod that lingers, a runner still busy
     fence_again: float = 10.0  # GitHub could not be asked
+    job_waiting: float = 300.0  # a job that awaits an approval is looked at again
     job_queued: float = 3600.0  # a verified queued job is looked at again
     job_running: float = 900.0
     job_orphaned: float = 60.0  # a running job whose slot has closed
@@ -54,6 +55,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     absent_needs_a_read: bool = True
     generation_fences_writes: bool = True
     budget_until_gone: bool = True
+    waiting_is_not_queued: bool = True
     no_deadline_for: tuple[SlotState, ...] = ()
 
 

@@ -20,9 +20,11 @@ from runyard.dispatch.machine.events import (
     Fenced,
     Inconclusive,
     JobEnded,
+    JobFact,
     JobQueued,
     JobStarted,
     JobStillQueued,
+    JobWaiting,
     MintAbandoned,
     MintFailed,
     Offer,
@@ -56,6 +58,16 @@ def transition(view: View, event: Event, ctx: Context) -> Decision:
             return endings.retire(view, event, ctx)
         case PodGone():
             return endings.pod_gone(view, event, ctx)
+        case JobWaiting() | JobQueued() | JobStarted() | JobEnded() | JobStillQueued():
+            return _fact(view, event, ctx)
+        case _:
+            assert_never(event)
+
+
+def _fact(view: View, event: JobFact, ctx: Context) -> Decision:
+    match event:
+        case JobWaiting():
+            return facts.job_waiting(view, event, ctx)
         case JobQueued():
             return facts.job_queued(view, event, ctx)
         case JobStarted():

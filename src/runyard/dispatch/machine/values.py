@@ -35,6 +35,7 @@ CLAIMS = (SlotState.OFFERED, SlotState.ARMED, SlotState.EXECUTING, SlotState.DRA
 class JobState(StrEnum):
     """What we know of a job."""
 
+    WAITING = "waiting"  # GitHub holds it back until somebody approves it
     QUEUED = "queued"  # GitHub has it queued, nobody is meant for it
     BOUND = "bound"  # some slot intends it
     RUNNING = "running"  # GitHub says that it runs

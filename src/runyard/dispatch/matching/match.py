@@ -1,99 +1,56 @@
-"""Which waiting runner gets which job: one number per tenant.
+"""Which waiting runner gets which job: a number per tenant, and one per repository.
 
 Each tenant has a virtual time that grows by cost/weight with every runner it is given; the tenant
-that is furthest behind is served first. A tenant that comes back from idleness, or is new, starts
+that is furthest behind is served first. Within a tenant the jobs of the highest priority go first, and
+among those the repositories take turns in the same way. Whoever comes back from idleness, or is new, starts
 where the last one that was served began: it neither starves nor gets a credit for having slept.
-Within a tenant the oldest job goes first; a job that fits nowhere steps aside for the next one, so
-nothing at the head of a queue can block it.
+A repository's jobs go by age; one that fits nowhere steps aside for the next, so nothing at the head of a
+queue can block it.
 
 Runners that are armed and lost their job are supply first: GitHub will give them any job with their
 labels anyway.
 
-Pure: a snapshot in, proposals out. Each proposal carries the generation of the slot that it was
-made for; the store checks budget and rows again under their locks.
+Pure: a snapshot in, proposals out, and for each kind of job that got none what holds it.
 """
 
 from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-import msgspec
-
 from runyard.dispatch.machine.events import Adopt, Offer
 from runyard.dispatch.machine.values import Room
+from runyard.dispatch.matching.select import held_by, nobody_waits
+from runyard.dispatch.matching.values import (
+    Budget,
+    Candidate,
+    Held,
+    Hold,
+    Kind,
+    Matching,
+    PoolView,
+    Proposal,
+    RepositoryQueue,
+    Snapshot,
+    TenantQueue,
+    Vacancy,
+    Waiting,
+    fits,
+)
 from runyard.wire.names import runner_name
 
 
-class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool's runners offer."""
+class _Line:
+    """A repository while its tenant is being served."""
 
-    name: str
-    platform: str
-    labels: tuple[str, ...]  # lower case: the runner's labels and the dispatch label
-    dispatch_label: str  # lower case
-    mint_labels: tuple[str, ...]  # as GitHub is told them
-    vcpus: int
-    memory_gb: int
-    image: str = ""
+    def __init__(self, queue: RepositoryQueue, floor: float) -> None:
+        self.queue = queue
+        self.vtime = max(queue.vtime, floor)
+        self.jobs = deque(queue.jobs)
 
-
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """An idle slot whose Pod waits for an answer."""
-
-    pod_uid: str
-    pod_name: str
-    pool: str
-    generation: int
-
-
-class Vacancy(msgspec.Struct, frozen=True, kw_only=True):
-    """An armed runner whose job is gone."""
-
-    pod_uid: str
-    pool: str
-    generation: int
-    tenant: str
-    scope: str
-
-
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that may be offered."""
-
-    job_id: int
-    repository: str
-    labels: tuple[str, ...]
-
-
-class TenantQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant and its oldest offerable jobs."""
-
-    tenant: str
-    installation_id: int
-    kind: str
-    weight: float
-    vtime: float
-    jobs: tuple[Candidate, ...]
-    rooms: tuple[tuple[str, Room], ...] = ()
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the matcher looks at."""
-
-    pools: tuple[PoolView, ...]
-    waiting: tuple[Waiting, ...]
-    vacancies: tuple[Vacancy, ...]
-    tenants: tuple[TenantQueue, ...]
-    floor: float = 0.0  # where in virtual time the last served tenant began
-
-
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """Do this, because of that. `cost` is what the tenant's virtual time is charged, before its weight."""
-
-    pod_uid: str
-    event: Offer | Adopt
-    tenant: str
-    cost: float
-    reason: str
+    @property
+    def place(self) -> tuple[int, float, str]:
+        """The highest priority first, then who is furthest behind; among equals, by name."""
+        return -self.jobs[0].priority, self.vtime, self.queue.repository
 
 
 class _Turn:
@@ -102,20 +59,46 @@ class _Turn:
     def __init__(self, queue: TenantQueue, floor: float) -> None:
         self.queue = queue
         self.vtime = max(queue.vtime, floor)
-        self.jobs = deque(queue.jobs)
-        self.rooms = dict(queue.rooms)
+        self.budgets = {each.platform: each for each in queue.budgets}
+        self._lines = [_Line(each, queue.floor) for each in queue.repositories if each.jobs]
+        self._heap = [(line.place, at) for at, line in enumerate(self._lines)]
+        heapify(self._heap)
 
     @property
     def place(self) -> tuple[float, str]:
         """Who is furthest behind; among equals, by name."""
         return self.vtime, self.queue.tenant
 
-    def spend(self, pool: PoolView) -> None:
-        left = self.rooms[pool.platform]
-        self.rooms[pool.platform] = Room(
-            vcpus=left.vcpus - pool.vcpus, memory_gb=left.memory_gb - pool.memory_gb
+    @property
+    def waits(self) -> bool:
+        """Has it a job that was not looked at yet?"""
+        return bool(self._heap)
+
+    def next(self) -> tuple[_Line, Candidate]:
+        """Take its next job."""
+        _, at = heappop(self._heap)
+        line = self._lines[at]
+        return line, line.jobs.popleft()
+
+    def back(self, line: _Line) -> None:
+        """The repository gets in line again, if it has more."""
+        if line.jobs:
+            heappush(self._heap, (line.place, self._lines.index(line)))
+
+    def affords(self, pool: PoolView) -> bool:
+        """Has the tenant room for a runner of this pool?"""
+        budget = self.budgets.get(pool.platform)
+        return budget is not None and budget.room.fits(vcpus=pool.vcpus, memory_gb=pool.memory_gb)
+
+    def spend(self, pool: PoolView, line: _Line) -> None:
+        """One runner of this pool, for this repository."""
+        held = self.budgets[pool.platform]
+        left = Room(
+            vcpus=held.room.vcpus - pool.vcpus, memory_gb=held.room.memory_gb - pool.memory_gb
         )
+        self.budgets[pool.platform] = Budget(platform=pool.platform, room=left, limit=held.limit)
         self.vtime += pool.vcpus / self.queue.weight
+        line.vtime += pool.vcpus / line.queue.weight
 
 
 class _Supply:
@@ -162,38 +145,47 @@ class _Supply:
         return min(queues, key=lambda queue: queue[0][0]).popleft()[1]
 
 
-def match(snapshot: Snapshot) -> tuple[Proposal, ...]:
-    """Propose who gets what, fairest first."""
+def match(snapshot: Snapshot, *, thorough: bool = False) -> Matching:
+    """Propose who gets what, fairest first, and say what holds the rest.
+
+    Once nobody waits any more the rest is not looked at, unless somebody wants to know of everything (`thorough`).
+    """
     supply = _Supply(snapshot)
-    turns = [_Turn(queue, snapshot.floor) for queue in snapshot.tenants if queue.jobs]
-    heap = [(turn.place, at) for at, turn in enumerate(turns)]
+    turns = [_Turn(queue, snapshot.floor) for queue in snapshot.tenants]
+    heap = [(turn.place, at) for at, turn in enumerate(turns) if turn.waits]
     heapify(heap)
     proposals: list[Proposal] = []
-    while heap and supply.left:
+    held: dict[Kind, Held] = {}
+    tried: dict[str, None] = {}
+    while heap and (supply.left or thorough):
         _, at = heappop(heap)
         turn = turns[at]
-        job = turn.jobs.popleft()
-        proposal = _adopt(turn, job, supply) or _offer(turn, job, supply)
-        if proposal is not None:
-            proposals.append(proposal)
-        if turn.jobs:
+        line, job = turn.next()
+        kind = Kind(tenant=turn.queue.tenant, repository=line.queue.repository, labels=job.labels)
+        trial = line.queue.trial
+        if trial in tried:
+            held.setdefault(kind, held_by(kind, Hold.EXCLUDED, "another job tries first"))
+        elif kind not in held:
+            proposal = _adopt(turn, line, job, supply) or _offer(turn, line, job, supply)
+            if proposal is not None:
+                proposals.append(proposal)
+                if trial:
+                    tried[trial] = None
+            else:
+                held[kind] = _why_not(turn, kind, supply)
+        turn.back(line)
+        if turn.waits:
             heappush(heap, (turn.place, at))
-    return tuple(proposals)
+    return Matching(proposals=tuple(proposals), held=tuple(held.values()))
 
 
 def scope_of(queue: TenantQueue, repository: str) -> str:
-    """Where a runner for this job is registered: at the organisation, or at a person's repository."""
-    return f"orgs/{queue.tenant}" if queue.kind == "Organization" else f"repos/{repository}"
+    """Where a runner for this job is registered: at the organisation, or at the repository."""
+    return f"orgs/{queue.tenant}" if queue.at_org else f"repos/{repository}"
 
 
-def fits(pool: PoolView, labels: tuple[str, ...]) -> bool:
-    """Would GitHub give a job with these labels to a runner of this pool, and is it meant to?"""
-    wanted = tuple(label.lower() for label in labels)
-    return pool.dispatch_label in wanted and all(label in pool.labels for label in wanted)
-
-
-def _adopt(turn: _Turn, job: Candidate, supply: _Supply) -> Proposal | None:
-    scope = scope_of(turn.queue, job.repository)
+def _adopt(turn: _Turn, line: _Line, job: Candidate, supply: _Supply) -> Proposal | None:
+    scope = scope_of(turn.queue, line.queue.repository)
     for pool in supply.fitting(job.labels):
         vacancy = supply.take_vacancy(pool, turn.queue.tenant, scope)
         if vacancy is not None:
@@ -201,24 +193,25 @@ def _adopt(turn: _Turn, job: Candidate, supply: _Supply) -> Proposal | None:
                 pod_uid=vacancy.pod_uid,
                 event=Adopt(generation=vacancy.generation, job_id=job.job_id),
                 tenant=turn.queue.tenant,
+                repository=line.queue.repository,
+                pool=pool.name,
                 cost=0.0,
                 reason="a runner that lost its job is supply first",
             )
     return None
 
 
-def _offer(turn: _Turn, job: Candidate, supply: _Supply) -> Proposal | None:
-    affordable = [pool for pool in supply.fitting(job.labels) if _affords(turn, pool)]
-    slot = supply.take_waiting(affordable)
+def _offer(turn: _Turn, line: _Line, job: Candidate, supply: _Supply) -> Proposal | None:
+    slot = supply.take_waiting(pool for pool in supply.fitting(job.labels) if turn.affords(pool))
     if slot is None:
         return None
     pool, began = supply.pools[slot.pool], turn.vtime
-    turn.spend(pool)
+    turn.spend(pool, line)
     event = Offer(
         generation=slot.generation,
         job_id=job.job_id,
         tenant=turn.queue.tenant,
-        scope=scope_of(turn.queue, job.repository),
+        scope=scope_of(turn.queue, line.queue.repository),
         installation_id=turn.queue.installation_id,
         vcpus=pool.vcpus,
         memory_gb=pool.memory_gb,
@@ -229,11 +222,35 @@ def _offer(turn: _Turn, job: Candidate, supply: _Supply) -> Proposal | None:
         pod_uid=slot.pod_uid,
         event=event,
         tenant=turn.queue.tenant,
+        repository=line.queue.repository,
+        pool=pool.name,
         cost=float(pool.vcpus),
         reason=f"{turn.queue.tenant} is next at virtual time {began:g}",
+        floor=turn.queue.floor,
+        trial=line.queue.trial,
     )
 
 
-def _affords(turn: _Turn, pool: PoolView) -> bool:
-    room = turn.rooms.get(pool.platform)
-    return room is not None and room.fits(vcpus=pool.vcpus, memory_gb=pool.memory_gb)
+def _why_not(turn: _Turn, kind: Kind, supply: _Supply) -> Held:
+    """The budget, if it has none left for any pool that fits; otherwise nobody is free there."""
+    fitting = supply.fitting(kind.labels)
+    if not fitting or any(turn.affords(pool) for pool in fitting):
+        return nobody_waits(kind, fitting)
+    pool = fitting[0]
+    names = tuple(each.name for each in fitting)
+    budget = turn.budgets.get(pool.platform)
+    if budget is None:
+        text = f"{kind.tenant} has no budget on {pool.platform}"
+        return held_by(kind, Hold.TENANT_CAP, text, pools=names)
+    left, limit = budget.room, budget.limit
+    short = "vCPUs" if pool.vcpus > left.vcpus else "GB"
+    has, of, needs = (
+        (left.vcpus, limit.vcpus, pool.vcpus)
+        if short == "vCPUs"
+        else (left.memory_gb, limit.memory_gb, pool.memory_gb)
+    )
+    text = (
+        f"{kind.tenant} has {max(0, has)} of {of} {short} left on {pool.platform}, {needs} needed"
+    )
+    numbers = (("left", float(has)), ("limit", float(of)), ("needed", float(needs)))
+    return held_by(kind, Hold.TENANT_CAP, text, numbers=numbers, pools=names)

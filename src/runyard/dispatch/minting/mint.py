@@ -2,7 +2,8 @@
 
 Runs in a task of the server, never in a request: a client that hangs up does not stop it, and a
 client that asks again waits for the same result. It ends within the offered state's deadline;
-whatever it leaves half done, the deadline's fence tidies up.
+whatever it leaves half done, the deadline's fence tidies up. When GitHub makes no runner, `plans.refusals` says who is
+passed over for a while, so that what cannot be served costs the others nothing.
 """
 
 import asyncio
@@ -10,14 +11,15 @@ import asyncio
 import msgspec
 
 from runyard.clock import Clock
-from runyard.db.contract import DatabaseError
+from runyard.db.contract import DatabaseError, Tx
 from runyard.dispatch.machine.events import Arm, MintAbandoned, MintFailed
 from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.minting.stamp import Stamper
 from runyard.dispatch.plans.mint import Conclusion, MintAnswer, StampAnswer, conclude
+from runyard.dispatch.plans.refusals import Failure, Verdict, judge
 from runyard.dispatch.seal import Seal
 from runyard.dispatch.settings import Settings
-from runyard.dispatch.store import Store
+from runyard.dispatch.store import SQL, Store
 from runyard.dispatch.waiting import Waiters
 from runyard.github.api import GitHub
 from runyard.github.errors import Definite, GitHubError
@@ -27,7 +29,6 @@ from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
 _WORK_FOLDERS = {"macos": "/Users/runner/work", "linux": "/home/runner/work"}
-_HOLD = {"none": 5.0, "job": 60.0, "repository": 300.0, "account": 300.0}
 
 
 class _Minted(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class _Minted(msgspec.Struct, frozen=True, kw_only=True):
     runner_id: int | None = None
     jit: str = ""
     detail: str = ""
-    hold: float = 5.0
+    verdict: Verdict = Verdict(outcome="retry", hold_job=5.0)
 
 
 class Minter:
@@ -64,10 +65,22 @@ class Minter:
         self._log = log
         self._settings = settings
 
-    async def complete(self, slot: Slot, labels: tuple[str, ...], *, era: str = "") -> None:
-        """Bring an offered slot to armed, or back, or leave it to the fence. Never raises for the world's faults."""
+    async def complete(
+        self,
+        slot: Slot,
+        labels: tuple[str, ...],
+        *,
+        repository: str = "",
+        era: str = "",
+        trial: bool = False,
+    ) -> None:
+        """Bring an offered slot to armed, or back, or leave it to the fence. Never raises for the world's faults.
+
+        `trial`: this mint tries whether its repository, its account or GitHub must still be passed over.
+        """
         try:
             minted, stamp = await self._both(slot, labels)
+            await self._learn(slot, minted, repository=repository, trial=trial)
             await self._conclude(slot, minted, stamp, era)
         except DatabaseError as error:
             self._count("database")
@@ -94,15 +107,44 @@ class Minter:
                     work_folder=_WORK_FOLDERS.get(slot.platform, "_work"),
                 )
         except TimeoutError:
-            return _Minted(answer=MintAnswer.UNCLEAR, detail="no answer in time")
-        except Definite as refusal:
-            hold = max(_HOLD[refusal.scope], refusal.retry_after or 0.0)
-            return _Minted(answer=MintAnswer.REFUSED, detail=_named(refusal), hold=hold)
-        except GitHubError as unclear:
-            return _Minted(answer=MintAnswer.UNCLEAR, detail=_named(unclear))
+            slow = judge(Failure(kind="NoAnswer", definite=False))
+            return _Minted(answer=MintAnswer.UNCLEAR, detail="no answer in time", verdict=slow)
+        except GitHubError as error:
+            definite = isinstance(error, Definite)
+            answer = MintAnswer.REFUSED if definite else MintAnswer.UNCLEAR
+            return _Minted(
+                answer=answer, detail=_named(error), verdict=judge(_failure(error, slot))
+            )
         return _Minted(
             answer=MintAnswer.MINTED, runner_id=made.runner_id, jit=made.encoded_jit_config
         )
+
+    async def _learn(self, slot: Slot, minted: _Minted, *, repository: str, trial: bool) -> None:
+        """Write down who is to be passed over, or that nobody need be any more."""
+        verdict = minted.verdict
+        made = minted.answer is MintAnswer.MINTED
+        if made and not trial:
+            return
+
+        async def work(tx: Tx) -> None:
+            if made:
+                await tx.run(SQL.exclusion_clear, repository=repository, tenant=slot.tenant)
+            elif verdict.to_repositories:
+                await tx.run(SQL.tenant_at_repositories, tenant=slot.tenant)
+            elif verdict.passing is not None:
+                names = {"repository": repository, "account": slot.tenant, "github": ""}
+                await tx.run(
+                    SQL.exclusion_note,
+                    kind=verdict.passing.kind,
+                    name=names[verdict.passing.kind],
+                    first=verdict.passing.first,
+                    longest=verdict.passing.longest,
+                    why=minted.detail,
+                )
+
+        await self._store.transact(work, name="whom to pass over")
+        if not made:
+            self._count(verdict.outcome)
 
     async def _conclude(self, slot: Slot, minted: _Minted, stamp: StampAnswer, era: str) -> None:
         reasoned = conclude(minted.answer, stamp, detail=minted.detail)
@@ -122,7 +164,9 @@ class Minter:
             await self._arm(slot, minted.runner_id, minted.jit, era)
         elif conclusion in (Conclusion.FAIL, Conclusion.CLEAR_AND_FAIL):
             failed = MintFailed(
-                generation=slot.generation, why=reasoned.reason, hold_job=minted.hold
+                generation=slot.generation,
+                why=reasoned.reason,
+                hold_job=minted.verdict.hold_job,
             )
             await self._store.about_slot(slot.pod_uid, failed, name="mint failed", asked_in=era)
         else:
@@ -156,6 +200,16 @@ class Minter:
 def scope_of(slot: Slot) -> Scope:
     """Where the slot's runner is registered."""
     return parse(slot.scope, installation_id=slot.installation_id)
+
+
+def _failure(error: GitHubError, slot: Slot) -> Failure:
+    return Failure(
+        kind=type(error).__name__,
+        scope=error.scope,
+        retry_after=error.retry_after,
+        at_org=slot.scope.startswith("orgs/"),
+        definite=isinstance(error, Definite),
+    )
 
 
 def _named(error: GitHubError) -> str:

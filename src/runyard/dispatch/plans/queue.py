@@ -8,7 +8,7 @@ nothing about the fleet.
 import msgspec
 
 from runyard.dispatch.machine.values import Room
-from runyard.dispatch.matching.match import PoolView, fits
+from runyard.dispatch.matching.values import PoolView, fits
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,9 +5,9 @@ back is not offered again until GitHub has said that it is still queued.
 """
 
 from runyard.db.contract import Database, Row, Tx
-from runyard.dispatch.machine.events import JobEnded, JobStarted, JobStillQueued
+from runyard.dispatch.machine.events import JobEnded, JobFact, JobStarted, JobStillQueued
 from runyard.dispatch.settings import Settings
-from runyard.dispatch.store import SQL, JobFact, Store
+from runyard.dispatch.store import SQL, Store
 from runyard.dispatch.waiting import Waiters
 from runyard.github.api import GitHub
 from runyard.github.errors import GitHubError

@@ -1,9 +1,17 @@
--- A job that we did not know.
+-- A job that we did not know, and with it its repository if that is new.
+WITH known AS (
+    INSERT INTO repositories (tenant, repository) VALUES (%(tenant)s, %(repository)s) ON CONFLICT DO NOTHING
+)
 INSERT INTO jobs (
-    job_id, tenant, repository, labels, state, verified, runner_name, conclusion, enqueued_at, look_at
+    job_id, tenant, repository, labels, state, verified, runner_name, conclusion, enqueued_at, look_at,
+    run_id, run_attempt, name, workflow, branch, head_sha, priority
 ) VALUES (
     %(job_id)s, %(tenant)s, %(repository)s, %(labels)s::text[], %(state)s, %(verified)s,
     %(runner_name)s, %(conclusion)s, runyard_now(),
-    runyard_now() + make_interval(secs => coalesce(%(look_in)s::double precision, 0))
+    runyard_now() + make_interval(secs => coalesce(%(look_in)s::double precision, 0)),
+    %(run_id)s, %(run_attempt)s, %(name)s, %(workflow)s, %(branch)s, %(head_sha)s,
+    coalesce((
+        SELECT r.priority FROM repositories r WHERE r.tenant = %(tenant)s AND r.repository = %(repository)s
+    ), 0)
 )
 ON CONFLICT DO NOTHING;

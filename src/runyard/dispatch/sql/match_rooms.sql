@@ -1,5 +1,5 @@
--- What is left of every budget.
-SELECT l.tenant, l.platform,
+-- Every budget, and what is left of it.
+SELECT l.tenant, l.platform, l.vcpus AS limit_vcpus, l.memory_gb AS limit_memory_gb,
     l.vcpus - coalesce(sum(s.vcpus), 0)::integer AS vcpus,
     l.memory_gb - coalesce(sum(s.memory_gb), 0)::integer AS memory_gb
 FROM tenant_limits l

@@ -1,7 +1,7 @@
--- Where runners of a tenant may be registered: at the organisation, or at a person's repositories.
+-- Where runners of a tenant may be registered: at the organisation, at its repositories, or first at one and later at the other.
 SELECT 'orgs/' || t.tenant AS scope, t.installation_id FROM tenants t
 WHERE t.tenant = %(tenant)s AND t.kind = 'Organization'
 UNION
-SELECT 'repos/' || j.repository, t.installation_id FROM tenants t JOIN jobs j ON j.tenant = t.tenant
-WHERE t.tenant = %(tenant)s AND t.kind <> 'Organization'
+SELECT 'repos/' || r.repository, t.installation_id FROM tenants t JOIN repositories r USING (tenant)
+WHERE t.tenant = %(tenant)s AND (t.kind <> 'Organization' OR t.mint_at = 'repo')
 ORDER BY scope;

@@ -38,15 +38,18 @@ def explore(case: Case) -> Outcome:
     return Explorer(Scene(database, settings)).run()
 
 
-def world(jobs: int, pods: int, disturbances: int, *, limit: int = 2) -> Settings:
-    """A world of that size."""
-    return Settings(jobs=jobs, pods=pods, disturbances=disturbances, limit=limit)
+def world(
+    jobs: int, pods: int, disturbances: int, *, limit: int = 2, held: bool = False
+) -> Settings:
+    """A world of that size; `held`: the first job awaits an approval."""
+    return Settings(jobs=jobs, pods=pods, disturbances=disturbances, limit=limit, held=held)
 
 
 def shipped(settings: Settings) -> Case:
     """The shipped machine in a world of that size."""
     size = f"{settings.jobs}x{settings.pods}"
     name = f"shipped-{size}-budget-{settings.limit}-disturbances-{settings.disturbances}"
+    name += "-held" * settings.held
     return Case(name=name, about="all guards on", settings=settings, holds=True)
 
 
@@ -75,6 +78,8 @@ SHIPPED = (
     shipped(world(1, 2, 2, limit=2)),
     shipped(world(2, 1, 2, limit=1)),
     shipped(world(1, 1, 4, limit=1)),
+    shipped(world(1, 1, 3, limit=1, held=True)),
+    shipped(world(2, 1, 1, limit=1, held=True)),
 )
 
 VARIANTS = (
@@ -131,6 +136,12 @@ VARIANTS = (
         "a tenant's budget is freed while the Pod still exists",
         world(2, 2, 1, limit=1),
         budget_until_gone=False,
+    ),
+    _without(
+        "waiting-counts-as-queued",
+        "a job that awaits an approval is offered",
+        world(1, 1, 0, held=True),
+        waiting_is_not_queued=False,
     ),
     _broken(
         "operator-by-old-version",

@@ -105,7 +105,7 @@ def _hub_trouble(scene: Scene, world: World) -> Iterator[Step]:
         twice = deliver(scene, world, hook)
         yield f"webhook: job {hook.job} {hook.kind}, and again later", twice
     for job in JOBS:
-        if world.jobs[job].status == "queued":
+        if world.jobs[job].status in {"held", "queued"}:
             yield f"job {job} is cancelled while queued", cancel(world, job)
 
 

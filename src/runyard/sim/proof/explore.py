@@ -58,9 +58,7 @@ class Explorer:
 
     def run(self) -> Outcome:
         """Explore everything that can follow from the start."""
-        size = self._scene.settings
-        first = start(jobs=size.jobs, pods=size.pods, disturbances=size.disturbances)
-        self._meet(first, parent=-1)
+        self._meet(self._start(), parent=-1)
         number = 0
         while number < len(self._names):
             try:
@@ -74,6 +72,10 @@ class Explorer:
         if stuck is not None:
             return self._outcome(violation=STUCK, path=self._path(stuck))
         return self._outcome()
+
+    def _start(self) -> World:
+        size = self._scene.settings
+        return start(jobs=size.jobs, pods=size.pods, disturbances=size.disturbances, held=size.held)
 
     def _outcome(self, *, violation: str = "", path: tuple[str, ...] = ()) -> Outcome:
         return Outcome(
@@ -141,8 +143,7 @@ class Explorer:
         while number > 0:
             names.append(self._names[number])
             number = self._parents[number]
-        size = self._scene.settings
-        world = start(jobs=size.jobs, pods=size.pods, disturbances=size.disturbances)
+        world = self._start()
         labels = []
         for name in reversed(names):
             label, world = self._follow(world, name)

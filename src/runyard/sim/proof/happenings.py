@@ -10,6 +10,7 @@ from runyard.dispatch.machine.events import (
     JobQueued,
     JobStarted,
     JobStillQueued,
+    JobWaiting,
     MintAbandoned,
     MintFailed,
     Offer,
@@ -30,6 +31,8 @@ def happening(what: str, *, pod: object, job: int, runner: int, generation: int 
     """The event of that name."""
     name = runner_name(runner) if runner >= 0 else ""
     match what:
+        case "waiting":
+            return JobWaiting(job_id=job, tenant=TENANT)
         case "queued":
             return JobQueued(job_id=job, tenant=TENANT)
         case "started":

@@ -47,8 +47,20 @@ def hub_steps(scene: Scene, world: World) -> Iterator[Step]:
         arrived = deliver(scene, without_hook(world, hook), hook)
         yield f"webhook: job {hook.job} {hook.kind}", arrived
     for job in JOBS:
-        if world.jobs[job].row is None:
-            yield f"webhook or audit: job {job} queued", scene.fact(world, "queued", job=job)
+        yield from _announce(scene, world, job)
+
+
+def _announce(scene: Scene, world: World, job: int) -> Iterator[Step]:
+    """A job becomes known, and is released if it was held back."""
+    row, held = world.jobs[job].row, world.jobs[job].status == "held"
+    if held:
+        yield f"job {job} is approved", with_job(world, job, status="queued", runner=None)
+        if row is None:
+            yield f"webhook: job {job} waiting", scene.fact(world, "waiting", job=job)
+    elif row is None or row.state is JobState.WAITING:
+        yield f"webhook or audit: job {job} queued", scene.fact(world, "queued", job=job)
+        if row is None and scene.settings.held and job == 0:
+            yield f"webhook: job {job} waiting, late", scene.fact(world, "waiting", job=job)
 
 
 def deliver(scene: Scene, world: World, hook: Hook) -> World:

@@ -77,7 +77,7 @@ def _worth_reading(world: World, job: int) -> bool:
     lane = world.jobs[job]
     if lane.row is None:
         return False
-    if lane.row.state is JobState.QUEUED:
+    if lane.row.state in (JobState.WAITING, JobState.QUEUED):
         return not lane.row.verified or lane.status != "queued"
     return lane.row.state is JobState.RUNNING and lane.status == "done"
 
@@ -86,6 +86,8 @@ def _read(scene: Scene, world: World, job: int, *, busy: bool) -> Iterator[Step]
     """Ask GitHub about a job. "Queued" may be outdated when it is committed; the rest stays true."""
     known = world.jobs[job]
     runner = -1 if known.runner is None else known.runner
+    if known.status == "held":
+        return  # it says so, and nothing follows
     if known.status == "running":
         yield f"read: job {job} runs", scene.fact(world, "started", job=job, runner=runner)
     elif known.status == "done":

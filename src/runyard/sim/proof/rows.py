@@ -73,6 +73,9 @@ class Database:
         if what in {"offer", "adopt"} and world.jobs[job].late:
             promise = "a job was offered again although GitHub had it no longer queued"
             raise Violation(promise, step=_told(what, pod, job))
+        if what in {"offer", "adopt"} and world.jobs[job].status == "held":
+            promise = "a job was offered that nobody has approved"
+            raise Violation(promise, step=_told(what, pod, job))
         return self._written(world, effect, read=job if what == "queued again" else -1)
 
     def due(self, lane: Lane) -> bool:

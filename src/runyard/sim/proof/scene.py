@@ -15,6 +15,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 2
     limit: int = 2  # the tenant's budget, in runners
     disturbances: int = 0
+    held: bool = False  # the first job awaits an approval
     lose_commits: bool = True
     workers: int = 2  # how many things the replicas have under way at once
     # Effects outside the machine, broken on purpose:

@@ -119,7 +119,7 @@ class JobLane(msgspec.Struct, frozen=True, cache_hash=True):
 
     row: JobRow | None = None
     old: JobRow | None = None
-    status: str = "queued"  # at GitHub: queued, running, done
+    status: str = "queued"  # at GitHub: held (for an approval), queued, running, done
     runner: int | None = None
     late: bool = False  # we gave it back when GitHub had it no longer queued
 
@@ -154,13 +154,16 @@ class World(msgspec.Struct, frozen=True):
     left: int = 0  # disturbances that may still happen
 
 
-def start(*, jobs: int, pods: int, disturbances: int) -> World:
-    """Nothing has happened yet: that many jobs are queued at GitHub, that many Pods may be created."""
+def start(*, jobs: int, pods: int, disturbances: int, held: bool = False) -> World:
+    """Nothing has happened yet: that many jobs are at GitHub, that many Pods may be created.
+
+    `held`: the first job awaits an approval.
+    """
     over = JobLane(row=JobRow(JobState.DONE, verified=False), status="done")
     never = Lane(pod=Pod(guest=Guest.NEVER))
     return World(
         lanes=(Lane(), Lane() if pods > 1 else never),
-        jobs=(JobLane(), JobLane() if jobs > 1 else over),
+        jobs=(JobLane(status="held" if held else "queued"), JobLane() if jobs > 1 else over),
         left=disturbances,
     )
 
