@@ -60,6 +60,8 @@ def codes_after(*answers: int | TransportError) -> list[str]:
         ((401, 404), ["refused"]),
         ((401, 200), []),
         ((500,), []),
+        ((503,), ["gone"]),
+        ((502, 200), []),
         ((403, OutcomeUnknown("silent")), ["gone"]),
     ],
     ids=str,

@@ -481,6 +481,7 @@ def test_the_operator_writes_only_fields_that_it_owns() -> None:
         assert after["spec"] == before["spec"]
         assert after["metadata"]["finalizers"] == [names.POOL_DRAIN_FINALIZER]
         assert set(after["status"]) == {
+            "conditions",
             "observedReplicas",
             "observedImage",
             "imageRolledAt",

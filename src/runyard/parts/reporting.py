@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 
 FORBIDDEN = 403
+UNAVAILABLE = (502, 503, 504)  # somebody answers for the peer, who is not there
 _SHOWN = 3
 
 
@@ -53,7 +54,11 @@ class ReportingTransport:
         except TransportError as error:
             self._health.fail(self._unreachable, str(error))
             raise
-        self._health.ok(self._unreachable)
+        if answer.status in UNAVAILABLE:
+            told = f"{answer.status} to {request.method} {request.path}"
+            self._health.fail(self._unreachable, told)
+        else:
+            self._health.ok(self._unreachable)
         self._judge(request, answer)
         return answer
 

@@ -41,6 +41,7 @@ from runyard.pools.plans.actions import (
     ReportStopped,
     StatusPatch,
 )
+from runyard.pools.plans.telling import conditions
 from runyard.pools.plans.views import PoolView
 from runyard.pools.settings import Settings
 from runyard.telemetry.log import Logger
@@ -126,13 +127,15 @@ class Effects:
     async def publish(self, pool: PoolView, patch: StatusPatch, *, observed: int) -> str:
         """Write the status if it changed, or if it is time for a sign of life."""
         same = observed == patch.written and patch.image == patch.written_image
-        if same and not patch.due:
+        if same and not patch.news and not patch.due:
             return "done"
+        now = to_rfc3339(self._clock.now())
         status = {
+            "conditions": conditions(patch.told, pool.status.conditions, now=now),
             "observedReplicas": observed,
             "observedImage": patch.image,
             "imageRolledAt": patch.image_rolled_at,
-            "lastReconcile": to_rfc3339(self._clock.now()),
+            "lastReconcile": now,
         }
         body = {"status": {name: value for name, value in status.items() if value != ""}}
         return await self._patch_pool(pool, body, action="StatusPatch", subresource="status")

@@ -61,7 +61,7 @@ class Observer:
             nodes=tuple(node for node in nodes if node is not None),
             expected=tuple(split_key(name)[1] for name in self._memory.expected(where)),
             fleet=self._fleet(view) if predicates.kata_pool(view) else None,
-            held=self._memory.held(where, now=self._clock.monotonic()) > 0,
+            held_for=self._memory.held(where, now=self._clock.monotonic()),
         )
 
     def runners(self, pool: str) -> tuple[RunnerView, ...]:

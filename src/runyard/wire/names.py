@@ -70,6 +70,19 @@ CONTROLLER_NAMESPACE = "tuist"
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 CONTROLLER_ACCOUNT = "tuist-runners-controller"
 
+# What the operator publishes about a pool, as conditions in its status, with the reasons.
+POOL_FILLED = "Filled"  # as many runners exist, or are being made, as the pool asks for
+POOL_ROLLED = "Rolled"  # every runner is made from the template that the pool asks for
+REASON_AS_ASKED = "AsAsked"
+REASON_SCALED_TO_ZERO = "ScaledToZero"
+REASON_BACKOFF = "Backoff"
+REASON_NO_HEALTHY_HOST = "NoHealthyHost"
+REASON_PROVISIONING_CEILING = "ProvisioningCeiling"
+REASON_PROVISIONING_SHARE = "ProvisioningShare"
+REASON_DELETING = "Deleting"
+REASON_ROLLING = "Rolling"
+REASON_ROLL_CAPPED = "RollCapped"
+
 # What the node agent calls itself and publishes.
 NODE_AGENT = "tart-kubelet"
 CONTAINER_ID_SCHEME = "tart://"

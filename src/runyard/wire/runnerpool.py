@@ -58,6 +58,17 @@ class PoolSpec(msgspec.Struct, frozen=True, rename="camel"):
         return names.NODE_RUNTIME_TART if self.os == "darwin" else ""
 
 
+class PoolCondition(msgspec.Struct, frozen=True, rename="camel"):
+    """One thing that is so or not, with the operator's reason and its numbers."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    numbers: dict[str, float] = {}
+
+
 class PoolStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What the operator last saw."""
 
@@ -65,3 +76,4 @@ class PoolStatus(msgspec.Struct, frozen=True, rename="camel"):
     last_reconcile: str = ""
     observed_image: str = ""
     image_rolled_at: str = ""
+    conditions: tuple[PoolCondition, ...] = ()

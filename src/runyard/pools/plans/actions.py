@@ -90,6 +90,16 @@ class FinalizerChange(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition of the pool: what is so or not, the deciding function's reason, and its numbers."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+    numbers: tuple[tuple[str, float], ...] = ()
+
+
 class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     """The status fields that the operator owns, as they should read.
 
@@ -103,6 +113,9 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     image_rolled_at: str
     written: int
     written_image: str
+    told: tuple[Told, ...]
+    news: bool
+    """Another reason than the one that was last written."""
     due: bool
     """Long enough since the last write that it is repeated as a sign of life."""
 

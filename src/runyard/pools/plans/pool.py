@@ -12,7 +12,7 @@ Invariants:
 - The plan is a function of its arguments: same snapshot, same plan.
 """
 
-from runyard.pools.plans import predicates, rollout
+from runyard.pools.plans import predicates, rollout, telling
 from runyard.pools.plans.actions import (
     Action,
     CreateRunner,
@@ -26,6 +26,7 @@ from runyard.pools.plans.actions import (
     ReapRunner,
     ReportStopped,
     StatusPatch,
+    Told,
 )
 from runyard.pools.plans.admission import Admission, admit
 from runyard.pools.plans.views import NodeView, Phase, PoolView, RunnerView, Snapshot
@@ -57,7 +58,7 @@ def _plan_replicas(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
     rolled = tuple(_reap(runner, "rolled", now, detail="stale template") for runner in roll.reap)
     kept = _without(kept, rolled)
     gap = max(0, pool.spec.replicas - len(kept) - expected)
-    admission = admit(gap, snapshot.fleet, held=snapshot.held)
+    admission = admit(gap, snapshot.fleet, held=snapshot.held_for > 0)
     actions: tuple[Action, ...] = (
         *ended,
         *lost,
@@ -69,7 +70,16 @@ def _plan_replicas(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
     )
     return PoolPlan(
         actions=actions,
-        status=_status(pool, observed=len(alive) + expected, settings=settings, now=now),
+        status=_status(
+            pool,
+            observed=len(alive) + expected,
+            told=(
+                telling.filled(snapshot, missing=gap - admission.count, blocked=admission.blocked),
+                telling.rolled(roll, replicas=pool.spec.replicas),
+            ),
+            settings=settings,
+            now=now,
+        ),
         figures=_figures(alive, pool, roll, admission, stuck=stuck, expected=expected, now=now),
         gap=gap - admission.count,
     )
@@ -100,6 +110,11 @@ def _plan_deletion(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
     return PoolPlan(
         actions=(*ended, *leaving, *accounts),
         finalizers=None if waiting else _finalizer_removed(pool),
+        status=_status(
+            pool, observed=len(alive), told=(telling.leaves(waiting),), settings=settings, now=now
+        )
+        if waiting
+        else None,
         figures=Figures(
             stuck=stuck,
             pending=_in_phase(alive, "Pending"),
@@ -242,7 +257,9 @@ def _in_phase(alive: tuple[RunnerView, ...], phase: Phase) -> int:
     return sum(runner.phase == phase for runner in alive)
 
 
-def _status(pool: PoolView, *, observed: int, settings: Settings, now: float) -> StatusPatch:
+def _status(
+    pool: PoolView, *, observed: int, told: tuple[Told, ...], settings: Settings, now: float
+) -> StatusPatch:
     rolled_at = pool.status.image_rolled_at
     if pool.spec.image != pool.status.observed_image:
         rolled_at = to_rfc3339(now)
@@ -253,6 +270,8 @@ def _status(pool: PoolView, *, observed: int, settings: Settings, now: float) ->
         image_rolled_at=rolled_at,
         written=pool.status.observed_replicas,
         written_image=pool.status.observed_image,
+        told=told,
+        news=telling.news(told, pool.status.conditions),
         due=_due(pool.status.last_reconcile, settings.steady_seconds, now),
     )
 

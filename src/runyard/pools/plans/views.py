@@ -101,5 +101,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expected: tuple[str, ...] = ()
     """Names of runners that were created, or may have been, and are not visible yet."""
     fleet: FleetView | None = None
-    held: bool = False
-    """Creations failed lately, or what was created failed at once: let some time pass first."""
+    held_for: float = 0.0
+    """Creations failed lately, or what was created failed at once: let so many seconds pass first."""
