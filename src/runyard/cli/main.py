@@ -21,6 +21,8 @@ from runyard.cli.children import unwind_on_terminate
 
 # Command name → the one line that `--help` shows, so that listing commands imports none of them.
 COMMANDS = {
+    "server": "Run a replica of the dispatch server on a Postgres and a cluster.",
+    "migrate": "Bring the database's schema to this release.",
     "prove": "Explore every reachable state of the slot machine and check its invariants.",
     "practice": "Push a job to the practice GitHub of a machine that is up, and watch it run.",
     "up": "Run the whole fleet on this machine, or a demo of it with faults.",

@@ -27,6 +27,7 @@ Phase = Literal["pre", "post", "all"]
 
 _NAME = re.compile(r"(\d{4})_(pre|post)_([a-z0-9_]+)\.sql")
 _LOCK = 0x72756E79617264  # "runyard" in ASCII
+_PATIENCE = 5  # seconds for a connection; a server that is away is not waited for without end
 _TABLE = """
 CREATE TABLE IF NOT EXISTS runyard_migrations (
     name text PRIMARY KEY,
@@ -140,7 +141,9 @@ def _apply_one(link: psycopg.Connection[Any], file: Migration) -> bool:
 
 def _connect(conninfo: str) -> psycopg.Connection[Any]:
     try:
-        return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+        return psycopg.connect(
+            conninfo, autocommit=True, prepare_threshold=None, connect_timeout=_PATIENCE
+        )
     except psycopg.OperationalError as error:
         raise Unavailable(f"no connection: {error}") from error
 

@@ -91,6 +91,8 @@ class Polls:
                 if answer_poll(slot).tell is not Tell.WAIT or left <= 0:
                     return slot
                 if slot.state is SlotState.IDLE:
+                    if self._waiters.over:
+                        return slot
                     self._waiters.bell.set()
                 else:
                     left = min(left, _LOOK_AGAIN)

@@ -15,6 +15,7 @@ class Waiters:
     def __init__(self) -> None:
         self._waiting: dict[str, list[asyncio.Event]] = {}
         self.bell = asyncio.Event()  # rung when matching may have become possible
+        self.over = False  # this replica ends: nobody is to wait here for a job any more
 
     @contextmanager
     def registered(self, pod_uid: str) -> Iterator[asyncio.Event]:
@@ -34,6 +35,13 @@ class Waiters:
         """Something changed for this Pod."""
         for event in self._waiting.get(pod_uid, ()):
             event.set()
+
+    def send_away(self) -> None:
+        """Let everybody go who has been promised nothing; they ask again, at another replica."""
+        self.over = True
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
 
     def waits(self, pod_uid: str) -> bool:
         """Does this Pod wait here?"""

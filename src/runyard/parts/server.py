@@ -81,20 +81,29 @@ class Wired(msgspec.Struct, kw_only=True):
     ghosts: GhostSweeper
     audit: Audit
     gauges: Gauges
+    waiters: Waiters
 
 
-async def run(deps: ServerDeps, *, wired: Wired | None = None) -> None:
-    """Serve until cancelled; `wired` are the pieces of `wire(deps)`, for who wants to hold them too."""
+async def run(
+    deps: ServerDeps, *, wired: Wired | None = None, stop: asyncio.Event | None = None
+) -> None:
+    """Serve until cancelled; `wired` are the pieces of `wire(deps)`, for who wants to hold them too.
+
+    After `stop` nothing new is begun, and it returns when the mints under way are through.
+    """
     wired = wired or wire(deps)
     async with asyncio.TaskGroup() as group:
 
         def spawn(work: Coroutine[object, object, None]) -> object:
             return group.create_task(work)
 
-        for loop in _loops(deps, wired):
-            group.create_task(loop)
-        group.create_task(wired.matcher.run(spawn))
+        loops = [group.create_task(loop) for loop in _loops(deps, wired)]
+        loops.append(group.create_task(wired.matcher.run(spawn)))
         deps.listen(wired.api.handle)
+        if stop is not None:
+            await stop.wait()
+            for task in loops:
+                task.cancel()
 
 
 def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
@@ -163,6 +172,7 @@ def wire(deps: ServerDeps) -> Wired:
         sweeper=sweeper,
         reader=reader,
         gauges=Gauges(database, pools=ground.pools, meter=meter),
+        waiters=ground.waiters,
         pods=PodReconciler(
             kube=ground.kube,
             database=database,

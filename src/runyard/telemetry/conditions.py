@@ -2,6 +2,11 @@
 
 from runyard.telemetry.health import Condition, Severity
 
+STARTING = Condition(
+    code="starting",
+    title="The server does not work yet, or not any more",
+    text="The message says what it waits for. It goes on by itself as soon as that is there.",
+)
 DATABASE_UNREACHABLE = Condition(
     code="database-unreachable",
     title="Postgres does not answer",
@@ -83,6 +88,7 @@ JOBS_STARVE = Condition(
 )
 
 ALL: tuple[Condition, ...] = (
+    STARTING,
     DATABASE_UNREACHABLE,
     KUBERNETES_UNREACHABLE,
     KUBERNETES_REFUSED,

@@ -14,98 +14,42 @@ from runyard.dispatch.settings import Settings
 from runyard.embedded.up.context import Context, transport
 from runyard.embedded.up.faults import with_faults
 from runyard.embedded.up.roles.doors import looking, secrecy
-from runyard.http.server import listen
-from runyard.kube.client import Kube
-from runyard.parts import server
-from runyard.parts.front import front
-from runyard.parts.reporting import ReportingDatabase, ReportingTransport, reporting_kube
-from runyard.telemetry import conditions
-from runyard.telemetry.freshness import Freshness
-from runyard.telemetry.health import Health
-from runyard.telemetry.meter import Meter
-from runyard.web.dashboard import Dashboard
+from runyard.parts.serving import Door, Replica, Setup, Tell
 
 
 async def run(context: Context) -> None:
     """Serve until cancelled."""
-    boot = context.boot
-    await asyncio.to_thread(migrate.apply, boot.database)
-    health, freshness = Health(context.clock, conditions.ALL), Freshness(context.clock)
-    works = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        deps = await _deps(context, stack, health, freshness, works)
-        async with asyncio.TaskGroup() as group:
-            wired = server.wire(deps)
-            group.create_task(server.run(deps, wired=wired))
-            await works.wait()
-            for address, sock in context.sockets():
-                dashboard = _dashboard(context, deps, health, address)
-                group.create_task(dashboard.run())
-                listening = await listen(
-                    front(
-                        wired.api, dashboard, health=health, freshness=freshness, meter=deps.meter
-                    ),
-                    sock=sock,
-                    tls=secrecy(context, address),
-                    body_limit=deps.settings.body_limit,
-                )
-                stack.push_async_callback(listening.close)
-            context.ready()
+        replica = Replica(await _setup(context, stack))
+
+        async def prepare(_: Tell) -> None:
+            await asyncio.to_thread(migrate.apply, context.boot.database)
+
+        await replica.run(prepare=prepare, ready=lambda _: context.ready())
 
 
-async def _deps(
-    context: Context,
-    stack: contextlib.AsyncExitStack,
-    health: Health,
-    freshness: Freshness,
-    works: asyncio.Event,
-) -> server.ServerDeps:
+async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
     boot = context.boot
     pool = open_pool(boot.database, clock=context.clock, rng=context.rng)
     kube, github = context.kube(), transport(boot.github_url)
     stack.push_async_callback(kube.close)
     stack.push_async_callback(github.close)
-    return server.ServerDeps(
+    return Setup(
         name=boot.name,
         clock=context.clock,
         rng=context.rng,
-        kube=reporting_kube(with_faults(kube, boot), health, context.log()),
-        token=context.token(boot.name),
-        github=ReportingTransport(
-            github,
-            health,
-            unreachable=conditions.GITHUB_UNREACHABLE,
-            refused=conditions.GITHUB_REFUSED,
-        ),
-        app_id=boot.app_id,
-        app_key=context.app_key(),
-        database=ReportingDatabase(
-            await stack.enter_async_context(pool),
-            health,
-            unreachable=conditions.DATABASE_UNREACHABLE,
-        ),
-        meter=Meter(),
         log=context.log(),
         settings=_settings(context),
-        listen=lambda _: works.set(),
-        freshness=freshness,
-        health=health,
-    )
-
-
-def _dashboard(
-    context: Context, deps: server.ServerDeps, health: Health, address: str
-) -> Dashboard:
-    assert deps.freshness is not None
-    return Dashboard(
-        deps.database,
-        kube=Kube(deps.kube, token=deps.token),
-        health=health,
-        freshness=deps.freshness,
-        clock=context.clock,
-        meter=deps.meter,
-        log=deps.log,
-        settings=looking(context, address),
+        kube=with_faults(kube, boot),
+        token=context.token(boot.name),
+        github=github,
+        app_id=boot.app_id,
+        app_key=context.app_key(),
+        database=await stack.enter_async_context(pool),
+        doors=tuple(
+            Door(sock=sock, looking=looking(context, address), tls=secrecy(context, address))
+            for address, sock in context.sockets()
+        ),
     )
 
 

@@ -1,0 +1,266 @@
+"""`runyard server`: one replica of the dispatch server, on a real Postgres and a real cluster.
+
+The command line only reads what it is told and brings the pieces; `parts.serving` is the server. Exit code 0 when it
+was told to end, 1 when it failed, 2 when it could not begin: a bad setting is one line with its cause and what to do.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import re
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from runyard.cli.serverfiles import (
+    BadSetting,
+    app_key,
+    bound,
+    one_of,
+    seal_key,
+    secrecy,
+    text_of,
+    way_to,
+)
+from runyard.cli.serverflags import Flags, with_flags
+from runyard.clock import Clock, RealClock
+from runyard.db import migrate
+from runyard.db.contract import DatabaseError, Unavailable
+from runyard.db.pooled import open_pool
+from runyard.dispatch.recovery import modes
+from runyard.dispatch.settings import Settings
+from runyard.http.addresses import is_loopback
+from runyard.kube.auth import AuthTransport
+from runyard.kube.config import ConfigError
+from runyard.kube.connect import connect
+from runyard.kube.kubeconfig import find_config
+from runyard.parts.serving import Door, Replica, Setup, Tell
+from runyard.telemetry.log import Logger, configure, get_logger
+from runyard.web.access import Access, AccessError
+from runyard.web.settings import Settings as Looking
+
+_LOOK_AGAIN = 1.0
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+PULLED = {"audit_every": 5.0, "audit_settle": 1.0}  # deliveries are looked for often
+
+
+class Failed(click.ClickException):
+    """It had begun, and cannot go on."""
+
+    exit_code = 1
+
+
+@click.command(context_settings={"max_content_width": 110})
+@with_flags
+def server(**given: Any) -> None:
+    """Run one replica of the dispatch server; any number may share one Postgres.
+
+    It takes GitHub's webhooks (or fetches deliveries), hands jobs to waiting runners, heals what leaks, and serves the
+    dashboard, /healthz, /readyz, /metrics and /openapi.json. SIGTERM ends it in order, within ten seconds.
+
+    \b
+    runyard server --database-url-file db.url --kubeconfig kube.yaml \\
+      --github-app-id 7 --github-key-file app.pem --webhook-secret-file hook.secret --seal-key-file seal.key
+    head -c 32 /dev/urandom | base64 > seal.key      a key to seal with, the same for every replica
+    """
+    flags = Flags(**given)
+    configure(level=flags.log_level, json=flags.as_json)
+    try:
+        asyncio.run(_live(flags))
+    except ConfigError as error:
+        raise BadSetting(str(error)) from None
+    except BaseExceptionGroup as group:
+        first = _first(group)
+        if not isinstance(first, DatabaseError) or isinstance(first, Unavailable):
+            raise
+        raise Failed(f"the database cannot be used: {first}") from None
+
+
+async def _live(flags: Flags) -> None:
+    clock, rng, ending = RealClock(), random.SystemRandom(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ending.set)
+    log = get_logger("server", server=_name(flags))
+    async with contextlib.AsyncExitStack() as stack:
+        conninfo = one_of(
+            "--database-url",
+            flags.database_url,
+            flags.database_url_file,
+            why="jobs and slots are kept in Postgres",
+        )
+        setup = await _setup(flags, conninfo, stack, clock=clock, rng=rng, log=log)
+        replica = Replica(setup)
+        schema = _Schema(conninfo, apply=flags.migrate, clock=clock, log=log)
+
+        def ready(urls: tuple[str, ...]) -> None:
+            for url in urls:
+                _say(flags, url)
+
+        await replica.run(prepare=schema.there, ready=ready, ending=ending)
+
+
+def _say(flags: Flags, url: str) -> None:
+    """The one line on standard output: it works, and where."""
+    told = {"event": "serving", "url": url, "name": _name(flags)}
+    click.echo(
+        msgspec.json.encode(told).decode() if flags.as_json else f"serving {url} as {told['name']}"
+    )
+
+
+def _name(flags: Flags) -> str:
+    return flags.name or f"{socket.gethostname()}-{os.getpid()}"
+
+
+async def _setup(
+    flags: Flags,
+    conninfo: str,
+    stack: contextlib.AsyncExitStack,
+    *,
+    clock: Clock,
+    rng: random.Random,
+    log: Logger,
+) -> Setup:
+    """Read and check everything first; connections are made when they are needed."""
+    app_id, key = _app(flags, clock)
+    settings, door = _settings(flags), _door(flags, clock)
+    kube = _kube(flags, clock)
+    stack.push_async_callback(kube.close)
+    github = way_to("--github-url", flags.github_url, ca=flags.github_ca_file)
+    stack.push_async_callback(github.close)
+    pool = open_pool(conninfo, clock=clock, rng=rng, max_size=flags.database_connections)
+    return Setup(
+        name=_name(flags),
+        clock=clock,
+        rng=rng,
+        log=log,
+        settings=settings,
+        kube=kube,
+        token=lambda: "",
+        github=github,
+        app_id=app_id,
+        app_key=key,
+        database=await stack.enter_async_context(pool),
+        doors=(door,),
+    )
+
+
+def _app(flags: Flags, clock: Clock) -> tuple[int, str]:
+    if flags.github_app_id is None or flags.github_key_file is None:
+        raise BadSetting(
+            "--github-app-id and --github-key-file are missing: the App that speaks to GitHub and its private key."
+            " `runyard github connect` makes an App"
+        )
+    return flags.github_app_id, app_key(flags.github_app_id, flags.github_key_file, clock=clock)
+
+
+def _kube(flags: Flags, clock: Clock) -> AuthTransport:
+    environ = dict(os.environ)
+    found = find_config(flags.kubeconfig, environ=environ, home=Path.home())
+    return connect(found, clock=clock, environ=environ)
+
+
+def _settings(flags: Flags) -> Settings:
+    pull = flags.github_intake == "pull"
+    for flag, name in (
+        ("--namespace", flags.namespace),
+        ("--controller-namespace", flags.controller_namespace),
+        ("--controller-account", flags.controller_account),
+    ):
+        if not _NAME.fullmatch(name):
+            raise BadSetting(f"{flag}: {name!r} is not a name that Kubernetes allows. Correct it")
+    secrets = tuple(text_of("--webhook-secret-file", path) for path in flags.webhook_secret_file)
+    if not secrets and not pull:
+        raise BadSetting(
+            "--webhook-secret-file is missing: GitHub's calls are known by it. Give the file with the webhook's secret,"
+            " or --github-intake pull"
+        )
+    settings = Settings(
+        webhook_secrets=secrets,
+        seal_key=seal_key(flags.seal_key_file),
+        namespace=flags.namespace,
+        controller=(flags.controller_namespace, flags.controller_account),
+        modes=_modes(flags),
+    )
+    return msgspec.structs.replace(settings, **PULLED) if pull else settings
+
+
+def _modes(flags: Flags) -> modes.Modes:
+    try:
+        return modes.parse(flags.reconciler)
+    except ValueError as error:
+        raise BadSetting(f"--reconciler: {error}") from None
+
+
+def _door(flags: Flags, clock: Clock) -> Door:
+    token = flags.dashboard_token_file
+    tls = secrecy(flags.tls_cert_file, flags.tls_key_file)
+    public = urlsplit(flags.public_url)
+    if flags.public_url and (public.scheme not in ("http", "https") or not public.hostname):
+        raise BadSetting("--public-url is not an address. Write it as https://HOST")
+    sock = bound(flags.listen)
+    looking = Looking(
+        listen=sock.getsockname()[0],
+        token="" if token is None else text_of("--dashboard-token-file", token),
+        names=(public.hostname,) if public.hostname else (),
+        secure=tls is not None or public.scheme == "https",
+        namespace=flags.namespace,
+    )
+    if not looking.token and not is_loopback(looking.listen):
+        raise BadSetting(
+            "--dashboard-token-file is missing: --listen is not loopback, and whoever reaches it would see the fleet."
+            " Give a file with a token of 16 characters or more"
+        )
+    try:
+        Access(looking, clock=clock)
+    except AccessError as error:
+        raise BadSetting(f"--dashboard-token-file: {error}. Write a longer one into it") from None
+    return Door(sock=sock, looking=looking, tls=tls)
+
+
+class _Schema:
+    """The tables that this release works on: brought about, or waited for."""
+
+    def __init__(self, conninfo: str, *, apply: bool, clock: Clock, log: Logger) -> None:
+        self._conninfo = conninfo
+        self._apply = apply
+        self._clock = clock
+        self._log = log
+        self._told = ""
+
+    async def there(self, tell: Tell) -> None:
+        """Return once the tables are there; say what is missing until then."""
+        while missing := await asyncio.to_thread(self._missing):
+            tell(missing)
+            if missing != self._told:
+                self._log.warning("waiting", reason=missing)
+            self._told = missing
+            await self._clock.sleep(_LOOK_AGAIN)
+
+    def _missing(self) -> str:
+        try:
+            if migrate.foreign(self._conninfo):
+                raise DatabaseError(
+                    "it holds tables that are not runyard's. Name an empty database, or runyard's own"
+                )
+            if self._apply:
+                for name in migrate.apply(self._conninfo, phase="pre"):
+                    self._log.info("migrated", migration=name)
+                return ""
+            pending = migrate.pending(self._conninfo, phase="pre")
+        except Unavailable as error:
+            return f"Postgres does not answer: {' '.join(str(error).split())}"
+        if not pending:
+            return ""
+        return f"the schema lacks {', '.join(pending)}: run `runyard migrate pre`, or start with --migrate"
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -1,0 +1,210 @@
+"""`runyard server` as real processes: replicas share a database, say what is missing, and end in order."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.serverworld import LABELS, SOON, Yard, ask, poll
+
+from runyard.cli.main import cli
+from runyard.cli.main import run as run_cli
+from runyard.embedded.github.identity import KeyPair
+from runyard.embedded.github.session import RunnerSession
+from runyard.http.errors import TransportError
+from runyard.parts.serving import END_WITHIN
+
+Scenario = Callable[[Yard], Awaitable[None]]
+
+
+def play(scenario: Scenario, folder: Path, database_url: str, keys: KeyPair) -> None:
+    async def main() -> None:
+        async with Yard(folder, database_url=database_url, keys=keys).open() as yard:
+            await scenario(yard)
+
+    asyncio.run(main())
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for a state of another process."""
+    async with asyncio.timeout(SOON):
+        while not await holds():
+            await asyncio.sleep(0.05)
+
+
+def test_a_job_that_one_replica_hears_of_runs_on_a_runner_that_waits_at_another(
+    tmp_path: Path, database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(yard: Yard) -> None:
+        await yard.pool()
+        guest = await yard.pod()
+        hearing, holding = await yard.start("hearing"), await yard.start("holding")
+        yard.deliver_to = await hearing.serving()
+        await holding.serving()
+        waiting = asyncio.create_task(poll(holding.url, guest))
+        job = yard.github.queue_job("acme/app", LABELS)
+        answer = await waiting
+        assert answer.status == 200, holding.said()
+        session = yard.github.connect(answer.json()["encoded_jit_config"])
+        assert isinstance(session, RunnerSession)
+        assigned = await session.next_job()
+        assert assigned is not None and assigned.job_id == job
+        assert session.finish("success")
+
+        async def gone() -> bool:
+            return (await poll(hearing.url, guest, wait=0)).status == 410
+
+        await until(gone)
+        ready = await ask(holding.url, "GET", "/readyz")
+        assert ready.status == 200, ready.body
+        assert await hearing.end() == 0 and await holding.end() == 0
+        for replica in (hearing, holding):
+            assert "Traceback" not in replica.said()
+            assert app_keys.private_pem.splitlines()[1] not in replica.said()
+
+    play(scenario, tmp_path, database_url, app_keys)
+
+
+def test_a_replica_that_is_told_to_end_sends_its_runners_elsewhere_and_is_gone_in_time(
+    tmp_path: Path, database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(yard: Yard) -> None:
+        await yard.pool()
+        guest = await yard.pod()
+        replica = await yard.start("one")
+        await replica.serving()
+        waiting = asyncio.create_task(poll(replica.url, guest))
+
+        async def waits() -> bool:
+            page = await ask(replica.url, "GET", "/api/v1/overview")
+            return guest.name.encode() in page.body
+
+        await until(waits)
+        began = asyncio.get_running_loop().time()
+        assert await replica.end(signal.SIGTERM) == 0
+        assert asyncio.get_running_loop().time() - began < END_WITHIN
+        assert (await waiting).status == 204
+        with pytest.raises(TransportError):
+            await ask(replica.url, "GET", "/healthz")
+
+    play(scenario, tmp_path, database_url, app_keys)
+
+
+def test_a_replica_without_its_schema_lives_says_what_is_missing_and_goes_on_when_it_is_there(
+    tmp_path: Path, empty_database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(yard: Yard) -> None:
+        replica = await yard.start("one", "--no-migrate", listen="127.0.0.1:0")
+        port = await _port(replica.said)
+        url = f"http://127.0.0.1:{port}"
+        assert (await ask(url, "GET", "/healthz")).status == 200
+        ready = await ask(url, "GET", "/readyz")
+        assert ready.status == 503
+        assert b"runyard migrate pre" in ready.body or b"has not begun" in ready.body
+        step = await yard.run(
+            "migrate", "pre", "--database-url-file", str(tmp_path / "db.url"), name="migrate"
+        )
+        assert await step.process.wait() == 0, step.said()
+        assert await replica.serving() == url
+        assert (await ask(url, "GET", "/readyz")).status == 200
+        assert await replica.end() == 0
+
+    play(scenario, tmp_path, empty_database_url, app_keys)
+
+
+async def _port(said: Callable[[], str]) -> str:
+    """The port in the first line of a log that names one."""
+    async with asyncio.timeout(SOON):
+        while True:
+            with contextlib.suppress(IndexError):
+                return said().split("http://127.0.0.1:")[1].split('"')[0]
+            await asyncio.sleep(0.05)
+
+
+def test_a_replica_whose_database_is_away_waits_for_it_and_ends_when_told_to(
+    tmp_path: Path, database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(yard: Yard) -> None:
+        away = yard.write("away.url", "postgresql://nobody@127.0.0.1:1/nothing")
+        replica = await yard.start("one", database_url_file=away)
+        url = f"http://127.0.0.1:{await _port(replica.said)}"
+
+        async def tells() -> bool:
+            ready = await ask(url, "GET", "/readyz")
+            assert ready.status == 503
+            return b"Postgres does not answer" in ready.body
+
+        await until(tells)
+        assert await replica.end() == 0
+
+    play(scenario, tmp_path, database_url, app_keys)
+
+
+# ── bad settings ────────────────────────────────────────────────────────────────────────────────────
+
+BAD: dict[str, tuple[dict[str, str | None], str]] = {
+    "no database": ({"database-url-file": None}, "--database-url is missing"),
+    "no seal": ({"seal-key-file": None}, "head -c 32"),
+    "a short seal": ({"seal-key-file": "short"}, "32 bytes in base64"),
+    "no webhook secret": ({"webhook-secret-file": None}, "--github-intake pull"),
+    "an empty file": ({"webhook-secret-file": "empty"}, "is empty"),
+    "a file that is not there": ({"webhook-secret-file": "nowhere"}, "cannot be read"),
+    "no App": ({"github-app-id": None}, "runyard github connect"),
+    "a key that is none": ({"github-key-file": "short"}, "no RSA key"),
+    "no cluster": ({"kubeconfig": "nowhere"}, "cannot be read"),
+    "an address that is none": ({"listen": "8080"}, "HOST:PORT"),
+    "everybody may look": ({"listen": "0.0.0.0:0"}, "--dashboard-token-file is missing"),
+    "a short token": ({"listen": "0.0.0.0:0", "dashboard-token-file": "short"}, "shorter than"),
+    "half of TLS": ({"tls-cert-file": "short"}, "belong together"),
+    "GitHub's address is none": ({"github-url": "github.example"}, "address of a server"),
+    "GitHub's address holds a secret": ({"github-url": "https://a:b@h"}, "password"),
+    "a reconciler that is none": ({"reconciler": "everything=off"}, "ghost_registrations"),
+    "a namespace that is none": ({"namespace": "Not A Name"}, "--namespace"),
+}
+
+
+@pytest.mark.parametrize(("changes", "says"), BAD.values(), ids=BAD)
+def test_a_bad_setting_is_one_line_with_its_fix(
+    changes: dict[str, str | None],
+    says: str,
+    tmp_path: Path,
+    app_keys: KeyPair,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    for name, content in {
+        "db.url": "postgresql://nobody:pass-word@127.0.0.1:1/x",
+        "kube": "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
+        "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: a, context: {cluster: a}}]\n",
+        "app.pem": app_keys.private_pem,
+        "hook": "hush",
+        "seal": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+        "short": "c2hvcnQ=",
+        "empty": "\n",
+    }.items():
+        (tmp_path / name).write_text(content)
+    given: dict[str, str | None] = {
+        "database-url-file": "db.url",
+        "kubeconfig": "kube",
+        "github-app-id": "7",
+        "github-key-file": "app.pem",
+        "webhook-secret-file": "hook",
+        "seal-key-file": "seal",
+        "listen": "127.0.0.1:0",
+        **changes,
+    }
+    argv = [
+        word for key, value in given.items() if value is not None for word in (f"--{key}", value)
+    ]
+    assert run_cli(cli, name="runyard", argv=["server", *argv]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1 and told.err.startswith("runyard: ")
+    assert says in told.err
+    for secret in ("pass-word", "hush", "c2hvcnQ", "a:b@"):
+        assert secret not in told.err
