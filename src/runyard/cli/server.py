@@ -129,11 +129,12 @@ async def _setup(
 ) -> Setup:
     """Read and check everything first; connections are made when they are needed."""
     app_id, key = _app(flags, clock)
-    settings, door = _settings(flags), _door(flags, clock)
+    settings = _settings(flags)
     kube = _kube(flags, clock)
     stack.push_async_callback(kube.close)
     github = way_to("--github-url", flags.github_url, ca=flags.github_ca_file)
     stack.push_async_callback(github.close)
+    door = _door(flags, clock, stack)
     pool = open_pool(conninfo, clock=clock, rng=rng, max_size=flags.database_connections)
     return Setup(
         name=_name(flags),
@@ -198,13 +199,14 @@ def _modes(flags: Flags) -> modes.Modes:
         raise BadSetting(f"--reconciler: {error}") from None
 
 
-def _door(flags: Flags, clock: Clock) -> Door:
+def _door(flags: Flags, clock: Clock, stack: contextlib.AsyncExitStack) -> Door:
     token = flags.dashboard_token_file
     tls = secrecy(flags.tls_cert_file, flags.tls_key_file)
     public = urlsplit(flags.public_url)
     if flags.public_url and (public.scheme not in ("http", "https") or not public.hostname):
         raise BadSetting("--public-url is not an address. Write it as https://HOST")
     sock = bound(flags.listen)
+    stack.callback(sock.close)
     looking = Looking(
         listen=sock.getsockname()[0],
         token="" if token is None else text_of("--dashboard-token-file", token),
