@@ -1,4 +1,4 @@
-"""Webhooks: only GitHub's, in any order and number, whatever they contain; and what was lost is made up for."""
+"""Webhooks: only GitHub's, in any order and number, whatever they contain, whoever else is away."""
 
 import itertools
 from typing import Any
@@ -7,13 +7,11 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.dispatch.dispatchworld import LABELS, SECRET, Between, World, play
+from tests.dispatch.dispatchworld import LABELS, SECRET, World, play
 
-from runyard.db.contract import DatabaseError, Unavailable
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.signatures import sign
 from runyard.http.messages import Request, Response
-from runyard.parts import server
 from runyard.sim.loop import run_virtual
 from runyard.wire.paths import GITHUB_WEBHOOK
 
@@ -116,7 +114,6 @@ NONSENSE = {
 }
 OF_NO_INTEREST = {
     "unknown action": event("exploded"),
-    "waiting for somebody": event("waiting"),
 }
 
 
@@ -256,6 +253,7 @@ def test_a_job_that_waits_for_approval_is_served_after_it(
         guest = await world.pod()
         job = world.queue(waiting=True)
         await world.github.settle()
+        assert world.job(job)["state"] == "waiting"
         async with world.waiting(guest):
             await world.match()
             assert world.slot(guest)["state"] == "idle"
@@ -267,105 +265,51 @@ def test_a_job_that_waits_for_approval_is_served_after_it(
     play(scenario, database_url, app_keys)
 
 
-# ── the audit ───────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("how", ["not delivered", "commit lost"])
-def test_a_lost_delivery_is_made_up_for(database_url: str, app_keys: KeyPair, how: str) -> None:
+def test_what_people_know_a_job_by_is_kept(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
-        world.deliver = how != "not delivered"
-        job = await world.queued()
-        if how == "commit lost":  # acknowledged by a database that then lost it
-            world.execute("TRUNCATE jobs, deliveries CASCADE")
-        assert world.job(job) == {}
-        await world.server.audit.step()
-        assert world.job(job) == {}, "it may still be on its way"
-        await world.clock.sleep(world.settings.audit_settle + 2)
-        await world.server.audit.step()
-        assert world.job(job)["state"] == "queued"
-        before = len(world.github_wire.requests)
-        await world.server.audit.step()
-        fetched = [r for r in world.github_wire.requests[before:] if r.path.count("/") > 3]
-        assert fetched == [], "fetched although it was applied"
+        told = {
+            "run_id": 77,
+            "run_attempt": 2,
+            "name": "build (\0" + "x" * 500,
+            "workflow_name": "CI",
+            "head_branch": None,
+            "head_sha": "ab" * 20,
+        }
+        assert (await send(world, event("queued", job=told))).json() == {"outcome": "applied"}
+        job = world.job(5)
+        assert (job["run_id"], job["run_attempt"]) == (77, 2)
+        assert job["name"] == "build ( " + "x" * 192
+        assert (job["workflow"], job["branch"], job["head_sha"]) == ("CI", "", "ab" * 20)
 
     play(scenario, database_url, app_keys)
 
 
-def test_an_outage_of_hours_is_made_up_for_when_it_ends(
+def test_numbers_that_cannot_be_stored_do_not_lose_a_job(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
-        await world.server.audit.step()
-        world.deliver = False
-        jobs = []
-        for _ in range(5):
-            jobs.append(await world.queued())
+        told = {"run_id": -1, "run_attempt": 1 << 40}
+        assert (await send(world, event("queued", job=told))).status == 200
+        assert (world.job(5)["run_id"], world.job(5)["run_attempt"]) == (0, 1)
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_webhook_is_answered_while_github_and_kubernetes_are_down(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        async def hang(request: Request, onward: Any) -> Response:
             await world.clock.sleep(3600)
-        await world.server.audit.step()
-        assert [world.job(job)["state"] for job in jobs] == ["queued"] * 5
+            raise AssertionError("nobody waits that long")
 
-    play(scenario, database_url, app_keys)
-
-
-def test_the_cursor_does_not_move_past_what_could_not_be_read(
-    database_url: str, app_keys: KeyPair
-) -> None:
-    async def scenario(world: World) -> None:
-        await world.server.audit.step()
-        (cursor,) = world.rows("SELECT value FROM cursors")
-        world.deliver = False
-        job = await world.queued()
-        await world.clock.sleep(7200)
-        world.github.faults.fail_next("/app/hook/deliveries/", 500)
-        with pytest.raises(Exception, match="500"):
-            await world.server.audit.step()
-        assert world.rows("SELECT value FROM cursors") == [cursor]
-        await world.server.audit.step()
-        assert world.job(job)["state"] == "queued"
-
-    play(scenario, database_url, app_keys)
-
-
-def test_one_delivery_of_nonsense_does_not_hold_up_the_others(
-    database_url: str, app_keys: KeyPair
-) -> None:
-    async def scenario(world: World) -> None:
-        world.deliver = False
-        bad = world.queue(labels=("a\0b",))
-        good = world.queue()
-        await world.github.settle()
-        await world.clock.sleep(100)
-        await world.server.audit.step()
-        assert (world.job(bad), world.job(good)["state"]) == ({}, "queued")
-        assert len(world.rows("SELECT * FROM deliveries")) == 2
-
-    play(scenario, database_url, app_keys)
-
-
-@pytest.mark.parametrize("error", [DatabaseError, Unavailable])
-def test_a_delivery_that_the_database_refuses_does_not_hold_up_the_others(
-    database_url: str, app_keys: KeyPair, error: type[DatabaseError]
-) -> None:
-    async def scenario(world: World) -> None:
-        failures = [error("not this one")]
-
-        async def fail_once(name: str) -> None:
-            if name == "webhook" and failures:
-                raise failures.pop()
-
-        audit = server.wire(world.deps(database=Between(world.database, fail_once))).audit
-        world.deliver = False
-        first, second = world.queue(), world.queue()
-        await world.github.settle()
-        await world.clock.sleep(100)
-        if error is Unavailable:  # nobody is at fault: everything waits, and the cursor with it
-            with pytest.raises(Unavailable):
-                await audit.step()
-            assert world.rows("SELECT * FROM cursors") == []
-        else:
-            await audit.step()
-            assert [bool(world.job(job)) for job in (first, second)] == [False, True]
-        await audit.step()
-        assert world.job(first) and world.job(second)
+        world.github_wire.tamper = world.kube_wire.tamper = hang
+        began = world.clock.now()
+        for number, action in enumerate(("waiting", *STORY), start=1):
+            answer = await send(world, event(action), f"g-{number}")
+            assert (answer.status, answer.json()) == (200, {"outcome": "applied"})
+        assert world.clock.now() == began, "somebody was waited for"
+        assert world.job(5)["state"] == "done"
+        assert world.github_wire.requests == world.kube_wire.requests == []
 
     play(scenario, database_url, app_keys)

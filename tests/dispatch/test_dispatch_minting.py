@@ -214,9 +214,14 @@ def test_a_database_that_goes_away_leaves_the_offer_to_its_deadline(
         await world.pool()
         guest = await world.pod()
         job = await world.offered(guest)
-        world.database.down = True
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            world.database.down = "generate-jitconfig" in request.path
+            return await onward()
+
+        world.github_wire.tamper = tamper
         await world.mint()
-        world.database.down = False
+        world.github_wire.tamper, world.database.down = None, False
         assert world.slot(guest)["state"] == "offered" and len(world.github.runners()) == 1
         world.overdue(guest)
         await world.server.sweeper.step()

@@ -270,14 +270,14 @@ def test_an_exhausted_hour_stops_us_before_github_has_to(fleet: Any) -> None:
     async def scenario() -> None:
         fleet.core.set_limits(primary_per_hour=3)
         for _ in range(3):
-            await fleet.github.list_runners(fleet.org)
+            await fleet.github.find_runner(fleet.org, "x")
         sent = len(fleet.wire.requests)
         with pytest.raises(errors.BudgetExhausted) as refusal:
-            await fleet.github.list_runners(fleet.org)
+            await fleet.github.find_runner(fleet.org, "x")
         assert len(fleet.wire.requests) == sent
-        assert 3590 <= refusal.value.retry_after <= 3600
-        fleet.clock.t += 3601
-        await fleet.github.list_runners(fleet.org)
+        assert 3590 <= refusal.value.retry_after <= 3601
+        fleet.clock.t += 3602
+        await fleet.github.find_runner(fleet.org, "x")
 
     asyncio.run(scenario())
 
@@ -383,28 +383,6 @@ def test_a_job_cancelled_while_queued_never_had_a_runner(fleet: Any) -> None:
 def test_jobs_are_not_asked_of_an_organisation(fleet: Any) -> None:
     with pytest.raises(ValueError, match="repository"):
         asyncio.run(fleet.github.get_job(fleet.org, 1))
-
-
-def test_a_base_path_goes_before_every_path(fleet: Any) -> None:
-    async def scenario() -> None:
-        seen: list[str] = []
-
-        class Enterprise:
-            async def send(self, request: Any, *, timeout: float) -> Response:
-                seen.append(request.path)
-                return json_response(200, [])
-
-        github = type(fleet.github)(
-            Enterprise(),
-            app=fleet.app,
-            clock=fleet.clock,
-            budget=fleet.budget,
-            base_path="/api/v3/",
-        )
-        await github.installations()
-        assert seen == ["/api/v3/app/installations"]
-
-    asyncio.run(scenario())
 
 
 def test_the_last_answer_tells_an_outage(fleet: Any) -> None:

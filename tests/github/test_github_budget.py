@@ -32,6 +32,12 @@ def spend(budget: Budget, points: float, *, purpose: str = "mint", key: str = ""
     asyncio.run(budget.spend(points, purpose=purpose, key=key))
 
 
+def hear(budget: Budget, response: Response, *, key: str = "") -> float | None:
+    """Let it learn from an answer; how long it then waits, if it does."""
+    asyncio.run(budget.heard(response, key=key))
+    return budget.wait_for(1, purpose="mint", key=key) or None
+
+
 def test_an_empty_bucket_refuses_at_once_and_says_when() -> None:
     clock = Clock()
     budget = Budget(clock, points_per_minute=60, patience=2)
@@ -69,7 +75,7 @@ def test_an_audit_leaves_enough_for_a_fence() -> None:
 def test_an_installation_told_to_wait_does_not_hold_up_the_others() -> None:
     clock = Clock()
     budget = Budget(clock, patience=1)
-    waits = budget.observe(Response(status=403, headers=(("retry-after", "30"),)), key="7")
+    waits = hear(budget, Response(status=403, headers=(("retry-after", "30"),)), key="7")
     assert waits == 30
     with pytest.raises(BudgetExhausted) as refusal:
         spend(budget, 1, key="7")
@@ -84,7 +90,7 @@ def test_an_exhausted_hour_blocks_until_its_reset() -> None:
     budget = Budget(clock, patience=1)
     reset = str(int(clock.now()) + 90)
     headers = (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset))
-    budget.observe(Response(status=200, headers=headers), key="7")
+    hear(budget, Response(status=200, headers=headers), key="7")
     with pytest.raises(BudgetExhausted) as refusal:
         spend(budget, 1, key="7")
     assert refusal.value.retry_after == pytest.approx(90, abs=1)
@@ -111,13 +117,13 @@ def test_a_shorter_block_never_shortens_a_longer_one() -> None:
 )
 def test_headers_that_say_nothing_block_nothing(headers: Pairs) -> None:
     budget = Budget(Clock(), patience=0)
-    assert budget.observe(Response(status=200, headers=headers)) is None
+    assert hear(budget, Response(status=200, headers=headers)) is None
     spend(budget, 1)
 
 
 def test_a_hostile_wait_is_bounded() -> None:
     budget = Budget(Clock(), patience=0)
-    assert budget.observe(Response(status=429, headers=(("retry-after", "999999999"),))) == 3600
+    assert hear(budget, Response(status=429, headers=(("retry-after", "999999999"),))) == 3600
 
 
 def test_a_write_always_fits_even_for_an_audit_in_a_tiny_bucket() -> None:
@@ -147,3 +153,29 @@ def test_no_minute_sees_more_than_its_points_and_what_was_saved(
             spend(budget, points)
             spent += points
         assert spent <= 60 + (clock.t - start) + 1e-6
+
+
+def test_each_installation_has_points_of_its_own() -> None:
+    budget = Budget(Clock(), points_per_minute=60, patience=0)
+    spend(budget, 60, key="7")
+    spend(budget, 60, key="8")
+    assert (budget.available("7"), budget.available("9")) == (0, 60)
+
+
+def test_what_is_left_of_the_hour_is_not_spent_on_an_audit() -> None:
+    clock = Clock()
+    budget = Budget(clock, patience=0)
+    reset = str(int(clock.now()) + 90)
+    headers = (
+        ("x-ratelimit-limit", "100"),
+        ("x-ratelimit-remaining", "30"),
+        ("x-ratelimit-reset", reset),
+    )
+    assert hear(budget, Response(status=200, headers=headers), key="7") is None
+    with pytest.raises(BudgetExhausted):
+        spend(budget, 1, purpose="audit", key="7")
+    for _ in range(30):
+        spend(budget, 1, purpose="fence", key="7")
+    with pytest.raises(BudgetExhausted) as refusal:
+        spend(budget, 1, purpose="fence", key="7")
+    assert refusal.value.retry_after == pytest.approx(90, abs=1)

@@ -47,7 +47,6 @@ from runyard.web.settings import Settings as Looking
 
 _LOOK_AGAIN = 1.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-PULLED = {"audit_every": 5.0, "audit_settle": 1.0}  # deliveries are looked for often
 
 
 class Failed(click.ClickException):
@@ -182,14 +181,14 @@ def _settings(flags: Flags) -> Settings:
             "--webhook-secret-file is missing: GitHub's calls are known by it. Give the file with the webhook's secret,"
             " or --github-intake pull"
         )
-    settings = Settings(
+    return Settings(
         webhook_secrets=secrets,
         seal_key=seal_key(flags.seal_key_file),
         namespace=flags.namespace,
         controller=(flags.controller_namespace, flags.controller_account),
         modes=_modes(flags),
+        intake="pull" if pull else "webhook",
     )
-    return msgspec.structs.replace(settings, **PULLED) if pull else settings
 
 
 def _modes(flags: Flags) -> modes.Modes:

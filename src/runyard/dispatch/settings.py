@@ -1,5 +1,7 @@
 """How the dispatch server is set up. The defaults are production's."""
 
+from typing import Literal
+
 import msgspec
 
 from runyard.dispatch.machine.table import Deadlines
@@ -39,6 +41,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     clear_within: float = 1.5  # taking a stamp off again, after the mint; still under it
     runner_group: int = 1
 
+    github_points: float = (
+        900.0  # a minute, for each installation: GitHub's own; a read costs 1, a write 5
+    )
+
     match_every: float = 0.1
     match_per_kind: int = 20  # oldest jobs of a tenant with the same labels
     match_kinds: int = 200  # different sets of labels that a tenant may have queued
@@ -62,6 +68,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     gauges_every: float = 30.0
     audit_every: float = 60.0
     audit_settle: float = 30.0  # younger deliveries may still be on their way
-    audit_overlap: float = 600.0
+    audit_overlap: float = 180.0  # attempts appear in GitHub's list when they end
+    audit_pages: int = 100  # of 100 deliveries, in one step
+    audit_repositories: int = 3  # asked in one step what waits there
+    intake: Literal["webhook", "pull"] = "webhook"
+    pull_every: float = 3.0
+    pull_pages: int = 10
 
     body_limit: int = 1 << 20

@@ -1,9 +1,9 @@
 """The few calls that runyard makes to GitHub.
 
-Mint and delete registrations, read runners and jobs, list and redeliver webhooks. Every call spends from one
-budget, goes through one transport with a deadline, and ends in a value or in an error of `errors` that says
-what may be concluded. Nothing is retried here, except once after a 401 with a fresh token (a 401 proves that
-nothing happened): how often and when to try again is the caller's policy.
+Mint and delete registrations, read runners and jobs; `hooks` adds deliveries, `setup` what people ask. Every
+call spends from one budget, goes through one transport with a deadline, and ends in a value or in an error of
+`errors` that says what may be concluded. Nothing is retried here, except once after a 401 with a fresh token (a
+401 proves that nothing happened): how often and when to try again is the caller's policy.
 
 Invariants:
 - A failure to get the token is `NoToken`, hence definite: the call itself was never made.
@@ -16,20 +16,13 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.github import answers, errors
-from runyard.github.app import AppAuth
-from runyard.github.budget import Budget
+from runyard.github.app import Auth
+from runyard.github.budget import Spending
 from runyard.github.calls import Calls, read
+from runyard.github.hooks import Hooks
 from runyard.github.scope import Scope
-from runyard.github.views import (
-    DeliveryPage,
-    DeliveryView,
-    FullDelivery,
-    InstallationView,
-    JobView,
-    MintedRunner,
-    Removal,
-    RunnerView,
-)
+from runyard.github.setup import Setup
+from runyard.github.views import JobView, MintedRunner, Removal, RunnerView
 from runyard.http.messages import Pairs, Transport
 
 _PAGE = 100
@@ -66,27 +59,28 @@ _runners = msgspec.json.Decoder(_Runners)
 _job = msgspec.json.Decoder(JobView)
 _jobs = msgspec.json.Decoder(_Jobs)
 _runs = msgspec.json.Decoder(_Runs)
-_attempts = msgspec.json.Decoder(tuple[DeliveryView, ...])
-_attempt = msgspec.json.Decoder(FullDelivery)
-_installations = msgspec.json.Decoder(tuple[InstallationView, ...])
 
 
-class GitHub:
+class GitHub(Hooks, Setup):
     """GitHub's REST API, as far as a fleet of runners needs it."""
 
     def __init__(
         self,
         transport: Transport,
         *,
-        app: AppAuth,
+        app: Auth,
         clock: Clock,
-        budget: Budget,
-        base_path: str = "",
+        budget: Spending,
         timeout: float = 10.0,
     ) -> None:
-        self._calls = Calls(
-            transport, app=app, clock=clock, budget=budget, base_path=base_path, timeout=timeout
-        )
+        calls = Calls(transport, app=app, clock=clock, budget=budget, timeout=timeout)
+        Hooks.__init__(self, calls)
+        Setup.__init__(self, calls)
+
+    @property
+    def only(self) -> Scope | None:
+        """The one repository that we may act in, if it is only one: there is a token and no App."""
+        return self._calls.only
 
     @property
     def last_answer(self) -> float | None:
@@ -175,82 +169,22 @@ class GitHub:
         self._calls.require(response, what=f"job {job_id} at {repo}", scope=repo)
         return read(_job, response, what=f"job {job_id} at {repo}")
 
-    async def list_queued_jobs(self, repo: Scope) -> tuple[JobView, ...]:
+    async def list_queued_jobs(self, repo: Scope, *, purpose: str = "read") -> tuple[JobView, ...]:
         """Jobs that wait for a runner, of the runs that are queued or under way, by id."""
+        jobs = await self.list_open_jobs(repo, purpose=purpose)
+        return tuple(job for job in jobs if job.status == "queued")
+
+    async def list_open_jobs(self, repo: Scope, *, purpose: str = "read") -> tuple[JobView, ...]:
+        """All jobs of the runs that are queued or under way, by id; some of them may be over."""
         runs: dict[int, None] = {}
         for status in ("queued", "in_progress"):
-            for run_id in await self._run_ids(repo, status):
+            for run_id in await self._run_ids(repo, status, purpose):
                 runs[run_id] = None
-        queued: dict[int, JobView] = {}
+        found: dict[int, JobView] = {}
         for run_id in runs:
-            for job in await self._run_jobs(repo, run_id):
-                if job.status == "queued":
-                    queued[job.id] = job
-        return tuple(queued[job_id] for job_id in sorted(queued))
-
-    async def deliveries(self, *, cursor: str = "") -> DeliveryPage:
-        """One page of attempts to deliver the App's webhook, newest first."""
-        query: Pairs = (("per_page", str(_PAGE)),)
-        if cursor:
-            query = (*query, ("cursor", cursor))
-        response = await self._calls.as_app(
-            "GET", "/app/hook/deliveries", query=query, purpose="audit"
-        )
-        self._calls.require(response, what="deliveries")
-        items = read(_attempts, response, what="deliveries")
-        return DeliveryPage(items=items, next_cursor=answers.next_cursor(response))
-
-    async def deliveries_since(self, moment: float) -> tuple[tuple[DeliveryView, ...], bool]:
-        """Every attempt at or after `moment`, newest first, and whether these are really all of them.
-
-        An attempt shows only once it has ended: look back further than the receiver's timeout.
-        """
-        found: list[DeliveryView] = []
-        cursor = ""
-        for _ in range(_MAX_PAGES):
-            page = await self.deliveries(cursor=cursor)
-            try:
-                recent = [item for item in page.items if item.moment >= moment]
-            except ValueError:
-                raise errors.Unreadable("deliveries: an instant that is none") from None
-            found.extend(recent)
-            cursor = page.next_cursor
-            if not cursor or len(recent) < len(page.items):
-                return tuple(found), True
-        return tuple(found), False
-
-    async def delivery(self, delivery_id: int) -> FullDelivery | None:
-        """One attempt with its payload; `None` when GitHub no longer keeps it."""
-        path = f"/app/hook/deliveries/{delivery_id}"
-        response = await self._calls.as_app("GET", path, purpose="audit")
-        if response.status == 404:
-            return None
-        self._calls.require(response, what=f"delivery {delivery_id}")
-        return read(_attempt, response, what=f"delivery {delivery_id}")
-
-    async def redeliver(self, delivery_id: int) -> bool:
-        """Ask for another attempt; `False` when GitHub no longer keeps that one."""
-        path = f"/app/hook/deliveries/{delivery_id}/attempts"
-        response = await self._calls.as_app("POST", path, purpose="audit")
-        if response.status == 404:
-            return False
-        self._calls.require(response, what=f"redeliver {delivery_id}")
-        return True
-
-    async def installations(self) -> tuple[InstallationView, ...]:
-        """Where the App is installed."""
-        found: list[InstallationView] = []
-        for page in range(1, _MAX_PAGES + 1):
-            query = (("per_page", str(_PAGE)), ("page", str(page)))
-            response = await self._calls.as_app(
-                "GET", "/app/installations", query=query, purpose="read"
-            )
-            self._calls.require(response, what="installations")
-            batch = read(_installations, response, what="installations")
-            found.extend(batch)
-            if len(batch) < _PAGE:
-                break
-        return tuple(found)
+            for job in await self._run_jobs(repo, run_id, purpose):
+                found[job.id] = job
+        return tuple(found[job_id] for job_id in sorted(found))
 
     async def _runner_page(
         self, scope: Scope, path: str, *, page: int, name: str, purpose: str
@@ -264,13 +198,13 @@ class GitHub:
         self._calls.require(response, what=f"runners at {scope}", scope=scope)
         return read(_runners, response, what=f"runners at {scope}")
 
-    async def _run_ids(self, repo: Scope, status: str) -> tuple[int, ...]:
+    async def _run_ids(self, repo: Scope, status: str, purpose: str) -> tuple[int, ...]:
         found: list[int] = []
         path = f"/{_repo(repo)}/actions/runs"
         for page in range(1, _MAX_PAGES + 1):
             query = (("status", status), ("per_page", str(_PAGE)), ("page", str(page)))
             response = await self._calls.as_installation(
-                repo, "GET", path, query=query, purpose="read"
+                repo, "GET", path, query=query, purpose=purpose
             )
             self._calls.require(response, what=f"runs at {repo}", scope=repo)
             batch = read(_runs, response, what=f"runs at {repo}")
@@ -279,13 +213,13 @@ class GitHub:
                 break
         return tuple(found)
 
-    async def _run_jobs(self, repo: Scope, run_id: int) -> tuple[JobView, ...]:
+    async def _run_jobs(self, repo: Scope, run_id: int, purpose: str) -> tuple[JobView, ...]:
         found: list[JobView] = []
         path = f"/{_repo(repo)}/actions/runs/{run_id}/jobs"
         for page in range(1, _MAX_PAGES + 1):
             query = (("per_page", str(_PAGE)), ("page", str(page)))
             response = await self._calls.as_installation(
-                repo, "GET", path, query=query, purpose="read"
+                repo, "GET", path, query=query, purpose=purpose
             )
             if response.status == 404:
                 break  # the run was deleted since it was listed

@@ -1,4 +1,5 @@
-"""Who we are to GitHub: an App that signs JWTs and trades them for installation tokens.
+"""Who we are to GitHub: an App that signs JWTs and trades them for installation tokens; or, for one repository
+alone, the holder of a personal access token.
 
 Signing is the slow part (a millisecond of RSA), so one JWT serves for most of its ten minutes. An
 installation token lives for an hour and is replaced well before, so that no call starts with a
@@ -13,7 +14,7 @@ Invariants:
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jwt
 import msgspec
@@ -21,6 +22,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from runyard.clock import Clock
+from runyard.github.errors import NotAllowed
+from runyard.github.scope import Scope, repository
 
 _BACKDATE = 60
 _LIFETIME = 540  # after now; with the backdating this is GitHub's maximum of ten minutes
@@ -44,6 +47,61 @@ Fetch = Callable[[int], Awaitable[Token]]
 _Flight = asyncio.Future[Token | Exception | None]
 
 
+class Auth(Protocol):
+    """What a call needs of whoever we are. `only` is the one repository we may act in, if it is only one."""
+
+    @property
+    def only(self) -> Scope | None:
+        """The one repository that we may act in; `None`: wherever the App is installed."""
+        ...
+
+    def jwt(self) -> str:
+        """What proves that we are the App."""
+        ...
+
+    def forget_jwt(self) -> None:
+        """GitHub did not accept the last one."""
+        ...
+
+    async def token(self, installation_id: int, fetch: Fetch) -> str:
+        """What opens an installation."""
+        ...
+
+    def forget(self, installation_id: int, token: str) -> None:
+        """GitHub did not accept that one."""
+        ...
+
+
+class TokenAuth:
+    """A personal access token, fine-grained or classic, for one repository."""
+
+    # There is no installation; rows and budgets need a number all the same. No App's begin that low.
+    INSTALLATION = 1
+
+    def __init__(self, token: str, *, repository_name: str) -> None:
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise ValueError("that is no token: it is empty, or has characters that none has")
+        self._token = token
+        self.only: Scope | None = repository(repository_name, installation_id=self.INSTALLATION)
+
+    def __repr__(self) -> str:
+        return f"TokenAuth({self.only})"
+
+    def jwt(self) -> str:
+        """A token is no App."""
+        raise NotAllowed("only an App may ask this, and there is only a personal access token")
+
+    def forget_jwt(self) -> None:
+        """There is none."""
+
+    async def token(self, installation_id: int, fetch: Fetch) -> str:
+        """Always the same."""
+        return self._token
+
+    def forget(self, installation_id: int, token: str) -> None:
+        """There is no other."""
+
+
 class AppAuth:
     """The App's key, its current JWT, and the installation tokens had so far."""
 
@@ -55,6 +113,7 @@ class AppAuth:
         if not isinstance(key, RSAPrivateKey):
             raise ValueError("an App's private key is an RSA key")
         self.app_id = app_id
+        self.only: Scope | None = None
         self._key = key
         self._clock = clock
         self._refresh_early = refresh_early

@@ -1,70 +1,145 @@
-"""One budget for everything that this process asks of GitHub.
+"""A budget for everything that is asked of GitHub.
 
-GitHub limits requests per hour and installation (primary; told in `x-ratelimit-*`), points per minute
-(secondary; a read costs 1, a write 5), and sometimes simply says "not before" (`retry-after`). Mints,
-fences, reads and audits share one budget, because a burst of fences that starves the mints, or an
-audit that starves the fences, is an outage of our own making.
+GitHub limits points per minute (secondary; a read costs 1, a write 5) and requests per hour (primary; told in
+`x-ratelimit-*`), both for each installation, and sometimes simply says "not before" (`retry-after`). Mints,
+fences, reads and audits share one budget, because a burst of fences that starves the mints, or an audit that
+starves the fences, is an outage of our own making.
+
+`Spending` is what a call needs of a budget. `Budget` keeps it in this process, for tools and tests; a fleet
+of servers shares one in the database, with the same arithmetic.
 
 Invariants:
-- Pure bookkeeping: no requests, no tasks; time only through the clock.
+- Nothing is asked of GitHub here; time only through the clock.
 - `spend` waits at most `patience`, else raises `BudgetExhausted` with the time at which it is worth
   trying again. It never takes points that it then does not use.
-- A `key` (an installation, or the App itself) that GitHub told to wait does not hold up the others.
-- Background purposes leave a share of the minute's points untouched (`KEEP_FREE`).
+- Each key (an installation, or the App itself) has points and an hour of its own, and one that GitHub told to
+  wait does not hold up the others.
+- Background purposes leave a share of the points and of the hour untouched (`KEEP_FREE`).
 """
 
 from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
 
 from runyard.clock import Clock
+from runyard.github.answers import is_rate_limit
 from runyard.github.errors import BudgetExhausted
 from runyard.http.messages import Response
 
 READ_POINTS = 1
 WRITE_POINTS = 5
-# Share of the bucket that a purpose may not touch, so that urgent work finds something left.
-KEEP_FREE: Mapping[str, float] = {"audit": 0.3, "read": 0.1}
-_LONGEST_BLOCK = 3600.0
+POINTS_PER_MINUTE = 900.0
+# Share of a budget that a purpose may not touch, so that urgent work finds something left.
+KEEP_FREE: Mapping[str, float] = {"audit": 0.3, "read": 0.1, "pull": 0.05}
+HAIR = 0.001  # more than computed: rounding must not leave a bucket a trace short, again and again
+LONGEST_BLOCK = 3600.0
+_LONGEST_HOUR = 2 * 3600.0  # clocks differ a little
+# What GitHub asks for when it limits without naming a time.
+_DEFAULT_BLOCK = 60.0
+
+
+class Spending(Protocol):
+    """What a call to GitHub needs of a budget."""
+
+    async def spend(self, points: float, *, purpose: str, key: str) -> None:
+        """Take points or raise a `Definite`: then nothing may be sent."""
+        ...
+
+    async def heard(self, response: Response, *, key: str) -> None:
+        """Learn from an answer; never raises."""
+        ...
+
+
+class Hour(msgspec.Struct, frozen=True, kw_only=True):
+    """The primary limit as an answer tells it. `ends` is in seconds since the epoch."""
+
+    limit: int
+    left: int
+    ends: float
+
+
+class Purse(msgspec.Struct, frozen=True, kw_only=True):
+    """What one key has to spend. `closed` is how many more seconds GitHub wants to hear nothing of it."""
+
+    key: str
+    points: float
+    capacity: float
+    closed: float = 0.0
+    hour_limit: int | None = None
+    hour_left: int | None = None
+    hour_ends_in: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The scarcer of the two, points or hour, as a share of the whole."""
+        parts = [self.points / self.capacity]
+        if self.hour_limit and self.hour_left is not None and self.hour_ends_in > 0:
+            parts.append(self.hour_left / self.hour_limit)
+        return max(0.0, min(parts))
+
+
+def told(response: Response, *, now: float) -> float | None:
+    """How long an answer says to wait; `None` when it does not."""
+    wait = _number(response.header("retry-after"), limit=LONGEST_BLOCK)
+    if wait is not None:
+        return wait
+    hour = hour_of(response, now=now)
+    if hour is not None and hour.left == 0:
+        return min(max(1.0, hour.ends - now), LONGEST_BLOCK)
+    return _DEFAULT_BLOCK if is_rate_limit(response) else None
+
+
+def hour_of(response: Response, *, now: float) -> Hour | None:
+    """The primary limit in an answer's headers, if they are all there and make sense."""
+    limit = _number(response.header("x-ratelimit-limit"))
+    left = _number(response.header("x-ratelimit-remaining"))
+    ends = _number(response.header("x-ratelimit-reset"))
+    if left is None or ends is None or ends > now + _LONGEST_HOUR:
+        return None
+    return Hour(limit=int(limit or left), left=int(left), ends=ends)
+
+
+class _Bucket:
+    def __init__(self, *, level: float, filled_at: float) -> None:
+        self.level = level
+        self.filled_at = filled_at
+        self.open_at = 0.0
+        self.hour: Hour | None = None
 
 
 class Budget:
-    """A bucket of points that refills over a minute, and a gate per installation."""
+    """The budget of one process."""
 
     def __init__(
         self,
         clock: Clock,
         *,
-        points_per_minute: float = 900.0,
+        points_per_minute: float = POINTS_PER_MINUTE,
         patience: float = 2.0,
         keep_free: Mapping[str, float] = KEEP_FREE,
     ) -> None:
-        if points_per_minute < WRITE_POINTS:
-            raise ValueError("the budget must allow at least one write a minute")
         self._clock = clock
-        self._capacity = points_per_minute
+        self._capacity = at_least_a_write(points_per_minute)
         self._rate = points_per_minute / 60.0
         self._patience = patience
         self._keep_free = keep_free
-        self._level = points_per_minute
-        self._filled_at: float | None = None
-        self._blocked_until: dict[str, float] = {}
+        self._buckets: dict[str, _Bucket] = {}
 
-    def available(self) -> float:
-        """Points in the bucket now."""
-        now = self._clock.monotonic()
-        if self._filled_at is not None:
-            self._level = min(self._capacity, self._level + (now - self._filled_at) * self._rate)
-        self._filled_at = now
-        return self._level
+    def available(self, key: str = "") -> float:
+        """Points of a key now."""
+        return self._filled(key).level
 
     def wait_for(self, points: float, *, purpose: str, key: str = "") -> float:
         """Seconds until `points` could be taken for that purpose; 0 when now."""
-        level = self.available()
-        now = self._clock.monotonic()
-        gate = self._blocked_until.get(key, now) - now
+        bucket, keep = self._filled(key), self._keep_free.get(purpose, 0.0)
         # A floor above what the bucket can ever hold beside the points would never open.
-        floor = min(self._capacity * self._keep_free.get(purpose, 0.0), self._capacity - points)
-        refill = (points + floor - level) / self._rate
-        return max(0.0, gate, refill)
+        floor = min(self._capacity * keep, self._capacity - points)
+        refill = (points + floor - bucket.level) / self._rate
+        hour = 0.0
+        if bucket.hour is not None and bucket.hour.left - 1 < bucket.hour.limit * keep:
+            hour = bucket.hour.ends - self._clock.now()
+        return max(0.0, bucket.open_at - self._clock.monotonic(), refill, hour)
 
     async def spend(self, points: float, *, purpose: str, key: str = "") -> None:
         """Take points, waiting at most `patience`; raises `BudgetExhausted` and takes nothing otherwise."""
@@ -72,38 +147,56 @@ class Budget:
         while wait := self.wait_for(points, purpose=purpose, key=key):
             if self._clock.monotonic() + wait > deadline:
                 raise BudgetExhausted(purpose, retry_after=wait)
-            # A hair more than computed: rounding must not leave the bucket a trace short, again and again.
-            await self._clock.sleep(wait + 0.001)
-        self._level -= points
+            await self._clock.sleep(wait + HAIR)
+        bucket = self._buckets[key]
+        bucket.level -= points
+        if bucket.hour is not None:
+            left = max(0, bucket.hour.left - 1)
+            bucket.hour = msgspec.structs.replace(bucket.hour, left=left)
 
-    def told(self, response: Response) -> float | None:
-        """How long an answer's headers say to wait; `None` when they do not."""
-        wait = _seconds(response.header("retry-after"))
-        if wait is None and response.header("x-ratelimit-remaining") == "0":
-            wait = _until_reset(response, now=self._clock.now())
-        return wait
-
-    def observe(self, response: Response, *, key: str = "") -> float | None:
-        """Learn from an answer's headers; returns how long `key` must now wait, if it must."""
-        wait = self.told(response)
+    async def heard(self, response: Response, *, key: str = "") -> None:
+        """Learn from an answer."""
+        now = self._clock.now()
+        bucket, hour = self._filled(key), hour_of(response, now=now)
+        if hour is not None:
+            bucket.hour = later_of(bucket.hour, hour)
+        wait = told(response, now=now)
         if wait is not None:
             self.block(key, wait)
-        return wait
 
     def block(self, key: str, seconds: float) -> None:
         """Nothing for `key` before that many seconds; a shorter block never shortens a longer one."""
-        until = self._clock.monotonic() + min(max(0.0, seconds), _LONGEST_BLOCK)
-        self._blocked_until[key] = max(until, self._blocked_until.get(key, until))
+        bucket = self._filled(key)
+        until = self._clock.monotonic() + min(max(0.0, seconds), LONGEST_BLOCK)
+        bucket.open_at = max(until, bucket.open_at)
+
+    def _filled(self, key: str) -> _Bucket:
+        now = self._clock.monotonic()
+        bucket = self._buckets.setdefault(key, _Bucket(level=self._capacity, filled_at=now))
+        grown = bucket.level + (now - bucket.filled_at) * self._rate
+        bucket.level, bucket.filled_at = min(self._capacity, grown), now
+        if bucket.hour is not None and bucket.hour.ends <= self._clock.now():
+            bucket.hour = None
+        return bucket
 
 
-def _until_reset(response: Response, *, now: float) -> float | None:
-    reset = _seconds(response.header("x-ratelimit-reset"), limit=float(1 << 40))
-    if reset is None:
-        return None
-    return min(max(1.0, reset - now), _LONGEST_BLOCK)
+def at_least_a_write(points_per_minute: float) -> float:
+    """A budget's size, checked."""
+    if points_per_minute < WRITE_POINTS:
+        raise ValueError("the budget must allow at least one write a minute")
+    return points_per_minute
 
 
-def _seconds(text: str, *, limit: float = _LONGEST_BLOCK) -> float | None:
+def later_of(known: Hour | None, heard: Hour) -> Hour:
+    """What is true of the hour: answers overtake each other, so of the same hour the lower figure counts."""
+    if known is None or heard.ends > known.ends:
+        return heard
+    if heard.ends == known.ends and heard.left < known.left:
+        return heard
+    return known
+
+
+def _number(text: str, *, limit: float = float(1 << 40)) -> float | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         return None
     return min(float(text), limit)

@@ -10,8 +10,8 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.github import answers, errors
-from runyard.github.app import AppAuth, Token
-from runyard.github.budget import READ_POINTS, WRITE_POINTS, Budget
+from runyard.github.app import Auth, Token
+from runyard.github.budget import READ_POINTS, WRITE_POINTS, Spending, told
 from runyard.github.errors import Exclusion
 from runyard.github.scope import Scope
 from runyard.http.errors import NotSent, OutcomeUnknown
@@ -19,9 +19,7 @@ from runyard.http.messages import Pairs, Request, Response, Stream, Transport
 from runyard.wire.instants import from_rfc3339
 
 APP_KEY: Final = "app"
-# What GitHub asks for when it limits without naming a time.
-_DEFAULT_LIMIT_WAIT = 60.0
-_HEADERS: Pairs = (
+HEADERS: Pairs = (
     ("accept", "application/vnd.github+json"),
     ("x-github-api-version", "2022-11-28"),
     ("user-agent", "runyard"),
@@ -46,10 +44,9 @@ class Calls:
         self,
         transport: Transport,
         *,
-        app: AppAuth,
+        app: Auth,
         clock: Clock,
-        budget: Budget,
-        base_path: str,
+        budget: Spending,
         timeout: float,
     ) -> None:
         self.last_answer: float | None = None
@@ -57,8 +54,12 @@ class Calls:
         self._app = app
         self._clock = clock
         self._budget = budget
-        self._base = base_path.rstrip("/")
         self._timeout = timeout
+
+    @property
+    def only(self) -> Scope | None:
+        """The one repository that we may act in, if it is only one."""
+        return self._app.only
 
     async def as_installation(
         self,
@@ -71,6 +72,7 @@ class Calls:
         body: bytes = b"",
     ) -> Response:
         """Call with the installation's token; a 401 is answered once with a fresh one."""
+        self._admit(scope, method, path)
         key = str(scope.installation_id)
         token = await self._token(scope.installation_id)
         response = await self._send(
@@ -79,7 +81,10 @@ class Calls:
         if response.status != 401:
             return response
         self._app.forget(scope.installation_id, token)
-        token = await self._token(scope.installation_id)
+        fresh = await self._token(scope.installation_id)
+        if fresh == token:
+            return response
+        token = fresh
         return await self._send(
             method, path, query=query, body=body, credential=token, key=key, purpose=purpose
         )
@@ -103,6 +108,14 @@ class Calls:
             self._app.forget_jwt()
         raise errors.Unauthorized(f"{method} {path}: the App's JWT is not accepted", status=401)
 
+    def _admit(self, scope: Scope, method: str, path: str) -> None:
+        """A token for one repository is not even tried anywhere else."""
+        only = self._app.only
+        if only is not None and str(scope).lower() != str(only).lower():
+            raise errors.NotAllowed(
+                f"{method} {path}: the token is for {only}, and for nothing else", scope="account"
+            )
+
     def require(self, response: Response, *, what: str, scope: Scope | None = None) -> None:
         """Raise what a failure means; `scope` is what was addressed."""
         if 200 <= response.status < 300:
@@ -110,15 +123,13 @@ class Calls:
         reach: Exclusion = "account"
         if scope is not None and scope.kind == "repos":
             reach = "repository"
-        wait = self._budget.told(response)
-        if wait is None and answers.is_rate_limit(response):
-            wait = _DEFAULT_LIMIT_WAIT
+        wait = told(response, now=self._clock.now())
         raise answers.failure(response, what=what, scope=reach, retry_after=wait)
 
     async def _token(self, installation_id: int) -> str:
         try:
             return await self._app.token(installation_id, self._fetch_token)
-        except errors.BudgetExhausted:
+        except (errors.BudgetExhausted, errors.BudgetUnknown):
             raise
         except errors.GitHubError as error:
             # Whatever became of the token, the call that needed it was not made: definite. Only
@@ -157,26 +168,32 @@ class Calls:
         await self._budget.spend(points, purpose=purpose, key=key)
         request = Request(
             method=method,
-            path=self._base + path,
+            path=path,
             query=query,
-            headers=(("authorization", f"Bearer {credential}"), *_HEADERS),
+            headers=(("authorization", f"Bearer {credential}"), *HEADERS),
             body=body,
         )
-        try:
-            response = await self._transport.send(request, timeout=self._timeout)
-        except NotSent as error:
-            raise errors.Unreachable(f"{method} {path}: not sent: {error}") from error
-        except OutcomeUnknown as error:
-            raise errors.NoAnswer(f"{method} {path}: no answer: {error}") from error
-        if isinstance(response, Stream):
-            await response.aclose()
-            raise errors.Unreadable(f"{method} {path}: a stream where an answer was expected")
+        response = await carry(
+            self._transport, request, timeout=self._timeout, shown=f"{method} {path}"
+        )
         if response.status < 500:
             self.last_answer = self._clock.now()
-        waits = self._budget.observe(response, key=key)
-        if waits is None and answers.is_rate_limit(response):
-            self._budget.block(key, _DEFAULT_LIMIT_WAIT)
+        await self._budget.heard(response, key=key)
         return response
+
+
+async def carry(transport: Transport, request: Request, *, timeout: float, shown: str) -> Response:
+    """Send one request; `shown` names it in errors."""
+    try:
+        response = await transport.send(request, timeout=timeout)
+    except NotSent as error:
+        raise errors.Unreachable(f"{shown}: not sent: {error}") from error
+    except OutcomeUnknown as error:
+        raise errors.NoAnswer(f"{shown}: no answer: {error}") from error
+    if isinstance(response, Stream):
+        await response.aclose()
+        raise errors.Unreadable(f"{shown}: a stream where an answer was expected")
+    return response
 
 
 def read(decoder: msgspec.json.Decoder[T], response: Response, *, what: str) -> T:

@@ -4,10 +4,12 @@
     ├── Definite             nothing was created or changed: take the reservation back
     │   ├── NotAllowed       403: not for this repository or account
     │   ├── NotFound         404: no such organisation, repository, runner, or not visible to us
+    │   │   └── NoHook       the repository has no webhook that leads here
     │   ├── Rejected         400, 422 and other 4xx: this request will never succeed as it is
     │   ├── Unauthorized     401: our key or token is not accepted
     │   ├── RateLimited      403 or 429 with rate-limit headers: wait `retry_after`
     │   ├── BudgetExhausted  our own budget said no; nothing was sent
+    │   ├── BudgetUnknown    our own budget could not be asked; nothing was sent
     │   ├── NoToken          no installation token could be had, so the call itself was never made
     │   └── Unreachable      the transport proved that nothing was sent
     └── Unknown              it may have been carried out: fence before anything is freed
@@ -56,6 +58,10 @@ class NotFound(Definite):
     """404: absent, or hidden from this installation."""
 
 
+class NoHook(NotFound):
+    """The repository has no webhook that leads here."""
+
+
 class Rejected(Definite):
     """A 4xx that repeating will not change."""
 
@@ -75,6 +81,13 @@ class BudgetExhausted(Definite):
         super().__init__(
             f"no budget left to {purpose}, next in {retry_after:.1f} s", retry_after=retry_after
         )
+
+
+class BudgetUnknown(Definite):
+    """Our own budget could not be asked, so nothing was sent; `retry_after` is always set."""
+
+    def __init__(self, purpose: str, *, cause: str) -> None:
+        super().__init__(f"no budget to {purpose}: it cannot be asked: {cause}", retry_after=5.0)
 
 
 class NoToken(Definite):

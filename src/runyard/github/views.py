@@ -8,7 +8,6 @@ Invariant: a JIT configuration is a credential; it appears in no repr.
 """
 
 import enum
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -64,7 +63,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     run_id: int
     status: str
+    run_attempt: int = 1
     name: str = ""
+    workflow_name: str | None = None
+    head_branch: str | None = None
+    head_sha: str | None = None
     conclusion: str | None = None
     labels: tuple[str, ...] = ()
     runner_id: int | None = None
@@ -148,10 +151,60 @@ class InstallationView(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     account: Account
     suspended_at: str | None = None
+    permissions: dict[str, str] = {}
+    events: tuple[str, ...] = ()
+    repository_selection: str = ""
+
+
+class AppView(msgspec.Struct, frozen=True, kw_only=True):
+    """The App itself."""
+
+    id: int
+    slug: str = ""
+    name: str = ""
+    html_url: str = ""
+    permissions: dict[str, str] = {}
+    events: tuple[str, ...] = ()
+    installations_count: int = 0
+
+
+class NewApp(msgspec.Struct, frozen=True, kw_only=True):
+    """An App that GitHub has just made from a manifest, with its secrets."""
+
+    id: int
+    pem: str
+    webhook_secret: str | None = None
+    slug: str = ""
+    name: str = ""
+    html_url: str = ""
+
+    def __repr__(self) -> str:
+        return f"NewApp(id={self.id}, slug={self.slug!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("id", self.id), ("slug", self.slug)]
+
+
+class RunnerGroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of an organisation's runners, and who may use it."""
+
+    id: int
+    name: str
+    default: bool = False
+    visibility: str = ""
+    allows_public_repositories: bool = False
+
+
+class RateView(msgspec.Struct, frozen=True, kw_only=True):
+    """The primary limit. `reset` is in seconds since the epoch."""
+
+    limit: int
+    remaining: int
+    reset: int
 
 
 class RepositoryView(msgspec.Struct, frozen=True, kw_only=True):
-    """The repository of an event."""
+    """A repository, of an event or of a list."""
 
     id: int
     full_name: str
@@ -179,16 +232,3 @@ _job_events = msgspec.json.Decoder(JobEvent)
 def read_job_event(body: bytes) -> JobEvent:
     """Read a `workflow_job` body; raises `msgspec.DecodeError` (of which validation is a kind)."""
     return _job_events.decode(body)
-
-
-def failed_guids(attempts: Iterable[DeliveryView]) -> tuple[DeliveryView, ...]:
-    """The newest attempt of every event that no attempt has brought across, oldest event first."""
-    newest: dict[str, DeliveryView] = {}
-    done: dict[str, bool] = {}
-    for attempt in attempts:
-        held = newest.get(attempt.guid)
-        if held is None or attempt.id > held.id:
-            newest[attempt.guid] = attempt
-        done[attempt.guid] = done.get(attempt.guid, False) or attempt.succeeded
-    lost = (attempt for guid, attempt in newest.items() if not done[guid])
-    return tuple(sorted(lost, key=lambda attempt: attempt.id))

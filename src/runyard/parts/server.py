@@ -14,9 +14,13 @@ import msgspec
 from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError
 from runyard.dispatch.api import Api
+from runyard.dispatch.budget import SharedBudget
 from runyard.dispatch.callers import Callers
 from runyard.dispatch.intake.apply import Intake
 from runyard.dispatch.intake.audit import Audit
+from runyard.dispatch.intake.comparing import Comparer
+from runyard.dispatch.intake.pull import Puller
+from runyard.dispatch.intake.queued import QueuedJobs
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.matcher import Matcher
 from runyard.dispatch.metrics import Gauges
@@ -34,10 +38,10 @@ from runyard.dispatch.recovery.sweeping import Sweeper
 from runyard.dispatch.seal import Seal
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import Store
+from runyard.dispatch.turns import Turns
 from runyard.dispatch.waiting import Waiters
 from runyard.github.api import GitHub
-from runyard.github.app import AppAuth
-from runyard.github.budget import Budget
+from runyard.github.app import AppAuth, Auth
 from runyard.github.errors import GitHubError
 from runyard.http.messages import Handler, Transport
 from runyard.kube.client import Kube
@@ -47,6 +51,8 @@ from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.loops import EXPECTED, run_loop
 from runyard.telemetry.meter import Meter
+
+Step = Callable[[], Coroutine[object, object, None]]
 
 
 class ServerDeps(msgspec.Struct, kw_only=True):
@@ -58,8 +64,9 @@ class ServerDeps(msgspec.Struct, kw_only=True):
     kube: Transport
     token: Callable[[], str]
     github: Transport
-    app_id: int
-    app_key: str  # PEM
+    app_id: int = 0
+    app_key: str = ""  # PEM
+    auth: Auth | None = None  # who we are to GitHub, if not the App of the two lines above
     database: Database
     meter: Meter
     log: Logger
@@ -80,6 +87,7 @@ class Wired(msgspec.Struct, kw_only=True):
     pods: PodReconciler
     ghosts: GhostSweeper
     audit: Audit
+    puller: Puller
     gauges: Gauges
     waiters: Waiters
 
@@ -109,7 +117,7 @@ async def run(
 def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
     settings = deps.settings
     expected = (*EXPECTED, DatabaseError, KubeError, GitHubError)
-    steps = (
+    steps: tuple[tuple[str, Step, float, float], ...] = (
         ("pools", wired.pools.refresh, settings.pools_every, 30.0),
         ("tick", wired.sweeper.tick, settings.tick_every, 10.0),
         ("sweep", wired.sweeper.step, settings.sweep_every, 120.0),
@@ -119,6 +127,8 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
         ("audit", wired.audit.step, settings.audit_every, 300.0),
         ("gauges", wired.gauges.step, settings.gauges_every, 30.0),
     )
+    if settings.intake == "pull":
+        steps = (*steps, ("pull", wired.puller.step, settings.pull_every, 60.0))
     return tuple(
         run_loop(
             name,
@@ -143,6 +153,7 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     deps: ServerDeps
     kube: Kube
     github: GitHub
+    budget: SharedBudget
     store: Store
     waiters: Waiters
     pools: Pools
@@ -164,7 +175,10 @@ def wire(deps: ServerDeps) -> Wired:
     )
     fencer = Fencer(github, meter=meter, log=log)
     sweeper = _sweeper(ground, reader, fencer)
-    intake = Intake(store=store, waiters=ground.waiters, meter=meter, settings=settings)
+    intake = Intake(
+        store=store, waiters=ground.waiters, meter=meter, settings=settings, only=github.only
+    )
+    audit, puller = _lookers(ground, intake)
     return Wired(
         api=_api(ground, intake, sweeper),
         pools=ground.pools,
@@ -192,35 +206,72 @@ def wire(deps: ServerDeps) -> Wired:
             log=log,
             settings=settings,
         ),
-        audit=Audit(
-            github=github,
-            database=database,
-            intake=intake,
-            clock=clock,
-            meter=meter,
-            log=log,
-            settings=settings,
-        ),
+        audit=audit,
+        puller=puller,
     )
 
 
 def _ground(deps: ServerDeps) -> _Ground:
     settings, clock = deps.settings, deps.clock
     kube = Kube(deps.kube, token=deps.token)
+    budget = SharedBudget(deps.database, clock=clock, points_per_minute=settings.github_points)
     return _Ground(
         deps=deps,
         kube=kube,
         github=GitHub(
             deps.github,
-            app=AppAuth(app_id=deps.app_id, private_key=deps.app_key, clock=clock),
+            app=deps.auth or AppAuth(app_id=deps.app_id, private_key=deps.app_key, clock=clock),
             clock=clock,
-            budget=Budget(clock),
+            budget=budget,
         ),
+        budget=budget,
         store=Store(deps.database, ctx=Context(deadlines=settings.deadlines), actor=deps.name),
         waiters=Waiters(),
         pools=Pools(kube, namespace=settings.namespace),
         seal=Seal(settings.seal_key, rng=deps.rng),
     )
+
+
+def _lookers(ground: _Ground, intake: Intake) -> tuple[Audit, Puller]:
+    """Who looks for what no webhook told."""
+    deps, github = ground.deps, ground.github
+    settings, database, clock = deps.settings, deps.database, deps.clock
+    turns = Turns(database, holder=deps.name)
+    comparer = Comparer(
+        github=github,
+        database=database,
+        intake=intake,
+        meter=deps.meter,
+        log=deps.log,
+        redeliver=settings.intake == "webhook",
+    )
+    queued = QueuedJobs(
+        github=github,
+        database=database,
+        intake=intake,
+        meter=deps.meter,
+        log=deps.log,
+        settings=settings,
+    )
+    audit = Audit(
+        github=github,
+        database=database,
+        comparer=comparer,
+        queued=queued,
+        turns=turns,
+        clock=clock,
+        log=deps.log,
+        settings=settings,
+    )
+    puller = Puller(
+        github=github,
+        comparer=comparer,
+        queued=queued,
+        turns=turns,
+        clock=clock,
+        settings=settings,
+    )
+    return audit, puller
 
 
 def _sweeper(ground: _Ground, reader: Reader, fencer: Fencer) -> Sweeper:

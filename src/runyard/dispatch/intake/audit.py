@@ -1,92 +1,136 @@
-"""The audit: GitHub's own log of deliveries against our table of applied ones.
+"""The audit: whatever GitHub has sent and we have not applied is made up for, for days back.
 
-A delivery can fail, be dropped on the way, or be acknowledged by a database that then loses it. In
-each case the guid is missing in our table, and the event is fetched and applied as if it had just
-arrived. The audit remembers how far it has come, so an outage of hours is made up for when it ends;
-it looks back a little each time, because attempts appear in the log when they end.
+GitHub lists deliveries newest first and keeps them for three days. Between two audits lies a stretch of that
+list. Each audit opens the stretch since the last one and reads on where it stopped, a bounded number of pages a
+step: one half of them from the newest stretch, the other from the oldest. What is left is remembered with GitHub's
+cursor and gone on with by the next step, whichever replica makes it. So an outage of hours is made up for when it
+ends, and never holds up what is new.
+
+Each stretch begins a little before the end of the last one, because attempts appear in the list when they end.
 """
 
+import msgspec
+
 from runyard.clock import Clock
-from runyard.db.contract import CommitUnknown, Database, DatabaseError, Row, Tx, Unavailable
-from runyard.dispatch.intake.apply import Intake
+from runyard.db.contract import Database, Row, Tx
+from runyard.dispatch.intake.comparing import Comparer
+from runyard.dispatch.intake.queued import QueuedJobs
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL
+from runyard.dispatch.turns import Turns
+from runyard.github import errors
 from runyard.github.api import GitHub
 from runyard.github.views import DeliveryView
-from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
 from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
 
-_CURSOR = "deliveries"
-_FIRST_LOOK = 86400.0
+_REACHED = "deliveries"
+FIRST_LOOK = 86400.0  # GitHub fails a job that no runner took within a day
+
+
+class _Gap(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    since: float
+    page: str
 
 
 class Audit:
-    """Finds events that were lost and applies them."""
+    """Finds events that were lost and applies them; then looks for jobs that no event told of."""
 
     def __init__(
         self,
         *,
         github: GitHub,
         database: Database,
-        intake: Intake,
+        comparer: Comparer,
+        queued: QueuedJobs,
+        turns: Turns,
         clock: Clock,
-        meter: Meter,
         log: Logger,
         settings: Settings,
     ) -> None:
         self._github = github
         self._database = database
-        self._intake = intake
+        self._comparer = comparer
+        self._queued = queued
+        self._turns = turns
         self._clock = clock
-        self._meter = meter
         self._log = log
         self._settings = settings
 
     async def step(self) -> None:
-        """One comparison, from a little before the point that the last one reached."""
-        began = self._clock.now()
-        since = await self._database.transact(self._since, name="audit from")
-        attempts, complete = await self._github.deliveries_since(since)
-        settled = [each for each in attempts if each.moment <= began - self._settings.audit_settle]
-        newest = {each.guid: each for each in settled if each.event == "workflow_job"}
-        for attempt in await self._missing(newest):
-            try:
-                await self._make_up(attempt)
-            except (Unavailable, CommitUnknown):
+        """One bounded piece of the audit, if it is this replica's turn."""
+        if not await self._turns.mine("audit", every=2 * self._settings.audit_every):
+            return
+        try:
+            await self._deliveries()
+        except (errors.NoHook, errors.NotAllowed) as error:
+            if self._github.only is None:
                 raise
-            except DatabaseError as error:
-                # One event that the database refuses must not keep the others from being made up for.
-                self._log.error("delivery refused", guid=attempt.guid, error=str(error))
-        if not complete:
-            # The oldest are still unseen: stay where we are, visibly, rather than pass them over.
-            self._log.error("more deliveries than an audit can read", since=since)
-            return
+            # A token's owner need not have a webhook, nor the right to look at webhooks: then jobs are listed.
+            self._log.info("no deliveries to audit", why=str(error))
+        await self._queued.step()
+
+    async def _deliveries(self) -> None:
+        began = self._clock.now()
+        await self._database.transact(lambda tx: self._open(tx, began), name="audit from")
+        pages = self._settings.audit_pages
+        for number in range(pages):
+            gap = await self._next(newest=2 * number < pages)
+            if gap is None:
+                return
+            await self._page(gap, began)
+        self._log.warning("the audit has not caught up yet", pages=pages)
+
+    async def _next(self, *, newest: bool) -> _Gap | None:
+        async def choose(tx: Tx) -> Row | None:
+            return await tx.one(SQL.gap_next, newest=1 if newest else -1)
+
+        row = await self._database.transact(choose, name="audit next")
+        return None if row is None else msgspec.convert(row, _Gap)
+
+    async def _open(self, tx: Tx, began: float) -> None:
+        row = await tx.one(SQL.cursor_read, name=_REACHED)
+        since = began - FIRST_LOOK if row is None else float(row["value"])
+        await tx.run(SQL.gap_open, since=since, until=began)
         reached = str(began - self._settings.audit_overlap)
+        await tx.run(SQL.cursor_write, name=_REACHED, value=reached)
+        await tx.run(SQL.redelivery_forget)
 
-        async def remember(tx: Tx) -> int:
-            return await tx.run(SQL.cursor_write, name=_CURSOR, value=reached)
-
-        await self._database.transact(remember, name="audit reached")
-
-    async def _since(self, tx: Tx) -> float:
-        row = await tx.one(SQL.cursor_read, name=_CURSOR)
-        return self._clock.now() - _FIRST_LOOK if row is None else float(row["value"])
-
-    async def _missing(self, newest: dict[str, DeliveryView]) -> list[DeliveryView]:
-        async def ask(tx: Tx) -> list[Row]:
-            return await tx.all(SQL.delivery_missing, guids=list(newest))
-
-        if not newest:
-            return []
-        rows = await self._database.transact(ask, name="audit")
-        missing = [newest[row["guid"]] for row in rows]
-        return sorted(missing, key=lambda attempt: attempt.id)
-
-    async def _make_up(self, attempt: DeliveryView) -> None:
-        full = await self._github.delivery(attempt.id)
-        if full is None:
+    async def _page(self, gap: _Gap, began: float) -> None:
+        """Compare one page of a stretch, and only then remember that it was."""
+        try:
+            page = await self._github.deliveries(cursor=gap.page)
+        except errors.Rejected:
+            if not gap.page:
+                raise
+            await self._move(gap, "")  # a cursor that GitHub does not know any more: from the top
             return
-        came = await self._intake.apply(guid=attempt.guid, body=full.payload)
-        self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind="redelivered")
-        self._log.warning("lost delivery made up for", guid=attempt.guid, outcome=came.outcome)
+        settle = self._settings.audit_settle if self._settings.intake == "webhook" else 0.0
+        moments = moments_of(page.items)
+        settled = [item for item, moment in moments if gap.since <= moment <= began - settle]
+        await self._comparer.make_up(settled, purpose="audit")
+        over = not page.next_cursor or any(moment < gap.since for _, moment in moments)
+        if over:
+            await self._close(gap)
+        else:
+            await self._move(gap, page.next_cursor)
+
+    async def _move(self, gap: _Gap, page: str) -> None:
+        async def move(tx: Tx) -> int:
+            return await tx.run(SQL.gap_move, id=gap.id, page=page)
+
+        await self._database.transact(move, name="audit reached")
+
+    async def _close(self, gap: _Gap) -> None:
+        async def close(tx: Tx) -> int:
+            return await tx.run(SQL.gap_close, id=gap.id)
+
+        await self._database.transact(close, name="audit done")
+
+
+def moments_of(items: tuple[DeliveryView, ...]) -> list[tuple[DeliveryView, float]]:
+    """Deliveries with the times of their attempts; raises `Unreadable` if one has none."""
+    try:
+        return [(item, item.moment) for item in items]
+    except ValueError:
+        raise errors.Unreadable("deliveries: an instant that is none") from None

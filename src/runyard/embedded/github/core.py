@@ -36,6 +36,7 @@ from runyard.embedded.github.identity import Denied, Door
 from runyard.embedded.github.keep import Keeper, KeepError
 from runyard.embedded.github.limits import Faults, Limits
 from runyard.embedded.github.logs import Logs
+from runyard.embedded.github.manifests import Manifests
 from runyard.embedded.github.memory import Memory
 from runyard.embedded.github.model import (
     AccountKind,
@@ -46,6 +47,7 @@ from runyard.embedded.github.model import (
     WorldError,
 )
 from runyard.embedded.github.people import People
+from runyard.embedded.github.repohooks import RepoHooks
 from runyard.embedded.github.rest import Rest
 from runyard.embedded.github.runnerface import RunnerFace
 from runyard.embedded.github.session import RunnerSession
@@ -106,9 +108,12 @@ class GithubCore:
             installations=self._world.installations,
             settings=self.settings,
         )
+        self._hooks = RepoHooks(clock=clock, rng=rng, settings=self.settings)
+        self._manifests = Manifests(rng=rng, app_id=app_id, door=self._door, log=self._log)
         self._rest = Rest(
             world=self._world,
             log=self._log,
+            hooks=self._hooks,
             door=self._door,
             faults=self.faults,
             settings=lambda: self.settings,
@@ -157,7 +162,7 @@ class GithubCore:
             response = problem(
                 503, "not kept", reason="the practice GitHub cannot write its memory"
             )
-        if self._log.has_pending:
+        if self._log.has_pending or self._hooks.has_pending:
             self._wake.set()
         return msgspec.structs.replace(response, headers=(*response.headers, PRACTICE_HEADER))
 
@@ -197,16 +202,32 @@ class GithubCore:
             return json_response(200, _META)
         if not request.header("user-agent"):
             raise Denied(403, "Request forbidden by administrative rules: no User-Agent header")
+        if path[0] == "app-manifests":
+            return self._manifests.serve(request, path)
         credential = _credential(request)
         if path[0] == "app":
             self._door.check_app(credential)
             return self._metered("app", request, lambda: self._rest.as_app(request, path))
+        only = self._door.personal(credential)
+        if only is not None:
+            return self._known(
+                "user", request, path, lambda: self._rest.as_person(request, path, only)
+            )
         caller = self._door.check_installation(credential)
-        return self._metered(
+        return self._known(
             f"installation ID {caller.id}",
             request,
+            path,
             lambda: self._rest.as_installation(request, path, caller),
         )
+
+    def _known(
+        self, caller: str, request: Request, path: tuple[str, ...], serve: Callable[[], Response]
+    ) -> Response:
+        if path != ("rate_limit",):
+            return self._metered(caller, request, serve)
+        core = self._limits.left(caller, settings=self.settings)
+        return json_response(200, {"resources": {"core": core}, "rate": core})
 
     def _metered(self, caller: str, request: Request, serve: Callable[[], Response]) -> Response:
         headers, refusal = self._limits.charge(caller, request.method, settings=self.settings)
@@ -234,6 +255,22 @@ class GithubCore:
         repo.runners_allowed = runners_allowed
         self._keep()
         return repo.id
+
+    def allow_token(self, token: str, *, repo: str) -> None:
+        """A person made a personal access token for one repository."""
+        self._door.allow(token, repository=repo)
+
+    def add_hook(self, repo: str, *, url: str, secret: str, deliver: Deliver | None = None) -> int:
+        """A repository's owner adds a webhook of its own; its id."""
+        owner, _, name = repo.partition("/")
+        found = self._world.repo(owner, name)
+        if found is None:
+            raise WorldError(f"no repository {repo}")
+        return self._hooks.add(found, url=url, secret=secret, deliver=deliver).id
+
+    def submit_manifest(self, manifest: Mapping[str, Any]) -> str:
+        """Somebody sent an App's manifest and agreed to it on the page; the code that they are sent back with."""
+        return self._manifests.submit(manifest)
 
     def suspend(self, installation_id: int, *, suspended: bool = True) -> None:
         """Suspend an installation, or lift that."""
@@ -339,22 +376,26 @@ class GithubCore:
                 if not self._try_to_keep():
                     await self._clock.sleep(_KEEP_AGAIN)
                     continue
-                for attempt in self._log.take_pending():
-                    group.create_task(self._attempt(attempt))
+                for log, attempt in self._take_pending():
+                    group.create_task(self._attempt(log, attempt))
                 await self._pause()
 
     async def settle(self) -> None:
         """Carry everything that is pending, one after the other, and do what is due."""
         self._advance()
         self._keep()
-        while pending := self._log.take_pending():
-            for attempt in pending:
-                await self._attempt(attempt)
+        while pending := self._take_pending():
+            for log, attempt in pending:
+                await self._attempt(log, attempt)
             self._advance()
             self._keep()
 
-    async def _attempt(self, attempt: Attempt) -> None:
-        await self._log.attempt(attempt)
+    def _take_pending(self) -> list[tuple[DeliveryLog, Attempt]]:
+        own = [(self._log, attempt) for attempt in self._log.take_pending()]
+        return own + self._hooks.take_pending()
+
+    async def _attempt(self, log: DeliveryLog, attempt: Attempt) -> None:
+        await log.attempt(attempt)
         self._try_to_keep()
 
     def _advance(self) -> None:
@@ -395,6 +436,7 @@ class GithubCore:
         owner = self._world.installations[job.installation_id]
         body = msgspec.json.encode(render.job_event(job, action, owner=owner))
         self._log.add(job, action, body=body)
+        self._hooks.emit(job, action, owner=owner)
 
     def _trace(self, what: str, detail: dict[str, Any]) -> None:
         self._wake.set()

@@ -85,6 +85,10 @@ class DeliveryLog:
         self.last_id = 500_000_000_000
         self.crashes = 0  # carriers that raised something; counted, because it is swallowed
 
+    def sign_with(self, secret: str) -> None:
+        """The webhook has a new secret; what was signed before stays as it is."""
+        self._secret = secret.encode()
+
     def add(self, job: Job, action: str, *, body: bytes) -> None:
         """A new event of a job."""
         guid = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))

@@ -83,10 +83,7 @@ class Door:
         settings: PracticeSettings,
         touch: Touch = ignored,
     ) -> None:
-        key = serialization.load_pem_public_key(public_key.encode())
-        if not isinstance(key, rsa.RSAPublicKey):
-            raise ValueError("an App's key is an RSA key")
-        self._key = key
+        self._keys = [_rsa(public_key)]
         self._installations = installations
         self._clock = clock
         self._rng = rng
@@ -95,6 +92,19 @@ class Door:
         self.touch = touch
         self._known: dict[str, float] = {}
         self._grants: dict[str, Grant] = {}  # by the digest of the token
+        self._personal: dict[str, str] = {}  # the digest of a person's token → the one repository
+
+    def allow(self, token: str, *, repository: str) -> None:
+        """A person made a token for one repository. Configured, and not kept."""
+        self._personal[_digest(token)] = repository.lower()
+
+    def personal(self, credential: str) -> str | None:
+        """The repository that a person's token is for; nothing if it is no such token."""
+        return self._personal.get(_digest(credential))
+
+    def add_key(self, public_key: str) -> None:
+        """The App has another key, beside those that it had."""
+        self._keys.append(_rsa(public_key))
 
     def check_app(self, credential: str) -> None:
         """Pass the App, by its JWT; raises `Denied`."""
@@ -145,23 +155,31 @@ class Door:
     def fingerprint(self) -> str:
         """Which key this is, for people and for records."""
         form = serialization.PublicFormat.SubjectPublicKeyInfo
-        return hashlib.sha256(self._key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
+        return hashlib.sha256(
+            self._keys[0].public_bytes(serialization.Encoding.DER, form)
+        ).hexdigest()
 
     def _drop(self, key: str) -> None:
         del self._grants[key]
         self.touch("grant", key)
 
+    def _claims(self, credential: str) -> dict[str, object]:
+        for key in self._keys:
+            try:
+                claims: dict[str, object] = jwt.decode(
+                    credential,
+                    key,
+                    algorithms=["RS256"],
+                    # Times are judged by whoever asks, by the injected clock.
+                    options={"verify_exp": False, "verify_iat": False, "verify_nbf": False},
+                )
+            except (jwt.PyJWTError, ValueError, UnicodeError):
+                continue
+            return claims
+        raise Denied(401, "A JSON web token could not be decoded")
+
     def _verify(self, credential: str, *, now: float) -> float:
-        try:
-            claims = jwt.decode(
-                credential,
-                self._key,
-                algorithms=["RS256"],
-                # Times are judged below, by the injected clock.
-                options={"verify_exp": False, "verify_iat": False, "verify_nbf": False},
-            )
-        except (jwt.PyJWTError, ValueError, UnicodeError):
-            raise Denied(401, "A JSON web token could not be decoded") from None
+        claims = self._claims(credential)
         issued, ends = claims.get("iat"), claims.get("exp")
         if str(claims.get("iss")) != str(self._app_id):
             raise Denied(401, "'Issuer' claim ('iss') must be the App's id")
@@ -170,6 +188,13 @@ class Door:
         if type(ends) is not int or ends > now + _MAX_LIFETIME + _SKEW:
             raise Denied(401, "'Expiration time' claim ('exp') is too far in the future")
         return float(ends)
+
+
+def _rsa(public_key: str) -> rsa.RSAPublicKey:
+    key = serialization.load_pem_public_key(public_key.encode())
+    if not isinstance(key, rsa.RSAPublicKey):
+        raise ValueError("an App's key is an RSA key")
+    return key
 
 
 def _digest(token: str) -> str:

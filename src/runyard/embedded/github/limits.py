@@ -47,6 +47,17 @@ class Limits:
             window.used += points
         return headers, None
 
+    def left(self, caller: str, *, settings: PracticeSettings) -> dict[str, int]:
+        """What is left of a caller's hour; asking costs nothing."""
+        limit = settings.primary_per_hour
+        window = self._window(self._hours, caller, 3600.0)
+        used = window.used if limit is not None else 0
+        left = 3600.0 - (self._clock.monotonic() - window.started)
+        # Without a limit GitHub's own usual one is shown.
+        whole = 5000 if limit is None else limit
+        reset = int(self._clock.now() + left) + 1
+        return {"limit": whole, "used": used, "remaining": max(0, whole - used), "reset": reset}
+
     def _primary(self, caller: str, limit: int) -> tuple[Pairs, bool]:
         window = self._window(self._hours, caller, 3600.0)
         over = window.used >= limit

@@ -95,6 +95,7 @@ class Job(msgspec.Struct, kw_only=True, eq=False):
     labels: tuple[str, ...]
     wanted: frozenset[str]
     created_at: float
+    attempt: int = 1  # of its run
     duration: float | None = None
     script: str = ""
     env: tuple[tuple[str, str], ...] = ()

@@ -12,6 +12,22 @@ from runyard.wire.instants import to_rfc3339
 HOST = "https://practice.invalid"
 
 Json = dict[str, Any]
+PERMISSIONS = {
+    "actions": "write",
+    "metadata": "read",
+    "administration": "write",  # registers runners of repositories
+    "organization_self_hosted_runners": "write",
+}
+DEFAULT_GROUP: Json = {
+    "id": 1,
+    "name": "Default",
+    "visibility": "all",
+    "default": True,
+    "inherited": False,
+    "allows_public_repositories": False,
+    "restricted_to_workflows": False,
+    "selected_workflows": [],
+}
 
 
 def runner(record: Runner) -> Json:
@@ -40,7 +56,7 @@ def job(record: Job) -> Json:
     return {
         "id": record.id,
         "run_id": record.run_id,
-        "run_attempt": 1,
+        "run_attempt": record.attempt,
         "workflow_name": "practice",
         "head_branch": "main",
         "head_sha": f"{record.run_id:040x}",
@@ -102,7 +118,7 @@ def installation(record: Installation) -> Json:
         "account": {"login": record.account, "id": record.account_id, "type": record.kind},
         "target_type": record.kind,
         "repository_selection": "selected",
-        "permissions": {"actions": "read", "organization_self_hosted_runners": "write"},
+        "permissions": PERMISSIONS,
         "events": ["workflow_job"],
         "created_at": to_rfc3339(record.created_at),
         "suspended_at": None if suspended is None else to_rfc3339(suspended),

@@ -6,22 +6,20 @@ also as GitHub does.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
-from typing import TypeVar
 
 from runyard.embedded.github import deliveries, render
-from runyard.embedded.github.bodies import number, per_page, read_mint
+from runyard.embedded.github.bodies import number, read_mint
 from runyard.embedded.github.deliveries import DeliveryLog
 from runyard.embedded.github.identity import Denied, Door, NotThere
 from runyard.embedded.github.limits import Faults
 from runyard.embedded.github.model import Installation, Repo, Run, Runner
+from runyard.embedded.github.pages import delivery_page, paged
 from runyard.embedded.github.render import Json
+from runyard.embedded.github.repohooks import RepoHooks
 from runyard.embedded.github.settings import PracticeSettings
 from runyard.embedded.github.world import World
-from runyard.http.messages import Pairs, Request, Response, json_response
+from runyard.http.messages import Request, Response, json_response
 from runyard.wire.instants import to_rfc3339
-
-T = TypeVar("T")
 
 
 class Rest:
@@ -32,6 +30,7 @@ class Rest:
         *,
         world: World,
         log: DeliveryLog,
+        hooks: RepoHooks,
         door: Door,
         faults: Faults,
         settings: Callable[[], PracticeSettings],
@@ -39,6 +38,7 @@ class Rest:
     ) -> None:
         self._world = world
         self._log = log
+        self._hooks = hooks
         self._door = door
         self._faults = faults
         self._settings = settings
@@ -51,11 +51,11 @@ class Rest:
                 return json_response(200, self._app())
             case ("GET", "app", "installations"):
                 found = self._world.installations.values()
-                return _paged(request, found, len(found), render.installation)
+                return paged(request, found, len(found), render.installation)
             case ("POST", "app", "installations", text, "access_tokens"):
                 return self._token(number(text))
             case ("GET", "app", "hook", "deliveries"):
-                return self._deliveries(request)
+                return delivery_page(request, self._log)
             case ("GET", "app", "hook", "deliveries", text):
                 attempt = self._log.get(number(text))
                 if attempt is None:
@@ -81,6 +81,29 @@ class Rest:
                 return self._runners(request, f"repos/{repo.full_name.lower()}", rest)
             case ("repos", owner, name, "actions", *rest) if request.method == "GET":
                 return self._jobs(request, self._repo(owner, name, caller), rest)
+            case ("repos", owner, name, "actions", *rest) if request.method == "POST":
+                return self._change(self._repo(owner, name, caller), rest)
+            case ("repos", owner, name, "hooks", *rest):
+                return self._hooks.serve(request, self._repo(owner, name, caller), rest)
+            case ("orgs", org, "actions", "runner-groups") if request.method == "GET":
+                self._org_scope(org, caller)
+                return paged(request, (render.DEFAULT_GROUP,), 1, dict, key="runner_groups")
+            case ("installation", "repositories") if request.method == "GET":
+                repos = caller.repos.values()
+                return paged(request, repos, len(repos), render.repository, key="repositories")
+            case _:
+                raise NotThere
+
+    def as_person(self, request: Request, path: Sequence[str], only: str) -> Response:
+        """What the token of a person may do: whatever it is, at one repository."""
+        match path:
+            case ("repos", owner, name, *_) if f"{owner}/{name}".lower() == only:
+                caller = self._world.account(owner)
+                if caller is None:
+                    raise NotThere
+                return self.as_installation(request, path, caller)
+            case ("orgs", *_):
+                raise Denied(403, "Resource not accessible by personal access token")
             case _:
                 raise NotThere
 
@@ -108,6 +131,8 @@ class Rest:
             "id": self._app_id,
             "slug": "runyard-practice",
             "name": "runyard practice GitHub",
+            "html_url": f"{render.HOST}/apps/runyard-practice",
+            "permissions": render.PERMISSIONS,
             "events": ["workflow_job"],
             "installations_count": len(self._world.installations),
         }
@@ -120,19 +145,6 @@ class Rest:
             raise Denied(403, "This installation has been suspended")
         token, ends = self._door.grant(installation)
         return json_response(201, {"token": token, "expires_at": to_rfc3339(ends)})
-
-    def _deliveries(self, request: Request) -> Response:
-        size = per_page(request.param("per_page"))
-        cursor = request.param("cursor")
-        before = number(cursor.removeprefix("v1_")) if cursor else None
-        if before == 0:
-            raise Denied(400, "Invalid cursor")
-        found, following = self._log.page(before=before, size=size)
-        headers: Pairs = ()
-        if following is not None:
-            target = f"{render.HOST}{request.path}?per_page={size}&cursor=v1_{following}"
-            headers = (("link", f'<{target}>; rel="next"'),)
-        return json_response(200, [deliveries.summary(each) for each in found], headers)
 
     def _redeliver(self, delivery_id: int) -> Response:
         attempt = self._log.get(delivery_id)
@@ -171,7 +183,7 @@ class Rest:
         else:
             held = self._world.runners_of(scope)
             found, total = held.values(), len(held)
-        return _paged(request, found, total, render.runner, key="runners")
+        return paged(request, found, total, render.runner, key="runners")
 
     def _mint(self, request: Request, scope: str) -> Response:
         mint = read_mint(request.body)
@@ -206,14 +218,47 @@ class Rest:
                 return json_response(200, render.job(job))
             case ["runs"]:
                 runs = self._runs(repo, request.param("status"))
-                return _paged(request, runs, len(runs), render.run, key="workflow_runs")
+                return paged(request, runs, len(runs), render.run, key="workflow_runs")
             case ["runs", text]:
                 return json_response(200, render.run(self._run(repo, text)))
             case ["runs", text, "jobs"]:
                 jobs = self._run(repo, text).jobs
-                return _paged(request, jobs.values(), len(jobs), render.job, key="jobs")
+                return paged(request, jobs.values(), len(jobs), render.job, key="jobs")
             case _:
                 raise NotThere
+
+    def _change(self, repo: Repo, rest: list[str]) -> Response:
+        match rest:
+            case ["runs", text, "cancel"]:
+                run = self._run(repo, text)
+                if run.status == "completed":
+                    raise Denied(409, "Cannot cancel a workflow run that is completed")
+                for job in tuple(run.jobs.values()):
+                    self._world.cancel_job(job.id)
+                return json_response(202, {})
+            case ["jobs", text, "rerun"]:
+                return self._rerun(repo, number(text))
+            case _:
+                raise NotThere
+
+    def _rerun(self, repo: Repo, job_id: int) -> Response:
+        job = self._world.jobs.get(job_id)
+        if job is None or job.repo is not repo:
+            raise NotThere
+        if self._run(repo, str(job.run_id)).status != "completed":
+            raise Denied(403, "The workflow run containing this job is already running")
+        self._world.queue_job(
+            repo,
+            job.labels,
+            duration=job.duration,
+            run_id=job.run_id,
+            waiting=False,
+            name=job.name,
+            script=job.script,
+            env=job.env,
+            attempt=job.attempt + 1,
+        )
+        return json_response(201, {})
 
     def _runs(self, repo: Repo, status: str) -> list[Run]:
         is_open = status in ("queued", "in_progress", "waiting", "requested", "pending")
@@ -226,26 +271,3 @@ class Rest:
         if run is None:
             raise NotThere
         return run
-
-
-def _paged(
-    request: Request,
-    found: Iterable[T],
-    total: int,
-    shape: Callable[[T], Json],
-    *,
-    key: str = "",
-) -> Response:
-    """One page; under `key` with a count, or as a bare list."""
-    size = per_page(request.param("per_page"))
-    page = number(request.param("page")) or 1
-    # A page number from outside may be enormous; what lies past the end is empty.
-    start = min((page - 1) * size, total)
-    items = [shape(each) for each in islice(found, start, start + size)]
-    headers: Pairs = ()
-    if start + size < total:
-        target = f"{render.HOST}{request.path}?per_page={size}&page={page + 1}"
-        headers = (("link", f'<{target}>; rel="next"'),)
-    if not key:
-        return json_response(200, items, headers)
-    return json_response(200, {"total_count": total, key: items}, headers)

@@ -164,6 +164,7 @@ class World:
         name: str = "",
         script: str = "",
         env: tuple[tuple[str, str], ...] = (),
+        attempt: int = 1,
     ) -> Job:
         """A job appears; `waiting` ones need `approve` first."""
         run = self._run(repo, run_id)
@@ -176,6 +177,7 @@ class World:
             labels=labels,
             wanted=frozenset(label.lower() for label in labels),
             created_at=self._clock.now(),
+            attempt=attempt,
             duration=duration,
             script=script,
             env=env,

@@ -6,6 +6,7 @@ tells the child that its parent is gone.
 """
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -25,6 +26,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     ghost_age: float = 120.0
     audit_every: float = 60.0
     audit_settle: float = 30.0
+    intake: Literal["webhook", "pull"] = "webhook"  # how deliveries come
     orphan_grace: float = 120.0
     drain_seconds: float = 300.0
     list_every: float = 5.0

@@ -47,11 +47,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pace(self) -> Pace:
-        """A demo has no time for production's patience; pulled deliveries are looked for often."""
+        """A demo has no time for production's patience."""
         if self.demo:
             return QUICK
         pull = self.github is not None and self.github.pull
-        return Pace(audit_every=5.0, audit_settle=1.0) if pull else Pace()
+        return Pace(intake="pull") if pull else Pace()
 
 
 class Urls(msgspec.Struct, frozen=True, kw_only=True):

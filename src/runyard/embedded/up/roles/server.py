@@ -72,4 +72,5 @@ def _settings(context: Context) -> Settings:
         ghost_age=pace.ghost_age,
         audit_every=pace.audit_every,
         audit_settle=pace.audit_settle,
+        intake=pace.intake,
     )

@@ -1,0 +1,127 @@
+"""The GitHub budget of all replicas together, in the database.
+
+Each spend is one short statement on the row of its installation: refill, compare, take. No chunks are
+leased: GitHub allows an installation three writes a second, so a row's lock is free nearly always, while points
+that a replica holds in reserve are points that another one cannot mint with, and are lost when it dies. A
+replica that is killed between a spend and its call loses the points of that one call.
+
+The arithmetic is that of `github.budget.Budget`; a test holds the two against each other.
+
+Invariants:
+- What cannot be spent is not sent: when the database cannot be asked, `spend` raises `BudgetUnknown`.
+- What GitHub told one replica to wait, all wait. A wait that could not be written down is kept here at least, and
+  an answer is never lost for it.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.db.contract import Database, DatabaseError, Row, Tx
+from runyard.dispatch.store import SQL
+from runyard.github.budget import (
+    HAIR,
+    KEEP_FREE,
+    LONGEST_BLOCK,
+    POINTS_PER_MINUTE,
+    Hour,
+    Purse,
+    at_least_a_write,
+    hour_of,
+    later_of,
+    told,
+)
+from runyard.github.errors import BudgetExhausted, BudgetUnknown
+from runyard.http.messages import Response
+
+
+class SharedBudget:
+    """`Spending` from rows that every replica shares."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Clock,
+        points_per_minute: float = POINTS_PER_MINUTE,
+        patience: float = 2.0,
+        keep_free: Mapping[str, float] = KEEP_FREE,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._capacity = float(at_least_a_write(points_per_minute))
+        self._patience = patience
+        self._keep_free = keep_free
+        self._closed_until: dict[str, float] = {}
+        self._hours: dict[str, Hour] = {}  # heard and not yet written down
+
+    async def spend(self, points: float, *, purpose: str, key: str) -> None:
+        """Take points, waiting at most `patience`; otherwise a `Definite` error, and nothing is taken."""
+        deadline = self._clock.monotonic() + self._patience
+        while True:
+            wait = self._closed_until.get(key, 0.0) - self._clock.monotonic()
+            if wait <= 0:
+                wait = await self._ask(points, purpose, key)
+            if wait <= 0:
+                return
+            if self._clock.monotonic() + wait > deadline:
+                raise BudgetExhausted(purpose, retry_after=wait)
+            await self._clock.sleep(wait + HAIR)
+
+    async def heard(self, response: Response, *, key: str) -> None:
+        """Learn from an answer: the hour is written with the next spend, a wait at once."""
+        now = self._clock.now()
+        hour = hour_of(response, now=now)
+        if hour is not None:
+            self._hours[key] = later_of(self._hours.get(key), hour)
+        wait = told(response, now=now)
+        if wait is None:
+            return
+        seconds = min(max(0.0, wait), LONGEST_BLOCK)
+        until = self._clock.monotonic() + seconds
+        self._closed_until[key] = max(until, self._closed_until.get(key, until))
+
+        async def close(tx: Tx) -> int:
+            return await tx.run(SQL.budget_close, key=key, capacity=self._capacity, seconds=seconds)
+
+        try:
+            await self._database.transact(close, name="budget closed")
+        except DatabaseError:
+            return  # this replica waits all the same; the others will hear it from GitHub themselves
+
+    async def purses(self) -> tuple[Purse, ...]:
+        """What every key has to spend now. Raises `DatabaseError`."""
+
+        async def read(tx: Tx) -> list[Row]:
+            return await tx.all(SQL.budget_figures, capacity=self._capacity)
+
+        rows = await self._database.transact(read, name="budget figures")
+        return tuple(msgspec.convert({**row, "capacity": self._capacity}, Purse) for row in rows)
+
+    async def _ask(self, points: float, purpose: str, key: str) -> float:
+        hour = self._hours.get(key)
+        values: dict[str, object] = {
+            "key": key,
+            "capacity": self._capacity,
+            "points": points,
+            "keep": self._keep_free.get(purpose, 0.0),
+            "limit": None if hour is None else hour.limit,
+            "left": None if hour is None else hour.left,
+            "ends": None if hour is None else hour.ends,
+        }
+
+        async def take(tx: Tx) -> float:
+            row = await tx.one(SQL.budget_spend, **values)
+            if row is None:
+                await tx.run(SQL.budget_open, key=key, capacity=self._capacity)
+                row = await tx.one(SQL.budget_spend, **values)
+            return 0.0 if row is None else float(row["wait"])
+
+        try:
+            wait = await self._database.transact(take, name="budget")
+        except DatabaseError as error:
+            raise BudgetUnknown(purpose, cause=str(error)) from error
+        if self._hours.get(key) is hour:
+            self._hours.pop(key, None)
+        return wait

@@ -1,0 +1,143 @@
+"""What setting up and checking needs to know of GitHub: who the App is, what it may do, what is left of the hour.
+
+And the one call that has no credential: trading the code of a manifest for a new App.
+"""
+
+import re
+
+import msgspec
+
+from runyard.github import answers, errors
+from runyard.github.calls import HEADERS, Calls, carry, read
+from runyard.github.scope import Scope
+from runyard.github.views import (
+    AppView,
+    InstallationView,
+    NewApp,
+    RateView,
+    RepositoryView,
+    RunnerGroupView,
+)
+from runyard.http.messages import Request, Transport
+
+_PAGE = 100
+_MAX_PAGES = 200
+_CODE = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
+
+
+class _Repositories(msgspec.Struct):
+    repositories: tuple[RepositoryView, ...]
+
+
+class _Groups(msgspec.Struct):
+    runner_groups: tuple[RunnerGroupView, ...]
+
+
+class _Resources(msgspec.Struct):
+    core: RateView
+
+
+class _Rates(msgspec.Struct):
+    resources: _Resources
+
+
+_app = msgspec.json.Decoder(AppView)
+_installations = msgspec.json.Decoder(tuple[InstallationView, ...])
+_repositories = msgspec.json.Decoder(_Repositories)
+_groups = msgspec.json.Decoder(_Groups)
+_rates = msgspec.json.Decoder(_Rates)
+_new_app = msgspec.json.Decoder(NewApp)
+
+
+class Setup:
+    """Questions about the App and its installations."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def app(self) -> AppView:
+        """The App that we are: its permissions and the events that it gets."""
+        response = await self._calls.as_app("GET", "/app", purpose="read")
+        self._calls.require(response, what="the App")
+        return read(_app, response, what="the App")
+
+    async def installations(self) -> tuple[InstallationView, ...]:
+        """Where the App is installed, and what it may do there."""
+        found: list[InstallationView] = []
+        for page in range(1, _MAX_PAGES + 1):
+            query = (("per_page", str(_PAGE)), ("page", str(page)))
+            response = await self._calls.as_app(
+                "GET", "/app/installations", query=query, purpose="read"
+            )
+            self._calls.require(response, what="installations")
+            batch = read(_installations, response, what="installations")
+            found.extend(batch)
+            if len(batch) < _PAGE:
+                break
+        return tuple(found)
+
+    async def repositories(self, account: Scope) -> tuple[RepositoryView, ...]:
+        """What the App may see at an installation; `account` is any scope of that installation."""
+        found: list[RepositoryView] = []
+        what = f"repositories of installation {account.installation_id}"
+        for page in range(1, _MAX_PAGES + 1):
+            query = (("per_page", str(_PAGE)), ("page", str(page)))
+            response = await self._calls.as_installation(
+                account, "GET", "/installation/repositories", query=query, purpose="read"
+            )
+            self._calls.require(response, what=what)
+            batch = read(_repositories, response, what=what).repositories
+            found.extend(batch)
+            if len(batch) < _PAGE:
+                break
+        return tuple(found)
+
+    async def runner_groups(self, organisation: Scope) -> tuple[RunnerGroupView, ...]:
+        """The groups that an organisation's runners can be in."""
+        if organisation.kind != "orgs":
+            raise ValueError(f"runner groups belong to an organisation, not to {organisation}")
+        path, query = f"/{organisation}/actions/runner-groups", (("per_page", str(_PAGE)),)
+        response = await self._calls.as_installation(
+            organisation, "GET", path, query=query, purpose="read"
+        )
+        self._calls.require(response, what=f"runner groups of {organisation}", scope=organisation)
+        return read(_groups, response, what=f"runner groups of {organisation}").runner_groups
+
+    async def rate_limit(self, scope: Scope) -> RateView:
+        """What is left of the hour; asking does not count at GitHub."""
+        response = await self._calls.as_installation(scope, "GET", "/rate_limit", purpose="read")
+        self._calls.require(response, what="the rate limit", scope=scope)
+        return read(_rates, response, what="the rate limit").resources.core
+
+    async def cancel_run(self, repo: Scope, run_id: int) -> bool:
+        """Cancel a run with all of its jobs; `False` when it is over already."""
+        path = f"/{_repo(repo)}/actions/runs/{run_id}/cancel"
+        response = await self._calls.as_installation(repo, "POST", path, purpose="people")
+        if response.status == 409:
+            return False
+        self._calls.require(response, what=f"cancel run {run_id} at {repo}", scope=repo)
+        return True
+
+    async def rerun_job(self, repo: Scope, job_id: int) -> None:
+        """Run a job once more, as a new job of the same run; `NotAllowed` while its run is not over."""
+        path = f"/{_repo(repo)}/actions/jobs/{job_id}/rerun"
+        response = await self._calls.as_installation(repo, "POST", path, purpose="people")
+        self._calls.require(response, what=f"run job {job_id} at {repo} again", scope=repo)
+
+
+async def convert_manifest(transport: Transport, code: str, *, timeout: float = 10.0) -> NewApp:
+    """Trade the code that GitHub gave for a manifest for the App that it made. It can be done once, within an hour."""
+    if _CODE.fullmatch(code) is None:
+        raise errors.Rejected("that is no code of a manifest")
+    path, what = f"/app-manifests/{code}/conversions", "the code of the manifest"
+    request = Request(method="POST", path=path, headers=HEADERS)
+    response = await carry(transport, request, timeout=timeout, shown="POST /app-manifests/…")
+    if not 200 <= response.status < 300:
+        raise answers.failure(response, what=what, scope="none", retry_after=None)
+    return read(_new_app, response, what=what)
+
+
+def _repo(scope: Scope) -> Scope:
+    if scope.kind != "repos":
+        raise ValueError(f"runs and jobs belong to a repository, not to {scope}")
+    return scope

@@ -1,0 +1,293 @@
+"""What GitHub sent and we never applied is made up for: however long ago, in bounded steps, by one replica."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.dispatch.dispatchworld import LABELS, Between, World, play
+
+from runyard.db.contract import DatabaseError, Unavailable
+from runyard.embedded.github.identity import KeyPair
+from runyard.github.errors import ServerFailed
+from runyard.http.messages import Request, Response, Stream
+from runyard.parts import server
+from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
+
+ONE = "/app/hook/deliveries/"
+
+
+def asked(world: World, since: int = 0, part: str = "") -> list[str]:
+    return [r.path for r in world.github_wire.requests[since:] if part in r.path]
+
+
+def redelivered(world: World) -> float:
+    return world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="redelivered") or 0.0
+
+
+@pytest.mark.parametrize("how", ["not delivered", "commit lost"])
+def test_a_lost_delivery_is_made_up_for(database_url: str, app_keys: KeyPair, how: str) -> None:
+    async def scenario(world: World) -> None:
+        world.deliver = how != "not delivered"
+        job = await world.queued()
+        if how == "commit lost":  # acknowledged by a database that then lost it
+            world.execute("TRUNCATE jobs, repositories, deliveries CASCADE")
+        assert world.job(job) == {}
+        await world.server.audit.step()
+        assert world.job(job) == {}, "it may still be on its way"
+        await world.clock.sleep(world.settings.audit_settle + 2)
+        await world.server.audit.step()
+        assert world.job(job)["state"] == "queued" and redelivered(world) == 1
+        before = len(world.github_wire.requests)
+        await world.server.audit.step()
+        assert asked(world, before, ONE) == [], "fetched although it was applied"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_an_outage_of_hours_is_made_up_for_when_it_ends(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.server.audit.step()
+        world.deliver = False
+        jobs = []
+        for _ in range(5):
+            jobs.append(await world.queued())
+            await world.clock.sleep(3600)
+        await world.server.audit.step()
+        assert [world.job(job)["state"] for job in jobs] == ["queued"] * 5
+        assert redelivered(world) == 5
+
+    play(scenario, database_url, app_keys)
+
+
+def test_days_are_read_in_bounded_steps_that_another_replica_goes_on_with(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.server.audit.step()
+        world.deliver = False
+        jobs = []
+        for _ in range(350):
+            jobs.append(await world.queued("mona/dots"))
+            await world.clock.sleep(240)
+        others = {name: server.wire(world.deps(name=name)) for name in ("server-2", "server-3")}
+        replicas = [*others.values(), world.server]
+        steps = 0
+        while any(not world.job(job) for job in jobs):
+            before = len(world.github_wire.requests)
+            await replicas[steps % 3].audit.step()
+            pages = [path for path in asked(world, before) if path == ONE.rstrip("/")]
+            assert len(pages) <= world.settings.audit_pages
+            steps += 1
+            if steps == 1:
+                assert world.job(jobs[-1]), "what is new comes first"
+                assert not world.job(jobs[0])
+            await world.clock.sleep(600)
+        assert steps <= 4
+        assert world.rows("SELECT * FROM delivery_gaps") == []
+        assert redelivered(world) == 350
+
+    play(scenario, database_url, app_keys, audit_pages=2, audit_repositories=0)
+
+
+def test_what_could_not_be_read_stays_due_and_what_was_is_not_read_again(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.server.audit.step()
+        world.deliver = False
+        jobs = [await world.queued(), await world.queued()]
+        await world.clock.sleep(7200)
+        world.github.faults.fail_next(f"{ONE}", 500, times=2)  # its payload, and the redelivery
+        with pytest.raises(ServerFailed):
+            await world.server.audit.step()
+        assert not any(world.job(job) for job in jobs)
+        await world.clock.sleep(60)
+        await world.server.audit.step()
+        assert [world.job(job)["state"] for job in jobs] == ["queued"] * 2
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_payload_that_github_cannot_show_is_asked_for_by_webhook_a_few_times(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        async def unreadable(
+            request: Request, onward: Callable[[], Awaitable[Response | Stream]]
+        ) -> Response | Stream:
+            shown = request.method == "GET" and request.path.startswith(ONE)
+            return Response(status=200, body=b"{") if shown else await onward()
+
+        world.deliver = False
+        job = await world.queued()
+        world.github_wire.tamper = unreadable
+        for _ in range(6):
+            await world.clock.sleep(60)
+            await world.server.audit.step()
+            await world.github.settle()
+        assert len([r for r in world.github_wire.requests if r.path.endswith("/attempts")]) == 3
+        world.execute("DELETE FROM redeliveries")
+        world.deliver = True
+        await world.clock.sleep(60)
+        await world.server.audit.step()
+        await world.github.settle()
+        assert world.job(job)["state"] == "queued"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_cursor_that_github_has_forgotten_is_begun_anew(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.server.audit.step()
+        world.deliver = False
+        jobs = [world.queue("mona/dots") for _ in range(350)]
+        await world.github.settle()
+        await world.clock.sleep(1000)
+        await world.server.audit.step()
+        assert world.rows("SELECT * FROM delivery_gaps")
+        world.execute("UPDATE delivery_gaps SET page = 'v1_nonsense'")
+        for _ in range(6):
+            await world.clock.sleep(60)
+            await world.server.audit.step()
+        assert all(world.job(job) for job in jobs)
+
+    play(scenario, database_url, app_keys, audit_pages=2, audit_repositories=0)
+
+
+def test_a_second_replica_asks_github_nothing(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        other = server.wire(world.deps(name="server-2"))
+        await world.server.audit.step()
+        before = len(world.github_wire.requests)
+        await other.audit.step()
+        assert asked(world, before) == []
+        await world.clock.sleep(3 * world.settings.audit_every)  # the first one is gone
+        await other.audit.step()
+        assert asked(world, before)
+
+    play(scenario, database_url, app_keys)
+
+
+def test_one_delivery_of_nonsense_does_not_hold_up_the_others(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        world.deliver = False
+        bad = world.queue(labels=("a\0b",))
+        good = world.queue()
+        await world.github.settle()
+        await world.clock.sleep(100)
+        await world.server.audit.step()
+        assert (world.job(bad), world.job(good)["state"]) == ({}, "queued")
+        assert len(world.rows("SELECT * FROM deliveries")) == 2
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize("error", [DatabaseError, Unavailable])
+def test_a_delivery_that_the_database_refuses_does_not_hold_up_the_others(
+    database_url: str, app_keys: KeyPair, error: type[DatabaseError]
+) -> None:
+    async def scenario(world: World) -> None:
+        failures = [error("not this one")]
+
+        async def fail_once(name: str) -> None:
+            if name == "webhook" and failures:
+                raise failures.pop()
+
+        audit = server.wire(world.deps(database=Between(world.database, fail_once))).audit
+        world.deliver = False
+        first, second = world.queue(), world.queue()
+        await world.github.settle()
+        await world.clock.sleep(100)
+        if error is Unavailable:  # nobody is at fault: everything waits
+            with pytest.raises(Unavailable):
+                await audit.step()
+            assert world.rows("SELECT page FROM delivery_gaps") == [{"page": ""}]
+        else:
+            await audit.step()
+            assert [bool(world.job(job)) for job in (first, second)] == [False, True]
+        await audit.step()
+        assert world.job(first) and world.job(second)
+
+    play(scenario, database_url, app_keys, audit_repositories=0)
+
+
+# ── jobs that no event told of ──────────────────────────────────────────────────────────────────
+
+
+def forget_deliveries(world: World) -> Any:
+    """GitHub's log is empty: it never made these events, or keeps them no longer."""
+
+    async def tamper(request: Request, onward: Any) -> Response | Stream:
+        if request.path == ONE.rstrip("/"):
+            return Response(status=200, body=b"[]")
+        return await onward()
+
+    world.github_wire.tamper = tamper
+
+
+def test_a_job_that_waits_at_github_is_found_without_any_event(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        forget_deliveries(world)
+        await world.queued("acme/app")
+        await world.queued("mona/dots")
+        world.deliver = False
+        lost = [world.queue("acme/app"), world.queue("mona/dots", LABELS)]
+        over = world.queue("acme/app")
+        world.github.cancel_job(over)
+        for _ in range(2):
+            await world.server.audit.step()
+        assert [world.job(job)["state"] for job in lost] == ["queued"] * 2
+        assert world.job(over) == {}, "what is over needs no runner"
+        assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="missed_job") == 2
+        kinds = world.rows("SELECT tenant, kind FROM tenants ORDER BY tenant")
+        assert [row["kind"] for row in kinds] == ["Organization", "User"]
+        await world.server.audit.step()
+        assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="missed_job") == 2
+
+    play(scenario, database_url, app_keys)
+
+
+def test_repositories_take_turns_and_the_position_outlives_a_restart(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        for repo in ("acme/app", "acme/lib", "mona/dots"):
+            await world.queued(repo)
+        looked = []
+        for _ in range(5):
+            before = len(world.github_wire.requests)
+            await server.wire(world.deps(name="server-1")).audit.step()
+            repos = {
+                "/".join(path.split("/")[2:4])
+                for path in asked(world, before, "/actions/runs")
+                if path.endswith("/runs")
+            }
+            looked.append(repos)
+            await world.clock.sleep(60)
+        assert looked == [{"acme/app"}, {"acme/lib"}, {"mona/dots"}, {"acme/app"}, {"acme/lib"}]
+
+    play(scenario, database_url, app_keys, audit_repositories=1)
+
+
+def test_a_repository_that_cannot_be_read_does_not_hold_up_the_next(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        forget_deliveries(world)
+        for repo in ("acme/app", "mona/dots"):
+            await world.queued(repo)
+        world.deliver = False
+        lost = world.queue("mona/dots")
+        world.github.faults.fail_next("/repos/acme/app/actions/runs", 404, times=100)
+        await world.server.audit.step()
+        assert world.job(lost)["state"] == "queued"
+
+    play(scenario, database_url, app_keys)
