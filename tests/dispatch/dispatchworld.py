@@ -66,6 +66,15 @@ class Wire:
         return await (onward() if self.tamper is None else self.tamper(request, onward))
 
 
+class Lines(list[dict[str, Any]]):
+    """A log that is kept, and can be looked at."""
+
+    def write(self, event: str, **fields: Any) -> None:
+        self.append({"event": event, **fields})
+
+    debug = info = warning = error = critical = write
+
+
 class Guest(msgspec.Struct, frozen=True):
     """A Pod and the token that was put into it."""
 
@@ -89,7 +98,9 @@ class Between:
 class World:
     """Everything around one server, and the server."""
 
-    def __init__(self, url: str, keys: KeyPair, **changes: Any) -> None:
+    def __init__(
+        self, url: str, keys: KeyPair, *, log: Lines | None = None, **changes: Any
+    ) -> None:
         self.url = url
         self.keys = keys
         self.clock = VirtualClock()
@@ -118,7 +129,7 @@ class World:
         self.kube_wire, self.github_wire = Wire(self.kube.handle), Wire(self.github.handle)
         self.database = InlineDatabase(url, clock=self.clock)
         self.meter = Meter()
-        self.log = get_logger("dispatch")
+        self.log: Any = get_logger("dispatch") if log is None else log
         self.server = server.wire(self.deps())
         self.handle: Callable[[Request], Awaitable[Response | Stream]] | None = (
             self.server.api.handle

@@ -30,6 +30,7 @@ async def known(world: World) -> None:
 
 async def recover(world: World) -> None:
     await world.server.pods.step()
+    await world.server.stamped.step()
     world.served_long()
     await world.server.sweeper.step()
 
@@ -106,8 +107,9 @@ def test_a_list_that_fails_judges_nobody(database_url: str, app_keys: KeyPair, h
             return json_response(200 if how == "nonsense" else 500, {"items": [{"metadata": 3}]})
 
         world.kube_wire.tamper = tamper
-        with pytest.raises((KubeError, OutcomeUnknown)):
-            await world.server.pods.step()
+        for reconciler in (world.server.pods, world.server.stamped):
+            with pytest.raises((KubeError, OutcomeUnknown)):
+                await reconciler.step()
         assert there(world, guest) == [True] and world.slot(guest) == {}
 
     play(scenario, database_url, app_keys)

@@ -317,7 +317,7 @@ def test_a_registration_without_a_pod_goes_at_once_also_after_an_outage(
         await world.clock.sleep(3600)  # the service is away, and comes back
         await sweeper.tick()
         await world.end_pod(guest)
-        assert await sweeper.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
+        assert await world.server.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
         assert world.slot(guest)["fence"] == "due" and world.github.runners()
         await sweeper.step()
         assert world.slot(guest)["fence"] == "done" and not world.github.runners()

@@ -260,7 +260,7 @@ def test_a_pod_that_vanished_under_its_job_is_told_as_healed(
         guest = await world.pod()
         await world.armed(guest)
         await world.delete_pod(guest)
-        await world.server.sweeper.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
+        await world.server.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
         view = await look(world)
         assert [entry.what for entry in view.healed] == [
             "The Pod vanished before its runner took the job"

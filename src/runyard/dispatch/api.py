@@ -22,10 +22,14 @@ import msgspec
 from runyard.db.contract import Database, DatabaseError, Row, Tx
 from runyard.dispatch.callers import Callers, NotAccepted
 from runyard.dispatch.intake.apply import Intake
+from runyard.dispatch.machine.values import SlotState
+from runyard.dispatch.plans.kinds import of_stop
 from runyard.dispatch.polling import Polls
-from runyard.dispatch.recovery.sweeping import Sweeper
+from runyard.dispatch.records import Records
+from runyard.dispatch.recovery.closing import Closer
 from runyard.dispatch.seal import SealError
 from runyard.dispatch.settings import Settings
+from runyard.dispatch.signals import Signals
 from runyard.dispatch.store import SQL
 from runyard.github.signatures import verify
 from runyard.github.views import JobEvent
@@ -35,18 +39,25 @@ from runyard.http.openapi import Scheme
 from runyard.http.problems import Problem, problem
 from runyard.http.routes import Answers, Route, Routes
 from runyard.kube.errors import KubeError
-from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
+from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL, TUIST_RUNNERS_RECOVERY_COUNT
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
-from runyard.wire.bodies import Dispatched, Drain, PodStopped, Received
+from runyard.wire.bodies import Dispatched, Drain, PodStopped, Received, Samples, ScalingSignals
 from runyard.wire.instants import from_rfc3339
-from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK, POD_STOPPED
+from runyard.wire.paths import (
+    DESIRED_REPLICAS,
+    DISPATCH,
+    GITHUB_WEBHOOK,
+    POD_METRICS,
+    POD_STOPPED,
+)
 
 Answer = Callable[[Request], Awaitable[Response]]
 
 _RUNNER = Scheme(
     name="runner", meaning="The token of a runner's own ServiceAccount, bound to its Pod."
 )
+_ACCOUNT = Scheme(name="account", meaning="The token of any ServiceAccount of the cluster.")
 _OPERATOR = Scheme(name="operator", meaning="The token of the pool operator's ServiceAccount.")
 _SIGNATURE = Scheme(
     name="signature",
@@ -59,6 +70,8 @@ _FAILED: Answers = {
     503: ("The Kubernetes API cannot be asked.", Problem),
 }
 _LONGEST_GUID = 100
+_LONGEST_NAME = 253
+_LONGEST_REASON = 300
 
 
 class Api:
@@ -70,7 +83,9 @@ class Api:
         polls: Polls,
         intake: Intake,
         callers: Callers,
-        sweeper: Sweeper,
+        closer: Closer,
+        signals: Signals,
+        records: Records,
         database: Database,
         meter: Meter,
         log: Logger,
@@ -79,7 +94,9 @@ class Api:
         self._polls = polls
         self._intake = intake
         self._callers = callers
-        self._sweeper = sweeper
+        self._closer = closer
+        self._signals = signals
+        self._records = records
         self._database = database
         self._meter = meter
         self._log = log
@@ -121,6 +138,33 @@ class Api:
                     **_FAILED,
                 },
                 scheme=_OPERATOR,
+                limit=limit,
+            ),
+            Route(
+                "GET",
+                DESIRED_REPLICAS,
+                self._bounded(self._desired),
+                summary="What a pool's size may be chosen by: its demand, and what it needed lately.",
+                answers={
+                    200: ("The signals of this pool.", ScalingSignals),
+                    400: ("No pool was named.", Problem),
+                    **_FAILED,
+                },
+                scheme=_ACCOUNT,
+                query=(("fleet", "the name of the RunnerPool"),),
+            ),
+            Route(
+                "POST",
+                POD_METRICS,
+                self._metrics,
+                summary="A runner says how its machine does, for the job that it executes.",
+                expects=Samples,
+                answers={
+                    204: ("They are kept, or belong to no job.", None),
+                    400: ("The samples make no sense.", Problem),
+                    **_FAILED,
+                },
+                scheme=_RUNNER,
                 limit=limit,
             ),
             Route(
@@ -194,22 +238,50 @@ class Api:
         )
         try:
             report = _report(request.body)
+            ended_at = from_rfc3339(report.ended_at)
         except (ValueError, RecursionError) as error:
             return problem(400, "bad report", reason=str(error))
 
-        async def named(tx: Tx) -> Row | None:
-            return await tx.one(SQL.slot_by_pod_name, pod_name=report.pod_name)
+        async def ended(tx: Tx) -> Row | None:
+            return await tx.one(SQL.slot_ended, pod_name=report.pod_name, ended_at=ended_at)
 
-        row = await self._database.transact(named, name="stop report")
-        if row is not None:
-            await self._sweeper.close_if_gone(pod_name=report.pod_name, pod_uid=row["pod_uid"])
+        row = await self._database.transact(ended, name="stop report")
+        if row is None or row["state"] == SlotState.CLOSED:
+            return Response(status=204)
+        closed = await self._closer.close_if_gone(pod_name=report.pod_name, pod_uid=row["pod_uid"])
+        for kind in () if closed is None else of_stop(closed.before, closed.after):
+            self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
         return Response(status=204)
+
+    async def _desired(self, request: Request) -> Response:
+        """An autoscaler asks how large a pool should be."""
+        await self._callers.account(request.header("authorization"))
+        fleet = request.param("fleet")
+        if not fleet or len(fleet) > _LONGEST_NAME or not fleet.isprintable():
+            reason = "there is no fleet parameter, or it is no name of a pool"
+            return problem(400, "which pool?", reason=reason, fix="ask with ?fleet=NAME")
+        return json_response(200, await self._signals.of(fleet))
+
+    async def _metrics(self, request: Request, pod_name: str) -> Response:
+        """A guest reports on its machine: only for itself."""
+
+        async def take(request: Request) -> Response:
+            guest = await self._callers.guest(request.header("authorization"))
+            if guest.pod_name != pod_name:
+                reason = "a runner speaks for itself alone"
+                return problem(401, "unauthorized principal", reason=reason)
+            try:
+                await self._records.take(request.body, pod_uid=guest.pod_uid)
+            except (ValueError, RecursionError) as error:
+                return problem(400, "bad samples", reason=str(error)[:_LONGEST_REASON])
+            return Response(status=204)
+
+        return await self._bounded(take)(request)
 
 
 def _report(body: bytes) -> PodStopped:
     """The report in a body; `ValueError` or `RecursionError` if it makes no sense."""
     report = msgspec.json.decode(body, type=PodStopped)
-    from_rfc3339(report.ended_at)
     if not report.pod_name.isprintable():
         raise ValueError("pod_name has characters that cannot be printed")
     return report

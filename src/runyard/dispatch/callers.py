@@ -76,6 +76,17 @@ class Callers:
                 fix=f"run the operator as the ServiceAccount {account} of the namespace {namespace}",
             )
 
+    async def account(self, authorization: str) -> str:
+        """Any ServiceAccount of the cluster; its user name. Raises `NotAccepted`."""
+        review = await self._kube.review_token(_bearer(authorization), audiences=())
+        if not review.authenticated:
+            raise NotAccepted("invalid token", reason="the Kubernetes API does not know it")
+        if not review.username.startswith(_PREFIX):
+            raise NotAccepted(
+                "not a service account", fix="use the token of a ServiceAccount of this cluster"
+            )
+        return review.username
+
     async def _review(self, token: str) -> Guest:
         review = await self._kube.review_token(token, audiences=(DISPATCH_AUDIENCE,))
         if not review.authenticated or DISPATCH_AUDIENCE not in review.audiences:

@@ -21,12 +21,21 @@ from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
 from runyard.kube.kinds import PODS
 from runyard.kube.objects import Pod
-from runyard.telemetry.catalogue import TUIST_RUNNERS_DISPATCH_REQUEST_COUNT
+from runyard.telemetry.catalogue import (
+    TUIST_RUNNERS_DISPATCH_REQUEST_COUNT,
+    TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS,
+)
 from runyard.telemetry.meter import Meter
 from runyard.wire.bodies import Dispatched, Drain
 from runyard.wire.names import DRAIN_ELIGIBLE, OPERATOR_DRAIN
 
 _LOOK_AGAIN = 1.0  # while the mint runs, perhaps at another replica
+
+
+class _Held:
+    """How long a poll was kept waiting because there was no work for it."""
+
+    seconds = 0.0
 
 
 class Polls:
@@ -57,16 +66,25 @@ class Polls:
 
     async def answer(self, request: Request) -> Response:
         """Answer one poll; what it raises is for the table's boundary (`api`)."""
+        began, held = self._clock.monotonic(), _Held()
         guest = await self._callers.guest(request.header("authorization"))
-        outcome, response = await self._serve(guest, self._patience(request))
-        self._meter.inc(TUIST_RUNNERS_DISPATCH_REQUEST_COUNT, fleet=guest.pool, outcome=outcome)
+        outcome, response = await self._serve(guest, self._patience(request), held)
+        took = self._clock.monotonic() - began - held.seconds
+        fleet = guest.pool
+        self._meter.inc(TUIST_RUNNERS_DISPATCH_REQUEST_COUNT, fleet=fleet, outcome=outcome)
+        self._meter.observe(
+            TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS,
+            max(0.0, took) * 1000,
+            fleet=fleet,
+            outcome=outcome,
+        )
         return response
 
-    async def _serve(self, guest: Guest, patience: float) -> tuple[str, Response]:
+    async def _serve(self, guest: Guest, patience: float, held: _Held) -> tuple[str, Response]:
         reason = await self._drain_reason(guest)
         if reason:
             return "drain", json_response(410, Drain(reason=reason))
-        slot = await self._wait(guest, patience)
+        slot = await self._wait(guest, patience, held)
         told = answer_poll(slot)
         if told.tell is Tell.DRAIN:
             return "pod_committed", json_response(410, Drain(reason=told.reason))
@@ -79,7 +97,7 @@ class Polls:
             return "served", json_response(200, body)
         return "empty", Response(status=204)
 
-    async def _wait(self, guest: Guest, patience: float) -> Slot:
+    async def _wait(self, guest: Guest, patience: float, held: _Held) -> Slot:
         """Hold the poll while its slot has nothing to tell."""
         until = self._clock.monotonic() + patience
         event = Polled(pod_uid=guest.pod_uid, pod_name=guest.pod_name, pool=guest.pool)
@@ -96,11 +114,15 @@ class Polls:
                     self._waiters.bell.set()
                 else:
                     left = min(left, _LOOK_AGAIN)
+                since = self._clock.monotonic()
                 try:
                     async with self._clock.timeout(left):
                         await bell.wait()
                 except TimeoutError:
                     continue
+                finally:
+                    if slot.state is SlotState.IDLE:
+                        held.seconds += self._clock.monotonic() - since
 
     async def _drain_reason(self, guest: Guest) -> str:
         try:

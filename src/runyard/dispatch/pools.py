@@ -15,6 +15,14 @@ from runyard.kube.objects import RunnerPool
 PLATFORMS = {"darwin": "macos", "linux": "linux"}
 
 
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runners a pool should have, has, and may grow to."""
+
+    desired: int = 0
+    observed: int = 0
+    most: int = 0
+
+
 class Pools:
     """The last good reading of the RunnerPools."""
 
@@ -22,6 +30,7 @@ class Pools:
         self._kube = kube
         self._namespace = namespace
         self._known: tuple[PoolView, ...] = ()
+        self._sizes: dict[str, Size] = {}
 
     @property
     def known(self) -> tuple[PoolView, ...]:
@@ -31,6 +40,10 @@ class Pools:
     def by_name(self, name: str) -> PoolView | None:
         """One pool."""
         return next((pool for pool in self._known if pool.name == name), None)
+
+    def size(self, name: str) -> Size | None:
+        """How large that pool is."""
+        return self._sizes.get(name)
 
     async def refresh(self) -> None:
         """Read them again; an error leaves the last reading in place and propagates.
@@ -46,6 +59,7 @@ class Pools:
             except msgspec.MsgspecError:
                 continue
         self._known = tuple(view_of(pool) for pool in sorted(pools, key=lambda p: p.metadata.name))
+        self._sizes = {pool.metadata.name: size_of(pool) for pool in pools}
 
 
 def view_of(pool: RunnerPool) -> PoolView:
@@ -61,4 +75,14 @@ def view_of(pool: RunnerPool) -> PoolView:
         vcpus=max(1, -(-spec.pod_cpu_milli // 1000)),
         memory_gb=max(1, -(-spec.pod_memory_mb // 1024)),
         image=spec.image,
+    )
+
+
+def size_of(pool: RunnerPool) -> Size:
+    """How large a pool is, by its own words."""
+    growing = pool.spec.autoscaling
+    return Size(
+        desired=pool.spec.replicas,
+        observed=pool.status.observed_replicas,
+        most=growing.max_replicas if growing.enabled else 0,
     )

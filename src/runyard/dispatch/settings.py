@@ -23,6 +23,28 @@ DEFAULT_LIMITS = (
 )
 
 
+_DAY = 86400.0
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long what is over is kept, in seconds, and how it is pruned."""
+
+    jobs: float = 30 * _DAY
+    slots: float = 30 * _DAY
+    transitions: float = 30 * _DAY
+    deliveries: float = 7 * _DAY
+    samples: float = 90 * _DAY
+    sightings: float = 30 * _DAY
+    every: float = 600.0
+    batch: int = 1000  # rows in one transaction
+    batches: int = 20  # of one table in one step
+
+    def __post_init__(self) -> None:
+        """A job must not be forgotten before the last delivery that tells of it."""
+        if self.jobs < self.deliveries:
+            raise ValueError("jobs must be kept at least as long as deliveries")
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a replica may be told. Times are in seconds."""
 
@@ -32,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     controller: tuple[str, str] = (CONTROLLER_NAMESPACE, CONTROLLER_ACCOUNT)
     deadlines: Deadlines = Deadlines()
     modes: Modes = Modes()  # of the reconcilers, by name
+    retention: Retention = Retention()
     default_limits: tuple[Limit, ...] = DEFAULT_LIMITS
 
     poll_wait_default: float = 5.0  # a classic poller hangs up after 10 s
@@ -57,7 +80,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     read_every: float = 5.0
     read_limit: int = 50
     recover_every: float = 60.0
-    recover_limit: int = 50
+    recover_limit: int = 50  # findings of one tick
+    delete_most: int = 120  # Pods that one replica deletes in any minute, for whatever reason
+    stale_queued_every: float = 30.0
+    stale_queued_limit: int = 200
+    stale_queued_after: float = 86400.0  # GitHub keeps no job in its queue for longer
     stamped_grace: float = 300.0
     silent_grace: float = (
         300.0  # a runner that does not ask for work, beyond the beat that it missed
@@ -66,6 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ghosts_every: float = 120.0
     ghost_age: float = 120.0
     gauges_every: float = 30.0
+    starve_after: float = 60.0  # a job that could run, while a runner that fits is idle
     audit_every: float = 60.0
     audit_settle: float = 30.0  # younger deliveries may still be on their way
     audit_overlap: float = 180.0  # attempts appear in GitHub's list when they end

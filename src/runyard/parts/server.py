@@ -28,15 +28,24 @@ from runyard.dispatch.minting.mint import Minter
 from runyard.dispatch.minting.stamp import Stamper
 from runyard.dispatch.polling import Polls
 from runyard.dispatch.pools import Pools
+from runyard.dispatch.records import Records
+from runyard.dispatch.recovery.closing import Closer
 from runyard.dispatch.recovery.fencing import Fencer
-from runyard.dispatch.recovery.pods import PodReconciler
+from runyard.dispatch.recovery.looking import Lookout
+from runyard.dispatch.recovery.modes import Reconciler
+from runyard.dispatch.recovery.pods import PodsAgainstSlots
 from runyard.dispatch.recovery.proofs import Prover
 from runyard.dispatch.recovery.reading import Reader
-from runyard.dispatch.recovery.reaping import Reaper
-from runyard.dispatch.recovery.registrations import GhostSweeper
+from runyard.dispatch.recovery.reconciling import Desk
+from runyard.dispatch.recovery.registrations import GhostRegistrations
+from runyard.dispatch.recovery.retiring import Retirer
+from runyard.dispatch.recovery.safe_delete import SafeDelete
+from runyard.dispatch.recovery.stamped import OrphanedStampedPods
 from runyard.dispatch.recovery.sweeping import Sweeper
+from runyard.dispatch.retention import Pruner
 from runyard.dispatch.seal import Seal
 from runyard.dispatch.settings import Settings
+from runyard.dispatch.signals import Signals
 from runyard.dispatch.store import Store
 from runyard.dispatch.turns import Turns
 from runyard.dispatch.waiting import Waiters
@@ -46,6 +55,7 @@ from runyard.github.errors import GitHubError
 from runyard.http.messages import Handler, Transport
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
+from runyard.telemetry.conditions import RECONCILER_OFF
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
@@ -84,12 +94,15 @@ class Wired(msgspec.Struct, kw_only=True):
     matcher: Matcher
     sweeper: Sweeper
     reader: Reader
-    pods: PodReconciler
-    ghosts: GhostSweeper
+    closer: Closer
+    stamped: OrphanedStampedPods
+    pods: PodsAgainstSlots
+    ghosts: GhostRegistrations
     audit: Audit
     puller: Puller
     gauges: Gauges
     waiters: Waiters
+    pruner: Pruner
 
 
 async def run(
@@ -122,10 +135,13 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
         ("tick", wired.sweeper.tick, settings.tick_every, 10.0),
         ("sweep", wired.sweeper.step, settings.sweep_every, 120.0),
         ("read", wired.reader.step, settings.read_every, 120.0),
-        ("recover", wired.pods.step, settings.recover_every, 120.0),
+        ("stale-queued-jobs", wired.reader.step_stale, settings.stale_queued_every, 120.0),
+        ("orphaned-stamped-pods", wired.stamped.step, settings.recover_every, 120.0),
+        ("pods-against-slots", wired.pods.step, settings.recover_every, 120.0),
         ("ghosts", wired.ghosts.step, settings.ghosts_every, 120.0),
         ("audit", wired.audit.step, settings.audit_every, 300.0),
         ("gauges", wired.gauges.step, settings.gauges_every, 30.0),
+        ("prune", wired.pruner.step, settings.retention.every, 300.0),
     )
     if settings.intake == "pull":
         steps = (*steps, ("pull", wired.puller.step, settings.pull_every, 60.0))
@@ -158,6 +174,12 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     waiters: Waiters
     pools: Pools
     seal: Seal
+    prover: Prover
+    deleter: SafeDelete
+
+    def desk(self, reconciler: Reconciler) -> Desk:
+        deps = self.deps
+        return Desk(reconciler, modes=deps.settings.modes, meter=deps.meter, log=deps.log)
 
 
 def wire(deps: ServerDeps) -> Wired:
@@ -165,44 +187,47 @@ def wire(deps: ServerDeps) -> Wired:
     ground = _ground(deps)
     settings, clock, meter, log = deps.settings, deps.clock, deps.meter, deps.log
     database, github, store = deps.database, ground.github, ground.store
+    _tell_what_rests(deps)
     reader = Reader(
         database=database,
         store=store,
         github=github,
         waiters=ground.waiters,
+        meter=meter,
         log=log,
         settings=settings,
     )
-    fencer = Fencer(github, meter=meter, log=log)
-    sweeper = _sweeper(ground, reader, fencer)
+    fencer = Fencer(github, deleter=ground.deleter, meter=meter, log=log)
+    closer = Closer(store=store, prover=ground.prover)
     intake = Intake(
         store=store, waiters=ground.waiters, meter=meter, settings=settings, only=github.only
     )
     audit, puller = _lookers(ground, intake)
     return Wired(
-        api=_api(ground, intake, sweeper),
+        api=_api(ground, intake, closer),
         pools=ground.pools,
         matcher=_matcher(ground),
-        sweeper=sweeper,
+        sweeper=_sweeper(ground, reader, fencer),
         reader=reader,
-        gauges=Gauges(database, pools=ground.pools, meter=meter),
         waiters=ground.waiters,
-        pods=PodReconciler(
-            kube=ground.kube,
-            database=database,
-            store=store,
-            sweeper=sweeper,
-            fencer=fencer,
-            clock=clock,
+        closer=closer,
+        gauges=Gauges(
+            database,
+            pools=ground.pools,
             meter=meter,
             log=log,
             settings=settings,
+            health=deps.health,
         ),
-        ghosts=GhostSweeper(
+        pruner=Pruner(database, meter=meter, settings=settings.retention),
+        stamped=_stamped(ground, fencer),
+        pods=_pods(ground, fencer, closer),
+        ghosts=GhostRegistrations(
             github=github,
             database=database,
             pools=ground.pools,
-            meter=meter,
+            deleter=ground.deleter,
+            desk=ground.desk(Reconciler.GHOST_REGISTRATIONS),
             log=log,
             settings=settings,
         ),
@@ -211,18 +236,39 @@ def wire(deps: ServerDeps) -> Wired:
     )
 
 
+def _tell_what_rests(deps: ServerDeps) -> None:
+    off = ", ".join(deps.settings.modes.off)
+    if off:
+        deps.log.warning("reconcilers are switched off", reconcilers=off)
+        if deps.health is not None:
+            deps.health.fail(RECONCILER_OFF.code, off)
+
+
 def _ground(deps: ServerDeps) -> _Ground:
     settings, clock = deps.settings, deps.clock
     kube = Kube(deps.kube, token=deps.token)
     budget = SharedBudget(deps.database, clock=clock, points_per_minute=settings.github_points)
+    github = GitHub(
+        deps.github,
+        app=deps.auth or AppAuth(app_id=deps.app_id, private_key=deps.app_key, clock=clock),
+        clock=clock,
+        budget=budget,
+    )
+    prover = Prover(kube, namespace=settings.namespace)
     return _Ground(
         deps=deps,
         kube=kube,
-        github=GitHub(
-            deps.github,
-            app=deps.auth or AppAuth(app_id=deps.app_id, private_key=deps.app_key, clock=clock),
+        github=github,
+        prover=prover,
+        deleter=SafeDelete(
+            kube=kube,
+            github=github,
+            prover=prover,
             clock=clock,
-            budget=budget,
+            meter=deps.meter,
+            log=deps.log,
+            namespace=settings.namespace,
+            most=settings.delete_most,
         ),
         budget=budget,
         store=Store(deps.database, ctx=Context(deadlines=settings.deadlines), actor=deps.name),
@@ -275,19 +321,53 @@ def _lookers(ground: _Ground, intake: Intake) -> tuple[Audit, Puller]:
 
 
 def _sweeper(ground: _Ground, reader: Reader, fencer: Fencer) -> Sweeper:
-    deps, namespace = ground.deps, ground.deps.settings.namespace
-    prover = Prover(ground.kube, namespace=namespace)
+    deps = ground.deps
     return Sweeper(
         database=deps.database,
         store=ground.store,
-        prover=prover,
+        prover=ground.prover,
         fencer=fencer,
         reader=reader,
-        reaper=Reaper(ground.kube, prover, namespace=namespace),
+        deleter=ground.deleter,
         clock=deps.clock,
         meter=deps.meter,
         log=deps.log,
         settings=deps.settings,
+    )
+
+
+def _lookout(ground: _Ground) -> Lookout:
+    deps = ground.deps
+    return Lookout(
+        kube=ground.kube,
+        database=deps.database,
+        store=ground.store,
+        clock=deps.clock,
+        settings=deps.settings,
+    )
+
+
+def _retirer(ground: _Ground, fencer: Fencer) -> Retirer:
+    return Retirer(database=ground.deps.database, store=ground.store, fencer=fencer)
+
+
+def _stamped(ground: _Ground, fencer: Fencer) -> OrphanedStampedPods:
+    return OrphanedStampedPods(
+        lookout=_lookout(ground),
+        retirer=_retirer(ground, fencer),
+        desk=ground.desk(Reconciler.ORPHANED_STAMPED_PODS),
+        settings=ground.deps.settings,
+    )
+
+
+def _pods(ground: _Ground, fencer: Fencer, closer: Closer) -> PodsAgainstSlots:
+    return PodsAgainstSlots(
+        lookout=_lookout(ground),
+        closer=closer,
+        retirer=_retirer(ground, fencer),
+        desk=ground.desk(Reconciler.PODS_AGAINST_SLOTS),
+        clock=ground.deps.clock,
+        settings=ground.deps.settings,
     )
 
 
@@ -296,6 +376,7 @@ def _matcher(ground: _Ground) -> Matcher:
     minter = Minter(
         store=ground.store,
         github=ground.github,
+        deleter=ground.deleter,
         stamper=Stamper(ground.kube, namespace=namespace, clock=deps.clock, log=deps.log),
         seal=ground.seal,
         waiters=ground.waiters,
@@ -317,7 +398,7 @@ def _matcher(ground: _Ground) -> Matcher:
     )
 
 
-def _api(ground: _Ground, intake: Intake, sweeper: Sweeper) -> Api:
+def _api(ground: _Ground, intake: Intake, closer: Closer) -> Api:
     deps, settings = ground.deps, ground.deps.settings
     callers = Callers(
         ground.kube,
@@ -340,7 +421,9 @@ def _api(ground: _Ground, intake: Intake, sweeper: Sweeper) -> Api:
         polls=polls,
         intake=intake,
         callers=callers,
-        sweeper=sweeper,
+        closer=closer,
+        signals=Signals(deps.database, pools=ground.pools, clock=deps.clock, log=deps.log),
+        records=Records(deps.database, clock=deps.clock, meter=deps.meter),
         database=deps.database,
         meter=deps.meter,
         log=deps.log,

@@ -16,6 +16,33 @@ from enum import StrEnum
 import msgspec
 
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+WAIT_MILLISECONDS = (
+    50.0,
+    100.0,
+    250.0,
+    500.0,
+    1000.0,
+    2500.0,
+    5000.0,
+    10000.0,
+    30000.0,
+    60000.0,
+    300000.0,
+)
+RUN_MILLISECONDS = (
+    1000.0,
+    5000.0,
+    30000.0,
+    60000.0,
+    300000.0,
+    900000.0,
+    1800000.0,
+    3600000.0,
+    7200000.0,
+    14400000.0,
+    21600000.0,
+)
+REQUEST_MILLISECONDS = (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
 LONG_SECONDS = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0)
 
 
@@ -128,6 +155,61 @@ TUIST_RUNNERS_JOB_CLAIM_COUNT = counter(
     labels=("fleet", "outcome"),
     help="Attempts to claim a job for a runner, by outcome.",
 )
+TUIST_RUNNERS_JOB_RUNNING_COUNT = counter(
+    "tuist_runners_job_running_count", labels=("fleet",), help="Jobs that began to run."
+)
+TUIST_RUNNERS_JOB_COMPLETED_COUNT = counter(
+    "tuist_runners_job_completed_count",
+    labels=("fleet", "conclusion"),
+    help="Jobs that are over, by GitHub's conclusion.",
+)
+TUIST_RUNNERS_JOB_REQUEUED_COUNT = counter(
+    "tuist_runners_job_requeued_count",
+    labels=("fleet",),
+    help="Jobs that were given back to the queue after they had been given to a runner.",
+)
+TUIST_RUNNERS_JOB_QUEUE_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_queue_time_milliseconds",
+    labels=("fleet",),
+    help="From entering the queue until a runner was chosen.",
+    buckets=WAIT_MILLISECONDS,
+)
+TUIST_RUNNERS_JOB_QUEUE_TO_RUNNING_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_queue_to_running_time_milliseconds",
+    labels=("fleet",),
+    help="From entering the queue until it ran.",
+    buckets=WAIT_MILLISECONDS,
+)
+TUIST_RUNNERS_JOB_CLAIM_TO_RUNNING_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_claim_to_running_time_milliseconds",
+    labels=("fleet",),
+    help="From the choice of a runner until the job ran.",
+    buckets=WAIT_MILLISECONDS,
+)
+TUIST_RUNNERS_JOB_RUN_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_run_time_milliseconds",
+    labels=("fleet",),
+    help="From the start of a job to its end.",
+    buckets=RUN_MILLISECONDS,
+)
+TUIST_RUNNERS_JOB_TOTAL_TIME_MILLISECONDS = histogram(
+    "tuist_runners_job_total_time_milliseconds",
+    labels=("fleet",),
+    help="From entering the queue to the end of the job.",
+    buckets=RUN_MILLISECONDS,
+)
+TUIST_RUNNERS_RECOVERY_STRANDED_TIME_MILLISECONDS = histogram(
+    "tuist_runners_recovery_stranded_time_milliseconds",
+    labels=("fleet",),
+    help="How long a job was held by a runner that never ran it, until recovery gave it back.",
+    buckets=RUN_MILLISECONDS,
+)
+TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS = histogram(
+    "tuist_runners_dispatch_request_duration_milliseconds",
+    labels=("fleet", "outcome"),
+    help="How long a poll took, without the time that it was kept waiting for work.",
+    buckets=REQUEST_MILLISECONDS,
+)
 TUIST_RUNNERS_DISPATCH_REQUEST_COUNT = counter(
     "tuist_runners_dispatch_request_count",
     labels=("fleet", "outcome"),
@@ -165,6 +247,26 @@ TUIST_RUNNERS_CLAIMS_COUNT = gauge(
     "tuist_runners_claims_count",
     labels=("fleet", "lifecycle_state"),
     help="Claims by state.",
+)
+TUIST_RUNNERS_SESSION_CLAMPED_COUNT = gauge(
+    "tuist_runners_session_clamped_count",
+    labels=("fleet",),
+    help="Pods that have been given to somebody for more than six hours.",
+)
+TUIST_RUNNERS_POOL_REPLICAS_DESIRED = gauge(
+    "tuist_runners_pool_replicas_desired",
+    labels=("fleet",),
+    help="Runners that a pool should have.",
+)
+TUIST_RUNNERS_POOL_REPLICAS_OBSERVED = gauge(
+    "tuist_runners_pool_replicas_observed",
+    labels=("fleet",),
+    help="Runners that a pool has, by its status.",
+)
+TUIST_RUNNERS_POOL_REPLICAS_MAX = gauge(
+    "tuist_runners_pool_replicas_max",
+    labels=("fleet",),
+    help="Runners that a pool may grow to; 0 if it does not grow by itself.",
 )
 
 # ── node agent ──────────────────────────────────────────────────────────────────────────────────
@@ -228,6 +330,19 @@ RUNYARD_ACTIONS_TOTAL = counter(
 )
 RUNYARD_FENCES_TOTAL = counter(
     "runyard_fences_total", labels=("answer",), help="Fences at GitHub, by its answer."
+)
+RUNYARD_RECONCILED_TOTAL = counter(
+    "runyard_reconciled_total",
+    labels=("reconciler", "outcome"),
+    help="Findings of the reconcilers: healed, left, failed, or what a dry run would have done.",
+)
+RUNYARD_DELETIONS_TOTAL = counter(
+    "runyard_deletions_total",
+    labels=("what", "outcome"),
+    help="Pods, accounts and registrations that the server wanted gone, by outcome.",
+)
+RUNYARD_PRUNED_ROWS_TOTAL = counter(
+    "runyard_pruned_rows_total", labels=("table",), help="Old rows that were deleted, by table."
 )
 
 ALL: tuple[Metric, ...] = tuple(_declared)

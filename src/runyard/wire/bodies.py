@@ -41,3 +41,23 @@ class ScalingSignals(msgspec.Struct, frozen=True, kw_only=True):
     queued: int
     withheld: int
     p95_concurrent_last_hour: int = 0
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """What a guest says of its machine at one moment. A Mac does not know how long it waited for its disk."""
+
+    timestamp: str | int | float  # RFC 3339, or seconds since the epoch
+    cpu_usage_percent: float
+    memory_used_bytes: float
+    memory_total_bytes: float
+    network_bytes_in: float
+    network_bytes_out: float
+    disk_used_bytes: float
+    disk_total_bytes: float
+    cpu_iowait_percent: float = 0.0
+
+
+class Samples(msgspec.Struct, frozen=True, kw_only=True):
+    """What a guest reports every now and then while it executes a job."""
+
+    samples: tuple[Sample, ...]

@@ -17,6 +17,7 @@ from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.minting.stamp import Stamper
 from runyard.dispatch.plans.mint import Conclusion, MintAnswer, StampAnswer, conclude
 from runyard.dispatch.plans.refusals import Failure, Verdict, judge
+from runyard.dispatch.recovery.safe_delete import SafeDelete
 from runyard.dispatch.seal import Seal
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL, Store
@@ -47,6 +48,7 @@ class Minter:
         *,
         store: Store,
         github: GitHub,
+        deleter: SafeDelete,
         stamper: Stamper,
         seal: Seal,
         waiters: Waiters,
@@ -57,6 +59,7 @@ class Minter:
     ) -> None:
         self._store = store
         self._github = github
+        self._deleter = deleter
         self._stamper = stamper
         self._seal = seal
         self._waiters = waiters
@@ -189,7 +192,9 @@ class Minter:
         # fails, the sweep for registrations that nobody speaks for finds it.
         self._log.info("late mint", pod=slot.pod_name, why=decision.refused)
         try:
-            await self._github.delete_runner(scope_of(slot), runner_id)
+            await self._deleter.registration(
+                scope_of(slot), runner_id, name=slot.runner_name, reason="late mint"
+            )
         except GitHubError as error:
             self._log.warning("late mint not deleted", pod=slot.pod_name, error=_named(error))
 

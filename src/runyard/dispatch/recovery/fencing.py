@@ -8,10 +8,10 @@ ask again later.
 
 from runyard.dispatch.machine.events import FenceAnswer, Fenced
 from runyard.dispatch.machine.values import Slot
-from runyard.dispatch.minting.mint import scope_of
+from runyard.dispatch.recovery.safe_delete import SafeDelete
 from runyard.github.api import GitHub
 from runyard.github.errors import GitHubError
-from runyard.github.scope import Scope
+from runyard.github.scope import Scope, parse
 from runyard.github.views import Removal
 from runyard.telemetry.catalogue import RUNYARD_FENCES_TOTAL
 from runyard.telemetry.log import Logger
@@ -27,8 +27,9 @@ _ANSWERS = {
 class Fencer:
     """Asks GitHub to forget a slot's runner."""
 
-    def __init__(self, github: GitHub, *, meter: Meter, log: Logger) -> None:
+    def __init__(self, github: GitHub, *, deleter: SafeDelete, meter: Meter, log: Logger) -> None:
         self._github = github
+        self._deleter = deleter
         self._meter = meter
         self._log = log
 
@@ -52,16 +53,18 @@ class Fencer:
             return None
 
     async def _ask(self, slot: Slot) -> FenceAnswer:
-        scope = scope_of(slot)
+        scope = parse(slot.scope, installation_id=slot.installation_id)
         if slot.runner_id is not None:
-            removal = await self._github.delete_runner(scope, slot.runner_id)
-            if removal is not Removal.ABSENT:
-                return _ANSWERS[removal]
+            answer = await self._delete(scope, slot.runner_id, slot.runner_name)
+            if answer is not FenceAnswer.ABSENT:
+                return answer
         # A successful look-up by name is the read that makes "absent" mean something.
         return await self._by_name(scope, slot.runner_name)
 
     async def _by_name(self, scope: Scope, name: str) -> FenceAnswer:
         found = await self._github.find_runner(scope, name)
-        if found is None:
-            return FenceAnswer.ABSENT
-        return _ANSWERS[await self._github.delete_runner(scope, found.id)]
+        return FenceAnswer.ABSENT if found is None else await self._delete(scope, found.id, name)
+
+    async def _delete(self, scope: Scope, runner_id: int, name: str) -> FenceAnswer:
+        removal = await self._deleter.registration(scope, runner_id, name=name, reason="fence")
+        return FenceAnswer.ABSENT if removal is None else _ANSWERS[removal]

@@ -11,6 +11,7 @@ from runyard.kube.kinds import PODS
 from runyard.kube.objects import Pod
 
 ENDED = ("Succeeded", "Failed")
+ANOTHER = "another uid under that name"
 
 
 class Prover:
@@ -27,7 +28,7 @@ class Prover:
         except NotFound:
             return "Pod is gone (404)"
         if pod.metadata.uid != pod_uid:
-            return "another uid under that name"
+            return ANOTHER
         if pod.status.phase in ENDED:
             return f"the agent recorded the end: {pod.status.phase}"
         return ""

@@ -1,20 +1,20 @@
-"""Registrations at GitHub that nobody speaks for are deleted, once they were seen twice."""
+"""Ghost registrations: runners at GitHub that nobody speaks for, deleted once they were seen twice (`plans.ghosts`)."""
 
 from runyard.db.contract import Database, Row, Tx
 from runyard.dispatch.plans.ghosts import Registration, unspoken
 from runyard.dispatch.pools import Pools
+from runyard.dispatch.recovery.reconciling import Desk, Finding
+from runyard.dispatch.recovery.safe_delete import SafeDelete
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL
 from runyard.github.api import GitHub
 from runyard.github.errors import GitHubError
 from runyard.github.scope import Scope, parse
 from runyard.github.views import Removal
-from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
 from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
 
 
-class GhostSweeper:
+class GhostRegistrations:
     """Looks through every scope in which runners of ours may be registered."""
 
     def __init__(
@@ -23,19 +23,23 @@ class GhostSweeper:
         github: GitHub,
         database: Database,
         pools: Pools,
-        meter: Meter,
+        deleter: SafeDelete,
+        desk: Desk,
         log: Logger,
         settings: Settings,
     ) -> None:
         self._github = github
         self._database = database
         self._pools = pools
-        self._meter = meter
+        self._deleter = deleter
+        self._desk = desk
         self._log = log
         self._settings = settings
 
     async def step(self) -> None:
         """One look at every scope; a scope that cannot be read is skipped and judged another time."""
+        if self._desk.off:
+            return
 
         async def used(tx: Tx) -> list[Row]:
             return await tx.all(SQL.scopes_used)
@@ -54,7 +58,7 @@ class GhostSweeper:
             Registration(runner_id=each.id, name=each.name, busy=each.busy) for each in listed
         )
 
-        async def judge(tx: Tx) -> list[Registration]:
+        async def judge(tx: Tx) -> list[tuple[Registration, float]]:
             rows = await tx.all(SQL.runners_spoken_for)
             ghosts = unspoken(
                 runners,
@@ -67,11 +71,33 @@ class GhostSweeper:
             for ghost in ghosts:
                 seen = await tx.one(SQL.ghost_note, scope=str(scope), runner_id=ghost.runner_id)
                 if seen is not None and seen["age"] >= self._settings.ghost_age:
-                    old.append(ghost)
-            return old
+                    old.append((ghost, float(seen["age"])))
+            return old[: self._settings.recover_limit]
 
-        for ghost in await self._database.transact(judge, name="ghosts"):
-            removal = await self._github.delete_runner(scope, ghost.runner_id)
-            self._log.warning("ghost registration", runner=ghost.name, outcome=removal.value)
-            if removal is Removal.DELETED:
-                self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind="ghost_registration")
+        for ghost, age in await self._database.transact(judge, name="ghosts"):
+            await self._delete(scope, ghost, age)
+
+    async def _delete(self, scope: Scope, ghost: Registration, age: float) -> None:
+        finding = Finding(
+            pod=ghost.name,
+            reason="registered, and nobody speaks for it",
+            age=age,
+            grace=self._settings.ghost_age,
+        )
+        try:
+            removal = await self._deleter.registration(
+                scope,
+                ghost.runner_id,
+                name=ghost.name,
+                reason=finding.reason,
+                mode=self._desk.mode,
+            )
+        except GitHubError as error:
+            self._desk.failed(finding, error)
+            return
+        if removal is None:
+            self._desk.would(finding, "delete its registration")
+        elif removal is Removal.DELETED:
+            self._desk.healed(finding, kind="ghost_registration")
+        else:
+            self._desk.left(finding, removal.value)

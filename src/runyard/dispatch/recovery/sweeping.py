@@ -3,6 +3,9 @@
 No worker per kind of leak: every state has a deadline, so every slot comes by here sooner or later.
 After an outage nothing is asked at once: a deadline that passed while nobody served starts anew,
 and each tick asks about a limited number of slots.
+
+Two edges have names by which they can be switched off or made to only speak: the offer's (`stale_claims`), and those
+of a runner that is armed or executes (`orphaned_runners`).
 """
 
 import asyncio
@@ -12,12 +15,15 @@ import msgspec
 from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError, Row, Tx
 from runyard.dispatch.machine.events import Event, Inconclusive, PodGone
-from runyard.dispatch.machine.table import Question, after_outage, due, question
+from runyard.dispatch.machine.table import Question, after_outage, due, question, stay
 from runyard.dispatch.machine.values import Slot, SlotState
+from runyard.dispatch.plans.kinds import of_slot
 from runyard.dispatch.recovery.fencing import Fencer
+from runyard.dispatch.recovery.modes import Reconciler
 from runyard.dispatch.recovery.proofs import Prover
 from runyard.dispatch.recovery.reading import Reader
-from runyard.dispatch.recovery.reaping import Reaper
+from runyard.dispatch.recovery.reconciling import Desk, Finding
+from runyard.dispatch.recovery.safe_delete import SafeDelete
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL, Store, to_slot
 from runyard.http.errors import TransportError
@@ -34,6 +40,7 @@ class Overdue(msgspec.Struct, frozen=True, kw_only=True):
     overdue: bool
     settled: bool
     era: str  # of the database in which it was read
+    age: float  # seconds since its Pod was given to somebody, or since it first asked
 
 
 class Sweeper:
@@ -47,7 +54,7 @@ class Sweeper:
         prover: Prover,
         fencer: Fencer,
         reader: Reader,
-        reaper: Reaper,
+        deleter: SafeDelete,
         clock: Clock,
         meter: Meter,
         log: Logger,
@@ -58,11 +65,15 @@ class Sweeper:
         self._prover = prover
         self._fencer = fencer
         self._reader = reader
-        self._reaper = reaper
+        self._deleter = deleter
         self._clock = clock
         self._meter = meter
         self._log = log
         self._settings = settings
+        self._edges = {
+            state: Desk(named, modes=settings.modes, meter=meter, log=log)
+            for state, named in _EDGES.items()
+        }
 
     async def step(self) -> None:
         """One tick: ask a limited number of overdue slots."""
@@ -71,7 +82,7 @@ class Sweeper:
         async with asyncio.TaskGroup() as group:
             for each in found:
                 if due(each.slot, overdue=each.overdue, settled=each.settled):
-                    group.create_task(self._ask_one(each.slot, each.era, gate))
+                    group.create_task(self._ask_one(each, gate))
 
     async def tick(self) -> None:
         """Say that the service is there; a loop of its own, so that a slow sweep is not taken for an outage."""
@@ -81,32 +92,39 @@ class Sweeper:
 
         await self._database.transact(work, name="tick")
 
-    async def close_if_gone(self, *, pod_name: str, pod_uid: str) -> bool:
-        """A hint says that this Pod is gone: ask for the proof, and close its slot on it."""
-        why = await self._prover.gone(pod_name=pod_name, pod_uid=pod_uid)
-        if not why:
-            return False
-        decision = await self._store.about_slot(pod_uid, PodGone(why=why), name="pod gone")
-        return not decision.refused
-
     async def _find(self, tx: Tx) -> tuple[Overdue, ...]:
+        swept = [state for state in SlotState if not self._resting(state)]
         rows = await tx.all(
             SQL.sweep_candidates,
             limit=self._settings.sweep_limit,
             outage=self._settings.outage_after,
-            states=[state.value for state in SlotState],
-            stays=[after_outage(state, self._settings.deadlines) for state in SlotState],
+            states=[state.value for state in swept],
+            stays=[after_outage(state, self._settings.deadlines) for state in swept],
         )
         return tuple(_overdue(row) for row in rows)
 
-    async def _ask_one(self, slot: Slot, era: str, gate: asyncio.Semaphore) -> None:
+    def _resting(self, state: SlotState) -> bool:
+        return state in self._edges and self._edges[state].off
+
+    async def _ask_one(self, each: Overdue, gate: asyncio.Semaphore) -> None:
         """Ask about one slot. What the world refuses is counted, and asked again later."""
-        asked = question(slot)
+        slot, asked = each.slot, question(each.slot)
+        desk = self._edges.get(slot.state)
+        finding = Finding(
+            pod=slot.pod_name,
+            reason=f"{slot.state} for too long: {asked}",
+            age=each.age,
+            grace=stay(slot, self._settings.deadlines),
+        )
         async with gate:
+            if desk is not None and desk.dry:
+                desk.would(finding, asked.value)
+                await self._later(slot)
+                return
             try:
-                event = await self._answer(slot, asked)
+                event = await self._answer(slot, asked, era=each.era)
                 decision = await self._store.about_slot(
-                    slot.pod_uid, event, name="swept", asked_in=era
+                    slot.pod_uid, event, name="swept", asked_in=each.era
                 )
                 if decision.refused:
                     # Whatever was learned does not apply; make sure that it is asked again.
@@ -120,8 +138,14 @@ class Sweeper:
                 await self._later(slot)
                 return
         self._count(asked, type(event).__name__)
-        if not isinstance(event, Inconclusive):
-            self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind=_KINDS[slot.state])
+        if kind := of_slot(slot, event, decision):
+            self._healed(desk, finding, kind)
+
+    def _healed(self, desk: Desk | None, finding: Finding, kind: str) -> None:
+        if desk is not None:
+            desk.healed(finding, kind=kind)
+        else:
+            self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
 
     async def _later(self, slot: Slot) -> None:
         """A slot that cannot be asked now goes to the back: it must not take the turn of others for ever."""
@@ -131,7 +155,7 @@ class Sweeper:
         except DatabaseError as error:
             self._log.warning("slot not put off", pod=slot.pod_name, error=str(error))
 
-    async def _answer(self, slot: Slot, asked: Question) -> Event:
+    async def _answer(self, slot: Slot, asked: Question, *, era: str) -> Event:
         inconclusive = Inconclusive(generation=slot.generation)
         match asked:
             case Question.LOOK_AT_POD:
@@ -146,9 +170,20 @@ class Sweeper:
                     await self._reader.ask(slot.intended_job)
                 return await self._fencer.fence(slot) or inconclusive
             case Question.REAP:
-                return await self._reaper.reap(slot)
+                return await self._reap(slot, era) or inconclusive
             case Question.NOTHING:
                 return inconclusive
+
+    async def _reap(self, slot: Slot, era: str) -> PodGone | None:
+        """Its job is over or its runner was fenced, so nothing can be running there: that is the proof."""
+
+        async def still() -> bool:
+            return await self._store.still(slot, asked_in=era)
+
+        why = await self._deleter.delete_runner(
+            pod_name=slot.pod_name, pod_uid=slot.pod_uid, reason=_reap_reason(slot), still=still
+        )
+        return PodGone(why=why) if why else None
 
     async def _ask_job(self, slot: Slot, job_id: int | None, inconclusive: Inconclusive) -> Event:
         """Ask about the job, and look whether the Pod still exists: either may end the slot."""
@@ -161,17 +196,22 @@ class Sweeper:
         self._meter.inc(RUNYARD_ACTIONS_TOTAL, room="dispatch", action=asked.value, outcome=outcome)
 
 
-_KINDS = {
-    SlotState.IDLE: "pod_missing_claim",
-    SlotState.OFFERED: "stale_claim",
-    SlotState.ARMED: "orphan_requeued",
-    SlotState.EXECUTING: "orphan_completed",
-    SlotState.DRAINING: "finished_job_pod",
-    SlotState.CLOSED: "completed_claim",
+_EDGES = {
+    SlotState.OFFERED: Reconciler.STALE_CLAIMS,
+    SlotState.ARMED: Reconciler.ORPHANED_RUNNERS,
+    SlotState.EXECUTING: Reconciler.ORPHANED_RUNNERS,
 }
+
+
+def _reap_reason(slot: Slot) -> str:
+    return "fenced" if slot.executing_job is None else "its job is over"
 
 
 def _overdue(row: Row) -> Overdue:
     return Overdue(
-        slot=to_slot(row), overdue=row["overdue"], settled=row["settled"], era=row["era"]
+        slot=to_slot(row),
+        overdue=row["overdue"],
+        settled=row["settled"],
+        era=row["era"],
+        age=row["age"],
     )

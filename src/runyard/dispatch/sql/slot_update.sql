@@ -11,6 +11,9 @@ UPDATE slots SET
     jit = %(jit)s::bytea, fence = %(fence)s, close_reason = %(close_reason)s,
     deadline = CASE WHEN %(wait)s::double precision IS NULL THEN deadline
         ELSE runyard_now() + make_interval(secs => %(wait)s::double precision) END,
+    claimed_at = CASE WHEN %(state)s = 'idle' THEN NULL
+        WHEN %(state)s IN ('offered', 'armed', 'executing') THEN coalesce(claimed_at, runyard_now()) ELSE claimed_at END,
+    ended_at = CASE %(state)s WHEN 'idle' THEN NULL WHEN 'closed' THEN least(ended_at, runyard_now()) ELSE ended_at END,
     closed_at = CASE WHEN %(state)s = 'closed' THEN coalesce(closed_at, runyard_now()) END
 WHERE pod_uid = %(pod_uid)s AND generation = %(before)s
 RETURNING generation;

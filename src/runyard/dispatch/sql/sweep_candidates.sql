@@ -1,12 +1,14 @@
--- Overdue slots, oldest deadline first, with what the machine needs to judge them: their own deadline has passed,
+-- Overdue slots in these states, oldest deadline first, with what the machine needs to judge them: their own deadline has passed,
 -- and so has their state's time since the service came back. Slots that must wait for the latter take nobody's turn.
 -- Without a recent tick the service is only just coming back: nobody is asked before that is written down.
 SELECT s.*, s.deadline <= runyard_now() AS overdue,
     v.served_since + make_interval(secs =>
         (%(stays)s::double precision[])[array_position(%(states)s::text[], s.state)]) <= runyard_now() AS settled,
+    extract(epoch FROM runyard_now() - coalesce(s.claimed_at, s.opened_at))::double precision AS age,
     pg_postmaster_start_time()::text AS era
 FROM slots s CROSS JOIN service v
 WHERE (s.state <> 'closed' OR s.fence = 'due') AND s.deadline <= runyard_now()
+    AND s.state = ANY(%(states)s::text[])
     AND v.last_tick >= runyard_now() - make_interval(secs => %(outage)s)
     AND v.served_since + make_interval(secs =>
         (%(stays)s::double precision[])[array_position(%(states)s::text[], s.state)]) <= runyard_now()

@@ -1,0 +1,50 @@
+"""What guests report of their machines, kept for the job that they execute.
+
+The slot says which job that is, by GitHub's own word; a Pod without one is told that all is well, and its samples
+are dropped and counted: they may be of the moments before the start was known, and belong to nobody.
+"""
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.db.contract import Database, Tx
+from runyard.dispatch.machine.values import SlotState
+from runyard.dispatch.plans.samples import Measured, measured
+from runyard.dispatch.store import SQL
+from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
+from runyard.telemetry.meter import Meter
+from runyard.wire.bodies import Samples
+
+_AT_WORK = (SlotState.EXECUTING.value, SlotState.DRAINING.value)  # the last sample comes late
+
+
+class Records:
+    """Takes samples."""
+
+    def __init__(self, database: Database, *, clock: Clock, meter: Meter) -> None:
+        self._database = database
+        self._clock = clock
+        self._meter = meter
+
+    async def take(self, body: bytes, *, pod_uid: str) -> int:
+        """Keep what a Pod reports; how much of it. `ValueError` or `RecursionError` if it makes no sense."""
+        report = msgspec.json.decode(body, type=Samples)
+        found = measured(report, now=self._clock.now())
+        if not found:
+            return 0
+
+        async def keep(tx: Tx) -> int | None:
+            slot = await tx.one(SQL.slot_peek, pod_uid=pod_uid)
+            if slot is None or slot["executing_job"] is None or slot["state"] not in _AT_WORK:
+                return None
+            return await tx.run(SQL.samples_insert, job_id=slot["executing_job"], **_columns(found))
+
+        kept = await self._database.transact(keep, name="samples")
+        if kept is None:
+            kind = "metrics_dropped_awaiting_attribution"
+            self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, len(report.samples), kind=kind)
+        return kept or 0
+
+
+def _columns(found: tuple[Measured, ...]) -> dict[str, object]:
+    return {name: [getattr(each, name) for each in found] for name in Measured.__struct_fields__}

@@ -1,0 +1,6 @@
+-- Jobs that wait for so long that GitHub must be asked whether they still do.
+SELECT j.job_id, j.tenant, j.repository, j.runner_name, j.look_at, j.state,
+    extract(epoch FROM runyard_now() - j.enqueued_at)::double precision AS age, t.installation_id
+FROM jobs j JOIN tenants t USING (tenant)
+WHERE j.state IN ('waiting', 'queued', 'running') AND j.look_at <= runyard_now() AND j.state = 'queued' AND j.verified
+ORDER BY j.look_at, j.job_id LIMIT %(limit)s;

@@ -1,0 +1,8 @@
+-- The oldest entries of the log, unless they tell of a slot that is open or of a job that is not over.
+DELETE FROM transitions WHERE id IN (
+    SELECT t.id FROM transitions t
+    WHERE t.at < runyard_now() - make_interval(secs => %(older)s)
+        AND NOT EXISTS (SELECT FROM slots s WHERE s.pod_uid = t.pod_uid AND (s.state <> 'closed' OR s.fence = 'due'))
+        AND NOT EXISTS (SELECT FROM jobs j WHERE j.job_id = t.job_id AND j.state <> 'done')
+    ORDER BY t.at, t.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+);

@@ -1,0 +1,115 @@
+"""Pods, accounts and registrations go together, in order, with proof, and not too many at once."""
+
+import pytest
+from tests.dispatch.dispatchworld import SPACE, Guest, Lines, Onward, World, play
+
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.telemetry.catalogue import RUNYARD_DELETIONS_TOTAL
+
+FORBIDDEN = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
+
+
+async def draining(world: World, number: int) -> Guest:
+    if not world.server.pools.known:
+        await world.pool()
+    guest = await world.pod(number)
+    await world.armed(guest)
+    world.overdue(guest)
+    await world.server.sweeper.step()
+    assert world.slot(guest)["state"] == "draining"
+    world.execute("UPDATE slots SET deadline = '2100-01-01Z' WHERE pod_uid = %s", guest.uid)
+    return guest
+
+
+async def sweep(world: World, *guests: Guest) -> None:
+    for guest in guests:
+        world.overdue(guest)
+    await world.server.sweeper.step()
+
+
+def there(world: World, guest: Guest) -> tuple[bool, bool]:
+    found = [world.kube.find(kind, SPACE, guest.name) for kind in ("pods", "serviceaccounts")]
+    return found[0] is not None, found[1] is not None
+
+
+def refusing(path: str, status: int = 403) -> object:
+    async def tamper(request: Request, onward: Onward) -> Response | Stream:
+        if request.method == "DELETE" and path in request.path:
+            return json_response(status, FORBIDDEN | {"code": status})
+        return await onward()
+
+    return tamper
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_an_account_that_stays_does_not_hold_the_budget_of_a_pod_that_is_gone(
+    database_url: str, app_keys: KeyPair, status: int
+) -> None:
+    lines = Lines()
+
+    async def scenario(world: World) -> None:
+        guest = await draining(world, 1)
+        world.kube_wire.tamper = refusing("/serviceaccounts/", status)  # type: ignore[assignment]
+        await sweep(world, guest)
+        assert there(world, guest) == (False, True)
+        assert world.slot(guest)["state"] == "closed"
+        outcome = "forbidden" if status == 403 else "failed"
+        found = world.meter.get(RUNYARD_DELETIONS_TOTAL, what="serviceaccount", outcome=outcome)
+        assert found == 1
+        told = [line for line in lines if line.get("what") == "serviceaccount"]
+        assert [(line["name"], line["outcome"]) for line in told] == [(guest.name, outcome)]
+
+    play(scenario, database_url, app_keys, log=lines)
+
+
+def test_a_pod_that_cannot_be_deleted_is_told_of_and_does_not_stop_the_others(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        stuck, other = await draining(world, 1), await draining(world, 2)
+        world.kube_wire.tamper = refusing(f"/pods/{stuck.name}")  # type: ignore[assignment]
+        await sweep(world, stuck, other)
+        assert there(world, stuck) == (True, True), "its account is not taken from under it"
+        assert there(world, other) == (False, False)
+        assert world.slot(stuck)["state"] == "draining"
+        assert world.slot(other)["state"] == "closed"
+        found = world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="forbidden")
+        assert found == 1
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_slot_that_moved_on_while_it_was_judged_keeps_its_pod(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        guest = await draining(world, 1)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if request.method == "GET" and request.path.endswith(guest.name):
+                # Between the judgement and the deletion somebody else writes the row.
+                world.execute("UPDATE slots SET generation = generation + 1")
+            return await onward()
+
+        world.kube_wire.tamper = tamper
+        await sweep(world, guest)
+        assert there(world, guest) == (True, True)
+        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="moved on") == 1
+
+    play(scenario, database_url, app_keys)
+
+
+def test_only_so_many_pods_go_in_a_minute(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        guests = [await draining(world, number) for number in range(1, 5)]
+        await sweep(world, *guests)
+        assert [there(world, guest)[0] for guest in guests].count(True) == 2
+        await sweep(world, *guests)
+        assert [there(world, guest)[0] for guest in guests].count(True) == 2
+        await world.clock.sleep(61)
+        await sweep(world, *guests)
+        assert not any(there(world, guest)[0] for guest in guests)
+        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="capped") == 4
+
+    play(scenario, database_url, app_keys, delete_most=2)
