@@ -1,7 +1,7 @@
 """Pods, accounts and registrations go together, in order, with proof, and not too many at once."""
 
 import pytest
-from tests.dispatch.dispatchworld import SPACE, Guest, Lines, Onward, World, play
+from tests.dispatch.dispatchworld import SPACE, Guest, Lines, Onward, Tamper, World, play
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream, json_response
@@ -33,7 +33,7 @@ def there(world: World, guest: Guest) -> tuple[bool, bool]:
     return found[0] is not None, found[1] is not None
 
 
-def refusing(path: str, status: int = 403) -> object:
+def refusing(path: str, status: int = 403) -> Tamper:
     async def tamper(request: Request, onward: Onward) -> Response | Stream:
         if request.method == "DELETE" and path in request.path:
             return json_response(status, FORBIDDEN | {"code": status})
@@ -50,7 +50,7 @@ def test_an_account_that_stays_does_not_hold_the_budget_of_a_pod_that_is_gone(
 
     async def scenario(world: World) -> None:
         guest = await draining(world, 1)
-        world.kube_wire.tamper = refusing("/serviceaccounts/", status)  # type: ignore[assignment]
+        world.kube_wire.tamper = refusing("/serviceaccounts/", status)
         await sweep(world, guest)
         assert there(world, guest) == (False, True)
         assert world.slot(guest)["state"] == "closed"
@@ -68,7 +68,7 @@ def test_a_pod_that_cannot_be_deleted_is_told_of_and_does_not_stop_the_others(
 ) -> None:
     async def scenario(world: World) -> None:
         stuck, other = await draining(world, 1), await draining(world, 2)
-        world.kube_wire.tamper = refusing(f"/pods/{stuck.name}")  # type: ignore[assignment]
+        world.kube_wire.tamper = refusing(f"/pods/{stuck.name}")
         await sweep(world, stuck, other)
         assert there(world, stuck) == (True, True), "its account is not taken from under it"
         assert there(world, other) == (False, False)

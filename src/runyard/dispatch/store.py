@@ -36,6 +36,7 @@ from runyard.dispatch.machine.values import (
     View,
     refuse,
 )
+from runyard.dispatch.noting import JobMoved, Noting, Observer
 
 T = TypeVar("T")
 SQL = load("runyard.dispatch")
@@ -62,10 +63,13 @@ class _Moved(Exception):
 class Store:
     """Applies events to the database."""
 
-    def __init__(self, database: Database, *, ctx: Context, actor: str) -> None:
+    def __init__(
+        self, database: Database, *, ctx: Context, actor: str, observer: Observer | None = None
+    ) -> None:
         self._database = database
         self._ctx = ctx
         self._actor = actor
+        self._observer = observer  # told of jobs that moved, after the commit
 
     async def about_slot(
         self, pod_uid: str, event: Event, *, name: str, asked_in: str = ""
@@ -120,7 +124,7 @@ class Store:
         """Run a transaction, again if the rows moved between look and lock."""
         for _ in range(_RETRIES):
             try:
-                return await self._database.transact(work, name=name)
+                return await self._transact(work, name=name)
             except _Moved:
                 continue
             except Constraint as conflict:
@@ -128,9 +132,22 @@ class Store:
                 if not conflict.name.startswith(("slots_", "jobs_")):
                     raise
         try:
-            return await self._database.transact(work, name=name)
+            return await self._transact(work, name=name)
         except _Moved:
             raise Unavailable(f"{name}: the rows moved at every attempt") from None
+
+    async def _transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
+        if self._observer is None:
+            return await self._database.transact(work, name=name)
+
+        async def noted(tx: Tx) -> tuple[T, list[JobMoved]]:
+            noting = Noting(tx)
+            return await work(noting), noting.moved
+
+        result, moved = await self._database.transact(noted, name=name)
+        for each in moved:
+            self._observer(each)
+        return result
 
     async def poll(self, event: Polled) -> Slot:
         """A Pod asked for work: open its slot or count the beat, and return the slot as it is now."""
@@ -224,7 +241,9 @@ class Store:
     async def _apply(self, tx: Tx, view: View, event: Event, info: JobInfo | None) -> Decision:
         decision = transition(view, event, self._ctx)
         for change in decision.jobs:
-            await self._write_job(tx, change, info)
+            row = await self._write_job(tx, change, info)
+            if isinstance(tx, Noting):
+                tx.moved.append(_moved(change, view, decision, row))
         written = [await self._write_slot(tx, change) for change in decision.slots]
         return msgspec.structs.replace(decision, slots=tuple(written))
 
@@ -261,8 +280,8 @@ class Store:
             )
         return msgspec.structs.replace(change, slot=after)
 
-    async def _write_job(self, tx: Tx, change: JobChange, info: JobInfo | None) -> None:
-        job = change.job
+    async def _write_job(self, tx: Tx, change: JobChange, info: JobInfo | None) -> Row:
+        job, written = change.job, None
         params: dict[str, object] = {
             "job_id": job.job_id,
             "state": job.state.value,
@@ -276,7 +295,7 @@ class Store:
             if not await tx.run(SQL.job_insert, tenant=job.tenant, **params, **row):
                 raise _Moved
         else:
-            await tx.run(SQL.job_update, **params)
+            written = await tx.one(SQL.job_update, **params)
         await self._log(
             tx,
             subject="job",
@@ -286,6 +305,7 @@ class Store:
             target=job.state.value,
             why=change.why,
         )
+        return written or {"labels": () if info is None else info.labels, "queued": 0.0}
 
     async def _log(self, tx: Tx, **entry: object) -> None:
         await tx.run(SQL.log_append, actor=self._actor, **entry)
@@ -294,6 +314,21 @@ class Store:
 def to_slot(row: Row) -> Slot:
     """A row as the machine's value."""
     return msgspec.convert(row, Slot, builtin_types=(bytes,))
+
+
+def _moved(change: JobChange, view: View, decision: Decision, row: Row) -> JobMoved:
+    """What is told of a job: with the pool of the slot that it is with now, or was with until now."""
+    job_id = change.job.job_id
+    near = (*(each.slot for each in decision.slots), view.slot, view.rival)
+    pools = (slot.pool for slot in near if slot and job_id in (slot.executing_job, slot.intended_job))
+    return JobMoved(
+        change=change,
+        pool=next(pools, ""),
+        labels=tuple(row["labels"]),
+        queued=row["queued"],
+        claimed=row.get("claimed"),
+        started=row.get("started"),
+    )
 
 
 def _tenant(seen: Row | None) -> str:

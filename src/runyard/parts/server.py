@@ -21,6 +21,7 @@ from runyard.dispatch.intake.audit import Audit
 from runyard.dispatch.intake.comparing import Comparer
 from runyard.dispatch.intake.pull import Puller
 from runyard.dispatch.intake.queued import QueuedJobs
+from runyard.dispatch.jobmeter import JobMeter
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.matcher import Matcher
 from runyard.dispatch.metrics import Gauges
@@ -255,6 +256,7 @@ def _ground(deps: ServerDeps) -> _Ground:
         budget=budget,
     )
     prover = Prover(kube, namespace=settings.namespace)
+    pools = Pools(kube, namespace=settings.namespace)
     return _Ground(
         deps=deps,
         kube=kube,
@@ -271,9 +273,14 @@ def _ground(deps: ServerDeps) -> _Ground:
             most=settings.delete_most,
         ),
         budget=budget,
-        store=Store(deps.database, ctx=Context(deadlines=settings.deadlines), actor=deps.name),
+        store=Store(
+            deps.database,
+            ctx=Context(deadlines=settings.deadlines),
+            actor=deps.name,
+            observer=JobMeter(pools=pools, meter=deps.meter).saw,
+        ),
         waiters=Waiters(),
-        pools=Pools(kube, namespace=settings.namespace),
+        pools=pools,
         seal=Seal(settings.seal_key, rng=deps.rng),
     )
 

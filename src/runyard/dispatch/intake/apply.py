@@ -15,10 +15,7 @@ from runyard.dispatch.store import SQL, JobInfo, Store
 from runyard.dispatch.waiting import Waiters
 from runyard.github.scope import Scope, repository
 from runyard.github.views import InstallationRef, JobEvent, JobView, RepositoryView, read_job_event
-from runyard.telemetry.catalogue import (
-    TUIST_RUNNERS_JOB_ENQUEUED_COUNT,
-    TUIST_RUNNERS_WEBHOOK_COUNT,
-)
+from runyard.telemetry.catalogue import TUIST_RUNNERS_WEBHOOK_COUNT
 from runyard.telemetry.meter import Meter
 
 ACTIONS = ("waiting", "queued", "in_progress", "completed")
@@ -67,7 +64,7 @@ class Intake:
         outcome = await self._store.transact(
             lambda tx: self._apply(tx, guid, event), name="webhook"
         )
-        self._tell(event, outcome)
+        self._tell(outcome)
         return Came(self._count(event.action, outcome))
 
     async def found(self, repo: Scope, job: JobView) -> Came:
@@ -83,15 +80,12 @@ class Intake:
         if event.action not in ACTIONS:
             return Came("ignored")
         outcome = await self._store.transact(lambda tx: self._take(tx, event), name="job found")
-        self._tell(event, outcome)
+        self._tell(outcome)
         return Came(outcome)
 
-    def _tell(self, event: JobEvent, outcome: str) -> None:
-        if outcome != "applied":
-            return
-        self._waiters.bell.set()
-        if event.action == "queued":
-            self._meter.inc(TUIST_RUNNERS_JOB_ENQUEUED_COUNT, fleet="")
+    def _tell(self, outcome: str) -> None:
+        if outcome == "applied":
+            self._waiters.bell.set()
 
     def _as_ours(self, event: JobEvent) -> JobEvent:
         """An event of a repository's own webhook has no installation; the token's stands for it."""

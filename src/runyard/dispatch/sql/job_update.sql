@@ -7,4 +7,7 @@ UPDATE jobs SET
     completed_at = CASE WHEN %(state)s = 'done' THEN coalesce(completed_at, runyard_now()) END,
     look_at = CASE WHEN %(look_in)s::double precision IS NULL THEN look_at
         ELSE runyard_now() + make_interval(secs => %(look_in)s::double precision) END
-WHERE job_id = %(job_id)s;
+WHERE job_id = %(job_id)s
+RETURNING labels, extract(epoch FROM runyard_now() - enqueued_at)::double precision AS queued,
+    extract(epoch FROM runyard_now() - claimed_at)::double precision AS claimed,
+    extract(epoch FROM runyard_now() - started_at)::double precision AS started;
