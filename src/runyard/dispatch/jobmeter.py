@@ -58,9 +58,7 @@ class JobMeter:
     def _given_back(self, moved: JobMoved, fleet: str) -> None:
         self._meter.inc(TUIST_RUNNERS_JOB_REQUEUED_COUNT, fleet=fleet)
         if moved.change.why.startswith("fence"):
-            self._took(
-                TUIST_RUNNERS_RECOVERY_STRANDED_TIME_MILLISECONDS, moved.claimed, fleet
-            )
+            self._took(TUIST_RUNNERS_RECOVERY_STRANDED_TIME_MILLISECONDS, moved.claimed, fleet)
 
     def _runs(self, moved: JobMoved, fleet: str) -> None:
         self._meter.inc(TUIST_RUNNERS_JOB_RUNNING_COUNT, fleet=fleet)

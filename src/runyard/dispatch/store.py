@@ -320,7 +320,9 @@ def _moved(change: JobChange, view: View, decision: Decision, row: Row) -> JobMo
     """What is told of a job: with the pool of the slot that it is with now, or was with until now."""
     job_id = change.job.job_id
     near = (*(each.slot for each in decision.slots), view.slot, view.rival)
-    pools = (slot.pool for slot in near if slot and job_id in (slot.executing_job, slot.intended_job))
+    pools = (
+        slot.pool for slot in near if slot and job_id in (slot.executing_job, slot.intended_job)
+    )
     return JobMoved(
         change=change,
         pool=next(pools, ""),
