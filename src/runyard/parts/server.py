@@ -186,7 +186,7 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
 def wire(deps: ServerDeps) -> Wired:
     """The pieces of a replica, put together and not yet started."""
     ground = _ground(deps)
-    settings, clock, meter, log = deps.settings, deps.clock, deps.meter, deps.log
+    settings, meter, log = deps.settings, deps.meter, deps.log
     database, github, store = deps.database, ground.github, ground.store
     _tell_what_rests(deps)
     reader = Reader(
