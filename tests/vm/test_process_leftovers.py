@@ -57,6 +57,16 @@ def test_many_vms_leave_no_more_notes_than_one(tmp_path: Path) -> None:
     assert names(tmp_path / "users") == []
 
 
+def test_what_another_machine_on_this_computer_left_is_not_ours(tmp_path: Path) -> None:
+    registry = tmp_path / "users"
+    claim(owning(tmp_path), tmp_path / "their home" / "vms" / "gone")
+    claim(owning(tmp_path), tmp_path / "our home" / "vms" / "gone")
+    ours, theirs = tmp_path / "our home", tmp_path / "their home"
+    assert len(leftovers(registry=str(registry))) == 1, "the second took over what the first left"
+    assert len(leftovers([ours], registry=str(registry))) == 1
+    assert leftovers([theirs], registry=str(registry)) == ()
+
+
 @pytest.mark.parametrize("registry", ["none", "file"], ids=["there is none", "it is no folder"])
 def test_a_register_that_cannot_be_read_is_nobodys_trouble(tmp_path: Path, registry: str) -> None:
     (tmp_path / "file").touch()

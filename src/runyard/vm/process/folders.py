@@ -24,6 +24,11 @@ _ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"}
 _numbers = itertools.count()
 
 
+def within(place: str, homes: tuple[Path, ...]) -> bool:
+    """Is that in one of these? Everything is in none."""
+    return not homes or any(Path(place).is_relative_to(home) for home in homes)
+
+
 class Fresh:
     """A directory that is being made, at `path`: either it appears at its place or nothing of it stays."""
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from runyard.clock import Clock
 from runyard.vm.contract import DriverFailed
 from runyard.vm.process import leaf
+from runyard.vm.process.folders import within
 from runyard.vm.process.limits import CONTROLLERS, Division, Ground, division
 
 PREFIX = "runyard-"
@@ -127,10 +128,14 @@ def make(group: Path, vm: Path, limits: tuple[tuple[str, str], ...]) -> Path:
     return path
 
 
-def abandoned(group: Path) -> tuple[Path, ...]:
-    """Leaves whose VM's directory is gone."""
+def abandoned(group: Path, homes: tuple[Path, ...] = ()) -> tuple[Path, ...]:
+    """Leaves whose VM's directory is gone; with `homes`, only of VMs that lived in one of them."""
     found = sorted(path for path in group.glob(f"{PREFIX}*") if path.name != INSIDE)
-    return tuple(path for path in found if path.is_dir() and _owner_is_gone(path))
+    return tuple(
+        path
+        for path in found
+        if path.is_dir() and _owner_is_gone(path) and within(_mark(path, _MARK), homes)
+    )
 
 
 async def sweep(group: Path, clock: Clock) -> None:

@@ -22,13 +22,14 @@ def leftovers(
     - control groups in `group` (ours, if left out) of VMs whose directories are gone;
     - half-made and half-removed directories in the `homes` of drivers, which nobody is working on.
 
-    It only looks. It may name something of another machine on this computer, whose VM has just been removed: ask again
-    before it is called a leak.
+    It only looks. With `homes`, users and groups of VMs that lived elsewhere are not named: another machine on this
+    computer, which may have ended a moment ago, leaves them to its own next start.
     """
-    found = [*users.abandoned(registry)]
+    homes = tuple(homes)
+    found = [*users.abandoned(registry, homes)]
     ours = group or groups.own()
     if ours is not None:
-        found += groups.abandoned(ours)
+        found += groups.abandoned(ours, homes)
     for home in homes:
         found += _unheld(home)
     return tuple(str(path) for path in found)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runyard.vm.contract import DriverFailed
+from runyard.vm.process.folders import within
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.layout import Place
 from runyard.vm.process.processes import table
@@ -42,13 +43,13 @@ def claim(isolation: Isolation, *owners: Path) -> tuple[int, ...]:
     return (first, first + 1) if isolation.users == "pair" else (first,)
 
 
-def abandoned(registry: str) -> tuple[Path, ...]:
-    """Slots whose owners are gone, or have ended."""
+def abandoned(registry: str, homes: tuple[Path, ...] = ()) -> tuple[Path, ...]:
+    """Slots whose owners are gone, or have ended; with `homes`, only of VMs that lived in one of them."""
     try:
         found = sorted(path for path in Path(registry).iterdir() if path.name.isdigit())
     except OSError:  # there is none, or it is not ours to look at
         return ()
-    return tuple(path for path in found if not _taken(path))
+    return tuple(path for path in found if not _taken(path) and within(_owner(path), homes))
 
 
 def tidy(registry: str) -> None:
@@ -82,6 +83,12 @@ def _free_slot(isolation: Isolation, registry: Path) -> int:
         if slot not in busy and not _taken(registry / str(slot)):
             break
     return slot
+
+
+def _owner(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="surrogateescape").partition("\n")[0]
+    return ""
 
 
 def _taken(path: Path) -> bool:
