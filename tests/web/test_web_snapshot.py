@@ -14,9 +14,11 @@ from runyard.http.messages import json_response
 from runyard.kube.client import Kube
 from runyard.kube.kinds import LEASES, NODES
 from runyard.web.cluster import read_cluster
+from runyard.web.explain.scene import Terms
+from runyard.web.picture import Picture
 from runyard.web.records import Records, read_records
 from runyard.web.settings import Settings
-from runyard.web.snapshot import Picture, overview
+from runyard.web.snapshot import overview
 from runyard.web.values import Job, Overview, Runner, Source, same
 from runyard.wire import names
 from runyard.wire.instants import to_rfc3339, to_rfc3339_micro
@@ -32,10 +34,10 @@ async def look(
         at=now,
         postgres=Source(name="Postgres", state="ok", as_of=now),
         kubernetes=Source(name="Kubernetes", state="ok", as_of=now),
-        records=await read_records(world.database, settings),
+        records=await read_records(world.database, settings, world.server.matcher.look),
         cluster=await read_cluster(kube or world.admin, namespace=SPACE),
     )
-    return overview(picture, settings)
+    return overview(picture, settings, Terms())
 
 
 def job_of(view: Overview, job_id: int) -> Job:
@@ -124,7 +126,7 @@ def test_a_jobs_whole_life_is_shown(database_url: str, app_keys: KeyPair) -> Non
             ("self-hosted", "macos"),
             "no pool matches: none of its labels is the one that a pool is asked for by",
         ),
-        (("self-hosted", "shape-mac"), "no idle runner: mac is scaled to zero"),
+        (("self-hosted", "shape-mac"), "no runner of mac is free: the pool is scaled to zero"),
     ],
     ids=["label", "dispatch label", "zero"],
 )
@@ -151,7 +153,7 @@ def test_a_budget_that_is_used_up_is_the_reason_and_no_alarm(
         await world.clock.sleep(60)
         await world.poll(second)
         waiting = job_of(await look(world), job)
-        assert waiting.why == "over budget: acme has 1 of 5 vCPUs left, 4 needed"
+        assert waiting.why == "acme has 1 of 5 vCPUs left on macos, 4 needed"
         assert not waiting.attention
 
     limits = (Limit(platform="macos", vcpus=5, memory_gb=100),)
@@ -166,12 +168,14 @@ def test_a_job_beside_an_idle_runner_is_what_one_is_woken_for(
         guest = await world.pod()
         await world.poll(guest)
         job, other = await world.queued(), await world.queued()
-        assert job_of(await look(world), job).why == "is being matched with mac"
+        assert (
+            job_of(await look(world), job).why == "a runner that fits is idle: it is being matched"
+        )
         await world.clock.sleep(60)
         await world.poll(guest)
         view = await look(world)
         assert job_of(view, job).attention
-        assert job_of(view, job).why == "a fitting runner is idle in mac"
+        assert job_of(view, job).why == "a runner that fits is idle: it is being matched"
         assert not job_of(view, other).attention  # one idle runner accuses one job
         assert view.verdict.tone == "bad"
         assert view.verdict.title == "1 job waits although a fitting runner is idle"
@@ -226,7 +230,7 @@ def test_a_runner_that_never_came_up_is_told_as_healed(
         assert healed.took is not None
         assert 130 <= healed.took < 131
         assert view.totals.healed_hour == 1
-        assert job_of(view, job).why == "GitHub is asked first whether it is still queued"
+        assert "GitHub is asked first" in job_of(view, job).why
 
     play(scenario, database_url, app_keys)
 
@@ -403,18 +407,21 @@ def test_without_kubernetes_jobs_are_shown_and_nobody_is_blamed(
         await world.pool()
         guest = await world.pod()
         await world.poll(guest)
-        job = await world.queued()
+        job, other = await world.queued(), await world.queued()
         now = world.clock.now()
         view = overview(
             Picture(
                 at=now,
                 postgres=Source(name="Postgres", state="ok", as_of=now),
-                kubernetes=Source(name="Kubernetes", state="down", since=now),
-                records=await read_records(world.database, SETTINGS),
+                kubernetes=Source(name="Kubernetes", state="down", since=now, message="no route"),
+                records=await read_records(world.database, SETTINGS, world.server.matcher.look),
             ),
             SETTINGS,
+            Terms(),
         )
-        assert job_of(view, job).why == "the pools are not known: Kubernetes does not answer"
+        assert "is being matched" in job_of(view, job).why
+        told = "no runner of mac is free: the Kubernetes API does not answer: no route"
+        assert job_of(view, other).why == told
         assert runner_of(view, guest).state == "idle"
         assert not view.pools[0].known
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -10,6 +11,9 @@ import psycopg
 
 from runyard.clock import RealClock
 from runyard.db.pooled import open_pool
+from runyard.dispatch.matching.values import Matching
+from runyard.dispatch.settings import Settings as Dispatching
+from runyard.embedded.github.identity import KeyPair, generate_key_pair
 from runyard.embedded.kube.core import KubeCore
 from runyard.http.client import HttpTransport
 from runyard.http.errors import NotSent
@@ -19,12 +23,14 @@ from runyard.http.routes import Routes
 from runyard.http.server import listen
 from runyard.kube.client import Kube
 from runyard.kube.kinds import NODES, PODS, RUNNER_POOLS
+from runyard.parts import server
 from runyard.telemetry.conditions import ALL
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.web.dashboard import Dashboard
+from runyard.web.explain.explainer import Dispatch
 from runyard.web.settings import Settings
 from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
@@ -176,6 +182,11 @@ class Events:
         await self._stream.aclose()
 
 
+@functools.cache
+def _key() -> KeyPair:
+    return generate_key_pair()
+
+
 @contextlib.asynccontextmanager
 async def site(
     database_url: str, settings: Settings = QUICK, *, reachable: bool = True
@@ -188,6 +199,29 @@ async def site(
     async with open_pool(
         url, clock=clock, rng=rng, patience=10.0 if reachable else 0.2
     ) as database:
+        deps = server.ServerDeps(
+            name="server",
+            clock=clock,
+            rng=rng,
+            kube=Loopback(
+                core.handle
+            ),  # a way of its own: what happens to the dashboard's is not its
+            token=lambda: "",
+            github=Loopback(core.handle),  # nobody asks GitHub here
+            app_id=1,
+            app_key=_key().private_pem,
+            database=database,
+            meter=Meter(),
+            log=get_logger("web"),
+            settings=Dispatching(webhook_secrets=("x",), seal_key=bytes(32)),
+            listen=lambda _: None,
+        )
+        wired = server.wire(deps)
+
+        async def look() -> Matching:
+            await wired.pools.refresh()
+            return await wired.matcher.look()
+
         dashboard = Dashboard(
             database,
             kube=Kube(line),
@@ -197,6 +231,7 @@ async def site(
             meter=Meter(),
             log=get_logger("web"),
             settings=settings,
+            dispatch=Dispatch(look=look),
         )
         made = Site(database_url, dashboard, line, core)
         routes = Routes("runyard", "0", dashboard.routes(), guard=dashboard.guard)

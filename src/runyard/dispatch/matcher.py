@@ -155,5 +155,6 @@ class Matcher:
             uids=self._waiters.uids(),
             kinds=self._settings.match_kinds,
             per_kind=self._settings.match_per_kind,
+            silent=self._settings.deadlines.idle,
             thorough=thorough,
         )

@@ -40,6 +40,7 @@ async def read(
     uids: tuple[str, ...],
     kinds: int,
     per_kind: int,
+    silent: float,
     thorough: bool = False,
 ) -> Reading:
     """Read what could be matched now for the Pods that wait here; `kinds` and `per_kind` bound how much."""
@@ -49,7 +50,7 @@ async def read(
         return Reading(snapshot=nothing, selection=Selection())
     known = tuple(msgspec.convert(row, Kind) for row in rows)
     waiting = (
-        await tx.all(SQL.match_idle)
+        await tx.all(SQL.match_idle, silent=silent)
         if thorough
         else await tx.all(SQL.match_slots, pod_uids=list(uids))
     )

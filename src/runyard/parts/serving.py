@@ -38,6 +38,8 @@ from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.web.dashboard import Dashboard
+from runyard.web.explain.explainer import Dispatch
+from runyard.web.explain.scene import Terms
 from runyard.web.settings import Settings as Looking
 
 END_WITHIN = 10.0
@@ -158,6 +160,7 @@ class Replica:
             meter=self.deps.meter,
             log=self.deps.log,
             settings=door.looking,
+            dispatch=explaining(self.deps, self._wired),
         )
 
     async def _open(
@@ -191,3 +194,14 @@ class Replica:
             work.cancel()  # it still waits for its database
         await asyncio.wait((work,), timeout=_MINTS)
         work.cancel()
+
+
+def explaining(deps: server.ServerDeps, wired: server.Wired) -> Dispatch:
+    """What explanations stand on: the matcher's word, and how long this server lets things be."""
+    settings = deps.settings
+    terms = Terms(
+        deadlines=settings.deadlines,
+        outage_after=settings.outage_after,
+        stamped_grace=settings.stamped_grace,
+    )
+    return Dispatch(look=wired.matcher.look, terms=terms)

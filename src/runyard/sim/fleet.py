@@ -32,6 +32,7 @@ from runyard.http.messages import Handler, Request, Response, Stream
 from runyard.kube.client import Kube
 from runyard.kube.kinds import NODES, RUNNER_POOLS, SERVICE_ACCOUNTS
 from runyard.parts import operator, server
+from runyard.parts.reporting import ReportingTransport
 from runyard.sim.books import Books
 from runyard.sim.callers import Callers
 from runyard.sim.clock import VirtualClock
@@ -47,6 +48,8 @@ from runyard.sim.process import Process, wrap_database, wrap_transport
 from runyard.sim.replicas import Balancer, Replica
 from runyard.sim.shape import PLATFORM, Shape
 from runyard.sim.trace import Trace
+from runyard.telemetry import conditions
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.wire import names
@@ -262,13 +265,20 @@ class Fleet:
         async def main() -> None:
             meter = Meter()
             self.meters["server"].append(meter)
+            replica.health = health = Health(self.clock, conditions.ALL)
+            senses = ReportingTransport(
+                github,
+                health,
+                unreachable=conditions.GITHUB_UNREACHABLE,
+                refused=conditions.GITHUB_REFUSED,
+            )
             await server.run(
                 server.ServerDeps(
                     clock=self.clock,
                     rng=random.Random(rng.getrandbits(64)),
                     kube=kube,
                     token=lambda: "",
-                    github=github,
+                    github=senses,
                     app_id=APP_ID,
                     app_key=self._key.private_pem,
                     database=database,
@@ -391,6 +401,15 @@ class Fleet:
             database.after_commit = lambda name, wrote: self._after_commit(database, name, wrote)
             database.look = self.books.look
         return database
+
+    def open_database(self) -> InlineDatabase:
+        """One more connection of the servers' kind: it is away when theirs are."""
+        return self._open_database()
+
+    @property
+    def app_key(self) -> str:
+        """The App's private key."""
+        return self._key.private_pem
 
     @property
     def databases(self) -> list[InlineDatabase]:

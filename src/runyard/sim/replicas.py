@@ -14,6 +14,7 @@ from runyard.http.messages import Handler, Request, Response, Stream
 from runyard.sim.network import Faults, Link
 from runyard.sim.process import Process
 from runyard.sim.trace import Trace
+from runyard.telemetry.health import Health
 
 NOTICED_AFTER = 3.0
 
@@ -33,6 +34,7 @@ class Replica:
         self.process = Process(name, trace=trace)
         self.links: list[Link] = []
         self.main: Callable[[], Coroutine[Any, Any, object]] | None = None
+        self.health: Health | None = None  # what its present life says of itself
         self._clock = clock
         self._watch = watch
         self._handler: Handler | None = None

@@ -38,11 +38,14 @@ from runyard.telemetry.meter import Meter
 from runyard.web.access import Access, misdirected, same_origin, token_of_form
 from runyard.web.alarms import Alarms
 from runyard.web.cluster import Cluster, read_cluster
+from runyard.web.explain.api import ExplainApi
+from runyard.web.explain.explainer import Dispatch, Explainer
 from runyard.web.feeds import Feed, Interest
 from runyard.web.page import application, document, login
+from runyard.web.picture import Picture
 from runyard.web.records import Records, read_records
 from runyard.web.settings import Settings
-from runyard.web.snapshot import Picture, overview
+from runyard.web.snapshot import overview
 from runyard.web.statics import Statics
 from runyard.web.values import Overview, Source, same
 
@@ -84,8 +87,10 @@ class Dashboard:
         meter: Meter,
         log: Logger,
         settings: Settings,
+        dispatch: Dispatch | None = None,
     ) -> None:
         self._clock = clock
+        self._dispatch = dispatch
         self._settings = settings
         self._access = Access(settings, clock=clock)
         self._alarms = Alarms(health, freshness, clock=clock)
@@ -98,7 +103,7 @@ class Dashboard:
         self._published_at = float("-inf")
         self._records: Feed[Records] = Feed(
             "Postgres",
-            lambda: read_records(database, settings),
+            lambda: read_records(database, settings, None if dispatch is None else dispatch.look),
             clock=clock,
             meter=meter,
             log=log,
@@ -118,6 +123,12 @@ class Dashboard:
                 within=settings.cluster_within,
                 expected=(KubeError, TransportError),
             )
+        self._explain: tuple[Route, ...] = ()
+        if dispatch is not None:
+            explainer = Explainer(
+                database, picture=self.picture, dispatch=dispatch, settings=settings
+            )
+            self._explain = ExplainApi(explainer, headers=_HARDENED).routes()
 
     async def run(self) -> None:
         """Read while somebody looks, until cancelled; open streams end with it."""
@@ -135,6 +146,7 @@ class Dashboard:
         refused = {421: ("The server does not go by that name.", Problem)}
         view = ("view", "`page`: events carry HTML for the dashboard's own page")
         return (
+            *self._explain,
             Route(
                 "GET",
                 PAGE,
@@ -199,19 +211,23 @@ class Dashboard:
 
     async def overview(self) -> Overview:
         """The fleet now, as far as it is known; waits a moment for fresh readings."""
+        return self._show(await self.picture())
+
+    async def picture(self) -> Picture:
+        """What is known now; waits a moment for fresh readings."""
         self._interest.show()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._records.fresh(patience=self._settings.patience))
             if self._cluster is not None:
                 group.create_task(self._cluster.fresh(patience=self._settings.patience))
-        return self._compose()
+        return self._known()
 
-    def _compose(self) -> Overview:
+    def _known(self) -> Picture:
         kubernetes = Source(name="Kubernetes", state="off")
         cluster = None
         if self._cluster is not None:
             kubernetes, cluster = self._cluster.source, self._cluster.value
-        picture = Picture(
+        return Picture(
             at=self._clock.now(),
             postgres=self._records.source,
             kubernetes=kubernetes,
@@ -219,13 +235,16 @@ class Dashboard:
             cluster=cluster,
             alarms=self._alarms.now(),
         )
-        return overview(picture, self._settings)
+
+    def _show(self, picture: Picture) -> Overview:
+        terms = None if self._dispatch is None else self._dispatch.terms
+        return overview(picture, self._settings, terms)
 
     def _changed(self) -> None:
         """After each reading of the rows: tell those who watch, if there is news."""
         if len(self._pages) + len(self._overviews) == 0:
             return
-        view = self._compose()
+        view = self._show(self._known())
         self._announce(view)
         now = self._clock.monotonic()
         if now - self._published_at >= _BEAT:

@@ -5,14 +5,18 @@ dashboard costs the same on a table of ten thousand jobs and of a million. Momen
 is what is shown, and a number is read ten times as fast as a date.
 """
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
+from runyard.dispatch.matching.values import Matching
 from runyard.web.healing import Entry
 from runyard.web.settings import Settings
 
 SQL = load("runyard.web")
+Look = Callable[[], Awaitable[Matching]]
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +33,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     enqueued_at: float
     started_at: float | None = None
     completed_at: float | None = None
+    look_at: float = 0.0
+    installation_id: int = 0
 
 
 class SlotRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,17 +51,6 @@ class SlotRow(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
 
 
-class RoomRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant's budget on one platform, and what is left of it."""
-
-    tenant: str
-    platform: str
-    vcpus_limit: int
-    memory_limit: int
-    vcpus: int
-    memory_gb: int
-
-
 class Records(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was read."""
 
@@ -64,20 +59,23 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     running: int = 0
     slots: tuple[SlotRow, ...] = ()
-    rooms: tuple[RoomRow, ...] = ()
     healed: tuple[Entry, ...] = ()
     served_since: float | None = None
     swept_at: float | None = None
     sweep_late: bool = False
+    matching: Matching | None = None  # what the matcher would do now; None: nobody was asked
 
 
-async def read_records(database: Database, settings: Settings) -> Records:
-    """Read once; raises `DatabaseError`."""
+async def read_records(database: Database, settings: Settings, look: Look | None = None) -> Records:
+    """Read once; raises `DatabaseError`. `look` asks the matcher what it would do, and what holds the rest."""
 
     async def work(tx: Tx) -> Records:
         return await _read(tx, settings)
 
-    return await database.transact(work, name="dashboard")
+    records = await database.transact(work, name="dashboard")
+    if look is None:
+        return records
+    return msgspec.structs.replace(records, matching=await look())
 
 
 async def _read(tx: Tx, settings: Settings) -> Records:
@@ -89,8 +87,6 @@ async def _read(tx: Tx, settings: Settings) -> Records:
     slots = await tx.all(
         SQL.slots_open, silent_after=settings.silent_after, limit=settings.slots_read
     )
-    tenants = list(dict.fromkeys(row["tenant"] for row in active if row["state"] == "queued"))
-    rooms = await tx.all(SQL.rooms, tenants=tenants) if tenants else []
     healed = await tx.all(SQL.transitions_healed, limit=settings.healed_shown, window=window)
     service = await tx.one(SQL.service, late=settings.sweep_late) or {}
     return Records(
@@ -99,7 +95,6 @@ async def _read(tx: Tx, settings: Settings) -> Records:
         waiting=count.get("waiting", 0) + len(bound),
         running=count.get("running", 0),
         slots=tuple(SlotRow(**row) for row in slots),
-        rooms=tuple(RoomRow(**row) for row in rooms),
         healed=tuple(Entry(**row) for row in healed),
         served_since=service.get("served_since"),
         swept_at=service.get("last_tick"),

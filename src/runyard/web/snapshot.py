@@ -6,16 +6,17 @@ the time. It never fails for want of a source; what is missing is said, and the 
 
 from collections import Counter
 
-import msgspec
-
-from runyard.dispatch.machine.values import Room
+from runyard.dispatch.machine.values import JobState
 from runyard.dispatch.matching.values import fits
 from runyard.dispatch.pools import view_of
 from runyard.telemetry.conditions import DATABASE_UNREACHABLE, KUBERNETES_UNREACHABLE
 from runyard.web import fleet
 from runyard.web.cluster import Cluster
+from runyard.web.explain.jobs import of_job, overdue, sentence
+from runyard.web.explain.scene import JobFacts, Scene, Terms, scene_of
+from runyard.web.explain.values import Constraint
 from runyard.web.healing import retell
-from runyard.web.reasons import Budget, Queued, Reason, Supply, why_waiting
+from runyard.web.picture import Picture
 from runyard.web.records import JobRow, Records
 from runyard.web.settings import Settings
 from runyard.web.values import (
@@ -24,37 +25,23 @@ from runyard.web.values import (
     Job,
     Overview,
     Pool,
-    Runner,
-    Source,
     Totals,
     Verdict,
 )
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known at one moment. A reading of None has never succeeded."""
-
-    at: float
-    postgres: Source
-    kubernetes: Source
-    records: Records | None = None
-    cluster: Cluster | None = None
-    alarms: tuple[Alarm, ...] = ()
-
-
-def overview(picture: Picture, settings: Settings) -> Overview:
-    """Everything that the dashboard shows."""
+def overview(picture: Picture, settings: Settings, terms: Terms | None = None) -> Overview:
+    """Everything that the dashboard shows; without `terms` there is no dispatcher, and nobody says why jobs wait."""
     records, cluster = picture.records or Records(), picture.cluster
-    everyone = fleet.runners(cluster, records.slots, cluster_at=picture.kubernetes.as_of)
-    supplies = None if cluster is None else _supplies(cluster, everyone)
-    waiting, reasons = _waiting(records, supplies, now=picture.at, settings=settings)
+    scene = scene_of(picture, settings, terms or Terms())
+    everyone, machines = scene.runners, scene.hosts
+    waiting, unmatched = _waiting(records, None if terms is None else scene)
     running = tuple(_running(job) for job in records.jobs if job.state == "running")
     finished = tuple(_finished(job) for job in records.finished)
-    machines = fleet.hosts(cluster, now=picture.at, settings=settings)
-    demand = _demand(records, supplies)
+    demand = _demand(records, cluster)
     groups = fleet.pools(cluster, everyone, demand)
     healed = retell(records.healed)
-    attention = sum(reason.attention for reason in reasons)
+    attention = sum(job.attention for job in waiting)
     totals = Totals(
         waiting=max(records.waiting, len(waiting)),
         running=max(records.running, len(running)),
@@ -68,7 +55,6 @@ def overview(picture: Picture, settings: Settings) -> Overview:
         healed_hour=sum(entry.last_hour for entry in records.healed),
     )
     alarms = _alarms(picture, records)
-    unmatched = sum(reason.unmatched for reason in reasons)
     return Overview(
         at=picture.at,
         verdict=verdict(alarms, totals, machines, groups, unmatched=unmatched),
@@ -130,74 +116,52 @@ def _jobs(count: int) -> str:
     return "1 job waits" if count == 1 else f"{count} jobs wait"
 
 
-def _supplies(cluster: Cluster, everyone: tuple[Runner, ...]) -> tuple[Supply, ...]:
-    counts = Counter((runner.pool, runner.state) for runner in everyone)
-    return tuple(
-        Supply(
-            pool=view_of(pool),
-            desired=pool.spec.replicas,
-            idle=counts[pool.metadata.name, "idle"],
-            busy=counts[pool.metadata.name, "busy"] + counts[pool.metadata.name, "taking"],
-            starting=counts[pool.metadata.name, "starting"],
-        )
-        for pool in cluster.pools
-    )
-
-
-def _demand(records: Records, supplies: tuple[Supply, ...] | None) -> Counter[str]:
+def _demand(records: Records, cluster: Cluster | None) -> Counter[str]:
     """How many of the waiting jobs would fit each pool."""
     found: Counter[str] = Counter()
+    offers = () if cluster is None else tuple(view_of(pool) for pool in cluster.pools)
     for job in records.jobs:
-        if job.state == "queued":
-            found.update(s.pool.name for s in supplies or () if fits(s.pool, job.labels))
+        if job.state == JobState.QUEUED:
+            found.update(pool.name for pool in offers if fits(pool, job.labels))
     return found
 
 
-def _waiting(
-    records: Records, supplies: tuple[Supply, ...] | None, *, now: float, settings: Settings
-) -> tuple[tuple[Job, ...], tuple[Reason, ...]]:
-    queued = [job for job in records.jobs if job.state == "queued"]
-    budgets = tuple(
-        Budget(
-            tenant=row.tenant,
-            platform=row.platform,
-            vcpus=row.vcpus_limit,
-            memory_gb=row.memory_limit,
-            room=Room(vcpus=row.vcpus, memory_gb=row.memory_gb),
+def _waiting(records: Records, scene: Scene | None) -> tuple[tuple[Job, ...], int]:
+    """The jobs that wait, those that should not first, and how many of them no pool matches."""
+    queued = [job for job in records.jobs if job.state in (JobState.WAITING, JobState.QUEUED)]
+    shown, unmatched = [], 0
+    for job in queued:
+        chain = () if scene is None else of_job(_facts(job), None, scene)
+        unmatched += bool(chain) and chain[0].constraint is Constraint.NO_POOL
+        shown.append(
+            Job(
+                job_id=job.job_id,
+                repository=job.repository,
+                labels=job.labels,
+                state="waiting",
+                since=job.enqueued_at,
+                why=sentence(chain) if chain else "",
+                attention=scene is not None and overdue(chain, scene),
+            )
         )
-        for row in records.rooms
-    )
-    reasons = why_waiting(
-        tuple(_queued(job) for job in queued),
-        supplies,
-        budgets,
-        now=now,
-        match_within=settings.match_within,
-    )
-    shown = [
-        Job(
-            job_id=job.job_id,
-            repository=job.repository,
-            labels=job.labels,
-            state="waiting",
-            since=job.enqueued_at,
-            why=reason.why,
-            attention=reason.attention,
-        )
-        for job, reason in zip(queued, reasons, strict=True)
-    ]
-    taking = [_taking(job) for job in records.jobs if job.state == "bound"]
+    taking = [_taking(job) for job in records.jobs if job.state == JobState.BOUND]
     shown.sort(key=lambda job: not job.attention)  # stable: the oldest stay first among equals
-    return (*shown, *taking), reasons
+    return (*shown, *taking), unmatched
 
 
-def _queued(job: JobRow) -> Queued:
-    return Queued(
+def _facts(job: JobRow) -> JobFacts:
+    return JobFacts(
         job_id=job.job_id,
         tenant=job.tenant,
+        repository=job.repository,
         labels=job.labels,
-        since=job.enqueued_at,
+        state=job.state,
         verified=job.verified,
+        runner_name=job.runner_name,
+        conclusion=job.conclusion,
+        installation_id=job.installation_id,
+        enqueued_at=job.enqueued_at,
+        look_at=job.look_at,
     )
 
 

@@ -1,0 +1,169 @@
+"""How a command speaks to a dispatch server: over its REST API, as anybody else could.
+
+    @click.command()
+    @asks_a_server
+    def show(asked: Asked) -> None:
+        answer = asked.get("/api/v1/overview")
+
+Without `--server` the machine of `runyard up` is asked, at its loopback. A token is read from a file,
+never from an argument, which everybody on a machine can read.
+
+Invariants: a refusal becomes one line with its reason and its fix, and exit code 1; a server that cannot be reached,
+or a command line that makes no sense, exit code 2. No secret is printed.
+"""
+
+import asyncio
+import functools
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from runyard.cli.harmless import harmless
+from runyard.embedded.up.layout import BadDirectory, Layout, default_root, read_json
+from runyard.http.client import HttpTransport
+from runyard.http.errors import TransportError
+from runyard.http.messages import Request, Response
+from runyard.http.problems import Problem
+
+SERVER, TOKEN_FILE, CA_FILE = "RUNYARD_SERVER", "RUNYARD_TOKEN_FILE", "RUNYARD_CA_FILE"
+_WITHIN = 30.0
+
+
+class Refused(click.ClickException):
+    """The server said no, and why."""
+
+    exit_code = 1
+
+    def __init__(self, status: int, told: Problem) -> None:
+        parts = (told.error, told.reason, told.fix)
+        super().__init__(harmless(". ".join(part.rstrip(".") for part in parts if part)))
+        self.status = status
+
+
+class Unreachable(click.ClickException):
+    """There is no server to ask, or it does not answer."""
+
+    exit_code = 2
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, and who we are to it."""
+
+    server: str
+    token: str = ""
+    ca_file: Path | None = None
+
+    def get(self, path: str, *, query: tuple[tuple[str, str], ...] = ()) -> bytes:
+        """Read something."""
+        return self.send("GET", path, query=query)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        body: object = None,
+    ) -> bytes:
+        """Ask; returns the body of a good answer, and raises `Refused` or `Unreachable` otherwise."""
+        headers = [("accept", "application/json")]
+        if self.token:
+            headers.append(("authorization", f"Bearer {self.token}"))
+        raw = b""
+        if body is not None:
+            headers.append(("content-type", "application/json"))
+            raw = msgspec.json.encode(body)
+        request = Request(method=method, path=path, query=query, headers=tuple(headers), body=raw)
+        answer = asyncio.run(self._send(request))
+        if answer.status >= 300:
+            raise Refused(answer.status, _problem(answer))
+        return answer.body
+
+    async def _send(self, request: Request) -> Response:
+        try:
+            transport = HttpTransport(self.server, tls=self._tls(), pool=1)
+        except (ValueError, OSError) as error:
+            raise Unreachable(harmless(str(error))) from error
+        try:
+            answer = await transport.send(request, timeout=_WITHIN)
+        except TransportError as error:
+            told = f"{self.server} does not answer: {error}. Is it up, and is --server right?"
+            raise Unreachable(harmless(told)) from error
+        finally:
+            await transport.close()
+        if not isinstance(answer, Response):
+            raise Unreachable(f"{self.server} answered with a stream")
+        return answer
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self.ca_file is None:
+            return None
+        return ssl.create_default_context(cafile=str(self.ca_file))
+
+
+def asks_a_server(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say whom to ask; it gets an `Asked` as `asked`."""
+
+    @click.option(
+        "--server",
+        envvar=SERVER,
+        show_envvar=True,
+        help="The dispatch server's address.  [default: the machine of 'runyard up']",
+    )
+    @click.option(
+        "--token-file",
+        envvar=TOKEN_FILE,
+        show_envvar=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="A file with the dashboard's token; not needed on the server's own machine.",
+    )
+    @click.option(
+        "--ca-file",
+        envvar=CA_FILE,
+        show_envvar=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="The certificate authority of the server, if it is one of its own.",
+    )
+    @functools.wraps(command)
+    def asking(
+        *args: Any, server: str | None, token_file: Path | None, ca_file: Path | None, **more: Any
+    ) -> Any:
+        asked = Asked(server=server or _here(), token=_token(token_file), ca_file=ca_file)
+        return command(*args, asked=asked, **more)
+
+    return asking
+
+
+def _here() -> str:
+    root = default_root(os.environ)
+    try:
+        ports = read_json(Layout(root.absolute()).ports)
+    except BadDirectory as error:
+        raise Unreachable(str(error)) from error
+    if not isinstance(ports, dict) or not isinstance(ports.get("server"), int):
+        raise Unreachable(f"no machine was ever up in {root}; say which server with --server URL")
+    return f"http://127.0.0.1:{ports['server']}"
+
+
+def _token(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        text = path.read_text("utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise click.UsageError(f"the token cannot be read: {error}") from error
+    if not text or not text.isprintable():
+        raise click.UsageError(f"{path} holds no token")
+    return text
+
+
+def _problem(answer: Response) -> Problem:
+    try:
+        return msgspec.json.decode(answer.body, type=Problem)
+    except msgspec.MsgspecError:
+        return Problem(error=f"the server answered {answer.status}")

@@ -1,0 +1,82 @@
+"""Somebody who asks why, in the middle of a simulated incident.
+
+He reads what a server would read, through ways of his own: the same rows (and no rows while the database is down), the
+same objects, the matcher's word, and what the living replicas say of themselves. He changes nothing.
+"""
+
+import random
+
+from runyard.db.contract import DatabaseError
+from runyard.http.loopback import Loopback
+from runyard.parts import server
+from runyard.parts.serving import explaining
+from runyard.sim.fleet import APP_ID, SPACE, Fleet
+from runyard.sim.orders import server_settings
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.log import get_logger
+from runyard.telemetry.meter import Meter
+from runyard.web.alarms import Alarms
+from runyard.web.cluster import read_cluster
+from runyard.web.explain.explainer import Explainer
+from runyard.web.explain.values import Explanation, Subject, Unknown
+from runyard.web.picture import Picture
+from runyard.web.records import read_records
+from runyard.web.settings import Settings
+from runyard.web.values import Alarm, Source
+
+
+class Asking:
+    """Asks about one fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._database = fleet.open_database()
+        self._looking = Settings(namespace=SPACE)
+        deps = server.ServerDeps(
+            name="somebody",
+            clock=fleet.clock,
+            rng=random.Random(0),
+            kube=Loopback(fleet.kube.handle),
+            token=lambda: "",
+            github=Loopback(fleet.github.handle),
+            app_id=APP_ID,
+            app_key=fleet.app_key,
+            database=self._database,
+            meter=Meter(),
+            log=get_logger("asking"),
+            settings=server_settings(fleet.shape),
+            listen=lambda _: None,
+        )
+        self._wired = server.wire(deps)
+        self._dispatch = explaining(deps, self._wired)
+
+    async def why(self, subject: Subject, id_: str) -> Explanation | Unknown:
+        """Ask."""
+        explainer = Explainer(
+            self._database, picture=self._picture, dispatch=self._dispatch, settings=self._looking
+        )
+        return await explainer.explain(subject, id_)
+
+    async def _picture(self) -> Picture:
+        now = self._fleet.clock.now()
+        await self._wired.pools.refresh()
+        postgres, records = Source(name="Postgres", state="ok", as_of=now), None
+        try:
+            records = await read_records(self._database, self._looking, self._dispatch.look)
+        except DatabaseError as error:
+            postgres = Source(name="Postgres", state="down", since=now, message=str(error))
+        return Picture(
+            at=now,
+            postgres=postgres,
+            kubernetes=Source(name="Kubernetes", state="ok", as_of=now),
+            records=records,
+            cluster=await read_cluster(self._fleet.admin, namespace=SPACE),
+            alarms=self._alarms(),
+        )
+
+    def _alarms(self) -> tuple[Alarm, ...]:
+        """What the replica says that has noticed most."""
+        clock = self._fleet.clock
+        living = [r.health for r in self._fleet.replicas if r.serving and r.health is not None]
+        told = [Alarms(health, Freshness(clock), clock=clock).now() for health in living]
+        return max(told, key=len, default=())

@@ -1,0 +1,76 @@
+"""Steps about those whom the fleet depends on: GitHub, its budget, Postgres, Kubernetes."""
+
+from runyard.telemetry.conditions import GITHUB_REFUSED, GITHUB_UNREACHABLE
+from runyard.web.explain.scene import Scene
+from runyard.web.explain.values import Constraint, Step
+from runyard.web.values import Alarm, Source
+from runyard.web.words import lasted
+
+
+def github(scene: Scene, *, key: str) -> tuple[Step, ...]:
+    """Why GitHub cannot be asked for this installation, if it cannot."""
+    away = scene.alarm(GITHUB_UNREACHABLE.code)
+    if away is not None:
+        return (_alarmed(away, Constraint.GITHUB_AWAY, ends="GitHub answers again"),)
+    refused = scene.alarm(GITHUB_REFUSED.code)
+    if refused is not None:
+        return (_alarmed(refused, Constraint.GITHUB_REFUSED, ends=refused.text),)
+    return _budget(scene, key)
+
+
+def _alarmed(alarm: Alarm, constraint: Constraint, *, ends: str) -> Step:
+    return Step(
+        constraint=constraint,
+        subject="GitHub",
+        what=f"{alarm.title}: {alarm.message}" if alarm.message else alarm.title,
+        who="this server's own calls",
+        since=alarm.since,
+        ends=ends,
+    )
+
+
+def _budget(scene: Scene, key: str) -> tuple[Step, ...]:
+    purse = next((purse for purse in scene.purses if purse.key == key), None)
+    if purse is None:
+        return ()
+    spent = purse.hour_left == 0 and purse.hour_ends_in > 0
+    if purse.closed <= 0 and not spent:
+        return ()
+    wait = max(purse.closed, purse.hour_ends_in if spent else 0.0)
+    numbers = {"wait": round(wait, 1), "points": round(purse.points, 1)}
+    if purse.hour_left is not None and purse.hour_limit is not None:
+        numbers |= {"hour_left": float(purse.hour_left), "hour_limit": float(purse.hour_limit)}
+    return (
+        Step(
+            constraint=Constraint.GITHUB_BUDGET,
+            subject="GitHub",
+            what=f"the request budget is used up for {lasted(wait)}",
+            who="dispatch: the shared budget",
+            numbers=numbers,
+            ends=f"GitHub's limit opens again in {lasted(wait)}",
+        ),
+    )
+
+
+def database(source: Source) -> Step:
+    """Postgres does not answer: nothing more is known."""
+    return Step(
+        constraint=Constraint.DATABASE_AWAY,
+        subject="Postgres",
+        what=f"Postgres does not answer: {source.message}",
+        who="this server's own calls",
+        since=source.since,
+        ends="Postgres answers again; nothing is reaped meanwhile, and deadlines start anew",
+    )
+
+
+def kubernetes(source: Source) -> Step:
+    """Kubernetes does not answer: pools and Pods are not known."""
+    return Step(
+        constraint=Constraint.KUBERNETES_AWAY,
+        subject="Kubernetes",
+        what=f"the Kubernetes API does not answer: {source.message}",
+        who="this server's own calls",
+        since=source.since,
+        ends="the Kubernetes API answers again",
+    )

@@ -1,0 +1,9 @@
+-- One job, with when GitHub is asked about it again and where its tenant is installed.
+SELECT j.job_id, j.tenant, j.repository, j.labels, j.state, j.verified, j.runner_name, j.conclusion,
+    t.installation_id,
+    extract(epoch FROM j.enqueued_at)::double precision AS enqueued_at,
+    extract(epoch FROM j.look_at)::double precision AS look_at,
+    extract(epoch FROM j.started_at)::double precision AS started_at,
+    extract(epoch FROM j.completed_at)::double precision AS completed_at
+FROM jobs j JOIN tenants t ON t.tenant = j.tenant
+WHERE j.job_id = %(job_id)s;

@@ -1,0 +1,28 @@
+-- The newest slot that goes by this name: a Pod's uid or name, a runner's name or its number at GitHub, or the job
+-- that it is meant for; with how the sweeper would judge it now.
+SELECT s.*,
+    extract(epoch FROM s.opened_at)::double precision AS opened_epoch,
+    extract(epoch FROM s.last_beat)::double precision AS beat_epoch,
+    extract(epoch FROM s.deadline)::double precision AS deadline_epoch,
+    s.deadline <= runyard_now() AS overdue,
+    coalesce(v.settles_at <= runyard_now() AND v.last_tick >= runyard_now() - make_interval(secs => %(outage)s), true)
+        AS settled,
+    coalesce(extract(epoch FROM v.settles_at), 0)::double precision AS settles_epoch
+FROM slots s LEFT JOIN LATERAL (
+    SELECT last_tick, served_since + make_interval(secs =>
+        (%(stays)s::double precision[])[array_position(%(states)s::text[], s.state)]) AS settles_at
+    FROM service
+) v ON true
+WHERE s.pod_uid IN (
+    SELECT pod_uid FROM slots WHERE pod_uid = %(name)s::text
+    UNION ALL
+    SELECT pod_uid FROM slots WHERE pod_name = %(name)s::text AND state <> 'closed'
+    UNION ALL
+    SELECT o.pod_uid FROM tenants t JOIN slots o ON o.tenant = t.tenant
+        AND o.runner_name <> '' AND o.runner_name = %(runner)s::text
+    UNION ALL
+    SELECT pod_uid FROM slots WHERE runner_id = %(runner_id)s::bigint AND state <> 'closed'
+    UNION ALL
+    SELECT pod_uid FROM slots WHERE intended_job = %(job_id)s::bigint
+)
+ORDER BY s.opened_at DESC, s.pod_uid LIMIT 1;

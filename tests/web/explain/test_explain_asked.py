@@ -1,0 +1,140 @@
+"""The question over HTTP and through the command: found, unknown, refused, and with sources that do not answer."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.web.webworld import QUICK, Site, visit
+
+from runyard.cli.main import cli, run
+from runyard.web.explain.values import Constraint, Explanation
+from runyard.web.settings import Settings
+
+TOKEN = "a-token-that-is-long-enough"
+
+
+async def explained(site: Site, kind: str, id_: str) -> Explanation:
+    answer = await site.get(f"/api/v1/explain/{kind}/{id_}")
+    assert answer.status == 200, answer.body
+    assert answer.header("cache-control") == "no-store"
+    return msgspec.json.decode(answer.body, type=Explanation)
+
+
+def test_a_job_a_pod_a_pool_and_a_runner_are_explained(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        await site.pool()
+        site.job(7)
+        uid = await site.pod("mac-runner-1")
+        job = await explained(site, "job", "7")
+        assert job.binding.constraint is Constraint.NO_POOL
+        assert job.binding.what.startswith("no pool matches: none has the label")
+        for name in ("mac-runner-1", uid):
+            pod = await explained(site, "pod", name)
+            assert pod.binding.constraint is Constraint.NO_HOST
+        pool = await explained(site, "pool", "mac")
+        assert pool.binding.constraint is Constraint.NO_HOST
+        assert [step.subject for step in pool.chain] == ["pool mac", "pod mac-runner-1"]
+        site.slot(uid, "mac-runner-1")
+        assert (await explained(site, "runner", "mac-runner-1")).free
+
+    visit(scenario, database_url)
+
+
+@pytest.mark.parametrize(
+    ("kind", "id_", "searched"),
+    [
+        ("job", "99", "the jobs that GitHub has told of"),
+        ("job", "not-a-number", "the jobs that GitHub has told of"),
+        ("job", "9" * 40, "the jobs that GitHub has told of"),
+        ("pod", "nobody", "the runner Pods in Kubernetes; the slots"),
+        ("runner", "18446744073709551615", "the slots"),
+        ("pool", "none", "the RunnerPools"),
+    ],
+)
+def test_what_nobody_knows_is_a_404_that_says_what_was_searched(
+    database_url: str, kind: str, id_: str, searched: str
+) -> None:
+    async def scenario(site: Site) -> None:
+        answer = await site.get(f"/api/v1/explain/{kind}/{id_}")
+        assert answer.status == 404
+        told = answer.json()
+        assert searched in told["reason"]
+        assert told["fix"]
+
+    visit(scenario, database_url)
+
+
+def test_a_kind_that_cannot_be_explained_names_those_that_can(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        answer = await site.get("/api/v1/explain/host/mini-1")
+        assert answer.status == 404
+        assert "job, pod, pool, runner" in answer.json()["fix"]
+
+    visit(scenario, database_url)
+
+
+def test_without_postgres_that_is_the_answer(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        found = await explained(site, "job", "7")
+        assert found.binding.constraint is Constraint.DATABASE_AWAY
+        assert found.unknown
+
+    visit(scenario, database_url, QUICK, reachable=False)
+
+
+def test_without_kubernetes_a_pool_is_not_called_unknown(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        site.line.cut = True
+        found = await explained(site, "pool", "mac")
+        assert found.binding.constraint is Constraint.KUBERNETES_AWAY
+
+    visit(scenario, database_url)
+
+
+def test_the_command_tells_people_and_programs_and_keeps_its_exit_codes(
+    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.job(7)
+
+        def command(*argv: str) -> tuple[int, str, str]:
+            code = run(cli, name="runyard", argv=["explain", *argv, "--server", site.url])
+            shown = capsys.readouterr()
+            return code, shown.out, shown.err
+
+        code, out, _ = await asyncio.to_thread(command, "job", "7")
+        assert (code, out.splitlines()[0]) == (0, "job 7: held by no_pool")
+        assert "decided by dispatch: the matcher" in out
+        assert "\x1b" not in out
+        code, out, _ = await asyncio.to_thread(command, "job", "7", "--json")
+        assert msgspec.json.decode(out, type=Explanation).binding.constraint is Constraint.NO_POOL
+        code, _, err = await asyncio.to_thread(command, "job", "8")
+        assert code == 1
+        assert "no job is known as 8" in err
+        assert "searched" in err
+        code, _, err = await asyncio.to_thread(command, "job", "a/b")
+        assert code == 2
+        argv = ["explain", "pool", "mac", "--server", "http://127.0.0.1:1"]
+        assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 2
+        assert "does not answer" in capsys.readouterr().err
+
+    visit(scenario, database_url)
+
+
+def test_whoever_may_not_look_gets_no_explanation(
+    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.job(7)
+        assert (await site.get("/api/v1/explain/job/7")).status == 401
+        secret = tmp_path / "token"
+        secret.write_text(f"{TOKEN}\n")
+        argv = ["explain", "job", "7", "--server", site.url]
+        assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 1
+        argv += ["--token-file", str(secret)]
+        assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 0
+        shown = capsys.readouterr()
+        assert TOKEN not in shown.out + shown.err
+
+    visit(scenario, database_url, settings=Settings(listen="0.0.0.0", token=TOKEN, patience=20.0))

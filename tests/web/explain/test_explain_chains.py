@@ -1,0 +1,341 @@
+"""Each constraint is named by what the deciding part said, with its numbers, and the chain leads to it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from tests.dispatch.test_dispatch_matching import snapshots
+from tests.web.explain.explainworld import (
+    LABELS,
+    NOW,
+    a_job,
+    a_pod,
+    a_pool,
+    a_runner,
+    a_scene,
+    a_slot,
+    an_alarm,
+    told,
+    waits,
+)
+
+from runyard.dispatch.machine.values import Fence, SlotState
+from runyard.dispatch.matching.match import match
+from runyard.dispatch.matching.values import Held, Hold, Matching, Snapshot
+from runyard.telemetry.conditions import GITHUB_REFUSED, GITHUB_UNREACHABLE
+from runyard.web.explain.explainer import of_runner
+from runyard.web.explain.jobs import of_job, overdue, sentence
+from runyard.web.explain.pools import of_pool
+from runyard.web.explain.scene import Scene
+from runyard.web.explain.values import Constraint, Step, explained
+from runyard.web.values import Host, Source
+from runyard.wire import names
+
+
+class Purse(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    points: float
+    capacity: float
+    closed: float = 0.0
+    hour_limit: int | None = None
+    hour_left: int | None = None
+    hour_ends_in: float = 0.0
+
+
+def binding(chain: tuple[Step, ...]) -> Step:
+    return explained("job", "7", chain, at=NOW).binding
+
+
+def held(hold: Hold, text: str = "", *, pools: tuple[str, ...] = (), **numbers: float) -> Matching:
+    one = Held(
+        tenant="acme",
+        repository="acme/app",
+        labels=LABELS,
+        hold=hold,
+        text=text,
+        numbers=tuple(numbers.items()),
+        pools=pools,
+    )
+    return Matching(held=(one,))
+
+
+@pytest.mark.parametrize("hold", [h for h in Hold if h is not Hold.NEXT], ids=str)
+def test_what_the_matcher_held_is_repeated_word_for_word(hold: Hold) -> None:
+    scene = a_scene(matching=held(hold, "because of that", left=1, limit=5))
+    (step,) = of_job(a_job(), None, scene)
+    assert (step.constraint.value, step.what) == (hold.value, "because of that")
+    assert step.numbers == {"left": 1, "limit": 5}
+    assert step.ends
+
+
+@given(snapshots())
+def test_a_job_that_is_not_proposed_is_explained_by_the_hold_that_was_returned(
+    found: Snapshot,
+) -> None:
+    matching = match(found, thorough=True)
+    given_to = [each.event.job_id for each in matching.proposals]
+    holds = {(h.tenant, h.repository, h.labels): h for h in matching.held}
+    scene = Scene(at=NOW, matching=matching)
+    for tenant in found.tenants:
+        for repository in tenant.repositories:
+            for job in repository.jobs:
+                facts = a_job(
+                    job_id=job.job_id,
+                    tenant=tenant.tenant,
+                    repository=repository.repository,
+                    labels=job.labels,
+                )
+                first = of_job(facts, None, scene)[0]
+                if job.job_id in given_to:
+                    assert first.constraint is Constraint.NEXT
+                    continue
+                said = holds[tenant.tenant, repository.repository, job.labels]
+                assert (first.constraint.value, first.what) == (said.hold.value, said.text)
+
+
+@pytest.mark.parametrize(
+    ("pool", "runners", "named", "number"),
+    [
+        (a_pool(replicas=0), (), Constraint.SCALED_TO_ZERO, ("replicas", 0)),
+        (a_pool(), (("mac-1", "busy"), ("mac-2", "taking")), Constraint.ALL_BUSY, ("busy", 2)),
+        (
+            a_pool(conditions=[told("Filled", names.REASON_BACKOFF, "failed", pause=40)]),
+            (),
+            Constraint.BACKOFF,
+            ("pause", 40),
+        ),
+        (
+            a_pool(conditions=[told("Filled", names.REASON_NO_HEALTHY_HOST, "no host", missing=2)]),
+            (),
+            Constraint.NO_HOST,
+            ("missing", 2),
+        ),
+        (
+            a_pool(conditions=[told("Filled", names.REASON_PROVISIONING_CEILING, "4", ceiling=4)]),
+            (),
+            Constraint.PROVISIONING_CEILING,
+            ("ceiling", 4),
+        ),
+        (
+            a_pool(conditions=[told("Rolled", names.REASON_ROLL_CAPPED, "rolls", unavailable=1)]),
+            (("mac-2", "busy"),),
+            Constraint.ROLL,
+            ("unavailable", 1),
+        ),
+        (
+            a_pool(deletionTimestamp="2027-01-15T07:59:00Z"),
+            (),
+            Constraint.POOL_DELETED,
+            None,
+        ),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Constraint) else "",
+)
+def test_a_job_without_a_free_runner_is_held_by_what_holds_its_pool(
+    pool: Any, runners: Any, named: Constraint, number: tuple[str, float] | None
+) -> None:
+    scene = a_scene(
+        pools=[pool],
+        runners=tuple(a_runner(name, state=state) for name, state in runners),
+        matching=held(Hold.NO_RUNNER, "no runner of mac is free", pools=("mac",)),
+    )
+    chain = of_job(a_job(), None, scene)
+    assert chain[0].constraint is Constraint.NO_RUNNER
+    found = binding(chain)
+    assert (found.constraint, found.subject) == (named, "pool mac")
+    assert number is None or found.numbers[number[0]] == number[1]
+    assert found.ends
+    assert sentence(chain) == f"no runner of mac is free: {found.what}"
+
+
+@pytest.mark.parametrize(
+    ("pod", "named", "who"),
+    [
+        (a_pod(status=waits("PullingImage")), Constraint.IMAGE_STAGING, "agent of mini-1"),
+        (a_pod(status=waits("ContainerCreating")), Constraint.BOOTING, "agent of mini-1"),
+        (
+            a_pod(status=waits("TartCreateFailed", "no space")),
+            Constraint.START_FAILED,
+            "agent of mini-1",
+        ),
+        (a_pod(status={"phase": "Running"}), Constraint.NOT_ASKING, "agent of mini-1"),
+        (
+            a_pod(
+                node="",
+                status={
+                    "phase": "Pending",
+                    "conditions": [
+                        {"type": "PodScheduled", "status": "False", "message": "0/1 nodes: cpu"}
+                    ],
+                },
+            ),
+            Constraint.NO_HOST,
+            "the scheduler",
+        ),
+    ],
+    ids=lambda value: str(value) if isinstance(value, Constraint) else "",
+)
+def test_a_runner_on_its_way_is_what_the_job_waits_for(
+    pod: Any, named: Constraint, who: str
+) -> None:
+    scene = a_scene(
+        pools=[a_pool()],
+        pods=[pod],
+        runners=(a_runner(),),
+        matching=held(Hold.NO_RUNNER, "none", pools=("mac",)),
+    )
+    chain = of_job(a_job(), None, scene)
+    assert [step.subject for step in chain] == ["job 7", "pool mac", "pod mac-1"]
+    assert (binding(chain).constraint, binding(chain).who) == (named, who)
+
+
+def test_the_chain_ends_at_the_host_that_is_not_there() -> None:
+    lost = Host(name="mini-1", tone="bad", state="silent", reason="no beat", heartbeat_at=NOW - 90)
+    scene = a_scene(
+        pools=[a_pool()],
+        pods=[a_pod(status=waits("ContainerCreating"))],
+        hosts=(lost,),
+        runners=(a_runner(),),
+        matching=held(Hold.NO_RUNNER, "none", pools=("mac",)),
+    )
+    found = binding(of_job(a_job(), None, scene))
+    assert (found.constraint, found.subject) == (Constraint.HOST_AWAY, "host mini-1")
+    assert found.numbers == {"silent": 90}
+
+
+def test_of_two_pools_the_one_that_will_have_a_runner_first_is_binding() -> None:
+    scene = a_scene(
+        pools=[a_pool("mac", replicas=0), a_pool("other")],
+        pods=[a_pod(status=waits("ContainerCreating"), labels={names.RUNNER_POOL: "other"})],
+        runners=(a_runner(pool="other"),),
+        matching=held(Hold.NO_RUNNER, "none", pools=("mac", "other")),
+    )
+    chain = of_job(a_job(), None, scene)
+    assert binding(chain).constraint is Constraint.BOOTING
+    assert chain[-1].constraint is Constraint.SCALED_TO_ZERO
+
+
+def test_without_kubernetes_that_is_why_no_runner_comes() -> None:
+    down = Source(name="Kubernetes", state="down", since=NOW - 5, message="no route")
+    matching = held(Hold.NO_RUNNER, "none", pools=("mac",))
+    scene = Scene(at=NOW, kubernetes=down, matching=matching)
+    assert binding(of_job(a_job(), None, scene)).constraint is Constraint.KUBERNETES_AWAY
+
+
+SLOTS = [
+    (SlotState.OFFERED, -5.0, True, Constraint.MINTING),
+    (SlotState.OFFERED, 5.0, True, Constraint.FENCE),
+    (SlotState.OFFERED, 5.0, False, Constraint.OUTAGE_GRACE),
+    (SlotState.ARMED, -5.0, True, Constraint.REGISTERING),
+    (SlotState.ARMED, 5.0, True, Constraint.FENCE),
+    (SlotState.EXECUTING, 5.0, True, Constraint.RUNNING),
+    (SlotState.DRAINING, 5.0, True, Constraint.DRAINING),
+]
+
+
+@pytest.mark.parametrize(("state", "late", "settled", "named"), SLOTS)
+def test_a_job_that_is_meant_for_a_runner_is_where_that_runner_is(
+    state: SlotState, late: float, settled: bool, named: Constraint
+) -> None:
+    slot = a_slot(state, late=late, settled=settled, settles_at=NOW + 25)
+    chain = of_job(a_job(state="bound"), slot, a_scene())
+    assert binding(chain).constraint is named
+    if named is Constraint.OUTAGE_GRACE:
+        assert binding(chain).numbers == {"left": 25}
+    if named is Constraint.FENCE:
+        assert "because" in binding(chain).what
+        assert binding(chain).numbers == {"late": 5}
+
+
+PURSE = Purse(key="1", points=0, capacity=900, closed=30, hour_limit=5000, hour_left=12)
+OUTSIDE = [
+    ({"alarms": (an_alarm(GITHUB_UNREACHABLE.code),)}, Constraint.GITHUB_AWAY),
+    ({"alarms": (an_alarm(GITHUB_REFUSED.code),)}, Constraint.GITHUB_REFUSED),
+    ({"purses": (PURSE,)}, Constraint.GITHUB_BUDGET),
+]
+
+
+@pytest.mark.parametrize(("trouble", "named"), OUTSIDE)
+def test_whatever_waits_for_github_is_held_by_what_keeps_github_from_answering(
+    trouble: dict[str, Any], named: Constraint
+) -> None:
+    scene = a_scene(matching=held(Hold.GITHUB, "left alone"), **trouble)
+    for job, slot in (
+        (a_job(), None),
+        (a_job(verified=False), None),
+        (a_job(state="bound"), a_slot(SlotState.OFFERED)),
+        (a_job(state="bound"), a_slot(SlotState.ARMED, late=5.0)),
+    ):
+        assert binding(of_job(job, slot, scene)).constraint is named
+    other = Purse(key="2", points=0, capacity=900, closed=30)
+    calm = a_scene(purses=(other,))
+    assert binding(of_job(a_job(verified=False), None, calm)).constraint is Constraint.ASKED_FIRST
+
+
+def test_the_budget_of_an_hour_that_is_used_up_is_told_with_its_end() -> None:
+    spent = Purse(key="1", points=90, capacity=900, hour_limit=5000, hour_left=0, hour_ends_in=90)
+    step = binding(of_job(a_job(verified=False), None, a_scene(purses=(spent,))))
+    assert step.constraint is Constraint.GITHUB_BUDGET
+    assert step.numbers == {"wait": 90, "points": 90, "hour_left": 0, "hour_limit": 5000}
+
+
+@pytest.mark.parametrize(
+    ("job", "named"),
+    [
+        (a_job(state="waiting"), Constraint.APPROVAL),
+        (a_job(verified=False), Constraint.ASKED_FIRST),
+        (a_job(state="running", runner_name="mac-1"), Constraint.RUNNING),
+        (a_job(state="done", conclusion="success"), Constraint.OVER),
+    ],
+)
+def test_a_job_in_another_state_says_so(job: Any, named: Constraint) -> None:
+    assert binding(of_job(job, None, a_scene())).constraint is named
+
+
+def test_only_a_job_that_is_next_for_too_long_needs_attention() -> None:
+    scene = a_scene(matching=Matching())
+    assert overdue(of_job(a_job(), None, scene), scene)
+    assert not overdue(of_job(a_job(enqueued_at=NOW - 3), None, scene), scene)
+    paused = a_scene(matching=held(Hold.PAUSED))
+    assert not overdue(of_job(a_job(), None, paused), paused)
+
+
+@pytest.mark.parametrize(
+    ("pod", "slot", "named"),
+    [
+        (a_pod(), a_slot(), Constraint.NO_JOB),
+        (a_pod(), a_slot(last_beat=NOW - 200), Constraint.NOT_ASKING),
+        (a_pod(labels={names.POOL_OWNER: "acme"}), a_slot(), Constraint.STAMPED),
+        (a_pod(labels={names.POOL_OWNER: "acme"}), None, Constraint.STAMPED),
+        (a_pod(labels={names.DRAIN_ELIGIBLE: "true"}), a_slot(), Constraint.ROLL),
+        (a_pod(labels={names.OPERATOR_DRAIN: "true"}), a_slot(), Constraint.DRAINING),
+        (a_pod(deletionTimestamp="2027-01-15T07:59:00Z"), a_slot(), Constraint.DRAINING),
+        (a_pod(status={"phase": "Failed"}), None, Constraint.START_FAILED),
+        (a_pod(status={"phase": "Succeeded"}), None, Constraint.OVER),
+        (None, a_slot(SlotState.CLOSED), Constraint.OVER),
+        (None, a_slot(SlotState.CLOSED, late=9.0, slot={"fence": Fence.DUE}), Constraint.FENCE),
+    ],
+)
+def test_a_pod_is_explained_by_its_slot_and_its_own_status(
+    pod: Any, slot: Any, named: Constraint
+) -> None:
+    scene = a_scene(pods=() if pod is None else (pod,))
+    assert binding(of_runner("mac-1", slot, scene)).constraint is named
+
+
+def test_a_working_runner_on_a_host_that_is_not_there_says_both() -> None:
+    lost = Host(name="mini-1", tone="bad", state="silent", heartbeat_at=NOW - 90)
+    chain = of_runner("mac-1", a_slot(SlotState.EXECUTING), a_scene(pods=[a_pod()], hosts=(lost,)))
+    assert [step.constraint for step in chain] == [Constraint.RUNNING, Constraint.HOST_AWAY]
+    assert binding(chain).constraint is Constraint.HOST_AWAY
+
+
+def test_a_name_that_nobody_has_has_no_chain() -> None:
+    assert of_runner("nobody", None, a_scene()) == ()
+
+
+def test_a_pool_that_rolls_beside_busy_stale_runners_is_still_rolling() -> None:
+    pool = a_pool(conditions=[told("Rolled", names.REASON_ROLL_CAPPED, "rolls", unavailable=0)])
+    idle = a_scene(pools=[pool], runners=(a_runner(state="idle"), a_runner("mac-2", state="busy")))
+    assert binding(of_pool(pool, idle)).constraint is Constraint.ROLL
