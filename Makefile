@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube
+.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube recovery-table
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -82,6 +82,9 @@ bench: .venv/ready ## Measure; benches hold ratios against limits measured in th
 
 bench-kube: .venv/ready ## Measure the Kubernetes client and the embedded API against a real one; fails on a miss
 	@$(PY) -m benches.kube.run $(PODS)
+
+recovery-table: .venv/ready ## Kill the server process at each of its effects, measure until rest, write docs/recovery.md
+	@$(PY) -m benches.recovery.run
 
 fmt: .venv/ready ## Format the code and apply the linter's safe fixes
 	@$(PY) -m ruff check --fix-only --quiet .

@@ -1,0 +1,160 @@
+"""The hosts of a fleet without hosts: every Pod is bound, its guest polls over HTTP, its end is published.
+
+What a node agent does for a Pod, as far as the server and the operator can see it, with a task where the VM would
+be. The guest is the simulator's, which does what the image's scripts do, on the real clock and over a real socket.
+"""
+
+import asyncio
+import random
+from typing import Any
+
+from runyard.clock import Clock
+from runyard.embedded.github.core import GithubCore
+from runyard.http.messages import Transport
+from runyard.kube.client import Kube
+from runyard.kube.errors import Conflict, KubeError, NotFound
+from runyard.kube.kinds import PODS
+from runyard.kube.objects import Pod
+from runyard.sim.guest import Fate, Guest, GuestView
+from runyard.vm.contract import VmSpec
+from runyard.wire import names
+
+SPACE = names.RUNNERS_NAMESPACE
+_LOOK = 0.1  # also when nobody rings
+
+
+class Hosts:
+    """All Pods of a fleet and their guests. Implements the guest's `GuestWorld`."""
+
+    def __init__(
+        self,
+        admin: Kube,
+        server: Transport,
+        *,
+        github: GithubCore,
+        bell: asyncio.Event,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.clock, self.rng, self.github = clock, rng, github
+        self.guests: dict[str, GuestView] = {}
+        self.pollers: dict[str, GuestView] = {}
+        self.github_reachable = True
+        self.ended = False  # nothing has power any more
+        self.bell = bell  # rung by whoever changes a Pod
+        self.fates: dict[Fate, int] = {}  # how many guests are still to break, and in which way
+        self.lost: set[str] = set()  # uids whose node does nothing any more
+        self.jits: list[tuple[str, str]] = []  # (Pod uid, JIT) as they arrived
+        self._admin = admin
+        self._guest = Guest(self, host="host", server=server, over=self._is_over)
+        self._over: set[str] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def fate(self, kind: Fate, guest: GuestView) -> bool:
+        left = self.fates.get(kind, 0)
+        self.fates[kind] = max(0, left - 1)
+        return left > 0
+
+    def delivered(self, guest: GuestView, jit: str) -> None:
+        self.jits.append((guest.uid, jit))
+
+    def die(self, guest: GuestView) -> None:
+        """Power is cut: nobody says anything any more, and the agent sees a VM that ended."""
+        self._over.add(guest.vm)
+        self._tasks[guest.uid].cancel()
+
+    def _is_over(self, vm: str) -> bool:
+        return self.ended or vm in self._over
+
+    async def run(self) -> None:
+        """Serve every Pod until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self.bell.clear()
+                pods = await self._admin.list_as(PODS, Pod, namespace=SPACE)
+                for pod in pods:
+                    self._look_at(pod, group)
+                try:
+                    async with asyncio.timeout(_LOOK):
+                        await self.bell.wait()
+                except TimeoutError:
+                    pass
+
+    def _look_at(self, pod: Pod, group: asyncio.TaskGroup) -> None:
+        uid = pod.metadata.uid
+        if uid in self.lost:
+            return
+        task = self._tasks.get(uid)
+        if task is None and not pod.metadata.deletion_timestamp:
+            self._tasks[uid] = group.create_task(self._live(pod))
+        elif pod.metadata.deletion_timestamp and (task is None or task.done()):
+            self._tasks[uid] = group.create_task(self._confirm(pod))
+        elif task is not None and pod.metadata.deletion_timestamp and not task.cancelling():
+            self._over.add(uid)  # after its grace: what hangs is powered off as well
+            task.cancel()
+
+    async def _live(self, pod: Pod) -> None:
+        """One Pod from its binding to its result."""
+        meta = pod.metadata
+        try:
+            await self._bind(pod)
+            token = await self._admin.create_token(
+                meta.name,
+                namespace=SPACE,
+                audience=names.DISPATCH_AUDIENCE,
+                seconds=names.GUEST_TOKEN_SECONDS,
+                pod_name=meta.name,
+                pod_uid=meta.uid,
+            )
+            await self._publish(pod, {"phase": "Running"})
+            env = {
+                names.ENV_POD_NAME: meta.name,
+                names.ENV_POD_UID: meta.uid,
+                names.ENV_POOL: meta.labels.get(names.RUNNER_POOL, ""),
+            }
+            spec = VmSpec(
+                name=meta.uid,
+                image="",
+                cpu_milli=0,
+                memory_mb=0,
+                env=tuple(env.items()),
+                token=token,
+            )
+            code = await self._guest.live(spec, "")
+        except (KubeError, asyncio.CancelledError):
+            code = 1
+        await self._publish(pod, {"phase": "Failed" if code else "Succeeded"})
+        self.bell.set()
+
+    async def _bind(self, pod: Pod) -> None:
+        meta = pod.metadata
+        path = PODS.object_path(meta.name, namespace=SPACE, subresource="binding")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": meta.name, "uid": meta.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "host"},
+        }
+        await self._admin._ask("POST", path, body=body)
+
+    async def _publish(self, pod: Pod, status: dict[str, Any]) -> None:
+        meta = pod.metadata
+        try:
+            await self._admin.patch(
+                PODS,
+                meta.name,
+                {"status": status},
+                namespace=SPACE,
+                subresource="status",
+                uid=meta.uid,
+            )
+        except (NotFound, Conflict):
+            return  # it is gone: nobody is left to be told
+
+    async def _confirm(self, pod: Pod) -> None:
+        try:
+            await self._admin.delete(
+                PODS, pod.metadata.name, namespace=SPACE, uid=pod.metadata.uid, grace=0
+            )
+        except (NotFound, Conflict):
+            return

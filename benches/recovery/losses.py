@@ -1,0 +1,189 @@
+"""The rows of the table that are no crash of a server: something else is lost, and the same server has to notice.
+
+Each is brought about in a fleet at rest by the part that would really fail (a guest, a node, the network, the API),
+once, under one job, and measured until the fleet is at rest again. Deadlines are the shipped ones.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from benches.recovery.fleet import Fleet
+from benches.recovery.rest import at_rest
+from benches.recovery.rows import Row
+
+from runyard.http.messages import Request, Response, json_response
+from runyard.wire import names
+
+JOB = 0.5
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """A row, and how its loss comes about."""
+
+    row: Row
+    bring: Callable[[Fleet], Awaitable[None]]
+
+
+async def _until(
+    fleet: Fleet, what: str, true: Callable[[], bool], *, within: float = 60.0
+) -> None:
+    until = fleet.clock.monotonic() + within
+    while not true():
+        if fleet.clock.monotonic() > until:
+            raise AssertionError(f"never came about: {what}")
+        await fleet.clock.sleep(0.02)
+
+
+async def _dies_before_it_registers(fleet: Fleet) -> None:
+    fleet.hosts.fates["hang-with-jit"] = 1
+    fleet.queue(seconds=JOB)
+    hung = lambda: [each for each in fleet.hosts.guests.values() if each.state == "hung"]  # noqa: E731
+    await _until(fleet, "a guest with a JIT", lambda: bool(hung()))
+    fleet.hosts.die(hung()[0])
+
+
+async def _never_registers(fleet: Fleet) -> None:
+    fleet.hosts.fates["hang-with-jit"] = 1
+    fleet.queue(seconds=JOB)
+    await _until(fleet, "a guest with a JIT", lambda: bool(fleet.hosts.jits))
+
+
+async def _job_cancelled(fleet: Fleet) -> None:
+    """The runner comes up, and GitHub has no job for it any more."""
+    fleet.hosts.github_reachable = False
+    before = len(fleet.hosts.jits)
+    job = fleet.queue(seconds=JOB)
+    await _until(fleet, "a JIT delivered", lambda: len(fleet.hosts.jits) > before)
+    fleet.github.cancel_job(job)
+    fleet.hosts.github_reachable = True
+
+
+async def _completed_lost(fleet: Fleet) -> None:
+    lost: list[str] = []
+
+    def drop(delivery: object) -> bool:
+        if getattr(delivery, "action", "") == "completed" and not lost:
+            lost.append("completed")
+            return True
+        return False
+
+    fleet.drop_delivery = drop
+    fleet.queue(seconds=JOB)
+    await _until(fleet, "a delivery lost", lambda: bool(lost))
+
+
+async def _report_lost(fleet: Fleet) -> None:
+    lost: list[int] = []
+
+    def drop() -> bool:
+        lost.append(1)
+        return len(lost) == 1
+
+    fleet.drop_report = drop
+    fleet.queue(seconds=JOB)
+    await _until(fleet, "a report lost", lambda: bool(lost))
+
+
+def _refusing(label: str, times: int) -> Callable[[Fleet], Awaitable[None]]:
+    async def bring(fleet: Fleet) -> None:
+        refused: list[int] = []
+
+        def refuse(request: Request) -> Response | None:
+            if (
+                request.method == "PATCH"
+                and label.encode() in request.body
+                and len(refused) < times
+            ):
+                refused.append(1)
+                return json_response(500, {"kind": "Status", "code": 500, "message": "not now"})
+            return None
+
+        fleet.refuse_kube = refuse
+        fleet.queue(seconds=JOB)
+        await _until(fleet, "a label refused", lambda: len(refused) >= 1)
+
+    return bring
+
+
+LOSSES = (
+    Loss(
+        Row(
+            key="pod-dies",
+            what="the Pod dies before its runner registers",
+            left="an armed slot, a registration",
+            repair="the operator's stop report, the proof; the fence; the job is read and offered anew",
+            bound=30.0,
+        ),
+        _dies_before_it_registers,
+    ),
+    Loss(
+        Row(
+            key="never-registers",
+            what="the runner never registers, its Pod hangs",
+            left="an armed slot, a stamp, a registration",
+            repair="deadline of the armed state, fence, reap",
+            bound=150.0,
+            clock="registration: 120 s",
+        ),
+        _never_registers,
+    ),
+    Loss(
+        Row(
+            key="no-job",
+            what="the runner registers, its job is gone",
+            left="an armed slot, an idle runner",
+            repair="deadline of the armed state, fence, reap",
+            bound=150.0,
+            clock="registration: 120 s",
+        ),
+        _job_cancelled,
+    ),
+    Loss(
+        Row(
+            key="completed-lost",
+            what="the webhook of a job's end is lost",
+            left="a job that seems to run",
+            repair="the Pod's end, then a read of the job; or the audit",
+            bound=100.0,
+            clock="the audit: every 60 s, deliveries older than 30 s",
+        ),
+        _completed_lost,
+    ),
+    Loss(
+        Row(
+            key="report-lost",
+            what="the operator's stop report is lost",
+            left="a claim without a Pod",
+            repair="Pods against slots, the proof",
+            bound=70.0,
+            clock="Pods against slots: every 60 s",
+        ),
+        _report_lost,
+    ),
+    Loss(
+        Row(
+            key="stamp-refused",
+            what="the owner stamp cannot be written",
+            left="an offer and perhaps a stamp; no JIT leaves the server",
+            repair="the offer is given up, the fence deletes the runner",
+            bound=30.0,
+        ),
+        _refusing(names.POOL_OWNER, 3),
+    ),
+    Loss(
+        Row(
+            key="label-refused",
+            what="the commit label cannot be written",
+            left="nothing: nobody of ours reads it",
+            repair="–",
+            bound=30.0,
+        ),
+        _refusing(names.RUNNER_ACCOUNT, 3),
+    ),
+)
+
+
+async def measure(fleet: Fleet, loss: Loss) -> float:
+    """Bring it about, and how long until rest."""
+    await loss.bring(fleet)
+    return await at_rest(fleet, within=loss.row.bound + 60.0)

@@ -1,0 +1,128 @@
+"""The rows of the recovery table: which crash leaves what behind, who repairs it, and which clock sets the bound.
+
+Points are found, not listed, so a row is a rule that a point's name obeys; what no rule claims belongs to the last
+row, whose promise is the strongest: nothing is left behind.
+"""
+
+import re
+
+import msgspec
+from benches.recovery.matrix import Case
+
+_MINT = re.compile(r"github: POST .*generate-jitconfig$")
+_OWNER = "kube: PATCH pods/* tuist.dev/runner-pool-owner"
+_ACCOUNT = "kube: PATCH pods/* tuist.dev/runner-account"
+_SERVED = re.compile(r"answer: 200 POST .*/dispatch$")
+_HEARD = re.compile(r"commit: webhook$")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the table."""
+
+    key: str
+    what: str
+    left: str
+    repair: str
+    bound: float  # seconds
+    clock: str = ""  # the external clock that sets the bound, if one does
+
+
+_SWEEP = "deadline of the offer (8 s), fence, reap; the job is read and offered anew"
+ROWS = (
+    Row(
+        key="before-claim",
+        what="before the claim is committed",
+        left="nothing",
+        repair="the next look of the matcher",
+        bound=30.0,
+    ),
+    Row(
+        key="claimed",
+        what="claim committed, Pod not stamped",
+        left="an offer",
+        repair=_SWEEP,
+        bound=30.0,
+    ),
+    Row(
+        key="stamped",
+        what="Pod stamped, runner not asked for",
+        left="an offer, a stamp",
+        repair=_SWEEP,
+        bound=30.0,
+    ),
+    Row(
+        key="minted",
+        what="GitHub made the runner, its answer or the commit is lost",
+        left="an offer, a stamp, a registration",
+        repair=f"{_SWEEP}; the fence finds the runner by its name",
+        bound=30.0,
+    ),
+    Row(
+        key="armed",
+        what="armed, the commit label not written",
+        left="an armed slot whose Pod has no JIT yet",
+        repair="the Pod asks again and gets the same JIT",
+        bound=30.0,
+    ),
+    Row(
+        key="unanswered",
+        what="all written, the answer with the JIT is lost",
+        left="an armed slot whose Pod has no JIT yet",
+        repair="the Pod asks again and gets the same JIT",
+        bound=30.0,
+    ),
+    Row(
+        key="answered",
+        what="the Pod has its JIT",
+        left="nothing inconsistent",
+        repair="–",
+        bound=30.0,
+    ),
+    Row(
+        key="unheard",
+        what="a webhook arrived and is not committed",
+        left="an event that GitHub will not send again",
+        repair="the audit of GitHub's deliveries",
+        bound=100.0,
+        clock="the audit: every 60 s, deliveries older than 30 s",
+    ),
+    Row(
+        key="in-repair",
+        what="a second crash, at each effect of the first one's repair",
+        left="what the first left, half repaired",
+        repair="as before: every step of the repair can be taken twice",
+        bound=30.0,
+    ),
+    Row(
+        key="elsewhere",
+        what="any other effect: polls, looks, ticks, lists, tokens",
+        left="nothing",
+        repair="–",
+        bound=30.0,
+    ),
+)
+BY_KEY = {row.key: row for row in ROWS}
+
+
+def row_of(case: Case) -> Row:
+    """Where a case belongs."""
+    return BY_KEY["in-repair" if case.second else _key(case.point.name, case.point.when)]
+
+
+def _key(name: str, when: str) -> str:
+    after = when == "after"
+    if name == "commit: claim":
+        return "claimed" if after else "before-claim"
+    if name == _OWNER:
+        return "stamped" if after else "claimed"
+    if _MINT.match(name):
+        return "minted" if after else "stamped"
+    if name == "commit: arm":
+        return "armed" if after else "minted"
+    if name == _ACCOUNT:
+        return "unanswered" if after else "armed"
+    if _SERVED.match(name):
+        return "answered" if after else "unanswered"
+    if _HEARD.match(name) and not after:
+        return "unheard"
+    return "elsewhere"

@@ -1,0 +1,101 @@
+"""Measure the recovery table and write it into its page.
+
+    python -m benches.recovery.run [--repeat N] [--side-by-side N] [--only TEXT] [--print]
+
+Every effect of a real `runyard server` is a point; the process is killed before and after each, on a real Postgres,
+with other jobs under way. Ends with a failure if a bound is missed, a job does not run exactly once, or anything is
+left.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+from pathlib import Path
+
+from benches.recovery import table
+from benches.recovery.losses import LOSSES, Loss, measure
+from benches.recovery.matrix import Case, Ground, Outcome, cases, discover, ground, run_cases
+from benches.recovery.rows import Row, row_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "recovery.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the recovery table.")
+    parser.add_argument("--repeat", type=int, default=3, help="how often each point is killed at")
+    parser.add_argument("--side-by-side", type=int, default=6, help="fleets at once")
+    parser.add_argument("--only", default="", help="only points whose name has this in it")
+    parser.add_argument("--print", action="store_true", help="leave the page as it is")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with ground() as place:
+        outcomes, losses = asyncio.run(_measure(place, options))
+    failures = _failures(outcomes, losses)
+    text = _text(outcomes, losses)
+    print(text)
+    if not options.print and not failures:
+        table.write(PAGE, text)
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    sys.exit(1 if failures else 0)
+
+
+async def _measure(
+    place: Ground, options: argparse.Namespace
+) -> tuple[list[Outcome], list[tuple[Row, list[float]]]]:
+    rng = random.Random(options.seed)
+    async with place.fleet("discovery") as made:
+        usual, repair = await discover(made)
+    print(f"{len(usual)} effects of a dispatch, {len(repair)} more of a repair")
+    todo: list[Case] = []
+    for _ in range(options.repeat):
+        todo += [case for case in cases(usual, repair, rng=rng) if options.only in str(case.point)]
+    rng.shuffle(todo)
+    outcomes: list[Outcome] = []
+    lost = asyncio.ensure_future(_lose(place, "" if options.only == "" else options.only))
+    async for outcome in run_cases(place, todo, side_by_side=options.side_by_side):
+        outcomes.append(outcome)
+        took = "not reached" if outcome.seconds is None else f"{outcome.seconds:.1f} s"
+        print(f"{len(outcomes)}/{len(todo)} {outcome.case.point}: {outcome.failure[:300] or took}")
+    return outcomes, await lost
+
+
+async def _lose(place: Ground, only: str) -> list[tuple[Row, list[float]]]:
+    chosen = [loss for loss in LOSSES if only in loss.row.key]
+
+    room = asyncio.Semaphore(2)
+
+    async def one(loss: Loss) -> tuple[Row, list[float]]:
+        async with room, place.fleet(f"loss_{loss.row.key.replace('-', '_')}") as made:
+            seconds = await measure(made, loss)
+        print(f"{loss.row.what}: {seconds:.1f} s")
+        return loss.row, [seconds]
+
+    return list(await asyncio.gather(*(one(loss) for loss in chosen)))
+
+
+def _failures(outcomes: list[Outcome], losses: list[tuple[Row, list[float]]]) -> list[str]:
+    found = [f"{each.case.point}: {each.failure}" for each in outcomes if each.failure]
+    for each in outcomes:
+        bound = row_of(each.case).bound
+        if each.seconds is not None and each.seconds > bound:
+            found.append(f"{each.case.point}: {each.seconds:.1f} s, the bound is {bound:g} s")
+    for row, values in losses:
+        if max(values) > row.bound:
+            found.append(f"{row.what}: {max(values):.1f} s, the bound is {row.bound:g} s")
+    return found
+
+
+def _text(outcomes: list[Outcome], losses: list[tuple[Row, list[float]]]) -> str:
+    reached = [each for each in outcomes if each.seconds is not None]
+    names = {(each.case.second, each.case.point.name) for each in outcomes}
+    head = (
+        f"{len(names)} effects were found, each with a point before and one after it; "
+        f"the process was killed {len(reached)} times."
+    )
+    return "\n\n".join((head, table.matrix(outcomes, losses), table.points(outcomes)))
+
+
+if __name__ == "__main__":
+    main()

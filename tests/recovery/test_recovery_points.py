@@ -1,0 +1,176 @@
+"""The instrument of the crash matrix: a point that is misnamed or missed would be a hole in what is promised."""
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from benches.recovery import table
+from benches.recovery.matrix import Case, Outcome, cases
+from benches.recovery.points import (
+    Point,
+    PointedDatabase,
+    PointedTransport,
+    Points,
+    answer_name,
+    github_name,
+    kube_name,
+)
+from benches.recovery.rows import ROWS, row_of
+
+from runyard.http.messages import Request, Response
+
+PODS = "/api/v1/namespaces/tuist-runners/pods/pod-1"
+
+
+class Database:
+    def __init__(self) -> None:
+        self.committed: list[str] = []
+
+    async def transact(self, work, *, name):
+        result = await work(None)
+        self.committed.append(name)
+        return result
+
+
+class Peer:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def send(self, request: Request, *, timeout: float) -> Response:
+        self.asked.append(request.path)
+        return Response(status=200)
+
+
+class Dead(BaseException):
+    """Stands where the process would be gone."""
+
+
+@pytest.fixture
+def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Points:
+    def die(pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        raise Dead
+
+    monkeypatch.setattr("benches.recovery.points.os.kill", die)
+    return Points(tmp_path / "journal", tmp_path / "order")
+
+
+def order(points: Points, tmp_path: Path, point: Point) -> None:
+    (tmp_path / "order").write_bytes(msgspec.json.encode(point))
+    points.take_orders()
+
+
+def test_a_death_before_a_commit_leaves_nothing_and_one_after_it_everything(
+    points: Points, tmp_path: Path
+) -> None:
+    async def nothing(tx: object) -> None:
+        return None
+
+    for when, left in (("before", ["claim"]), ("after", ["claim", "claim"])):
+        inner = Database()
+        order(points, tmp_path, Point("commit: claim", when, 2))
+        database = PointedDatabase(inner, points)
+        asyncio.run(database.transact(nothing, name="claim"))
+        with pytest.raises(Dead):
+            asyncio.run(database.transact(nothing, name="claim"))
+        assert inner.committed == left
+
+
+def test_a_request_is_not_sent_by_a_process_that_died_before_it(
+    points: Points, tmp_path: Path
+) -> None:
+    peer = Peer()
+    transport = PointedTransport(peer, points, kube_name)
+    request = Request(method="GET", path=PODS)
+    for when, sent in (("before", 0), ("after", 1)):
+        order(points, tmp_path, Point("kube: GET pods/*", when))
+        with pytest.raises(Dead):
+            asyncio.run(transport.send(request, timeout=1.0))
+        assert len(peer.asked) == sent
+    told = (tmp_path / "journal").read_text().splitlines()
+    assert told == [
+        "kube: GET pods/*",
+        "died before kube: GET pods/*",
+        "kube: GET pods/*",
+        "died after kube: GET pods/*",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        (Request(method="GET", path=PODS), "kube: GET pods/*"),
+        (
+            Request(method="PATCH", path=PODS, body=b'{"metadata":{"labels":{"tuist.dev/runner-pool-owner":"a"}}}'),
+            "kube: PATCH pods/* tuist.dev/runner-pool-owner",
+        ),
+        (
+            Request(method="PATCH", path=PODS, body=b'{"metadata":{"labels":{"tuist.dev/runner-pool-owner":null}}}'),
+            "kube: PATCH pods/* tuist.dev/runner-pool-owner cleared",
+        ),
+        (
+            Request(method="POST", path="/apis/authentication.k8s.io/v1/tokenreviews"),
+            "kube: POST tokenreviews",
+        ),
+    ],
+)  # fmt: skip
+def test_two_effects_that_leave_different_things_have_different_names(
+    request_: Request, name: str
+) -> None:
+    assert kube_name(request_) == name
+
+
+def test_the_same_effect_for_another_tenant_has_the_same_name() -> None:
+    mint = "/actions/runners/generate-jitconfig"
+    for owner in ("acme", "birch"):
+        request = Request(method="POST", path=f"/orgs/{owner}{mint}")
+        assert github_name(request) == f"github: POST /orgs/*{mint}"
+    job = Request(method="GET", path="/repos/acme/app/actions/jobs/17")
+    assert github_name(job) == "github: GET /repos/*/actions/jobs/*"
+    assert answer_name("POST", "/x/5/y", 204) == "answer: 204 POST /x/*/y"
+
+
+def test_every_effect_is_met_before_and_after_it() -> None:
+    usual, repair = (
+        Counter({"commit: claim": 9, "kube: GET pods": 1}),
+        Counter({"commit: swept": 1}),
+    )
+    found = cases(usual, repair, rng=random.Random(1))
+    met = {(case.point.name, case.point.when, case.second) for case in found}
+    assert met == {
+        (name, when, second)
+        for names, second in ((usual, False), (repair, True))
+        for name in names
+        for when in ("before", "after")
+    }
+
+
+def test_every_row_of_a_dispatch_is_somebodys(tmp_path: Path) -> None:
+    mint = "github: POST /orgs/*/actions/runners/generate-jitconfig"
+    owner, account = (
+        f"kube: PATCH pods/* tuist.dev/runner-{each}" for each in ("pool-owner", "account")
+    )
+    served = "answer: 200 POST /api/internal/runners/dispatch"
+    heard, tick = "commit: webhook", "commit: tick"
+    path = ("commit: claim", owner, mint, "commit: arm", account, served, heard, tick)
+    found = {row_of(Case(Point(name, when))).key for name in path for when in ("before", "after")}
+    assert found | {"in-repair"} == {row.key for row in ROWS}
+
+
+def test_the_page_gets_its_table_between_the_markers_and_keeps_the_rest(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"above\n{table.BEGIN}\nold\n{table.END}\nbelow\n")
+    done = [
+        Outcome(case=Case(Point("commit: arm", "after")), seconds=seconds) for seconds in (1.0, 3.0)
+    ]
+    table.write(page, table.matrix(done, ()))
+    text = page.read_text()
+    assert text.startswith("above\n") and text.endswith("\nbelow\n") and "old" not in text
+    assert "| 2 | 1.0 s | 3.0 s |" in text
+    page.write_text("no markers")
+    with pytest.raises(SystemExit, match="no place for the table"):
+        table.write(page, "text")
