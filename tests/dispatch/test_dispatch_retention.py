@@ -1,0 +1,136 @@
+"""Old rows go, in batches, and never what a foreign key, an open slot or an unfinished job still needs."""
+
+import pytest
+from tests.dispatch.dispatchworld import World, play
+
+from runyard.dispatch.settings import Retention
+from runyard.embedded.github.identity import KeyPair
+from runyard.telemetry.catalogue import RUNYARD_PRUNED_ROWS_TOTAL
+
+DAY = 86400.0
+TABLES = ("jobs", "slots", "transitions", "deliveries", "samples", "ghost_sightings")
+
+
+def count(world: World) -> dict[str, int]:
+    return {table: world.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] for table in TABLES}
+
+
+async def ended(world: World, number: int) -> int:
+    """A job that ran and is over, with its Pod."""
+    guest = await world.pod(number)
+    job = await world.armed(guest)
+    session = world.github.connect(await world.jit(guest))
+    await world.github.settle()
+    session.finish("success")  # type: ignore[union-attr]  # it is one: it was armed
+    await world.github.settle()
+    world.execute(
+        "INSERT INTO samples SELECT %s, to_timestamp(%s), 1, 1, 1, 1, 1, 1, 1, 1",
+        job,
+        world.clock.now(),
+    )
+    await world.delete_pod(guest)
+    await world.server.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
+    assert world.slot(guest)["state"] == "closed"
+    return job
+
+
+def test_each_table_is_kept_for_its_own_time(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        await ended(world, 1)
+        full = count(world)
+        assert full["jobs"] == full["slots"] == full["samples"] == 1 and full["transitions"] >= 6
+        await world.server.pruner.step()
+        assert count(world) == full
+        await world.clock.sleep(8 * DAY)
+        await world.server.pruner.step()
+        assert count(world) == full | {"deliveries": 0}
+        await world.clock.sleep(23 * DAY)
+        await world.server.pruner.step()
+        assert count(world) == dict.fromkeys(TABLES, 0) | {"samples": 1}
+        await world.clock.sleep(60 * DAY)
+        await world.server.pruner.step()
+        assert count(world) == dict.fromkeys(TABLES, 0)
+        for table in TABLES[:5]:
+            assert world.meter.get(RUNYARD_PRUNED_ROWS_TOTAL, table=table) == full[table]
+
+    play(scenario, database_url, app_keys)
+
+
+def test_what_is_open_stays_with_all_that_was_written_of_it(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        idle, armed, at_work, lost = [await world.pod(n) for n in range(1, 5)]
+        queued = await world.queued("acme/app", ("ubuntu-latest",))
+        await world.poll(idle)
+        running = await world.armed(at_work)
+        world.github.connect(await world.jit(at_work))
+        await world.github.settle()
+        await world.armed(armed)
+        await world.armed(lost)
+        await world.delete_pod(lost)
+        await world.server.closer.close_if_gone(pod_name=lost.name, pod_uid=lost.uid)
+        assert world.slot(lost)["fence"] == "due"
+        before = count(world)
+        await world.clock.sleep(100 * DAY)
+        await world.server.pruner.step()
+        assert count(world) == before | {"deliveries": 0}
+        assert world.job(queued)["state"] == "queued" and world.job(running)["state"] == "running"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_job_that_a_slot_still_names_is_kept(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        job = await world.armed(guest)
+        session = world.github.connect(await world.jit(guest))
+        await world.github.settle()
+        session.finish("success")  # type: ignore[union-attr]  # it is one: it was armed
+        await world.github.settle()
+        assert world.job(job)["state"] == "done" and world.slot(guest)["state"] == "draining"
+        await world.clock.sleep(100 * DAY)
+        await world.server.pruner.step()
+        assert world.job(job)["state"] == "done"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_backlog_is_worked_off_in_batches(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        world.execute(
+            "INSERT INTO deliveries SELECT 'd' || n, to_timestamp(%s), 'queued', 'applied'"
+            " FROM generate_series(1, 25) n",
+            world.clock.now() - 8 * DAY,
+        )
+        left = []
+        for _ in range(4):
+            await world.server.pruner.step()
+            left.append(count(world)["deliveries"])
+        assert left == [15, 5, 0, 0]
+
+    play(scenario, database_url, app_keys, retention=Retention(batch=5, batches=2))
+
+
+def test_a_job_known_only_by_its_end_is_pruned_too(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        world.deliver = False
+        job = await world.queued()
+        world.deliver = True
+        world.github.cancel_job(job)
+        await world.github.settle()
+        assert world.job(job)["state"] == "done"
+        await world.clock.sleep(31 * DAY)
+        await world.server.pruner.step()
+        assert world.job(job) == {}
+
+    play(scenario, database_url, app_keys)
+
+
+def test_jobs_are_not_forgotten_before_their_deliveries() -> None:
+    with pytest.raises(ValueError, match="at least as long"):
+        Retention(jobs=DAY)
