@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from benches.kube import poured, table
+from benches import table
+from benches.kube import poured
 from benches.kube.load import Measured
 from benches.kube.mirrored import Cost
 from benches.kube.served import ADMIN

@@ -1,8 +1,9 @@
 """The database in production: a pool of connections, safe behind PgBouncer in transaction mode.
 
-Nothing outlives a transaction on a connection: no prepared statements, no SET but SET LOCAL, no advisory
-locks of the session, no LISTEN, no temporary tables. So a transaction may run on any connection, and a
-pooler between us and the server may give every transaction another one.
+Nothing that a transaction relies on outlives it on a connection: no SET but SET LOCAL, no advisory locks of the
+session, no LISTEN, no temporary tables. So a transaction may run on any connection, and a pooler between us and the
+server may give every transaction another one. Statements are prepared only where no pooler is: there the server's
+process behind a connection is the one that it introduced itself as.
 
 BEGIN, the isolation level and both limits travel in one round trip. For that the driver must not send a
 BEGIN of its own, so its connections are in autocommit mode; every statement still runs between our BEGIN
@@ -39,6 +40,8 @@ T = TypeVar("T")
 Connection = psycopg.AsyncConnection[DictRow]
 Observer = Callable[[str, str, float], None]
 
+_PREPARE_AFTER = 2  # uses
+_PREPARED = 500  # statements that a connection remembers
 _RETRY_BASE = 0.01
 _RETRY_CAP = 0.5
 # The server's own limit comes first, so that its answer says which statement was slow.
@@ -69,6 +72,11 @@ class PooledTx:
     async def _execute(self, sql: str, params: dict[str, object]) -> psycopg.AsyncCursor[DictRow]:
         try:
             return await self._connection.execute(cast("Any", sql), params)
+        except psycopg.errors.FeatureNotSupported as error:
+            # What was prepared does not fit the tables any more: they were migrated. Start afresh.
+            await self._connection.close()
+            self.failure = Conflict(str(error))
+            raise self.failure from error
         except psycopg.Error as error:
             self.failure = translate(error)
             raise self.failure from error
@@ -150,7 +158,7 @@ class PooledDatabase:
 
     async def _commit(self, connection: Connection, name: str) -> None:
         try:
-            await connection.execute("COMMIT")
+            await connection.execute("COMMIT", prepare=False)
         except psycopg.Error as error:
             if connection.closed or connection.broken:
                 raise CommitUnknown(f"{name}: {error}") from error
@@ -169,7 +177,7 @@ class PooledDatabase:
                 raise Unavailable(f"{name}: no connection: {failure or error}") from error
             try:
                 async with self._clock.timeout(self._deadline + _GRACE):
-                    await connection.execute(self._begin)
+                    await connection.execute(self._begin, prepare=False)
             except psycopg.Error as error:
                 failure = error
                 await self._give_back(connection)
@@ -229,6 +237,7 @@ async def open_pool(
         kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row},
         min_size=min_size,
         max_size=max_size,
+        configure=_prepare_if_direct,
         timeout=patience,
         # Attempts back off while the server is away. Giving up early means that the next transaction
         # starts afresh, instead of waiting out a delay that has grown to minutes.
@@ -242,6 +251,15 @@ async def open_pool(
         )
     finally:
         await pool.close()
+
+
+async def _prepare_if_direct(connection: Connection) -> None:
+    """A pooler answers for many processes of the server, and gives itself out as one that none of them is."""
+    cursor = await connection.execute("SELECT pg_backend_pid() AS pid", prepare=False)
+    row = await cursor.fetchone()
+    if row is not None and row["pid"] == connection.info.backend_pid:
+        connection.prepare_threshold = _PREPARE_AFTER
+        connection.prepared_max = _PREPARED
 
 
 def _outcome(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from runyard.kube.objects import ServiceAccount
 from runyard.wire.names import DISPATCH_AUDIENCE, RUNNER_POOL
 
 _PREFIX = "system:serviceaccount:"
-_REMEMBERED = 10_000
+_REMEMBERED = 50_000
 
 
 _ASK_FOR = f"use a token of the Pod's own ServiceAccount for the audience {DISPATCH_AUDIENCE}"
@@ -57,11 +57,20 @@ class Callers:
         known = self._guests.get(name)
         if known is not None and known[0] > self._clock.monotonic():
             return known[1]
+        self._guests.pop(name, None)
         guest = await self._review(token)
-        if len(self._guests) >= _REMEMBERED:
-            self._guests.clear()
+        self._make_room()
         self._guests[name] = (self._clock.monotonic() + self._remember, guest)
         return guest
+
+    def _make_room(self) -> None:
+        """Forget who was reviewed first, as long as that is over anyway; too many at once are not remembered."""
+        now = self._clock.monotonic()
+        while self._guests:
+            oldest = next(iter(self._guests))
+            if self._guests[oldest][0] > now and len(self._guests) < _REMEMBERED:
+                return
+            del self._guests[oldest]
 
     async def controller(self, authorization: str, *, expected: tuple[str, str]) -> None:
         """Accept only the pool operator's own account; raises `NotAccepted`."""
@@ -89,7 +98,9 @@ class Callers:
 
     async def _review(self, token: str) -> Guest:
         review = await self._kube.review_token(token, audiences=(DISPATCH_AUDIENCE,))
-        if not review.authenticated or DISPATCH_AUDIENCE not in review.audiences:
+        # An API that knows no audiences names none: the Pod's own token is then all that can be asked for.
+        ours = not review.audiences or DISPATCH_AUDIENCE in review.audiences
+        if not review.authenticated or not ours:
             raise NotAccepted(
                 "invalid token",
                 reason="the Kubernetes API does not accept it for this audience, or no longer",

@@ -1,24 +1,24 @@
 """The matcher: one per replica, claims for all Pods that wait here, and starts their mints.
 
 Woken by the bell (a Pod began to wait, a job arrived) and by a short tick, for what other replicas
-did. Reads a snapshot, asks `matching`, applies the proposals one by one: each is a transaction that
-checks rows and budget again under their locks.
+did. Reads a snapshot, asks `matching`, and claims what it proposes, some at a time: each batch is a transaction
+that checks rows and budgets again under their locks (`claiming`).
 """
 
 from collections.abc import Callable, Coroutine
-from functools import partial
 
 from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError, Tx
+from runyard.dispatch.claiming import Claimed, Claims
 from runyard.dispatch.machine.events import Offer
-from runyard.dispatch.machine.values import Decision
+from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.matching.match import match
 from runyard.dispatch.matching.values import Matching, Proposal, Snapshot
 from runyard.dispatch.minting.mint import Minter
 from runyard.dispatch.pools import Pools
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.snapshot import Reading, read
-from runyard.dispatch.store import SQL, Store
+from runyard.dispatch.store import Store
 from runyard.dispatch.waiting import Waiters
 from runyard.telemetry.catalogue import (
     RUNYARD_LOOP_FAILURES_TOTAL,
@@ -39,6 +39,7 @@ class Matcher:
         *,
         database: Database,
         store: Store,
+        claims: Claims,
         pools: Pools,
         waiters: Waiters,
         minter: Minter,
@@ -49,6 +50,7 @@ class Matcher:
     ) -> None:
         self._database = database
         self._store = store
+        self._claims = claims
         self._pools = pools
         self._waiters = waiters
         self._minter = minter
@@ -63,8 +65,7 @@ class Matcher:
             self._waiters.bell.clear()
             claimed = 0
             try:
-                if self._waiters.uids():
-                    claimed = await self.step(spawn)
+                claimed = await self.step(spawn)
                 self._meter.set(
                     RUNYARD_LOOP_LAST_SUCCESS_SECONDS, self._clock.now(), loop="matcher"
                 )
@@ -84,42 +85,69 @@ class Matcher:
 
     async def step(self, spawn: Spawn) -> int:
         """One snapshot, its proposals, their claims; returns how many succeeded."""
+        self._waiters.hungry = True
+        if not len(self._waiters):
+            return 0
+        uids = self._waiters.uids(self._settings.match_waiting)
+        reading = await self._database.transact(lambda tx: self._read(tx, uids), name="match")
+        self._waiters.hungry = reading.hungry
+        for uid in reading.absent:
+            self._waiters.wake(uid)  # its slot is not idle: its poll looks for itself
+        proposals = match(reading.snapshot).proposals
+        size, claimed = self._settings.match_batch, 0
+        for start in range(0, len(proposals), size):
+            batch = proposals[start : start + size]
+            claimed += await self._claim(spawn, reading.snapshot, batch)
+        return claimed
+
+    async def _claim(
+        self, spawn: Spawn, snapshot: Snapshot, proposals: tuple[Proposal, ...]
+    ) -> int:
+        asked: tuple[Proposal, ...] = ()
+
+        async def work(tx: Tx) -> Claimed:
+            nonlocal asked
+            asked = tuple(each for each in proposals if self._waited_for(each))
+            if not asked:
+                return Claimed()
+            within = self._settings.deadlines.offered
+            return await self._claims.claim(tx, asked, floor=snapshot.floor, trial_within=within)
+
+        came = await self._store.transact(work, name="claim")
         claimed = 0
-        reading = await self._database.transact(self._read, name="match")
-        snapshot = reading.snapshot
-        for proposal in match(snapshot).proposals:
-            if isinstance(proposal.event, Offer) and not self._waiters.waits(proposal.pod_uid):
-                continue  # the client hung up meanwhile
-            decision, era = await self._store.transact(
-                partial(self._claim, proposal=proposal, floor=snapshot.floor), name="claim"
-            )
+        for proposal, decision in zip(asked, came.decisions, strict=True):
             outcome = "refused" if decision.refused else "claimed"
             self._meter.inc(TUIST_RUNNERS_JOB_CLAIM_COUNT, fleet=proposal.pool, outcome=outcome)
             if decision.slot is None:
                 continue
             claimed += 1
             if isinstance(proposal.event, Offer):
-                self._mint(spawn, snapshot, proposal, decision, era)
+                self._waiters.taken(proposal.pod_uid)
+                self._mint(spawn, snapshot, proposal, decision.slot, came.era)
         return claimed
+
+    def _waited_for(self, proposal: Proposal) -> bool:
+        """A runner that is to be made needs a client that has not hung up meanwhile."""
+        return not isinstance(proposal.event, Offer) or self._waiters.waits(proposal.pod_uid)
 
     async def look(self) -> Matching:
         """What would be matched now for everybody who waits anywhere, and what holds the rest. Changes nothing."""
 
         async def everything(tx: Tx) -> Reading:
-            return await self._read(tx, thorough=True)
+            return await self._read(tx, (), thorough=True)
 
         reading = await self._database.transact(everything, name="look at the queue")
         found = match(reading.snapshot, thorough=True)
         return Matching(proposals=found.proposals, held=(*reading.selection.held, *found.held))
 
     def _mint(
-        self, spawn: Spawn, snapshot: Snapshot, proposal: Proposal, decision: Decision, era: str
+        self, spawn: Spawn, snapshot: Snapshot, proposal: Proposal, slot: Slot, era: str
     ) -> None:
         pool = next((each for each in snapshot.pools if each.name == proposal.pool), None)
-        if pool is None or decision.slot is None:
+        if pool is None:
             return
         work = self._minter.complete(
-            decision.slot,
+            slot,
             pool.mint_labels,
             repository=proposal.repository,
             era=era,
@@ -127,32 +155,11 @@ class Matcher:
         )
         spawn(work)
 
-    async def _claim(self, tx: Tx, *, proposal: Proposal, floor: float) -> tuple[Decision, str]:
-        decision = await self._store.slot_event(tx, proposal.pod_uid, proposal.event)
-        if not decision.refused and proposal.cost:
-            await self._charge(tx, proposal, floor)
-        return decision, await self._store.era(tx)
-
-    async def _charge(self, tx: Tx, proposal: Proposal, floor: float) -> None:
-        tenant, cost = proposal.tenant, proposal.cost
-        await tx.run(SQL.tenant_charge, tenant=tenant, floor=floor, cost=cost)
-        await tx.run(
-            SQL.repository_charge,
-            tenant=tenant,
-            repository=proposal.repository,
-            floor=proposal.floor,
-            cost=cost,
-        )
-        if proposal.trial:
-            kind, _, name = proposal.trial.partition(":")
-            within = self._settings.deadlines.offered
-            await tx.run(SQL.exclusion_try, kind=kind, name=name, within=within)
-
-    async def _read(self, tx: Tx, *, thorough: bool = False) -> Reading:
+    async def _read(self, tx: Tx, uids: tuple[str, ...], *, thorough: bool = False) -> Reading:
         return await read(
             tx,
             pools=self._pools.known,
-            uids=self._waiters.uids(),
+            uids=uids,
             kinds=self._settings.match_kinds,
             per_kind=self._settings.match_per_kind,
             silent=self._settings.deadlines.idle,

@@ -1,11 +1,23 @@
 """The poll: a Pod asks for work and is held until there is some, or for a while.
 
-The order of checks: who is it; does a person want it gone; is it stale and its turn to be replaced
-(a failed look means no: draining is opportunistic); then its slot. A poll never claims anything
-itself: the matcher does, and wakes the poll.
+The order of checks: who is it; does a person want it gone; has it had its job; is it stale and its turn to be replaced
+(a failed look means no: draining is opportunistic); then its slot. A poll never claims anything itself: the matcher
+does, and wakes the poll. A runner that is being made, or is made, is not drained for its image: a job is meant for it.
+
+Never said here, though pollers understand it: 403; 404 `account not configured`, for a tenant cannot vanish while it
+has jobs; 502 `jit mint failed`, for mints run beside the polls, and one that fails makes its Pod wait on.
+
+Invariant: polls wait for their turn at the database among themselves (`poll_parallel`), so that any number of them
+leaves connections to webhooks, claims and mints.
 """
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from enum import Enum
+
 from runyard.clock import Clock
+from runyard.db.contract import Unavailable
 from runyard.dispatch.callers import Callers, Guest
 from runyard.dispatch.machine.events import Polled
 from runyard.dispatch.machine.transition import Tell, answer_poll
@@ -22,6 +34,7 @@ from runyard.kube.errors import KubeError
 from runyard.kube.kinds import PODS
 from runyard.kube.objects import Pod
 from runyard.telemetry.catalogue import (
+    RUNYARD_POLL_WAKES_TOTAL,
     TUIST_RUNNERS_DISPATCH_REQUEST_COUNT,
     TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS,
 )
@@ -29,6 +42,7 @@ from runyard.telemetry.meter import Meter
 from runyard.wire.bodies import Dispatched, Drain
 from runyard.wire.names import DRAIN_ELIGIBLE, OPERATOR_DRAIN
 
+_TURN_WITHIN = 8.0  # a classic poller hangs up after 10 s
 _LOOK_AGAIN = 1.0  # while the mint runs, perhaps at another replica
 
 
@@ -36,6 +50,14 @@ class _Held:
     """How long a poll was kept waiting because there was no work for it."""
 
     seconds = 0.0
+
+
+class _Wish(Enum):
+    """What people and the operator want of a Pod."""
+
+    STAY = "stay"
+    GO = "go"
+    GO_UNLESS_NEEDED = "go unless needed"
 
 
 class Polls:
@@ -63,6 +85,7 @@ class Polls:
         self._clock = clock
         self._meter = meter
         self._settings = settings
+        self._turns = asyncio.Semaphore(settings.poll_parallel)
 
     async def answer(self, request: Request) -> Response:
         """Answer one poll; what it raises is for the table's boundary (`api`)."""
@@ -81,9 +104,11 @@ class Polls:
         return response
 
     async def _serve(self, guest: Guest, patience: float, held: _Held) -> tuple[str, Response]:
-        reason = await self._drain_reason(guest)
-        if reason:
-            return "drain", json_response(410, Drain(reason=reason))
+        wish = await self._wish(guest)
+        if wish is _Wish.GO:
+            return "drain", json_response(410, Drain(reason="operator drain"))
+        if wish is _Wish.GO_UNLESS_NEEDED and await self._unneeded(guest):
+            return "drain", json_response(410, Drain(reason="image stale"))
         slot = await self._wait(guest, patience, held)
         told = answer_poll(slot)
         if told.tell is Tell.DRAIN:
@@ -104,53 +129,77 @@ class Polls:
         with self._waiters.registered(guest.pod_uid) as bell:
             while True:
                 bell.clear()
-                slot = await self._store.poll(event)
+                async with self._turn():
+                    slot = await self._store.poll(event)
                 left = until - self._clock.monotonic()
                 if answer_poll(slot).tell is not Tell.WAIT or left <= 0:
                     return slot
                 if slot.state is SlotState.IDLE:
                     if self._waiters.over:
                         return slot
-                    self._waiters.bell.set()
+                    self._waiters.free(guest.pod_uid, guest.pool)
                 else:
                     left = min(left, _LOOK_AGAIN)
                 since = self._clock.monotonic()
                 try:
                     async with self._clock.timeout(left):
                         await bell.wait()
+                    self._meter.inc(RUNYARD_POLL_WAKES_TOTAL, fleet=guest.pool)
                 except TimeoutError:
-                    continue
+                    pass
                 finally:
                     if slot.state is SlotState.IDLE:
                         held.seconds += self._clock.monotonic() - since
+                if self._waiters.over and self._waiters.is_free(guest.pod_uid):
+                    return slot
 
-    async def _drain_reason(self, guest: Guest) -> str:
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One poll's turn at the database."""
+        try:
+            async with self._clock.timeout(_TURN_WITHIN):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise Unavailable("too many polls wait for the database") from None
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    async def _unneeded(self, guest: Guest) -> bool:
+        """Is nobody about to give it a job, and has it not had one?"""
+        async with self._turn():
+            slot = await self._store.look(guest.pod_uid)
+        return slot is None or slot.state is SlotState.IDLE
+
+    async def _wish(self, guest: Guest) -> "_Wish":
+        """What people and the operator want of this Pod."""
         try:
             pod = await self._kube.get_as(
                 PODS, guest.pod_name, Pod, namespace=self._settings.namespace
             )
         except (KubeError, TransportError):
-            return ""
+            return _Wish.STAY
         if pod.metadata.uid != guest.pod_uid:
-            return ""  # these are the labels of another incarnation
+            return _Wish.STAY  # these are the labels of another incarnation
         labels = pod.metadata.labels
         if labels.get(OPERATOR_DRAIN) == "true":
-            return "operator drain"
+            return _Wish.GO
         pool = self._pools.by_name(guest.pool)
         stale = (
             pool is not None
             and bool(pod.spec.containers)
             and pod.spec.containers[0].image != pool.image
         )
-        return "image stale" if stale and labels.get(DRAIN_ELIGIBLE) == "true" else ""
+        turn = stale and labels.get(DRAIN_ELIGIBLE) == "true"
+        return _Wish.GO_UNLESS_NEEDED if turn else _Wish.STAY
 
     def _patience(self, request: Request) -> float:
         """How long the client says that it will wait; a classic poller says nothing."""
-        wish = request.header("prefer").strip().lower()
-        if not wish.startswith("wait="):
-            return self._settings.poll_wait_default
-        try:
-            seconds = float(wish.removeprefix("wait="))
-        except ValueError:
-            return self._settings.poll_wait_default
-        return min(max(0.0, seconds), self._settings.poll_wait_max)
+        for wish in request.header("prefer").lower().split(","):
+            name, _, value = wish.partition(";")[0].partition("=")
+            if name.strip() == "wait":
+                with contextlib.suppress(ValueError):
+                    seconds = float(value.strip().strip('"'))
+                    return min(max(0.0, seconds), self._settings.poll_wait_max)
+        return self._settings.poll_wait_default

@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     poll_wait_default: float = 5.0  # a classic poller hangs up after 10 s
     poll_wait_max: float = 25.0
+    poll_parallel: int = 4  # polls that use the database at once; the others wait for their turn
     token_cache: float = 60.0
     mint_within: float = 6.0  # mint and stamp together; under the offered deadline
     clear_within: float = 1.5  # taking a stamp off again, after the mint; still under it
@@ -69,6 +70,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     match_every: float = 0.1
+    match_waiting: int = 100  # runners of a pool that one look may claim for
+    match_batch: int = 50  # claims in one transaction
     match_per_kind: int = 20  # oldest jobs of a tenant with the same labels
     match_kinds: int = 200  # different sets of labels that a tenant may have queued
     pools_every: float = 30.0

@@ -31,6 +31,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
     snapshot: Snapshot
     selection: Selection
+    hungry: bool = False  # there are jobs that a runner could be offered
+    absent: tuple[str, ...] = ()  # those who wait here and whose slots are not idle
 
 
 async def read(
@@ -62,8 +64,10 @@ async def read(
         supplied=None if thorough else tuple(row["pool"] for row in (*waiting, *vacant)),
         exclusions=tuple(msgspec.convert(row, Exclusion) for row in exclusions),
     )
+    idle = {row["pod_uid"]: None for row in waiting}
+    absent = tuple(uid for uid in uids if uid not in idle)
     if not selection.wanted:
-        return Reading(snapshot=nothing, selection=selection)
+        return Reading(snapshot=nothing, selection=selection, hungry=True, absent=absent)
     floor = await tx.one(SQL.match_floor)
     snapshot = Snapshot(
         pools=pools,
@@ -72,7 +76,7 @@ async def read(
         tenants=await _tenants(tx, selection.wanted, per_kind),
         floor=0.0 if floor is None else float(floor["floor"]),
     )
-    return Reading(snapshot=snapshot, selection=selection)
+    return Reading(snapshot=snapshot, selection=selection, hungry=True, absent=absent)
 
 
 async def _tenants(tx: Tx, wanted: tuple[Kind, ...], per_kind: int) -> tuple[TenantQueue, ...]:

@@ -5,7 +5,7 @@ uid), so two transitions can wait for each other but never in a circle. Which ro
 is learned by an unlocked look first; if a lock then shows other rows than the look did, the
 transaction is rolled back and run again.
 
-Every change of state appends to the log in the same transaction: who, when, from, to, why.
+What was decided is written by `writing`, with the log, in the same transaction.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,49 +15,29 @@ from typing import TypeVar
 import msgspec
 
 from runyard.db.contract import Constraint, Database, Row, Tx, Unavailable
-from runyard.db.statements import load
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.machine.events import (
+    Arm,
     Event,
     JobFact,
     JobStillQueued,
+    MintAbandoned,
     Offer,
     PodGone,
     Polled,
 )
 from runyard.dispatch.machine.transition import transition
-from runyard.dispatch.machine.values import (
-    Decision,
-    Job,
-    JobChange,
-    Room,
-    Slot,
-    SlotChange,
-    View,
-    refuse,
-)
+from runyard.dispatch.machine.values import Decision, Job, Room, Slot, View, refuse
 from runyard.dispatch.noting import JobMoved, Noting, Observer
+from runyard.dispatch.writing import SQL, JobInfo, Moved, Writer
+
+__all__ = ["SQL", "JobInfo", "Store", "to_slot"]
 
 T = TypeVar("T")
-SQL = load("runyard.dispatch")
 _RETRIES = 5
-
-
-class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job's first mention tells of it, for the row's other columns."""
-
-    repository: str
-    labels: tuple[str, ...]
-    run_id: int = 0
-    run_attempt: int = 1
-    name: str = ""
-    workflow: str = ""
-    branch: str = ""
-    head_sha: str = ""
-
-
-class _Moved(Exception):
-    """The rows are not the ones that were looked at: run the transaction again."""
+# Events that read and change their slot and nothing else: no other row is locked for them.
+_ALONE = (Polled, Arm, MintAbandoned)
+_FAILED_OVER = refuse("the database has failed over since this was asked")
 
 
 class Store:
@@ -68,7 +48,7 @@ class Store:
     ) -> None:
         self._database = database
         self._ctx = ctx
-        self._actor = actor
+        self._writer = Writer(actor)
         self._observer = observer  # told of jobs that moved, after the commit
 
     async def about_slot(
@@ -82,8 +62,10 @@ class Store:
         """
 
         async def work(tx: Tx) -> Decision:
+            if isinstance(event, _ALONE):
+                return await self._alone(tx, pod_uid, event, asked_in)
             if asked_in and asked_in != await self.era(tx):
-                return refuse("the database has failed over since this was asked")
+                return _FAILED_OVER
             return await self.slot_event(tx, pod_uid, event)
 
         return await self.transact(work, name=name)
@@ -98,8 +80,9 @@ class Store:
 
         async def work(tx: Tx) -> bool:
             row = await tx.one(SQL.slot_lock, pod_uid=slot.pod_uid)
-            same = row is not None and row["generation"] == slot.generation
-            return same and (not asked_in or asked_in == await self.era(tx))
+            if row is None or row["generation"] != slot.generation:
+                return False
+            return not asked_in or asked_in == row["era"]
 
         return await self.transact(work, name="still")
 
@@ -125,7 +108,7 @@ class Store:
         for _ in range(_RETRIES):
             try:
                 return await self._transact(work, name=name)
-            except _Moved:
+            except Moved:
                 continue
             except Constraint as conflict:
                 # Somebody else opened the same slot or took the same job in between.
@@ -133,7 +116,7 @@ class Store:
                     raise
         try:
             return await self._transact(work, name=name)
-        except _Moved:
+        except Moved:
             raise Unavailable(f"{name}: the rows moved at every attempt") from None
 
     async def _transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
@@ -153,19 +136,31 @@ class Store:
         """A Pod asked for work: open its slot or count the beat, and return the slot as it is now."""
 
         async def work(tx: Tx) -> Slot:
-            await self._close_predecessor(tx, event)
-            decision = await self.slot_event(tx, event.pod_uid, event)
-            if decision.slot is not None:
-                return decision.slot
             row = await tx.one(SQL.slot_lock, pod_uid=event.pod_uid)
             if row is None:
-                raise _Moved
-            return to_slot(row)
+                await self._close_predecessor(tx, event)
+            slot = None if row is None else to_slot(row)
+            decision = await self._apply(tx, View(slot=slot), event, None)
+            after = decision.slot or slot
+            if after is None:
+                raise Moved
+            return after
 
         return await self.transact(work, name="poll")
 
+    async def look(self, pod_uid: str) -> Slot | None:
+        """A Pod's slot as it is now."""
+
+        async def work(tx: Tx) -> Slot | None:
+            row = await tx.one(SQL.slot_read, pod_uid=pod_uid)
+            return None if row is None else to_slot(row)
+
+        return await self.transact(work, name="look at a slot")
+
     async def slot_event(self, tx: Tx, pod_uid: str, event: Event) -> Decision:
         """Apply an event about one slot within a transaction."""
+        if isinstance(event, _ALONE):
+            return await self._alone(tx, pod_uid, event)
         seen = await tx.one(SQL.slot_peek, pod_uid=pod_uid)
         tenant = event.tenant if isinstance(event, Offer) else _tenant(seen)
         room = None
@@ -177,6 +172,13 @@ class Store:
             room = await self._room(tx, tenant, event.platform)
         view = View(slot=slot, jobs=jobs, room=room)
         return await self._apply(tx, view, event, None)
+
+    async def _alone(self, tx: Tx, pod_uid: str, event: Event, asked_in: str = "") -> Decision:
+        row = await tx.one(SQL.slot_lock, pod_uid=pod_uid)
+        if asked_in and row is not None and row["era"] != asked_in:
+            return _FAILED_OVER
+        slot = None if row is None else to_slot(row)
+        return await self._apply(tx, View(slot=slot), event, None)
 
     async def job_fact(self, tx: Tx, event: JobFact, tenant: str, info: JobInfo | None) -> Decision:
         """Apply GitHub's word about a job within a transaction. `info` is needed for an unknown job."""
@@ -199,11 +201,9 @@ class Store:
         """Another uid under the same Pod name proves that the earlier incarnation is gone.
 
         Only a uid that we have not seen yet is later than the one that we know: an old incarnation that asks
-        once more says nothing about its successor. Looked for twice, because a Pod may ask twice at once: what the
-        other poll opened in between, or what came after that, must not be closed by this one.
+        once more says nothing about its successor. Looked for once more here, because a Pod may ask twice at once: what
+        the other poll opened in between, or what came after that, must not be closed by this one.
         """
-        if await tx.one(SQL.slot_peek, pod_uid=event.pod_uid) is not None:
-            return
         other = await tx.one(SQL.slot_by_pod_name, pod_name=event.pod_name)
         if other is not None and await tx.one(SQL.slot_peek, pod_uid=event.pod_uid) is None:
             gone = PodGone(why="another uid under that name")
@@ -222,7 +222,7 @@ class Store:
             return None
         row = await tx.one(SQL.slot_lock, pod_uid=seen["pod_uid"])
         if row is None or any(row[name] != value for name, value in seen.items()):
-            raise _Moved
+            raise Moved
         return to_slot(row)
 
     async def _lock_both(
@@ -240,75 +240,8 @@ class Store:
 
     async def _apply(self, tx: Tx, view: View, event: Event, info: JobInfo | None) -> Decision:
         decision = transition(view, event, self._ctx)
-        for change in decision.jobs:
-            row = await self._write_job(tx, change, info)
-            if isinstance(tx, Noting):
-                tx.moved.append(_moved(change, view, decision, row))
-        written = [await self._write_slot(tx, change) for change in decision.slots]
-        return msgspec.structs.replace(decision, slots=tuple(written))
-
-    async def _write_slot(self, tx: Tx, change: SlotChange) -> SlotChange:
-        slot = change.slot
-        if change.before is None:
-            row = await tx.one(
-                SQL.slot_insert,
-                pod_uid=slot.pod_uid,
-                pod_name=slot.pod_name,
-                pool=slot.pool,
-                state=slot.state.value,
-                wait=change.wait,
-            )
-        elif change.why == "beat":
-            await tx.run(
-                SQL.slot_beat, pod_uid=slot.pod_uid, before=change.before, wait=change.wait
-            )
-            return change
-        else:
-            row = await tx.one(SQL.slot_update, **_slot_params(change))
-        if row is None:
-            raise _Moved
-        after = msgspec.structs.replace(slot, generation=row["generation"])
-        if slot.generation != change.before:
-            await self._log(
-                tx,
-                subject="slot",
-                pod_uid=slot.pod_uid,
-                job_id=slot.executing_job or slot.intended_job,
-                source="" if change.source is None else change.source.value,
-                target=slot.state.value,
-                why=change.why,
-            )
-        return msgspec.structs.replace(change, slot=after)
-
-    async def _write_job(self, tx: Tx, change: JobChange, info: JobInfo | None) -> Row:
-        job, written = change.job, None
-        params: dict[str, object] = {
-            "job_id": job.job_id,
-            "state": job.state.value,
-            "verified": job.verified,
-            "runner_name": job.runner_name,
-            "conclusion": job.conclusion,
-            "look_in": change.look_in,
-        }
-        if change.source is None and info is not None:
-            row = msgspec.structs.asdict(info) | {"labels": list(info.labels)}
-            if not await tx.run(SQL.job_insert, tenant=job.tenant, **params, **row):
-                raise _Moved
-        else:
-            written = await tx.one(SQL.job_update, **params)
-        await self._log(
-            tx,
-            subject="job",
-            pod_uid=None,
-            job_id=job.job_id,
-            source="" if change.source is None else change.source.value,
-            target=job.state.value,
-            why=change.why,
-        )
-        return written or {"labels": () if info is None else info.labels, "queued": 0.0}
-
-    async def _log(self, tx: Tx, **entry: object) -> None:
-        await tx.run(SQL.log_append, actor=self._actor, **entry)
+        (written,) = await self._writer.write(tx, ((view, decision),), info)
+        return written
 
 
 def to_slot(row: Row) -> Slot:
@@ -316,47 +249,5 @@ def to_slot(row: Row) -> Slot:
     return msgspec.convert(row, Slot, builtin_types=(bytes,))
 
 
-def _moved(change: JobChange, view: View, decision: Decision, row: Row) -> JobMoved:
-    """What is told of a job: with the pool of the slot that it is with now, or was with until now."""
-    job_id = change.job.job_id
-    near = (*(each.slot for each in decision.slots), view.slot, view.rival)
-    pools = (
-        slot.pool for slot in near if slot and job_id in (slot.executing_job, slot.intended_job)
-    )
-    return JobMoved(
-        change=change,
-        pool=next(pools, ""),
-        labels=tuple(row["labels"]),
-        queued=row["queued"],
-        claimed=row.get("claimed"),
-        started=row.get("started"),
-    )
-
-
 def _tenant(seen: Row | None) -> str:
     return "" if seen is None else str(seen["tenant"])
-
-
-def _slot_params(change: SlotChange) -> dict[str, object]:
-    slot = change.slot
-    return {
-        "pod_uid": slot.pod_uid,
-        "before": change.before,
-        "bump": slot.generation != change.before,
-        "state": slot.state.value,
-        "tenant": slot.tenant,
-        "scope": slot.scope,
-        "installation_id": slot.installation_id,
-        "vcpus": slot.vcpus,
-        "memory_gb": slot.memory_gb,
-        "platform": slot.platform,
-        "intended_job": slot.intended_job,
-        "executing_job": slot.executing_job,
-        "runner_name": slot.runner_name,
-        "runner_id": slot.runner_id,
-        "stamped": slot.stamped,
-        "jit": slot.jit,
-        "fence": slot.fence.value,
-        "close_reason": slot.close_reason,
-        "wait": change.wait,
-    }

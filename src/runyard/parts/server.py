@@ -16,6 +16,7 @@ from runyard.db.contract import Database, DatabaseError
 from runyard.dispatch.api import Api
 from runyard.dispatch.budget import SharedBudget
 from runyard.dispatch.callers import Callers
+from runyard.dispatch.claiming import Claims
 from runyard.dispatch.intake.apply import Intake
 from runyard.dispatch.intake.audit import Audit
 from runyard.dispatch.intake.comparing import Comparer
@@ -395,6 +396,7 @@ def _matcher(ground: _Ground) -> Matcher:
     return Matcher(
         database=deps.database,
         store=ground.store,
+        claims=Claims(ctx=Context(deadlines=deps.settings.deadlines), actor=deps.name),
         pools=ground.pools,
         waiters=ground.waiters,
         minter=minter,

@@ -215,6 +215,11 @@ TUIST_RUNNERS_DISPATCH_REQUEST_COUNT = counter(
     labels=("fleet", "outcome"),
     help="Polls of runners, by outcome.",
 )
+RUNYARD_POLL_WAKES_TOTAL = counter(
+    "runyard_poll_wakes_total",
+    labels=("fleet",),
+    help="Polls that were woken before their time; a job should wake one.",
+)
 TUIST_RUNNERS_WEBHOOK_COUNT = counter(
     "tuist_runners_webhook_count",
     labels=("action", "outcome"),

@@ -1,0 +1,243 @@
+"""Claims per second: the real matcher of a real replica, on tables of any size.
+
+A replica is wired as it is shipped, with an embedded Kubernetes API and without GitHub, and its matcher is stepped:
+snapshot, decision, claims, commits. Mints are not run: they are GitHub's. Each size has a database of its own on one
+server, and the sizes take turns, so that all get the same weather.
+"""
+
+import asyncio
+import itertools
+import os
+import random
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import msgspec
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from runyard.clock import RealClock
+from runyard.db import migrate
+from runyard.db.pooled import open_pool
+from runyard.dispatch.settings import Settings
+from runyard.embedded.github.identity import generate_key_pair
+from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.postgres.binaries import find
+from runyard.embedded.postgres.databases import create_database
+from runyard.http.loopback import Loopback
+from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.kube.client import Kube
+from runyard.kube.kinds import RUNNER_POOLS
+from runyard.parts import server
+from runyard.telemetry.log import get_logger
+from runyard.telemetry.meter import Meter
+
+TENANTS = 20
+REPOSITORIES = 5  # of each tenant
+LABELS = ("self-hosted", "macOS", "shape-mac")
+_QUEUED = 0.5  # of all jobs; the rest is over
+_NAMESPACE = "tuist-runners"
+
+# What the least claim would be: one statement, one row, no budget, no fairness, no log.
+_ONE_STATEMENT = """
+UPDATE jobs SET state = 'bound', claimed_at = now() WHERE job_id = (
+    SELECT job_id FROM jobs WHERE state = 'queued' AND verified
+        AND tenant = 'tenant-3' AND repository = 'tenant-3/app-3' AND labels = '{self-hosted,macOS,shape-mac}'
+    ORDER BY priority DESC, enqueued_at, job_id LIMIT 1 FOR UPDATE SKIP LOCKED
+);
+"""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    rows: int
+    per_second: float
+    per_cpu_second: float  # of this process: the server's own share
+
+
+def fill(url: str, rows: int) -> None:
+    """So many jobs, with COPY; tenants, repositories, and what they may use."""
+    with psycopg.connect(url, autocommit=True) as link, link.cursor() as cursor:
+        for number in range(TENANTS):
+            name = f"tenant-{number}"
+            cursor.execute(
+                "INSERT INTO tenants (tenant, installation_id) VALUES (%s, %s)", [name, number + 1]
+            )
+            cursor.execute(
+                "INSERT INTO tenant_limits VALUES (%s, 'macos', 10000000, 10000000)", [name]
+            )
+            for app in range(REPOSITORIES):
+                cursor.execute(
+                    "INSERT INTO repositories (tenant, repository) VALUES (%s, %s)",
+                    [name, f"{name}/app-{app}"],
+                )
+        with cursor.copy(
+            "COPY jobs (job_id, tenant, repository, labels, state, verified, enqueued_at, look_at) FROM STDIN"
+        ) as copy:
+            for job in range(rows):
+                tenant, app = job % TENANTS, job // TENANTS % REPOSITORIES
+                state = "queued" if random.Random(job).random() < _QUEUED else "done"
+                copy.write_row(
+                    [
+                        job + 1,
+                        f"tenant-{tenant}",
+                        f"tenant-{tenant}/app-{app}",
+                        list(LABELS),
+                        state,
+                        True,
+                        "2026-01-01T00:00:00Z",
+                        "2100-01-01T00:00:00Z",
+                    ]
+                )
+        cursor.execute("VACUUM (ANALYZE) jobs")
+        cursor.execute("CHECKPOINT")
+
+
+class Claiming:
+    """A replica on one database, and Pods that wait at it."""
+
+    def __init__(self, url: str, wired: server.Wired) -> None:
+        self._url = url
+        self._wired = wired
+        self._numbers = itertools.count()
+
+    async def round(self, claims: int) -> tuple[float, float]:
+        """Claim for so many Pods; returns the seconds by the clock, and of CPU in this process."""
+        uids = self._open(claims)
+        waiters = self._wired.waiters
+        with ExitStack() as stack:
+            for uid in uids:
+                stack.enter_context(waiters.registered(uid))
+                waiters.free(uid, "mac")
+            began, used = time.perf_counter(), time.process_time()
+            left = claims
+            while left:
+                got = await self._wired.matcher.step(_forget)
+                assert got, "nothing was claimed although jobs and runners wait"
+                left -= got
+            return time.perf_counter() - began, time.process_time() - used
+
+    def _open(self, count: int) -> list[str]:
+        """Idle slots, as polls open them."""
+        batch = next(self._numbers)
+        uids = [f"{os.getpid()}-{batch}-{number}" for number in range(count)]
+        with psycopg.connect(self._url, autocommit=True) as link, link.cursor() as cursor:
+            # The Pods of the last round are gone, as they are in a fleet; their rows stay for a while.
+            cursor.execute(
+                "UPDATE slots SET state = 'closed', intended_job = NULL WHERE state <> 'closed'"
+            )
+            with cursor.copy(
+                "COPY slots (pod_uid, pod_name, pool, generation, state, deadline, last_beat, opened_at) FROM STDIN"
+            ) as copy:
+                for uid in uids:
+                    moment = "2026-01-01T00:00:00Z"
+                    copy.write_row(
+                        [uid, uid, "mac", 1, "idle", "2100-01-01T00:00:00Z", moment, moment]
+                    )
+            cursor.execute("VACUUM (ANALYZE) slots")
+        return uids
+
+
+def _forget(work: Coroutine[object, object, None]) -> None:
+    work.close()
+
+
+class _Nobody:
+    async def send(self, request: Request, *, timeout: float) -> Response | Stream:
+        return json_response(503, {})
+
+
+@asynccontextmanager
+async def claiming(url: str) -> AsyncIterator[Claiming]:
+    """A replica as it is shipped, with its matcher not running."""
+    clock, rng = RealClock(), random.Random(1)
+    kube = Loopback(KubeCore(clock=clock, rng=random.Random(2)).handle)
+    spec = {
+        "image": "vm:1",
+        "fleetSelector": "f",
+        "dispatchLabel": "shape-mac",
+        "runnerLabels": ["self-hosted", "macOS"],
+        "podCPUMilli": 4000,
+        "podMemoryMB": 8192,
+    }
+    await Kube(kube).create(
+        RUNNER_POOLS, {"metadata": {"name": "mac"}, "spec": spec}, namespace=_NAMESPACE
+    )
+    async with open_pool(url, clock=clock, rng=rng, deadline=60.0) as database:
+        deps = server.ServerDeps(
+            name="bench",
+            clock=clock,
+            rng=rng,
+            kube=kube,
+            token=lambda: "",
+            github=_Nobody(),
+            app_id=1,
+            app_key=generate_key_pair().private_pem,
+            database=database,
+            meter=Meter(),
+            log=get_logger("bench"),
+            settings=Settings(webhook_secrets=("s",), seal_key=bytes(32)),
+            listen=lambda _: None,
+        )
+        wired = server.wire(deps)
+        await wired.pools.refresh()
+        yield Claiming(url, wired)
+
+
+@contextmanager
+def databases(conninfo: str, sizes: tuple[int, ...]) -> Iterator[dict[int, str]]:
+    """One filled database for each size."""
+    urls = {}
+    for rows in sizes:
+        urls[rows] = create_database(conninfo, f"jobs_{rows}")
+        migrate.apply(urls[rows])
+        fill(urls[rows], rows)
+    yield urls
+
+
+def measure(urls: dict[int, str], *, claims: int, rounds: int) -> list[Rate]:
+    """The best round of each size."""
+
+    async def run() -> list[Rate]:
+        async with AsyncExitStack() as stack:
+            each = {
+                rows: await stack.enter_async_context(claiming(url)) for rows, url in urls.items()
+            }
+            for one in each.values():
+                await one.round(claims // 4)  # plans and caches are warm in a server that runs
+            spent: dict[int, list[tuple[float, float]]] = {rows: [] for rows in each}
+            for _ in range(rounds):
+                for rows, one in each.items():
+                    spent[rows].append(await one.round(claims))
+        return [
+            Rate(rows, claims / min(wall for wall, _ in all_), claims / min(cpu for _, cpu in all_))
+            for rows, all_ in spent.items()
+        ]
+
+    return asyncio.run(run())
+
+
+def one_statement(url: str, *, seconds: int = 3) -> float:
+    """What pgbench gets with a claim of one statement, one client, on the same tables; committed and synced too."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+        script.write(_ONE_STATEMENT)
+        script.flush()
+        given = conninfo_to_dict(url)
+        names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
+        environ = os.environ | {
+            env: str(given[name]) for name, env in names.items() if given.get(name)
+        }
+        command = [find().program("pgbench"), "-n", "-M", "prepared", "-c", "1", "-T", str(seconds)]
+        done = subprocess.run(
+            [*command, "-f", script.name, str(given["dbname"])],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(script.name).parent,
+        )
+    line = next(line for line in done.stdout.splitlines() if line.startswith("tps ="))
+    return float(line.split()[2])
