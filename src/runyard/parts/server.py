@@ -105,6 +105,7 @@ class Wired(msgspec.Struct, kw_only=True):
     gauges: Gauges
     waiters: Waiters
     pruner: Pruner
+    budget: SharedBudget
 
 
 async def run(
@@ -221,6 +222,7 @@ def wire(deps: ServerDeps) -> Wired:
             settings=settings,
             health=deps.health,
         ),
+        budget=ground.budget,
         pruner=Pruner(database, meter=meter, settings=settings.retention),
         stamped=_stamped(ground, fencer),
         pods=_pods(ground, fencer, closer),

@@ -197,11 +197,11 @@ class Replica:
 
 
 def explaining(deps: server.ServerDeps, wired: server.Wired) -> Dispatch:
-    """What explanations stand on: the matcher's word, and how long this server lets things be."""
+    """What explanations stand on: the matcher's word, the budget's, and how long this server lets things be."""
     settings = deps.settings
     terms = Terms(
         deadlines=settings.deadlines,
         outage_after=settings.outage_after,
         stamped_grace=settings.stamped_grace,
     )
-    return Dispatch(look=wired.matcher.look, terms=terms)
+    return Dispatch(look=wired.matcher.look, terms=terms, purses=wired.budget.purses)

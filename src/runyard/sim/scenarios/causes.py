@@ -24,7 +24,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     affected: Ids
     named: tuple[str, ...]
     settled: float = 0.0
-    every: float = 10.0  # how often somebody asks
+    every: float = 30.0  # how often somebody asks
 
 
 def _stamped_without_claim(fleet: Fleet) -> tuple[str, ...]:
@@ -106,7 +106,11 @@ CAUSES: dict[str, Cause | str] = {
         subject="pod", affected=_stamped_without_claim, named=(Constraint.STAMPED,), settled=5.0
     ),
     "roll-does-not-collapse-the-pool": Cause(
-        subject="pool", affected=_rolling_pools, named=(Constraint.ROLL,), settled=20.0
+        subject="pool",
+        affected=_rolling_pools,
+        named=(Constraint.ROLL,),
+        settled=20.0,
+        every=60.0,
     ),
     "lost-node-runner-lives-on": Cause(
         subject="pod", affected=_on_lost_hosts, named=(Constraint.HOST_AWAY,), settled=60.0

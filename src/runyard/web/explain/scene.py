@@ -19,14 +19,37 @@ from runyard.web.values import Alarm, Host, Runner, Source
 
 
 class Purse(Protocol):
-    """What one installation may still ask of GitHub; what the shared budget says of itself."""
+    """What one installation may still ask of GitHub, as the shared budget says of itself."""
 
-    key: str
-    points: float
-    closed: float  # for so many more seconds GitHub wants to hear nothing
-    hour_limit: int | None
-    hour_left: int | None
-    hour_ends_in: float
+    @property
+    def key(self) -> str:
+        """The installation."""
+        ...
+
+    @property
+    def points(self) -> float:
+        """Points of the minute."""
+        ...
+
+    @property
+    def closed(self) -> float:
+        """For so many more seconds GitHub wants to hear nothing."""
+        ...
+
+    @property
+    def hour_limit(self) -> int | None:
+        """Requests in an hour, if GitHub has said so."""
+        ...
+
+    @property
+    def hour_left(self) -> int | None:
+        """Those that are left."""
+        ...
+
+    @property
+    def hour_ends_in(self) -> float:
+        """Seconds until the hour begins anew."""
+        ...
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
