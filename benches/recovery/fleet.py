@@ -75,6 +75,7 @@ class Fleet:
         self.key = key
         self.servers: list[Server] = []
         self.jobs: list[int] = []
+        self.running: asyncio.Future[None] | None = None  # the world around the servers
         self.bell = asyncio.Event()  # rung by every write to the API
         self.drop_delivery: Callable[[Delivery], bool] = lambda _: False
         self.drop_report: Callable[[], bool] = lambda: False
@@ -272,7 +273,7 @@ async def fleet(
             server.start()
         for server in made.servers:
             await server.ready()
-        running = asyncio.ensure_future(made.run())
+        running = made.running = asyncio.ensure_future(made.run())
         try:
             yield made
         finally:

@@ -5,11 +5,13 @@ be. The guest is the simulator's, which does what the image's scripts do, on the
 """
 
 import asyncio
+import contextlib
 import random
 from typing import Any
 
 from runyard.clock import Clock
 from runyard.embedded.github.core import GithubCore
+from runyard.http.errors import TransportError
 from runyard.http.messages import Transport
 from runyard.kube.client import Kube
 from runyard.kube.errors import Conflict, KubeError, NotFound
@@ -71,9 +73,9 @@ class Hosts:
         async with asyncio.TaskGroup() as group:
             while True:
                 self.bell.clear()
-                pods = await self._admin.list_as(PODS, Pod, namespace=SPACE)
-                for pod in pods:
-                    self._look_at(pod, group)
+                with contextlib.suppress(TransportError):
+                    for pod in await self._admin.list_as(PODS, Pod, namespace=SPACE):
+                        self._look_at(pod, group)
                 try:
                     async with asyncio.timeout(_LOOK):
                         await self.bell.wait()
@@ -121,7 +123,7 @@ class Hosts:
                 token=token,
             )
             code = await self._guest.live(spec, "")
-        except (KubeError, asyncio.CancelledError):
+        except (KubeError, TransportError, asyncio.CancelledError):
             code = 1
         await self._publish(pod, {"phase": "Failed" if code else "Succeeded"})
         self.bell.set()
@@ -138,23 +140,28 @@ class Hosts:
         await self._admin._ask("POST", path, body=body)
 
     async def _publish(self, pod: Pod, status: dict[str, Any]) -> None:
+        """Until the API has acknowledged it, as an agent does."""
         meta = pod.metadata
-        try:
-            await self._admin.patch(
-                PODS,
-                meta.name,
-                {"status": status},
-                namespace=SPACE,
-                subresource="status",
-                uid=meta.uid,
-            )
-        except (NotFound, Conflict):
-            return  # it is gone: nobody is left to be told
+        while True:
+            try:
+                await self._admin.patch(
+                    PODS,
+                    meta.name,
+                    {"status": status},
+                    namespace=SPACE,
+                    subresource="status",
+                    uid=meta.uid,
+                )
+                return
+            except (NotFound, Conflict):
+                return  # it is gone: nobody is left to be told
+            except TransportError:  # this machine is busy
+                await self.clock.sleep(_LOOK)
 
     async def _confirm(self, pod: Pod) -> None:
         try:
             await self._admin.delete(
                 PODS, pod.metadata.name, namespace=SPACE, uid=pod.metadata.uid, grace=0
             )
-        except (NotFound, Conflict):
-            return
+        except (NotFound, Conflict, TransportError):
+            return  # gone, or asked again at the next look

@@ -34,7 +34,7 @@ from runyard.dispatch.writing import SQL, JobInfo, Moved, Writer
 __all__ = ["SQL", "JobInfo", "Store", "to_slot"]
 
 T = TypeVar("T")
-_RETRIES = 5
+_RETRIES = 12  # a fact waits behind its tenant's others, and each of them may move its slot
 # Events that read and change their slot and nothing else: no other row is locked for them.
 _ALONE = (Polled, Arm, MintAbandoned)
 _FAILED_OVER = refuse("the database has failed over since this was asked")
@@ -167,7 +167,7 @@ class Store:
         if tenant:
             await tx.one(SQL.tenant_lock, tenant=tenant)
         jobs = await self._lock_jobs(tx, getattr(event, "job_id", None), seen)
-        slot = await self._lock_slot(tx, seen)
+        slot = await self._lock_slot(tx, seen, answers=getattr(event, "generation", None))
         if isinstance(event, Offer):
             room = await self._room(tx, tenant, event.platform)
         view = View(slot=slot, jobs=jobs, room=room)
@@ -217,11 +217,19 @@ class Store:
         rows = await tx.all(SQL.job_lock, job_ids=wanted)
         return tuple(msgspec.convert(row, Job) for row in rows)
 
-    async def _lock_slot(self, tx: Tx, seen: Row | None) -> Slot | None:
+    async def _lock_slot(
+        self, tx: Tx, seen: Row | None, *, answers: int | None = None
+    ) -> Slot | None:
+        """Lock a slot that was looked at. `answers`: the generation that an answer is about.
+
+        An answer that comes too late changes nothing, whatever the rows around it are by now: it is not tried again.
+        Otherwise the offers of many replicas for the same few slots would run out of attempts.
+        """
         if seen is None:
             return None
         row = await tx.one(SQL.slot_lock, pod_uid=seen["pod_uid"])
-        if row is None or any(row[name] != value for name, value in seen.items()):
+        late = row is not None and answers is not None and row["generation"] != answers
+        if row is None or (not late and any(row[name] != value for name, value in seen.items())):
             raise Moved
         return to_slot(row)
 
