@@ -17,10 +17,12 @@ import click
 import msgspec
 
 from runyard.cli.children import end_with_parent
+from runyard.sim import seams
 from runyard.sim.faults import KINDS, parse
 from runyard.sim.report import Outcome
 from runyard.sim.run import Stage, replay
-from runyard.sim.scenarios.catalogue import BY_NAME, Scenario
+from runyard.sim.scenarios.catalogue import BY_NAME
+from runyard.sim.scenarios.scenario import Scenario, lacking
 from runyard.sim.shape import Shape
 
 if TYPE_CHECKING:
@@ -31,7 +33,17 @@ if TYPE_CHECKING:
 WORKERS = 2
 PLAIN_EVERY = 5.0  # seconds of real time between two lines of progress
 
-_EPILOG = "Faults: " + ", ".join(KINDS) + ".\n\nScenarios: " + ", ".join(BY_NAME) + "."
+_EPILOG = "\n\n".join(
+    (
+        "Faults: " + ", ".join(KINDS) + ".",
+        "Scenarios, each with the guards that answer it:",
+        *(
+            f"\b\n{each.name}{' (long)' if each.long else ''}\n  {each.tells}"
+            + "".join(f"\n  --without {guard.guard}" for guard in each.without)
+            for each in BY_NAME.values()
+        ),
+    )
+)
 
 
 def _faults(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
@@ -67,6 +79,12 @@ def _faults(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...
     show_default=True,
 )
 @click.option("--scenario", type=click.Choice(list(BY_NAME)), help="Play a named incident instead.")
+@click.option(
+    "--without",
+    type=click.Choice(seams.NAMES),
+    metavar="GUARD",
+    help="Play the incident on a fleet that lacks this guard, to see what it is for.",
+)
 @click.option("--seeds", type=click.IntRange(min=1), help="Run the numbers 1 to K, two at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a run on standard output.")
 @click.option("--trace", type=click.File("w"), help="Write every step of the run to this file.")
@@ -81,6 +99,7 @@ def sim(
     hosts: int,
     jobs_per_day: float,
     scenario: str | None,
+    without: str | None,
     seeds: int | None,
     as_json: bool,
     trace: TextIO | None,
@@ -90,8 +109,10 @@ def sim(
     shape = Shape(seed=seed, hours=hours, faults=faults, hosts=hosts, jobs_per_day=jobs_per_day)
     if seeds is not None and (trace is not None or demo or scenario is not None):
         raise click.UsageError("--seeds runs many: leave out --trace, --demo and --scenario")
+    if without is not None and scenario is None:
+        raise click.UsageError("--without takes a guard away from a --scenario: name one")
     if scenario is not None:
-        well = _play(BY_NAME[scenario], seed, as_json=as_json, trace=trace)
+        well = _play(BY_NAME[scenario], seed, without=without, as_json=as_json, trace=trace)
     elif seeds is not None:
         well = _many(shape, seeds, as_json=as_json)
     else:
@@ -142,8 +163,14 @@ def _lines(*, every: float) -> Any:
     return show
 
 
-def _play(scenario: Scenario, seed: int, *, as_json: bool, trace: TextIO | None) -> bool:
+def _play(
+    scenario: Scenario, seed: int, *, without: str | None, as_json: bool, trace: TextIO | None
+) -> bool:
     shapes = scenario.shapes(seed)
+    again = f"runyard sim --scenario {scenario.name} --seed {seed}"
+    if without is not None:
+        shapes = tuple(lacking(shape, without) for shape in shapes)
+        again += f" --without {without}"
     if not as_json:
         click.echo(f"{scenario.name}: {scenario.tells} ({len(shapes)} runs)")
     with Stage() as stage:
@@ -151,7 +178,6 @@ def _play(scenario: Scenario, seed: int, *, as_json: bool, trace: TextIO | None)
             began = time.perf_counter()
             outcome = stage.play(shape, scenario.play, file=trace)
             wall = time.perf_counter() - began
-            again = f"runyard sim --scenario {scenario.name} --seed {seed}"
             if not outcome.ok or as_json:
                 _print(outcome, wall, as_json=as_json, again=again)
             if not outcome.ok:

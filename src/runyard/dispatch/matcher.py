@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError, Tx
 from runyard.dispatch.claiming import Claimed, Claims
+from runyard.dispatch.guards import SHIPPED, Guards
 from runyard.dispatch.machine.events import Offer
 from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.matching.match import match
@@ -47,7 +48,9 @@ class Matcher:
         meter: Meter,
         log: Logger,
         settings: Settings,
+        guards: Guards = SHIPPED,
     ) -> None:
+        self._guards = guards
         self._database = database
         self._store = store
         self._claims = claims
@@ -93,7 +96,7 @@ class Matcher:
         self._waiters.hungry = reading.hungry
         for uid in reading.absent:
             self._waiters.wake(uid)  # its slot is not idle: its poll looks for itself
-        proposals = match(reading.snapshot).proposals
+        proposals = match(reading.snapshot, guards=self._guards).proposals
         size, claimed = self._settings.match_batch, 0
         for start in range(0, len(proposals), size):
             batch = proposals[start : start + size]

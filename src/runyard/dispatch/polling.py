@@ -19,6 +19,7 @@ from enum import Enum
 from runyard.clock import Clock
 from runyard.db.contract import Unavailable
 from runyard.dispatch.callers import Callers, Guest
+from runyard.dispatch.guards import SHIPPED, Guards
 from runyard.dispatch.machine.events import Polled
 from runyard.dispatch.machine.transition import Tell, answer_poll
 from runyard.dispatch.machine.values import Slot, SlotState
@@ -75,7 +76,9 @@ class Polls:
         clock: Clock,
         meter: Meter,
         settings: Settings,
+        guards: Guards = SHIPPED,
     ) -> None:
+        self._guards = guards
         self._kube = kube
         self._callers = callers
         self._store = store
@@ -174,6 +177,8 @@ class Polls:
 
     async def _wish(self, guest: Guest) -> "_Wish":
         """What people and the operator want of this Pod."""
+        if not self._guards.drain_first:
+            return _Wish.STAY
         try:
             pod = await self._kube.get_as(
                 PODS, guest.pod_name, Pod, namespace=self._settings.namespace

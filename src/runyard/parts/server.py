@@ -17,6 +17,7 @@ from runyard.dispatch.api import Api
 from runyard.dispatch.budget import SharedBudget
 from runyard.dispatch.callers import Callers
 from runyard.dispatch.claiming import Claims
+from runyard.dispatch.guards import SHIPPED, Guards
 from runyard.dispatch.intake.apply import Intake
 from runyard.dispatch.intake.audit import Audit
 from runyard.dispatch.intake.comparing import Comparer
@@ -86,6 +87,7 @@ class ServerDeps(msgspec.Struct, kw_only=True):
     listen: Callable[[Handler], None]  # called once, with the handler, when requests may come
     freshness: Freshness | None = None  # told when each loop last succeeded
     health: Health | None = None  # told what the server itself finds wrong
+    guards: Guards = SHIPPED  # only the proof and its tests ever switch one off
 
 
 class Wired(msgspec.Struct, kw_only=True):
@@ -163,6 +165,7 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
             freshness=deps.freshness,
         )
         for name, step, every, deadline in steps
+        if name not in deps.guards.without_loops
     )
 
 
@@ -278,7 +281,7 @@ def _ground(deps: ServerDeps) -> _Ground:
         budget=budget,
         store=Store(
             deps.database,
-            ctx=Context(deadlines=settings.deadlines),
+            ctx=Context(deadlines=settings.deadlines, rules=deps.guards.rules),
             actor=deps.name,
             observer=JobMeter(pools=pools, meter=deps.meter).saw,
         ),
@@ -343,6 +346,7 @@ def _sweeper(ground: _Ground, reader: Reader, fencer: Fencer) -> Sweeper:
         meter=deps.meter,
         log=deps.log,
         settings=deps.settings,
+        rules=deps.guards.rules,
     )
 
 
@@ -394,6 +398,7 @@ def _matcher(ground: _Ground) -> Matcher:
         meter=deps.meter,
         log=deps.log,
         settings=deps.settings,
+        guards=deps.guards,
     )
     return Matcher(
         database=deps.database,
@@ -406,6 +411,7 @@ def _matcher(ground: _Ground) -> Matcher:
         meter=deps.meter,
         log=deps.log,
         settings=deps.settings,
+        guards=deps.guards,
     )
 
 
@@ -427,6 +433,7 @@ def _api(ground: _Ground, intake: Intake, closer: Closer) -> Api:
         clock=deps.clock,
         meter=deps.meter,
         settings=settings,
+        guards=deps.guards,
     )
     return Api(
         polls=polls,

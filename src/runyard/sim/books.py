@@ -126,6 +126,11 @@ class Books:
             SQL.limit_put, tenant=tenant, platform=platform, vcpus=vcpus, memory_gb=memory_gb
         )
 
+    def lose(self, pod_uid: str) -> None:
+        """The database forgets a slot, as one does that has lost its last commits."""
+        self._database.peek(SQL.slot_lose, pod_uid=pod_uid)
+        del self.slots[pod_uid]
+
     def _keep(self, slot: SlotView) -> None:
         if slot.runner_name:
             self.by_runner[slot.runner_name] = slot.pod_uid

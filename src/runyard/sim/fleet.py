@@ -33,6 +33,7 @@ from runyard.kube.client import Kube
 from runyard.kube.kinds import NODES, RUNNER_POOLS, SERVICE_ACCOUNTS
 from runyard.parts import operator, server
 from runyard.parts.reporting import ReportingTransport
+from runyard.sim import seams
 from runyard.sim.books import Books
 from runyard.sim.callers import Callers
 from runyard.sim.clock import VirtualClock
@@ -43,7 +44,14 @@ from runyard.sim.invariants import Invariants
 from runyard.sim.liveness import LOOK_EVERY, Liveness
 from runyard.sim.loop import VirtualLoop
 from runyard.sim.network import Faults, Link
-from runyard.sim.orders import OPERATOR, SECRET, node_settings, pool_body, server_settings
+from runyard.sim.orders import (
+    OPERATOR,
+    SECRET,
+    node_settings,
+    pool_body,
+    server_guards,
+    server_settings,
+)
 from runyard.sim.process import Process, wrap_database, wrap_transport
 from runyard.sim.replicas import Balancer, Replica
 from runyard.sim.shape import PLATFORM, Shape
@@ -53,7 +61,7 @@ from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.wire import names
-from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK
+from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK, POD_STOPPED
 
 SPACE = names.RUNNERS_NAMESPACE
 APP_ID = 4711
@@ -90,6 +98,9 @@ class Fleet:
         self.restarts = True
         self.rest_seconds = 0.0
         self.weather = Weather()
+        self.lose_webhook: Callable[[Delivery], bool] | None = None
+        self.deaf_to_stops = "stop_reports_are_heard" in shape.off
+        self.watchdog_yields = "watchdog_yields" not in shape.off
         self._background: list[asyncio.Task[object]] = []
         self._fates: dict[Fate, int] = {}
         self._directory = directory
@@ -119,7 +130,7 @@ class Fleet:
             app_id=APP_ID,
             public_key=key.public_pem,
             webhook_secret=SECRET,
-            deliver=self._deliver,
+            deliver=self.deliver,
             on_event=self._on_github_event,
         )
         self.books = Books(self._open_database(onlooker=True))
@@ -285,6 +296,7 @@ class Fleet:
                     meter=meter,
                     log=get_logger("server", replica=name),
                     settings=server_settings(self.shape),
+                    guards=server_guards(self.shape),
                     name=name,
                     listen=replica.listen,
                 )
@@ -312,7 +324,7 @@ class Fleet:
 
     def _add_tenant(self, name: str) -> None:
         tenant = next(each for each in self.shape.tenants if each.name == name)
-        installation = self.github.install(name)
+        installation = self.github.install(name, kind=tenant.kind)
         for repository in tenant.repositories:
             self.github.add_repo(f"{name}/{repository}")
         self.books.add_tenant(
@@ -327,7 +339,7 @@ class Fleet:
 
     async def _github_hears(self, request: Request) -> Response | Stream:
         self.invariants.asked_github(request)
-        return await self.github.handle(request)
+        return seams.heard(self.shape.off, request, await self.github.handle(request))
 
     def _link(
         self, name: str, handler: Handler, faults: Faults, server: Process | None = None
@@ -447,9 +459,12 @@ class Fleet:
         if not why:
             self.invariants.violated(f"job {job} failed on {runner}, which no fault had hit")
 
-    async def _deliver(self, delivery: Delivery) -> int:
+    async def deliver(self, delivery: Delivery) -> int:
         """Carry a webhook to some server."""
         self.counts["webhooks"] += 1
+        if self.lose_webhook is not None and self.lose_webhook(delivery):
+            self.counts["webhooks lost"] += 1
+            return 502
         up = [link for replica, link in self._webhooks if replica.seems_up]
         link = self._webhook_rng.choice(up or [link for _, link in self._webhooks])
         try:
@@ -463,6 +478,10 @@ class Fleet:
         """Look at the answers that a server gives to guests."""
 
         async def handle(request: Request) -> Response | Stream:
+            if request.path == POD_STOPPED and self.deaf_to_stops:
+                return Response(status=204)
+            if request.path == GITHUB_WEBHOOK:
+                await seams.before_a_webhook(self.shape.off, self.links, replica)
             answer = await handler(request)
             if request.path == DISPATCH and answer.status == 200 and isinstance(answer, Response):
                 self._look_at_delivery(request)

@@ -37,9 +37,12 @@ POLL_TIMEOUT = 35.0  # beyond the 25 s that the server may hold a poll
 GITHUB_PAUSE = 5.0
 USUAL_JOB = 60.0
 ASKED_TO_END = 143
+LOOK_TO_KILL = 1.0  # between a look and a kill, in a watchdog that does both one after the other
 _WAIT = ("prefer", "wait=25")
 
-Fate = Literal["hang-before-jit", "hang-with-jit", "die", "exit-code"]
+Fate = Literal[
+    "hang-before-jit", "hang-with-jit", "die-with-jit", "die", "hang-after-job", "exit-code"
+]
 State = Literal["polling", "armed", "running", "hung", "ended"]
 _dispatched = msgspec.json.Decoder(Dispatched)
 
@@ -66,6 +69,7 @@ class GuestWorld(Protocol):
     github: GithubCore
     guests: dict[str, GuestView]
     pollers: dict[str, GuestView]  # by token
+    watchdog_yields: bool  # to a job that GitHub has committed; only a test has it otherwise
 
     @property
     def clock(self) -> Clock:
@@ -155,6 +159,9 @@ class Guest:
         view.state, view.jit_at = "armed", self._world.clock.monotonic()
         if self._world.fate("hang-with-jit", view):
             await self._hang(view)
+        if self._world.fate("die-with-jit", view):
+            self._world.die(view)
+            await self._hang(view)
         await self._reach_github()
         session = self._world.github.connect(jit)
         if isinstance(session, Refused):
@@ -174,6 +181,9 @@ class Guest:
             async with self._world.clock.timeout(idle_timeout):
                 return await session.next_job()
         except TimeoutError:
+            if not self._world.watchdog_yields:
+                await self._world.clock.sleep(LOOK_TO_KILL)
+                return None
             return session.assignment  # committed in this very moment: then the watchdog yields
 
     async def _work(self, view: GuestView, session: RunnerSession, job: Assignment) -> int:
@@ -190,6 +200,8 @@ class Guest:
             conclusion = "success"
         await self._reach_github()
         listened = session.finish(conclusion)
+        if self._world.fate("hang-after-job", view):
+            await self._hang(view)
         if self._world.fate("exit-code", view):
             return 7
         return 0 if listened else 1

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from runyard.dispatch.guards import Guards, without
 from runyard.dispatch.settings import Limit
 from runyard.dispatch.settings import Settings as ServerSettings
 from runyard.node.settings import Settings as NodeSettings
 from runyard.pools.settings import Settings as PoolSettings
+from runyard.sim import seams
 from runyard.sim.shape import FLEET, PLATFORM, PoolShape, Shape
 from runyard.wire.paths import DISPATCH
 
@@ -20,9 +22,15 @@ def server_settings(shape: Shape) -> ServerSettings:
         webhook_secrets=(SECRET,),
         seal_key=b"0123456789abcdef0123456789abcdef",
         stamped_grace=shape.stamped_grace,
+        modes=seams.modes(shape.off),
         match_every=MATCH_EVERY,
         default_limits=(Limit(platform=PLATFORM, vcpus=8, memory_gb=14),),
     )
+
+
+def server_guards(shape: Shape) -> Guards:
+    """Of each replica: all of them, unless an incident is played without one."""
+    return without(*seams.of_the_server(shape.off))
 
 
 def node_settings(shape: Shape, name: str, *, number: int) -> NodeSettings:
@@ -49,6 +57,6 @@ def pool_body(shape: Shape, pool: PoolShape) -> dict[str, Any]:
         "podCPUMilli": pool.cpu_milli,
         "podMemoryMB": pool.memory_mb,
         "idleTimeoutSeconds": pool.idle_timeout,
-        "rollout": {"maxConcurrentPercent": pool.roll_percent},
+        "rollout": {"maxConcurrentPercent": 100 if "roll_cap" in shape.off else pool.roll_percent},
     }
     return {"metadata": {"name": pool.name}, "spec": spec}

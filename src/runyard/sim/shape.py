@@ -6,6 +6,7 @@ gives the same run.
 
 import msgspec
 
+from runyard.embedded.github.model import AccountKind
 from runyard.sim.driver import GB, Host
 
 IMAGE = "registry.example/runner-macos@sha256:" + "1" * 64
@@ -34,6 +35,7 @@ class TenantShape(msgspec.Struct, frozen=True, kw_only=True):
     vcpus: int
     memory_gb: int
     share: float
+    kind: AccountKind = "Organization"
 
 
 POOLS = (
@@ -67,6 +69,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         2 * 3600.0
     )  # after the last job and fault: at rest within this, or it failed
     stamped_grace: float = 300.0
+    off: tuple[str, ...] = ()  # guards that this fleet lacks, by name (`sim.seams`)
 
     def seats_of(self, pool: PoolShape) -> int:
         """How many runners a pool asks for: its share of the seats, the first pool takes the rest."""

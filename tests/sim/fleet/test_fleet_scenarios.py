@@ -1,17 +1,43 @@
-"""The named incidents, each played to its end. What happened once must not happen again."""
+"""The named incidents, each played to its end; and once more without each of its guards, where it must go wrong."""
 
 import pytest
 
 from runyard.sim.run import Stage
-from runyard.sim.scenarios.catalogue import ALL, BY_NAME, Scenario
+from runyard.sim.scenarios.catalogue import ALL, BY_NAME
+from runyard.sim.scenarios.scenario import Scenario, Without, lacking
+from runyard.sim.seams import NAMES
 
-QUICK = [scenario for scenario in ALL if len(scenario.shapes(1)) == 1]
+QUICK = [scenario for scenario in ALL if len(scenario.shapes(1)) == 1 and not scenario.long]
+LONG = [scenario for scenario in ALL if scenario.long]
 LOOPS = [scenario for scenario in ALL if len(scenario.shapes(1)) > 1]
+GUARDED = [
+    pytest.param(scenario, each, id=f"{scenario.name} without {each.guard}")
+    for scenario in ALL
+    for each in scenario.without
+]
 EVERY = 15  # of the many crash points, so many lie between two that the fast tests visit
 
 
 @pytest.mark.parametrize("scenario", QUICK, ids=lambda scenario: scenario.name)
 def test_incident(stage: Stage, scenario: Scenario) -> None:
+    (shape,) = scenario.shapes(1)
+    outcome = stage.play(shape, scenario.play)
+    assert outcome.ok, outcome.failure
+
+
+@pytest.mark.parametrize(("scenario", "off"), GUARDED)
+def test_incident_without_its_guard_goes_wrong(
+    stage: Stage, scenario: Scenario, off: Without
+) -> None:
+    (shape,) = scenario.shapes(1)
+    outcome = stage.play(lacking(shape, off.guard), scenario.play)
+    assert off.fails in outcome.failure, outcome.failure or "it went well"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scenario", LONG, ids=lambda scenario: scenario.name)
+def test_long_incident(stage: Stage, scenario: Scenario) -> None:
     (shape,) = scenario.shapes(1)
     outcome = stage.play(shape, scenario.play)
     assert outcome.ok, outcome.failure
@@ -33,6 +59,10 @@ def test_crashes_at_every_effect(stage: Stage, scenario: Scenario) -> None:
         assert outcome.ok, f"seed {shape.seed}: {outcome.failure}"
 
 
-def test_every_incident_tells_what_it_is() -> None:
-    assert len(BY_NAME) == len(ALL) == 8
+def test_every_incident_tells_what_it_is_and_has_a_name_of_its_own() -> None:
+    assert len(BY_NAME) == len(ALL)
     assert all(scenario.tells and scenario.name == scenario.name.lower() for scenario in ALL)
+
+
+def test_a_guard_that_is_taken_away_is_one_that_exists() -> None:
+    assert {each.guard for scenario in ALL for each in scenario.without} <= {*NAMES}

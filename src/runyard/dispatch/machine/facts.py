@@ -58,7 +58,7 @@ def job_queued(view: View, event: JobQueued, ctx: Context) -> Decision:
 def job_started(view: View, event: JobStarted, ctx: Context) -> Decision:
     """GitHub gave the job to that runner."""
     job = view.job(event.job_id)
-    if job is not None and job.state is JobState.DONE:
+    if job is not None and job.state is JobState.DONE and ctx.rules.done_stays_done:
         return refuse("the job is over already")
     known = job or Job(job_id=event.job_id, tenant=event.tenant)
     running = msgspec.structs.replace(
@@ -91,6 +91,8 @@ def job_ended(view: View, event: JobEnded, ctx: Context) -> Decision:
         )
         source = None if job is None else job.state
         jobs = (JobChange(job=over, source=source, look_in=None, why=event.conclusion or "ended"),)
+    if view.rival is not None and not ctx.rules.end_by_runner:
+        view = msgspec.structs.replace(view, slot=view.rival, rival=None)
     slots, given_back = _spent(view, event, ctx)
     slots = (*slots, *_rival_vacated(view, event.job_id))
     if not slots and not jobs and not given_back:
@@ -131,7 +133,7 @@ def _executor(
         return (), ()
     if slot.state is SlotState.EXECUTING and slot.executing_job == event.job_id:
         return (linger(slot, wait=ctx.deadlines.executing, why="still executing"),), ()
-    given_back = _displaced(view, slot, event.job_id)
+    given_back = _displaced(view, slot, event.job_id, ctx)
     if slot.state is SlotState.CLOSED:
         if slot.intended_job is None:
             return (), ()
@@ -161,7 +163,7 @@ def _spent(
         return (), ()
     if slot.fence is Fence.DONE and slot.intended_job is None:
         return (), ()
-    given_back = _displaced(view, slot, event.job_id)
+    given_back = _displaced(view, slot, event.job_id, ctx)
     state = SlotState.CLOSED if slot.state is SlotState.CLOSED else SlotState.DRAINING
     ended = move(
         slot,
@@ -176,9 +178,9 @@ def _spent(
     return (ended,), given_back
 
 
-def _displaced(view: View, slot: Slot, job_id: int) -> tuple[JobChange, ...]:
+def _displaced(view: View, slot: Slot, job_id: int, ctx: Context) -> tuple[JobChange, ...]:
     """The job that the slot was meant for, if its runner got another one."""
-    if slot.intended_job == job_id:
+    if slot.intended_job == job_id or not ctx.rules.requeue_displaced:
         return ()
     return requeue(view.job(slot.intended_job), why=f"its runner got job {job_id}")
 

@@ -35,6 +35,8 @@ def polled(view: View, event: Polled, ctx: Context) -> Decision:
         return Decision(slots=(change,))
     if slot.state is SlotState.IDLE:
         return Decision(slots=(linger(slot, wait=ctx.deadlines.idle, why="beat"),))
+    if not ctx.rules.one_job_a_pod and slot.state in (SlotState.EXECUTING, SlotState.DRAINING):
+        return Decision(slots=(_idle_again(slot, ctx, why="asks for more"),))
     return refuse(f"the slot is {slot.state}")
 
 
@@ -107,20 +109,7 @@ def mint_failed(view: View, event: MintFailed, ctx: Context) -> Decision:
     slot = view.slot
     if slot is None or slot.state is not SlotState.OFFERED or stale(slot, event.generation, ctx):
         return refuse("the offer is over")
-    idle = move(
-        slot,
-        SlotState.IDLE,
-        ctx,
-        why=event.why,
-        tenant="",
-        scope="",
-        installation_id=0,
-        vcpus=0,
-        memory_gb=0,
-        platform="",
-        intended_job=None,
-        runner_name="",
-    )
+    idle = _idle_again(slot, ctx, why=event.why)
     job = view.job(slot.intended_job)
     return Decision(slots=(idle,), jobs=requeue(job, why=event.why, look_in=event.hold_job))
 
@@ -137,6 +126,24 @@ def mint_abandoned(view: View, event: MintAbandoned, ctx: Context) -> Decision:
 def stale(slot: Slot, generation: int, ctx: Context) -> bool:
     """Was this answer asked for in an earlier life of the slot?"""
     return slot.generation != generation and ctx.rules.generation_fences_writes
+
+
+def _idle_again(slot: Slot, ctx: Context, *, why: str) -> SlotChange:
+    return move(
+        slot,
+        SlotState.IDLE,
+        ctx,
+        why=why,
+        tenant="",
+        scope="",
+        installation_id=0,
+        vcpus=0,
+        memory_gb=0,
+        platform="",
+        intended_job=None,
+        executing_job=None,
+        runner_name="",
+    )
 
 
 def _may_offer(job: Job, ctx: Context) -> bool:

@@ -56,6 +56,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     generation_fences_writes: bool = True
     budget_until_gone: bool = True
     waiting_is_not_queued: bool = True
+    one_job_a_pod: bool = True  # who was given a runner once is never idle again
+    requeue_displaced: bool = True  # its runner got another job: it goes back to the queue
+    end_by_runner: bool = True  # an end spends who ran the job, not who was meant for it
+    done_stays_done: bool = True
     no_deadline_for: tuple[SlotState, ...] = ()
 
 

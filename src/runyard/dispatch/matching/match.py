@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
+from runyard.dispatch.guards import SHIPPED, Guards
 from runyard.dispatch.machine.events import Adopt, Offer
 from runyard.dispatch.machine.values import Room
 from runyard.dispatch.matching.select import held_by, nobody_waits
@@ -63,11 +64,6 @@ class _Turn:
         self._lines = [_Line(each, queue.floor) for each in queue.repositories if each.jobs]
         self._heap = [(line.place, at) for at, line in enumerate(self._lines)]
         heapify(self._heap)
-
-    @property
-    def place(self) -> tuple[float, str]:
-        """Who is furthest behind; among equals, by name."""
-        return self.vtime, self.queue.tenant
 
     @property
     def waits(self) -> bool:
@@ -145,14 +141,14 @@ class _Supply:
         return min(queues, key=lambda queue: queue[0][0]).popleft()[1]
 
 
-def match(snapshot: Snapshot, *, thorough: bool = False) -> Matching:
+def match(snapshot: Snapshot, *, thorough: bool = False, guards: Guards = SHIPPED) -> Matching:
     """Propose who gets what, fairest first, and say what holds the rest.
 
     Once nobody waits any more the rest is not looked at, unless somebody wants to know of everything (`thorough`).
     """
     supply = _Supply(snapshot)
     turns = [_Turn(queue, snapshot.floor) for queue in snapshot.tenants]
-    heap = [(turn.place, at) for at, turn in enumerate(turns) if turn.waits]
+    heap = [(_place(turn, guards), at) for at, turn in enumerate(turns) if turn.waits]
     heapify(heap)
     proposals: list[Proposal] = []
     held: dict[Kind, Held] = {}
@@ -173,10 +169,17 @@ def match(snapshot: Snapshot, *, thorough: bool = False) -> Matching:
                     tried[trial] = None
             else:
                 held[kind] = _why_not(turn, kind, supply)
+        if kind in held and not guards.step_aside:
+            continue
         turn.back(line)
         if turn.waits:
-            heappush(heap, (turn.place, at))
+            heappush(heap, (_place(turn, guards), at))
     return Matching(proposals=tuple(proposals), held=tuple(held.values()))
+
+
+def _place(turn: _Turn, guards: Guards) -> tuple[float, str]:
+    """Who is furthest behind; among equals, by name."""
+    return turn.vtime if guards.fair_turns else 0.0, turn.queue.tenant
 
 
 def scope_of(queue: TenantQueue, repository: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.db.contract import DatabaseError, Tx
+from runyard.dispatch.guards import SHIPPED, Guards
 from runyard.dispatch.machine.events import Arm, MintAbandoned, MintFailed
 from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.minting.stamp import Stamper
@@ -56,7 +57,9 @@ class Minter:
         meter: Meter,
         log: Logger,
         settings: Settings,
+        guards: Guards = SHIPPED,
     ) -> None:
+        self._guards = guards
         self._store = store
         self._github = github
         self._deleter = deleter
@@ -134,7 +137,7 @@ class Minter:
                 await tx.run(SQL.exclusion_clear, repository=repository, tenant=slot.tenant)
             elif verdict.to_repositories:
                 await tx.run(SQL.tenant_at_repositories, tenant=slot.tenant)
-            elif verdict.passing is not None:
+            elif verdict.passing is not None and self._guards.exclude_failing:
                 names = {"repository": repository, "account": slot.tenant, "github": ""}
                 await tx.run(
                     SQL.exclusion_note,

@@ -15,7 +15,15 @@ import msgspec
 from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError, Row, Tx
 from runyard.dispatch.machine.events import Event, Inconclusive, PodGone
-from runyard.dispatch.machine.table import Question, after_outage, due, question, stay
+from runyard.dispatch.machine.table import (
+    SHIPPED,
+    Question,
+    Rules,
+    after_outage,
+    due,
+    question,
+    stay,
+)
 from runyard.dispatch.machine.values import Slot, SlotState
 from runyard.dispatch.plans.kinds import of_slot
 from runyard.dispatch.recovery.fencing import Fencer
@@ -59,7 +67,9 @@ class Sweeper:
         meter: Meter,
         log: Logger,
         settings: Settings,
+        rules: Rules = SHIPPED,
     ) -> None:
+        self._rules = rules
         self._database = database
         self._store = store
         self._prover = prover
@@ -81,7 +91,7 @@ class Sweeper:
         gate = asyncio.Semaphore(self._settings.sweep_parallel)
         async with asyncio.TaskGroup() as group:
             for each in found:
-                if due(each.slot, overdue=each.overdue, settled=each.settled):
+                if due(each.slot, overdue=each.overdue, settled=each.settled, rules=self._rules):
                     group.create_task(self._ask_one(each, gate))
 
     async def tick(self) -> None:

@@ -109,6 +109,12 @@ class Faults:
         """Answer the next `times` requests under a path with a status, and do nothing."""
         self._failures.append(_Failure(path_prefix, method, status, times, headers))
 
+    def mend(self) -> None:
+        """Nothing is scripted to go wrong any more."""
+        self.outage = False
+        self._failures.clear()
+        self._mints.clear()
+
     def fail_after_mint(self, status: int = 503, times: int = 1) -> None:
         """Create the next `times` runners, and answer as if it had failed."""
         self._mints.append(_Failure("", "POST", status, times, ()))

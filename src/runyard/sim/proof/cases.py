@@ -143,6 +143,30 @@ VARIANTS = (
         world(1, 1, 0, held=True),
         waiting_is_not_queued=False,
     ),
+    _without(
+        "more-than-one-job-a-pod",
+        "whoever was given a runner may ask for another one",
+        world(1, 1, 0),
+        one_job_a_pod=False,
+    ),
+    _without(
+        "displaced-job-stays-bound",
+        "a job whose runner got another one is not given back",
+        world(2, 1, 0),
+        requeue_displaced=False,
+    ),
+    _without(
+        "an-end-frees-who-was-meant",
+        "the end of a job spends the runner that was meant for it",
+        world(2, 2, 0),
+        end_by_runner=False,
+    ),
+    _without(
+        "a-late-start-revives-a-job",
+        "a start that is heard of after the end is believed",
+        world(1, 1, 1),
+        done_stays_done=False,
+    ),
     _broken(
         "operator-by-old-version",
         "the operator deletes a Pod by an outdated view of it",

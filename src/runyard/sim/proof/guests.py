@@ -35,6 +35,7 @@ def guest_steps(scene: Scene, world: World) -> Iterator[Step]:
                 yield f"the runner of Pod {index} connects", with_pod(world, index, _connected(pod))
             case Guest.CONNECTED | Guest.LOST:
                 yield from _connected_or_lost(world, index)
+                yield from _asks_for_more(scene, world, index)
             case Guest.HUNG | Guest.NEVER:
                 pass
         if pod.terminating:
@@ -73,6 +74,13 @@ def _poll(scene: Scene, world: World, index: int) -> Iterator[Step]:
         yield f"Pod {index} polls, is told to go, and ends", with_pod(after, index, dead(pod))
     elif after is not world:
         yield f"Pod {index} polls", after
+
+
+def _asks_for_more(scene: Scene, world: World, index: int) -> Iterator[Step]:
+    """Job code has its machine's token and can poll with it, at any time. The machine must not care."""
+    after = scene.db.commit(world, "polled", pod=index)
+    if after is not None and world.lanes[index].pod.guest is Guest.CONNECTED:
+        yield f"job code in Pod {index} polls", after
 
 
 def _connected(pod: Pod) -> Pod:

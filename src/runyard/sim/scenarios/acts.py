@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from runyard.sim.fleet import SPACE, Fleet
+from runyard.sim.guest import GuestView
 from runyard.sim.invariants import Violation
 from runyard.sim.liveness import unrest
 from runyard.telemetry.catalogue import Metric
@@ -83,11 +84,13 @@ def stamped(fleet: Fleet) -> list[dict[str, Any]]:
     ]
 
 
-def queue(fleet: Fleet, count: int, *, duration: float = 60.0, tenant: str = "acme") -> list[int]:
+def queue(
+    fleet: Fleet, count: int, *, duration: float = 60.0, tenant: str = "acme", pool: int = 0
+) -> list[int]:
     """Somebody pushes."""
     owner = next(each for each in fleet.shape.tenants if each.name == tenant)
     repository = f"{tenant}/{owner.repositories[0]}"
-    label = fleet.shape.pools[0].label
+    label = fleet.shape.pools[pool].label
     return [fleet.github.queue_job(repository, (label,), duration=duration) for _ in range(count)]
 
 
@@ -97,6 +100,16 @@ def over(fleet: Fleet, jobs: list[int], conclusion: str = "success") -> bool:
     if any(job.status == "completed" and job.conclusion != conclusion for job in found):
         raise Expected(f"a job ended otherwise: {[job.conclusion for job in found]}")
     return all(job.status == "completed" for job in found)
+
+
+def running(fleet: Fleet) -> list[GuestView]:
+    """The guests whose runners work on a job."""
+    return [guest for guest in fleet.guests.values() if guest.state == "running"]
+
+
+def statuses(fleet: Fleet, jobs: list[int], status: str) -> int:
+    """How many of these jobs GitHub has in that status."""
+    return sum(fleet.github.jobs()[job].status == status for job in jobs)
 
 
 def counted(fleet: Fleet, metric: Metric, **labels: str) -> float:

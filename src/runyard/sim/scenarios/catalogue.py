@@ -1,22 +1,7 @@
 """The named incidents: what happened once, played again, with what must follow now."""
 
-from collections.abc import Awaitable, Callable
-
-import msgspec
-
-from runyard.sim.fleet import Fleet
-from runyard.sim.scenarios import crashes, outages, pods, rolls
-from runyard.sim.shape import Shape
-
-
-class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident: the fleets that it is played on, one run each, and the play."""
-
-    name: str
-    tells: str
-    shapes: Callable[[int], tuple[Shape, ...]]
-    play: Callable[[Fleet], Awaitable[None]]
-
+from runyard.sim.scenarios import claims, crashes, guests, outages, pods, rolls, turns, words
+from runyard.sim.scenarios.scenario import Scenario, Without
 
 ALL = (
     Scenario(
@@ -24,12 +9,17 @@ ALL = (
         tells="a deploy kills the servers between stamp and delivery, for the whole warm pool",
         shapes=pods.stamped_shapes,
         play=pods.deploy_leaks_stamped_pods,
+        without=(
+            Without(guard="deadline_offered", fails="the jobs run: not within"),
+            Without(guard="orphaned_stamped_pods", fails="every leaked Pod is gone: not within"),
+        ),
     ),
     Scenario(
         name="roll-does-not-collapse-the-pool",
         tells="a new image of tens of gigabytes reaches every host at the same time",
         shapes=rolls.shapes,
         play=rolls.roll_does_not_collapse_the_pool,
+        without=(Without(guard="roll_cap", fails="serve, the roll may take"),),
     ),
     Scenario(
         name="lost-node-runner-lives-on",
@@ -42,6 +32,7 @@ ALL = (
         tells="no webhook arrives for an hour",
         shapes=outages.shapes,
         play=outages.webhooks_lost_for_an_hour,
+        without=(Without(guard="loop_audit", fails="they run: not within"),),
     ),
     Scenario(
         name="agent-crash-at-every-effect",
@@ -67,5 +58,9 @@ ALL = (
         shapes=outages.shapes,
         play=outages.github_outage,
     ),
+    *claims.SCENARIOS,
+    *words.SCENARIOS,
+    *guests.SCENARIOS,
+    *turns.SCENARIOS,
 )
 BY_NAME = {scenario.name: scenario for scenario in ALL}

@@ -8,6 +8,7 @@ from runyard.sim.scenarios.acts import (
     over,
     polling,
     queue,
+    running,
     trouble,
     until,
     warm,
@@ -48,8 +49,8 @@ async def webhooks_lost_for_an_hour(fleet: Fleet) -> None:
 async def database_outage(fleet: Fleet) -> None:
     """Commits whose answers are lost, then no database at all, then it is back: nobody is reaped for it."""
     await warm(fleet)
-    running = queue(fleet, 2, duration=20 * MINUTE)
-    await until(fleet, "two run", lambda: _running(fleet) == 2, within=60.0)
+    busy = queue(fleet, 2, duration=20 * MINUTE)
+    await until(fleet, "two run", lambda: len(running(fleet)) == 2, within=60.0)
     with trouble(fleet, "database-outage"):
         _lose_answers(fleet, 0.3)
         queue(fleet, 1)
@@ -63,15 +64,15 @@ async def database_outage(fleet: Fleet) -> None:
     await fleet.clock.sleep(30.0)
     expect("no warm runner was reaped", _still_there(fleet, warm_before))
     await until(fleet, "what waited runs", lambda: over(fleet, later), within=300.0)
-    await until(fleet, "what ran ends well", lambda: over(fleet, running), within=20 * MINUTE)
+    await until(fleet, "what ran ends well", lambda: over(fleet, busy), within=20 * MINUTE)
     await at_rest(fleet)
 
 
 async def github_outage(fleet: Fleet) -> None:
     """GitHub is away while runners are about to register; fences have to wait until it is back."""
     await warm(fleet)
-    running = queue(fleet, 1, duration=10 * MINUTE)
-    await until(fleet, "one runs", lambda: _running(fleet) == 1, within=60.0)
+    busy = queue(fleet, 1, duration=10 * MINUTE)
+    await until(fleet, "one runs", lambda: len(running(fleet)) == 1, within=60.0)
     queue(fleet, 2)
     await fleet.clock.sleep(0.2)
     with trouble(fleet, "github-outage"):
@@ -80,7 +81,7 @@ async def github_outage(fleet: Fleet) -> None:
         await fleet.clock.sleep(20 * MINUTE)
         fleet.github.faults.outage = False
     await until(fleet, "what waited runs", lambda: over(fleet, later), within=10 * MINUTE)
-    await until(fleet, "what ran ends well", lambda: over(fleet, running), within=10 * MINUTE)
+    await until(fleet, "what ran ends well", lambda: over(fleet, busy), within=10 * MINUTE)
     await at_rest(fleet)
     expect("no registration is left", not fleet.github.runners())
 
@@ -94,10 +95,6 @@ def _lose_answers(fleet: Fleet, rate: float) -> None:
 def _take_away(fleet: Fleet, *, down: bool) -> None:
     for database in fleet.databases:
         database.down = down
-
-
-def _running(fleet: Fleet) -> int:
-    return sum(guest.state == "running" for guest in fleet.guests.values())
 
 
 def _still_there(fleet: Fleet, pods: list[str]) -> bool:

@@ -10,6 +10,7 @@ from runyard.sim.scenarios.acts import (
     over,
     polling,
     queue,
+    running,
     stamped,
     until,
     warm,
@@ -109,8 +110,8 @@ async def lost_node_runner_lives_on(fleet: Fleet) -> None:
     """
     await warm(fleet)
     jobs = queue(fleet, 1, duration=1500.0)
-    await until(fleet, "it runs", lambda: _running(fleet) == 1, within=60.0)
-    guest = next(guest for guest in fleet.guests.values() if guest.state == "running")
+    await until(fleet, "it runs", lambda: len(running(fleet)) == 1, within=60.0)
+    (guest,) = running(fleet)
     host = fleet.hosts[guest.host]
     fleet.tell(f"{host.name} is lost to the cluster")
     host.cut_network()
@@ -123,7 +124,3 @@ async def lost_node_runner_lives_on(fleet: Fleet) -> None:
     await at_rest(fleet)
     expect("executed once", fleet.github.jobs()[jobs[0]].executions == 1)
     expect("no fence was needed", counted(fleet, RUNYARD_FENCES_TOTAL, answer="deleted") == 0)
-
-
-def _running(fleet: Fleet) -> int:
-    return sum(guest.state == "running" for guest in fleet.guests.values())
