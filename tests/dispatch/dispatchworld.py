@@ -14,6 +14,7 @@ import msgspec
 import psycopg
 from psycopg.rows import dict_row
 
+from runyard.clock import Clock
 from runyard.db.contract import Database, Tx
 from runyard.db.inline import InlineDatabase
 from runyard.dispatch.machine.changes import Context
@@ -99,11 +100,17 @@ class World:
     """Everything around one server, and the server."""
 
     def __init__(
-        self, url: str, keys: KeyPair, *, log: Lines | None = None, **changes: Any
+        self,
+        url: str,
+        keys: KeyPair,
+        *,
+        clock: Clock | None = None,
+        log: Lines | None = None,
+        **changes: Any,
     ) -> None:
         self.url = url
         self.keys = keys
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
         self.settings = Settings(
             **{
                 "webhook_secrets": (SECRET,),

@@ -32,6 +32,7 @@ from runyard.cli.serverflags import Flags, with_flags
 from runyard.clock import Clock, RealClock
 from runyard.db import migrate
 from runyard.db.contract import DatabaseError, Unavailable
+from runyard.db.notices import direct
 from runyard.db.pooled import open_pool
 from runyard.dispatch.recovery import modes
 from runyard.dispatch.settings import Settings
@@ -148,7 +149,21 @@ async def _setup(
         app_key=key,
         database=await stack.enter_async_context(pool),
         doors=(door,),
+        direct_url=_direct(flags),
     )
+
+
+def _direct(flags: Flags) -> str:
+    """The database past any pooler; nothing, if nobody gave it."""
+    given = flags.database_direct_url, flags.database_direct_url_file
+    if not any(given):
+        return ""
+    url = one_of("--database-direct-url", *given, why="it was asked for")
+    try:
+        direct(url)
+    except ValueError as error:
+        raise BadSetting(f"--database-direct-url: {error}. Correct it") from None
+    return url
 
 
 def _app(flags: Flags, clock: Clock) -> tuple[int, str]:

@@ -8,7 +8,7 @@ Invariant: `free` holds only Pods that are registered. It may be wrong about the
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
@@ -16,7 +16,8 @@ from itertools import islice
 class Waiters:
     """Who waits, who of them is free, and a bell for the matcher."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tell: Callable[[], None] | None = None) -> None:
+        self._tell = tell  # the other replicas
         self._waiting: dict[str, list[asyncio.Event]] = {}
         self._free: dict[str, dict[str, None]] = {}  # by pool; who has waited longest comes first
         self._pools: dict[str, str] = {}
@@ -57,6 +58,12 @@ class Waiters:
             del self._free[pool][pod_uid]
             if not self._free[pool]:
                 del self._free[pool]
+
+    def made_work(self) -> None:
+        """There is something new to match, for whoever waits here or at another replica."""
+        self.bell.set()
+        if self._tell is not None:
+            self._tell()
 
     def wake(self, pod_uid: str) -> None:
         """Something changed for this Pod."""

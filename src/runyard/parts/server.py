@@ -13,8 +13,10 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError
+from runyard.db.notices import Notices
 from runyard.dispatch.api import Api
 from runyard.dispatch.budget import SharedBudget
+from runyard.dispatch.budgetwatch import BudgetWatch
 from runyard.dispatch.callers import Callers
 from runyard.dispatch.claiming import Claims
 from runyard.dispatch.guards import SHIPPED, Guards
@@ -58,13 +60,14 @@ from runyard.github.errors import GitHubError
 from runyard.http.messages import Handler, Transport
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
-from runyard.telemetry.conditions import RECONCILER_OFF
+from runyard.telemetry.conditions import GITHUB_BUDGET_LOW, RECONCILER_OFF
 from runyard.telemetry.freshness import Freshness
-from runyard.telemetry.health import Health
+from runyard.telemetry.health import Condition, Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.loops import EXPECTED, run_loop
 from runyard.telemetry.meter import Meter
 
+_LOOK_ANYWAY = 1.0
 Step = Callable[[], Coroutine[object, object, None]]
 
 
@@ -88,6 +91,7 @@ class ServerDeps(msgspec.Struct, kw_only=True):
     freshness: Freshness | None = None  # told when each loop last succeeded
     health: Health | None = None  # told what the server itself finds wrong
     guards: Guards = SHIPPED  # only the proof and its tests ever switch one off
+    notices: Notices | None = None  # between replicas; without them each looks ten times a second
 
 
 class Wired(msgspec.Struct, kw_only=True):
@@ -104,6 +108,7 @@ class Wired(msgspec.Struct, kw_only=True):
     ghosts: GhostRegistrations
     audit: Audit
     puller: Puller
+    budget_watch: BudgetWatch
     gauges: Gauges
     waiters: Waiters
     pruner: Pruner
@@ -125,6 +130,8 @@ async def run(
 
         loops = [group.create_task(loop) for loop in _loops(deps, wired)]
         loops.append(group.create_task(wired.matcher.run(spawn)))
+        if deps.notices is not None:
+            loops.append(group.create_task(deps.notices.run(wired.waiters.bell.set)))
         deps.listen(wired.api.handle)
         if stop is not None:
             await stop.wait()
@@ -147,6 +154,7 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
         ("audit", wired.audit.step, settings.audit_every, 300.0),
         ("gauges", wired.gauges.step, settings.gauges_every, 30.0),
         ("prune", wired.pruner.step, settings.retention.every, 300.0),
+        ("github budget", wired.budget_watch.step, settings.gauges_every, 30.0),
     )
     if settings.intake == "pull":
         steps = (*steps, ("pull", wired.puller.step, settings.pull_every, 60.0))
@@ -240,6 +248,9 @@ def wire(deps: ServerDeps) -> Wired:
         ),
         audit=audit,
         puller=puller,
+        budget_watch=BudgetWatch(
+            ground.budget, meter=meter, report=_reporter(deps, GITHUB_BUDGET_LOW)
+        ),
     )
 
 
@@ -285,10 +296,24 @@ def _ground(deps: ServerDeps) -> _Ground:
             actor=deps.name,
             observer=JobMeter(pools=pools, meter=deps.meter).saw,
         ),
-        waiters=Waiters(),
+        waiters=Waiters(tell=None if deps.notices is None else deps.notices.tell),
         pools=pools,
         seal=Seal(settings.seal_key, rng=deps.rng),
     )
+
+
+def _reporter(deps: ServerDeps, condition: Condition) -> Callable[[str], None]:
+    """Tells the health of the server what is wrong, or with nothing that it is well."""
+
+    def report(wrong: str) -> None:
+        if deps.health is None:
+            return
+        if wrong:
+            deps.health.fail(condition.code, wrong)
+        else:
+            deps.health.ok(condition.code)
+
+    return report
 
 
 def _lookers(ground: _Ground, intake: Intake) -> tuple[Audit, Puller]:
@@ -387,6 +412,11 @@ def _pods(ground: _Ground, fencer: Fencer, closer: Closer) -> PodsAgainstSlots:
 
 def _matcher(ground: _Ground) -> Matcher:
     deps, namespace = ground.deps, ground.deps.settings.namespace
+    settings = deps.settings
+    if deps.notices is not None:  # who is told needs to look only now and then
+        settings = msgspec.structs.replace(
+            settings, match_every=max(_LOOK_ANYWAY, settings.match_every)
+        )
     minter = Minter(
         store=ground.store,
         github=ground.github,
@@ -410,7 +440,7 @@ def _matcher(ground: _Ground) -> Matcher:
         clock=deps.clock,
         meter=deps.meter,
         log=deps.log,
-        settings=deps.settings,
+        settings=settings,
         guards=deps.guards,
     )
 

@@ -25,6 +25,7 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.db.contract import Database
+from runyard.db.notices import PostgresNotices
 from runyard.dispatch.settings import Settings
 from runyard.http.messages import Transport
 from runyard.http.server import Listening, Patience, listen
@@ -73,6 +74,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     app_key: str
     database: Database
     doors: tuple[Door, ...]
+    direct_url: str = ""  # of the database, past any pooler: replicas then wake each other at once
 
 
 class Replica:
@@ -83,6 +85,7 @@ class Replica:
         self._health = Health(setup.clock, conditions.ALL)
         self._freshness = Freshness(setup.clock)
         self._works = asyncio.Event()
+        meter = Meter()
         self.deps = server.ServerDeps(
             name=setup.name,
             clock=setup.clock,
@@ -100,12 +103,13 @@ class Replica:
             database=ReportingDatabase(
                 setup.database, self._health, unreachable=conditions.DATABASE_UNREACHABLE
             ),
-            meter=Meter(),
+            meter=meter,
             log=setup.log,
             settings=setup.settings,
             listen=lambda _: self._works.set(),
             freshness=self._freshness,
             health=self._health,
+            notices=_notices(setup, meter),
         )
         self._wired = server.wire(self.deps)
 
@@ -205,3 +209,11 @@ def explaining(deps: server.ServerDeps, wired: server.Wired) -> Dispatch:
         stamped_grace=settings.stamped_grace,
     )
     return Dispatch(look=wired.matcher.look, terms=terms, purses=wired.budget.purses)
+
+
+def _notices(setup: Setup, meter: Meter) -> PostgresNotices | None:
+    if not setup.direct_url:
+        return None
+    return PostgresNotices(
+        setup.direct_url, clock=setup.clock, rng=setup.rng, meter=meter, log=setup.log
+    )

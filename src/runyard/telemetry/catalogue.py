@@ -349,5 +349,17 @@ RUNYARD_DELETIONS_TOTAL = counter(
 RUNYARD_PRUNED_ROWS_TOTAL = counter(
     "runyard_pruned_rows_total", labels=("table",), help="Old rows that were deleted, by table."
 )
+RUNYARD_GITHUB_BUDGET_RATIO = gauge(
+    "runyard_github_budget_ratio",
+    help="What is left of the scarcest installation's budget at GitHub, as a share of the whole.",
+)
+RUNYARD_GITHUB_CLOSED = gauge(
+    "runyard_github_closed", help="Installations that GitHub told to wait, and that do."
+)
+RUNYARD_NOTICES_TOTAL = counter(
+    "runyard_notices_total",
+    labels=("outcome",),
+    help="Notices between replicas, told and heard, and how often their connections failed.",
+)
 
 ALL: tuple[Metric, ...] = tuple(_declared)

@@ -85,7 +85,7 @@ class Intake:
 
     def _tell(self, outcome: str) -> None:
         if outcome == "applied":
-            self._waiters.bell.set()
+            self._waiters.made_work()
 
     def _as_ours(self, event: JobEvent) -> JobEvent:
         """An event of a repository's own webhook has no installation; the token's stands for it."""

@@ -118,7 +118,7 @@ class Reader:
     async def _apply(self, row: Row, fact: JobFact) -> None:
         decision = await self._store.job_read(fact, row["tenant"], look_at=row["look_at"])
         if isinstance(fact, JobStillQueued):
-            self._waiters.bell.set()
+            self._waiters.made_work()
         source = JobState(row["state"])
         if kind := of_job(source, fact, decision):
             desk = self._running if source is JobState.RUNNING else self._queued

@@ -1,0 +1,151 @@
+"""Telling other processes that there is something new in the database, and hearing it from them.
+
+A poll of every row costs the same whether or not something happened; a notice costs when it does. Notices
+need connections of their own to the server itself: a pooler that gives each transaction another connection cannot
+carry LISTEN. Who has no such address polls instead.
+
+    tell()     something was committed that others may want to know
+    run(hear)  connects, listens, and calls `hear` for each notice of somebody else, until cancelled
+
+A notice says only that there is something; what it is, is read from the rows. So nothing is lost with one:
+
+Invariants:
+- Many `tell`s in short order become one notice (`GATHER`).
+- While nobody listens here, because the connection broke and is not back, `hear` is called every `WHILE_DEAF`
+  seconds, as a poll would; and once when it is back, for what was missed.
+- A silent connection is tried out now and then: a peer that vanished without a word is noticed.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from runyard.clock import Clock
+from runyard.telemetry.catalogue import RUNYARD_NOTICES_TOTAL
+from runyard.telemetry.log import Logger
+from runyard.telemetry.meter import Meter
+
+CHANNEL = "runyard_work"
+GATHER = 0.01
+WHILE_DEAF = 0.1
+_TRY_OUT = 10.0
+_ANSWER_WITHIN = 5.0
+_LONGEST_WAIT = 5.0
+_LINK: dict[str, str | int] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "application_name": "runyard notices",
+}
+
+
+def direct(conninfo: str) -> str:
+    """How to connect for notices; `ValueError` if that is no address. It is not repeated: it holds a password."""
+    try:
+        return make_conninfo(conninfo, **_LINK)
+    except psycopg.Error:
+        raise ValueError("that is not the address of a Postgres database") from None
+
+
+class Notices(Protocol):
+    """What a part needs of notices."""
+
+    def tell(self) -> None:
+        """Something was committed that others may want to know."""
+        ...
+
+    async def run(self, hear: Callable[[], None]) -> None:
+        """Carry notices both ways until cancelled."""
+        ...
+
+
+class PostgresNotices:
+    """`Notices` by LISTEN and NOTIFY, on two connections."""
+
+    def __init__(
+        self, conninfo: str, *, clock: Clock, rng: random.Random, meter: Meter, log: Logger
+    ) -> None:
+        self._conninfo = direct(conninfo)
+        self._clock = clock
+        self._rng = rng
+        self._meter = meter
+        self._log = log
+        self._due = asyncio.Event()
+        self._own = 0  # which backend our own notices come from
+        self.listening = False
+
+    def tell(self) -> None:
+        """Something was committed that others may want to know; they are told soon."""
+        self._due.set()
+
+    async def run(self, hear: Callable[[], None]) -> None:
+        """Carry notices both ways until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._kept_up("listen", lambda: self._listen(hear)))
+            group.create_task(self._kept_up("tell", self._send))
+            group.create_task(self._poll_while_deaf(hear))
+
+    async def _kept_up(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it for ever; after a failure again, a little later each time until it works."""
+        failures = 0
+        while True:
+            began = self._clock.monotonic()
+            try:
+                await work()
+            except (psycopg.Error, OSError, TimeoutError) as error:
+                lasted = self._clock.monotonic() - began
+                failures = 1 if lasted > 2 * _LONGEST_WAIT else failures + 1
+                self._meter.inc(RUNYARD_NOTICES_TOTAL, outcome=f"{what}_failed")
+                self._log.warning("notices interrupted", what=what, error=str(error))
+            wait = min(_LONGEST_WAIT, 0.1 * 2.0 ** min(failures, 10))
+            await self._clock.sleep(wait * self._rng.uniform(0.5, 1.0))
+
+    async def _listen(self, hear: Callable[[], None]) -> None:
+        async with await self._connected() as link:
+            await self._execute(link, f"LISTEN {CHANNEL}")
+            self.listening = True
+            try:
+                hear()
+                while True:
+                    async for notice in link.notifies(timeout=_TRY_OUT):
+                        if notice.pid != self._own:
+                            self._meter.inc(RUNYARD_NOTICES_TOTAL, outcome="heard")
+                            hear()
+                    await self._execute(link, "SELECT 1")
+            finally:
+                self.listening = False
+
+    async def _send(self) -> None:
+        async with await self._connected() as link:
+            self._own = link.info.backend_pid
+            while True:
+                await self._due.wait()
+                self._due.clear()  # first: what is said from here on is told by the next notice
+                try:
+                    await self._execute(link, f"NOTIFY {CHANNEL}")
+                except BaseException:
+                    self._due.set()  # by the next connection, then
+                    raise
+                self._meter.inc(RUNYARD_NOTICES_TOTAL, outcome="told")
+                await self._clock.sleep(GATHER)
+
+    async def _poll_while_deaf(self, hear: Callable[[], None]) -> None:
+        while True:
+            await self._clock.sleep(WHILE_DEAF)
+            if not self.listening:
+                hear()
+
+    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+        async with self._clock.timeout(2 * _ANSWER_WITHIN):
+            return await psycopg.AsyncConnection.connect(
+                self._conninfo, autocommit=True, prepare_threshold=None
+            )
+
+    async def _execute(self, link: psycopg.AsyncConnection[Any], command: str) -> None:
+        async with self._clock.timeout(_ANSWER_WITHIN):
+            await link.execute(command)

@@ -1,0 +1,150 @@
+"""Notices between processes: many become one, none is needed to be right, and a lost connection comes back."""
+
+import asyncio
+import contextlib
+import random
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from runyard.clock import RealClock
+from runyard.db.notices import GATHER, PostgresNotices, direct
+from runyard.embedded.postgres.server import EmbeddedPostgres
+from runyard.telemetry.catalogue import RUNYARD_NOTICES_TOTAL
+from runyard.telemetry.log import get_logger
+from runyard.telemetry.meter import Meter
+
+GENEROUS = 30.0
+
+
+class Party:
+    """One process, as far as notices see it."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        self.meter = Meter()
+        self.notices = PostgresNotices(
+            url,
+            clock=RealClock(),
+            rng=random.Random(seed),
+            meter=self.meter,
+            log=get_logger("notices"),
+        )
+        self.heard = asyncio.Event()
+
+    def count(self, outcome: str) -> float:
+        return self.meter.get(RUNYARD_NOTICES_TOTAL, outcome=outcome) or 0.0
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(GENEROUS):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def parties(url: str, number: int = 2) -> AsyncIterator[list[Party]]:
+    all_of_them = [Party(url, seed) for seed in range(number)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each.notices.run(each.heard.set)) for each in all_of_them]
+        await until(lambda: all(each.notices.listening for each in all_of_them))
+        try:
+            yield all_of_them
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(work())  # type: ignore[arg-type]  # a coroutine, in truth
+
+
+def test_the_others_hear_it_and_oneself_does_not(database_url: str) -> None:
+    async def scenario() -> None:
+        async with parties(database_url, 3) as (first, second, third):
+            for each in (first, second, third):
+                each.heard.clear()
+            first.notices.tell()
+            await until(lambda: second.heard.is_set() and third.heard.is_set())
+            second.notices.tell()
+            await until(first.heard.is_set)
+            assert (first.count("heard"), second.count("heard"), third.count("heard")) == (1, 1, 2)
+
+    run(scenario)
+
+
+def test_a_flood_becomes_a_few_notices_and_the_last_is_not_lost(database_url: str) -> None:
+    async def scenario() -> None:
+        async with parties(database_url) as (first, second):
+            began = asyncio.get_running_loop().time()
+            for _ in range(2000):
+                first.notices.tell()
+                await asyncio.sleep(0)
+            lasted = asyncio.get_running_loop().time() - began
+            await until(lambda: first.count("told") >= 1)
+            await asyncio.sleep(3 * GATHER)  # whatever is under way
+            assert first.count("told") <= lasted / GATHER + 3
+            second.heard.clear()
+            first.notices.tell()
+            await until(second.heard.is_set)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("what", ["listening", "telling"])
+def test_a_connection_that_was_cut_comes_back(database_url: str, what: str) -> None:
+    async def scenario() -> None:
+        async with parties(database_url) as (first, second):
+            first.notices.tell()
+            await until(lambda: second.count("heard") == 1)
+            word = "LISTEN%" if what == "listening" else "NOTIFY%"
+            with psycopg.connect(database_url, autocommit=True) as link:
+                link.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE application_name = 'runyard notices' AND query LIKE %s",
+                    [word],
+                )
+            if what == "listening":
+                await until(lambda: second.count("listen_failed") >= 1)
+                await until(lambda: second.notices.listening)
+            heard = second.count("heard")
+            # The teller may only notice now; what it could not tell is told by its next connection.
+            first.notices.tell()
+            await until(lambda: second.count("heard") > heard)
+
+    run(scenario)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
+    owned = EmbeddedPostgres(tmp_path / "data", durable=False)
+    yield owned
+    owned.stop()
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def test_while_nobody_can_listen_it_is_looked_for(server: EmbeddedPostgres) -> None:
+    url = server.start()
+
+    async def scenario() -> None:
+        async with parties(url) as (first, second):
+            await asyncio.to_thread(server.stop)
+            await until(lambda: not second.notices.listening)
+            for _ in range(3):
+                second.heard.clear()
+                await until(second.heard.is_set)
+            first.notices.tell()
+            await asyncio.to_thread(server.start)
+            await until(lambda: first.notices.listening and second.notices.listening)
+            await until(lambda: first.count("told") >= 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("url", ["nonsense", "postgresql://u:hush@h/d?nothing=1", "host=x hush"])
+def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ValueError, match="address") as refused:
+        direct(url)
+    assert "hush" not in str(refused.value)

@@ -1,0 +1,71 @@
+"""A webhook at one replica wakes a runner that waits at another, at once: no poll of the rows lies between."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tests.dispatch.dispatchworld import World
+from tests.dispatch.test_dispatch_intake import event, send
+
+from runyard.clock import RealClock
+from runyard.db.inline import InlineDatabase
+from runyard.db.notices import PostgresNotices
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.messages import Request
+from runyard.parts import server
+from runyard.telemetry.log import get_logger
+from runyard.telemetry.meter import Meter
+from runyard.wire.paths import DISPATCH
+
+GENEROUS = 30.0
+SLOW = 600.0  # seconds: who is not told does not find out
+
+
+@contextlib.asynccontextmanager
+async def replica(world: World, name: str) -> AsyncIterator[server.Wired]:
+    meter = Meter()
+    notices = PostgresNotices(
+        world.url, clock=world.clock, rng=random.Random(1), meter=meter, log=get_logger("notices")
+    )
+    with InlineDatabase(world.url, clock=world.clock) as database:
+        deps = world.deps(name=name, database=database, notices=notices, meter=meter)
+        wired = server.wire(deps)
+        task = asyncio.create_task(server.run(deps, wired=wired))
+        async with asyncio.timeout(GENEROUS):
+            while not notices.listening:
+                await asyncio.sleep(0.01)
+        try:
+            yield wired
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_job_that_arrives_at_one_replica_is_taken_at_another(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario() -> None:
+        world = World(database_url, app_keys, clock=RealClock(), match_every=SLOW)
+        try:
+            await world.pool()
+            guest = await world.pod()
+            async with replica(world, "server-1") as first, replica(world, "server-2") as second:
+                await second.pools.refresh()
+                headers = (("authorization", f"Bearer {guest.token}"), ("prefer", "wait=25"))
+                request = Request(method="POST", path=DISPATCH, headers=headers, body=b"{}")
+                poll: asyncio.Task[Any] = asyncio.create_task(second.api.handle(request))
+                async with asyncio.timeout(GENEROUS):
+                    # It waits, its own bell has rung, and there was nothing.
+                    while not world.slot(guest) or second.waiters.bell.is_set():
+                        await asyncio.sleep(0.01)
+                    world.server = first
+                    body = event("queued", installation={"id": world.acme})
+                    assert (await send(world, body)).json() == {"outcome": "applied"}
+                    answer = await poll
+                assert answer.status == 200 and answer.json()["workflow_job_id"] == 5
+        finally:
+            world.close()
+
+    asyncio.run(scenario())
