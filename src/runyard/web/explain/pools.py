@@ -100,7 +100,7 @@ def _starts(pool: RunnerPool, first: Step, counts: dict[str, float]) -> Step:
     return Step(
         constraint=first.constraint,
         subject=_named(pool),
-        what=f"{counts['starting']:g} of {pool.spec.replicas} runners start, {counts['busy']:g} are busy",
+        what=f"{counts['starting']:g} of {pool.spec.replicas} runners start, {counts['busy']:g} busy",
         who=OPERATOR,
         since=first.since,
         numbers=counts,
