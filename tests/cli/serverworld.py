@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,12 @@ class Process:
         self.url = str(msgspec.json.decode(line)["url"])
         return self.url
 
+    async def result(self) -> tuple[int, str]:
+        """How a command that ends by itself ended, and what it printed."""
+        async with asyncio.timeout(SOON):
+            out, _ = await self.process.communicate()
+        return self.process.returncode or 0, out.decode()
+
     async def end(self, number: int = signal.SIGTERM) -> int:
         if self.process.returncode is None:
             self.process.send_signal(number)
@@ -88,6 +94,7 @@ class Yard:
         self.github_url = ""
         self.deliver_to = ""  # the server that GitHub calls
         self.processes: list[Process] = []
+        self._commands = 0
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator["Yard"]:
@@ -193,6 +200,13 @@ class Yard:
         self.processes.append(Process(process, log))
         return self.processes[-1]
 
+    async def command(self, url: str, *argv: str) -> tuple[int, str, str]:
+        """A command that speaks to a server: its exit code, its output, its complaints."""
+        self._commands += 1
+        process = await self.run(*argv, "--server", url, name=f"command-{self._commands}")
+        code, out = await process.result()
+        return code, out, process.said()
+
     async def pool(self) -> None:
         spec = {
             "image": "vm:1",
@@ -251,3 +265,15 @@ async def poll(url: str, guest: Guest, *, wait: float = 25.0) -> Response:
     return await ask(
         url, "POST", DISPATCH, b"{}", authorization=f"Bearer {guest.token}", prefer=f"wait={wait}"
     )
+
+
+def play(
+    scenario: Callable[[Yard], Awaitable[None]], folder: Path, database_url: str, keys: KeyPair
+) -> None:
+    """Run a scenario in a fresh yard."""
+
+    async def main() -> None:
+        async with Yard(folder, database_url=database_url, keys=keys).open() as yard:
+            await scenario(yard)
+
+    asyncio.run(main())

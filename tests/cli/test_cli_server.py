@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.serverworld import LABELS, SOON, Yard, ask, poll
+from tests.cli.serverworld import LABELS, SOON, Yard, ask, play, poll
 
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
@@ -15,16 +15,6 @@ from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
 from runyard.http.errors import TransportError
 from runyard.parts.serving import END_WITHIN
-
-Scenario = Callable[[Yard], Awaitable[None]]
-
-
-def play(scenario: Scenario, folder: Path, database_url: str, keys: KeyPair) -> None:
-    async def main() -> None:
-        async with Yard(folder, database_url=database_url, keys=keys).open() as yard:
-            await scenario(yard)
-
-    asyncio.run(main())
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -57,8 +47,11 @@ def test_a_job_that_one_replica_hears_of_runs_on_a_runner_that_waits_at_another(
             return (await poll(hearing.url, guest, wait=0)).status == 410
 
         await until(gone)
-        ready = await ask(holding.url, "GET", "/readyz")
-        assert ready.status == 200, ready.body
+
+        async def works() -> bool:
+            return (await ask(holding.url, "GET", "/readyz")).status == 200
+
+        await until(works)
         assert await hearing.end() == 0 and await holding.end() == 0
         for replica in (hearing, holding):
             assert "Traceback" not in replica.said()
@@ -108,7 +101,11 @@ def test_a_replica_without_its_schema_lives_says_what_is_missing_and_goes_on_whe
         )
         assert await step.process.wait() == 0, step.said()
         assert await replica.serving() == url
-        assert (await ask(url, "GET", "/readyz")).status == 200
+
+        async def works() -> bool:
+            return (await ask(url, "GET", "/readyz")).status == 200
+
+        await until(works)
         assert await replica.end() == 0
 
     play(scenario, tmp_path, empty_database_url, app_keys)
@@ -151,7 +148,22 @@ BAD: dict[str, tuple[dict[str, str | None], str]] = {
     "no webhook secret": ({"webhook-secret-file": None}, "--github-intake pull"),
     "an empty file": ({"webhook-secret-file": "empty"}, "is empty"),
     "a file that is not there": ({"webhook-secret-file": "nowhere"}, "cannot be read"),
-    "no App": ({"github-app-id": None}, "runyard github connect"),
+    "no App": ({"github-app-id": None, "github-key-file": None}, "runyard github connect"),
+    "half an App": ({"github-app-id": None}, "belong together"),
+    "an App and a token": ({"github-token-file": "hook", "github-repository": "a/b"}, "both given"),
+    "half a token": (
+        {"github-app-id": None, "github-key-file": None, "github-token-file": "hook"},
+        "belong together",
+    ),
+    "a repository that is none": (
+        {
+            "github-app-id": None,
+            "github-key-file": None,
+            "github-token-file": "hook",
+            "github-repository": "a",
+        },
+        "owner/name",
+    ),
     "a key that is none": ({"github-key-file": "short"}, "no RSA key"),
     "no cluster": ({"kubeconfig": "nowhere"}, "cannot be read"),
     "an address that is none": ({"listen": "8080"}, "HOST:PORT"),
@@ -176,6 +188,7 @@ def test_a_bad_setting_is_one_line_with_its_fix(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DATABASE_URL", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name, content in {
         "db.url": "postgresql://nobody:pass-word@127.0.0.1:1/x",
         "kube": "apiVersion: v1\nkind: Config\ncurrent-context: a\n"

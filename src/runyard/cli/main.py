@@ -22,6 +22,9 @@ from runyard.cli.children import unwind_on_terminate
 # Command name → the one line that `--help` shows, so that listing commands imports none of them.
 COMMANDS = {
     "explain": "Say why a job waits, or why a Pod, a pool or a runner is as it is.",
+    "github": "Make a GitHub App for the fleet, and check the connection.",
+    "tenant": "See and change tenants: limits, shares, a pause.",
+    "job": "See jobs, and cancel or repeat them at GitHub.",
     "server": "Run a replica of the dispatch server on a Postgres and a cluster.",
     "migrate": "Bring the database's schema to this release.",
     "prove": "Explore every reachable state of the slot machine and check its invariants.",

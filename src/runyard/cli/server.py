@@ -20,15 +20,14 @@ import msgspec
 
 from runyard.cli.serverfiles import (
     BadSetting,
-    app_key,
     bound,
     one_of,
     seal_key,
     secrecy,
     text_of,
-    way_to,
 )
-from runyard.cli.serverflags import Flags, with_flags
+from runyard.cli.serverflags import Flags, flags_of, with_flags
+from runyard.cli.speaking import Speaker, speaker
 from runyard.clock import Clock, RealClock
 from runyard.db import migrate
 from runyard.db.contract import DatabaseError, Unavailable
@@ -69,7 +68,7 @@ def server(**given: Any) -> None:
       --github-app-id 7 --github-key-file app.pem --webhook-secret-file hook.secret --seal-key-file seal.key
     head -c 32 /dev/urandom | base64 > seal.key      a key to seal with, the same for every replica
     """
-    flags = Flags(**given)
+    flags = flags_of(given)
     configure(level=flags.log_level, json=flags.as_json)
     try:
         asyncio.run(_live(flags))
@@ -128,11 +127,11 @@ async def _setup(
     log: Logger,
 ) -> Setup:
     """Read and check everything first; connections are made when they are needed."""
-    app_id, key = _app(flags, clock)
-    settings = _settings(flags)
+    who = speaker(flags.github, clock=clock)
+    settings = _settings(flags, who)
     kube = _kube(flags, clock)
     stack.push_async_callback(kube.close)
-    github = way_to("--github-url", flags.github_url, ca=flags.github_ca_file)
+    github = who.way()
     stack.push_async_callback(github.close)
     door = _door(flags, clock, stack)
     pool = open_pool(conninfo, clock=clock, rng=rng, max_size=flags.database_connections)
@@ -145,8 +144,7 @@ async def _setup(
         kube=kube,
         token=lambda: "",
         github=github,
-        app_id=app_id,
-        app_key=key,
+        auth=who.auth,
         database=await stack.enter_async_context(pool),
         doors=(door,),
         direct_url=_direct(flags),
@@ -166,23 +164,13 @@ def _direct(flags: Flags) -> str:
     return url
 
 
-def _app(flags: Flags, clock: Clock) -> tuple[int, str]:
-    if flags.github_app_id is None or flags.github_key_file is None:
-        raise BadSetting(
-            "--github-app-id and --github-key-file are missing: the App that speaks to GitHub and its private key."
-            " `runyard github connect` makes an App"
-        )
-    return flags.github_app_id, app_key(flags.github_app_id, flags.github_key_file, clock=clock)
-
-
 def _kube(flags: Flags, clock: Clock) -> AuthTransport:
     environ = dict(os.environ)
     found = find_config(flags.kubeconfig, environ=environ, home=Path.home())
     return connect(found, clock=clock, environ=environ)
 
 
-def _settings(flags: Flags) -> Settings:
-    pull = flags.github_intake == "pull"
+def _settings(flags: Flags, who: Speaker) -> Settings:
     for flag, name in (
         ("--namespace", flags.namespace),
         ("--controller-namespace", flags.controller_namespace),
@@ -191,7 +179,9 @@ def _settings(flags: Flags) -> Settings:
         if not _NAME.fullmatch(name):
             raise BadSetting(f"{flag}: {name!r} is not a name that Kubernetes allows. Correct it")
     secrets = tuple(text_of("--webhook-secret-file", path) for path in flags.webhook_secret_file)
-    if not secrets and not pull:
+    if not secrets and who.secret:
+        secrets = (who.secret,)
+    if not secrets and flags.github_intake == "webhook":
         raise BadSetting(
             "--webhook-secret-file is missing: GitHub's calls are known by it. Give the file with the webhook's secret,"
             " or --github-intake pull"
@@ -202,7 +192,7 @@ def _settings(flags: Flags) -> Settings:
         namespace=flags.namespace,
         controller=(flags.controller_namespace, flags.controller_account),
         modes=_modes(flags),
-        intake="pull" if pull else "webhook",
+        intake="pull" if flags.github_intake == "pull" else "webhook",
     )
 
 

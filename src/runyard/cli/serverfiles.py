@@ -110,18 +110,20 @@ def bound(value: str) -> socket.socket:
         ) from None
 
 
-def way_to(flag: str, url: str, *, ca: Path | None = None) -> HttpTransport:
+def way_to(
+    flag: str, url: str, *, ca: Path | None = None, ca_flag: str = "--github-ca-file"
+) -> HttpTransport:
     """A way to a server, believing one authority if that is given."""
     parts = urlsplit(url)
     try:
         if parts.username is not None or parts.password is not None:
             raise BadSetting(f"{flag} holds a user name or a password. Write it without")
-        tls = None if ca is None else client_context(text_of("--github-ca-file", ca).encode())
+        tls = None if ca is None else client_context(text_of(ca_flag, ca).encode())
         return HttpTransport(url, tls=tls)
     except ValueError:
         pass
     except (ssl.SSLError, TlsError):
-        raise BadSetting(f"--github-ca-file: {ca} holds no certificate in PEM") from None
+        raise BadSetting(f"{ca_flag}: {ca} holds no certificate in PEM") from None
     raise BadSetting(f"{flag} is not the address of a server. Write it as https://HOST[/PATH]")
 
 

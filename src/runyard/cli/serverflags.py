@@ -3,13 +3,14 @@
 Secrets come from files: arguments can be read by others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from runyard.cli.speaking import OPTIONS, Said, said
 from runyard.wire import names
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -34,10 +35,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     tls_key_file: Path | None
     public_url: str
     dashboard_token_file: Path | None
-    github_url: str
-    github_ca_file: Path | None
-    github_app_id: int | None
-    github_key_file: Path | None
+    github: Said
     github_intake: str
     webhook_secret_file: tuple[Path, ...]
     seal_key_file: Path | None
@@ -150,31 +148,7 @@ SOCKET: tuple[Option, ...] = (
     ),
 )
 GITHUB: tuple[Option, ...] = (
-    click.option(
-        "--github-url",
-        envvar="RUNYARD_GITHUB_URL",
-        default="https://api.github.com",
-        show_default=True,
-        help="GitHub's API; for GitHub Enterprise Server https://HOST/api/v3.",
-    ),
-    click.option(
-        "--github-ca-file",
-        envvar="RUNYARD_GITHUB_CA_FILE",
-        type=_FILE,
-        help="The only authority to believe for --github-url (PEM).",
-    ),
-    click.option(
-        "--github-app-id",
-        envvar="RUNYARD_GITHUB_APP_ID",
-        type=click.IntRange(min=1),
-        help="The GitHub App's id.",
-    ),
-    click.option(
-        "--github-key-file",
-        envvar="RUNYARD_GITHUB_KEY_FILE",
-        type=_FILE,
-        help="File with the App's private key (PEM).",
-    ),
+    *OPTIONS,
     click.option(
         "--github-intake",
         envvar="RUNYARD_GITHUB_INTAKE",
@@ -221,6 +195,12 @@ ITSELF: tuple[Option, ...] = (
         help="What is worth a line.",
     ),
 )
+
+
+def flags_of(given: Mapping[str, Any]) -> Flags:
+    """What a command was given, as one value."""
+    own = {name: value for name, value in given.items() if name not in Said.__struct_fields__}
+    return Flags(github=said(given), **own)
 
 
 def with_flags(command: Callable[..., Any]) -> Callable[..., Any]:

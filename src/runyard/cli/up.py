@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 
+from runyard.cli.speaking import Said, said, speaker, with_github
 from runyard.cli.uplook import Look, look
 from runyard.clock import RealClock
 from runyard.embedded.lock import DirectoryInUse, DirectoryStuck
@@ -30,7 +31,7 @@ from runyard.embedded.up.demo.story import DemoFailed
 from runyard.embedded.up.ending import Ending, ToldToEnd, unless
 from runyard.embedded.up.layout import FULL, BadDirectory, default_root
 from runyard.embedded.up.life import running
-from runyard.embedded.up.machine import GitHubApp, Options
+from runyard.embedded.up.machine import Options, RealGitHub
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.supervisor import PartFailed
 from runyard.http.tls import TlsError
@@ -83,18 +84,7 @@ class CannotBegin(click.ClickException):
     "--demo", is_flag=True, help="Run 20 jobs with faults in between, count what is left, and end."
 )
 @click.option("--github", is_flag=True, help="Serve a real GitHub instead of the practice one.")
-@click.option("--github-app-id", type=click.IntRange(min=1), help="The GitHub App's id.")
-@click.option(
-    "--github-app-key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the GitHub App's private key (PEM).",
-)
-@click.option(
-    "--github-url",
-    default="https://api.github.com",
-    show_default=True,
-    help="Address of GitHub's API; for GitHub Enterprise Server its /api/v3.",
-)
+@with_github
 @click.option(
     "--github-intake",
     type=click.Choice(["pull", "webhook"]),
@@ -119,18 +109,20 @@ def up(
     plain: bool,
     as_json: bool,
     runner: Path | None,
-    **github: Any,
+    github: bool,
+    github_intake: str,
+    **given: Any,
 ) -> None:
     """Run the whole fleet on this machine: Kubernetes API, Postgres, GitHub to practise with, server, operator, hosts.
 
     \b
     runyard up                       stays up until Ctrl-C; state is kept, the next start goes on
     runyard up --hosts 3             three hosts
-    runyard up --github --github-app-id 1 --github-app-key app.pem --runner ./actions-runner
+    runyard up --github --runner ./actions-runner      the App that 'runyard github connect' made
     runyard up --demo                a minute with 20 jobs, four faults and a count of what leaked
     kubectl --kubeconfig DIR/kubeconfig get nodes,pods,runnerpools,events
     """
-    app = _github(demo=demo, runner=runner, **github)
+    real = _github(said(given), real=github, demo=demo, runner=runner, intake=github_intake)
     with _directory(data, demo=demo) as root:
         options = Options(
             data=root.absolute(),
@@ -138,40 +130,45 @@ def up(
             listen=listen,
             port=port,
             demo=demo,
-            github=app,
+            github=real,
             runner=runner.absolute() if runner else None,
         )
         sys.exit(_run(options, look(plain=plain, demo=demo, as_json=as_json)))
 
 
 def _github(
-    *,
-    demo: bool,
-    runner: Path | None,
-    github: bool,
-    github_app_id: int | None,
-    github_app_key: Path | None,
-    github_url: str,
-    github_intake: str,
-) -> GitHubApp | None:
+    flags: Said, *, real: bool, demo: bool, runner: Path | None, intake: str
+) -> RealGitHub | None:
     """The real GitHub, if it is asked for; what is missing is named."""
-    if not github:
-        if github_app_id or github_app_key:
-            raise click.UsageError("an App was given without --github")
+    if not real:
+        if any(_typed(name) for name in Said.__struct_fields__):
+            raise click.UsageError("a GitHub was described without --github")
         return None
     if demo:
         raise click.UsageError("--demo plays with the practice GitHub; leave --github out")
-    if github_app_id is None or github_app_key is None or runner is None:
-        raise click.UsageError(
-            "--github needs --github-app-id, --github-app-key and --runner: the App that you created"
-            " at GitHub, its private key, and an unpacked actions runner"
-        )
-    return GitHubApp(
-        app_id=github_app_id,
-        key=github_app_key.absolute(),
-        url=github_url,
-        pull=github_intake == "pull",
+    who = speaker(flags, clock=RealClock())
+    if runner is None:
+        raise click.UsageError("--github needs --runner: an unpacked actions runner")
+    return RealGitHub(
+        url=who.url,
+        ca=_whole(who.ca),
+        app_id=who.app_id,
+        key=_whole(who.key_file),
+        token=_whole(who.token_file),
+        repository=who.repository,
+        secret=who.secret,
+        pull=intake == "pull",
     )
+
+
+def _typed(name: str) -> bool:
+    """Was this flag typed? What is in the environment may be meant for other commands."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def _whole(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
 
 
 @contextlib.contextmanager

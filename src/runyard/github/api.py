@@ -186,6 +186,10 @@ class GitHub(Hooks, Setup):
                 found[job.id] = job
         return tuple(found[job_id] for job_id in sorted(found))
 
+    async def run_jobs(self, repo: Scope, run_id: int) -> tuple[JobView, ...]:
+        """All jobs of one run, its last attempt."""
+        return await self._run_jobs(repo, run_id, "people")
+
     async def _runner_page(
         self, scope: Scope, path: str, *, page: int, name: str, purpose: str
     ) -> _Runners:

@@ -22,11 +22,16 @@ from runyard.http.messages import Request, Transport
 
 _PAGE = 100
 _MAX_PAGES = 200
+_RELEASE = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
 _CODE = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
 
 
 class _Repositories(msgspec.Struct):
     repositories: tuple[RepositoryView, ...]
+
+
+class _Download(msgspec.Struct):
+    filename: str = ""
 
 
 class _Groups(msgspec.Struct):
@@ -45,6 +50,7 @@ _app = msgspec.json.Decoder(AppView)
 _installations = msgspec.json.Decoder(tuple[InstallationView, ...])
 _repositories = msgspec.json.Decoder(_Repositories)
 _groups = msgspec.json.Decoder(_Groups)
+_downloads = msgspec.json.Decoder(tuple[_Download, ...])
 _rates = msgspec.json.Decoder(_Rates)
 _new_app = msgspec.json.Decoder(NewApp)
 
@@ -102,6 +108,15 @@ class Setup:
         )
         self._calls.require(response, what=f"runner groups of {organisation}", scope=organisation)
         return read(_groups, response, what=f"runner groups of {organisation}").runner_groups
+
+    async def newest_runner(self, scope: Scope) -> str:
+        """The version of the runner program that GitHub offers; empty if it names none."""
+        path = f"/{scope}/actions/runners/downloads"
+        response = await self._calls.as_installation(scope, "GET", path, purpose="read")
+        self._calls.require(response, what=f"runner programs at {scope}", scope=scope)
+        found = read(_downloads, response, what=f"runner programs at {scope}")
+        names = (_RELEASE.search(each.filename) for each in found)
+        return next((match[0] for match in names if match is not None), "")
 
     async def rate_limit(self, scope: Scope) -> RateView:
         """What is left of the hour; asking does not count at GitHub."""

@@ -9,7 +9,7 @@ Invariants:
 from runyard.dispatch.api import Api
 from runyard.http.messages import Handler
 from runyard.http.probes import probe_routes
-from runyard.http.routes import Routes
+from runyard.http.routes import Route, Routes
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
@@ -17,11 +17,18 @@ from runyard.web.dashboard import Dashboard
 
 
 def front(
-    api: Api, dashboard: Dashboard, *, health: Health, freshness: Freshness, meter: Meter
+    api: Api,
+    dashboard: Dashboard,
+    *,
+    health: Health,
+    freshness: Freshness,
+    meter: Meter,
+    more: tuple[Route, ...] = (),
 ) -> Handler:
-    """One handler for everything that the server serves."""
+    """One handler for everything that the server serves; `more` is what else is behind the guard."""
     routes = (
         *api.routes(),
+        *more,
         *dashboard.routes(),
         *probe_routes(health, freshness, meter, guarded=True),
     )

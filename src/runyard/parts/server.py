@@ -31,6 +31,9 @@ from runyard.dispatch.matcher import Matcher
 from runyard.dispatch.metrics import Gauges
 from runyard.dispatch.minting.mint import Minter
 from runyard.dispatch.minting.stamp import Stamper
+from runyard.dispatch.people.jobs import Work
+from runyard.dispatch.people.routes import Rest
+from runyard.dispatch.people.tenants import People
 from runyard.dispatch.polling import Polls
 from runyard.dispatch.pools import Pools
 from runyard.dispatch.records import Records
@@ -113,6 +116,7 @@ class Wired(msgspec.Struct, kw_only=True):
     waiters: Waiters
     pruner: Pruner
     budget: SharedBudget
+    rest: Rest
 
 
 async def run(
@@ -224,6 +228,7 @@ def wire(deps: ServerDeps) -> Wired:
         sweeper=_sweeper(ground, reader, fencer),
         reader=reader,
         waiters=ground.waiters,
+        rest=Rest(people=People(database), work=Work(database, github=github), log=log),
         closer=closer,
         gauges=Gauges(
             database,

@@ -27,6 +27,7 @@ from runyard.clock import Clock
 from runyard.db.contract import Database
 from runyard.db.notices import PostgresNotices
 from runyard.dispatch.settings import Settings
+from runyard.github.app import Auth
 from runyard.http.messages import Transport
 from runyard.http.server import Listening, Patience, listen
 from runyard.kube.client import Kube
@@ -70,8 +71,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     kube: Transport
     token: Callable[[], str]  # for the Kubernetes API; empty where the transport shows who we are
     github: Transport
-    app_id: int
-    app_key: str
+    auth: Auth  # who we are to GitHub
     database: Database
     doors: tuple[Door, ...]
     direct_url: str = ""  # of the database, past any pooler: replicas then wake each other at once
@@ -98,8 +98,7 @@ class Replica:
                 unreachable=conditions.GITHUB_UNREACHABLE,
                 refused=conditions.GITHUB_REFUSED,
             ),
-            app_id=setup.app_id,
-            app_key=setup.app_key,
+            auth=setup.auth,
             database=ReportingDatabase(
                 setup.database, self._health, unreachable=conditions.DATABASE_UNREACHABLE
             ),
@@ -177,6 +176,7 @@ class Replica:
                 health=self._health,
                 freshness=self._freshness,
                 meter=self.deps.meter,
+                more=self._wired.rest.routes(),
             ),
             sock=door.sock,
             tls=door.tls,

@@ -47,6 +47,7 @@ from runyard.embedded.github.model import (
     WorldError,
 )
 from runyard.embedded.github.people import People
+from runyard.embedded.github.registration import PAGE, register
 from runyard.embedded.github.repohooks import RepoHooks
 from runyard.embedded.github.rest import Rest
 from runyard.embedded.github.runnerface import RunnerFace
@@ -202,6 +203,8 @@ class GithubCore:
             return json_response(200, _META)
         if not request.header("user-agent"):
             raise Denied(403, "Request forbidden by administrative rules: no User-Agent header")
+        if request.path.endswith(PAGE):
+            return register(request, self.submit_manifest)
         if path[0] == "app-manifests":
             return self._manifests.serve(request, path)
         credential = _credential(request)

@@ -18,6 +18,16 @@ PERMISSIONS = {
     "administration": "write",  # registers runners of repositories
     "organization_self_hosted_runners": "write",
 }
+RUNNER_VERSION = "2.330.0"
+DOWNLOADS: list[Json] = [
+    {
+        "os": system,
+        "architecture": architecture,
+        "download_url": f"{HOST}/actions-runner-{system}-{architecture}-{RUNNER_VERSION}.tar.gz",
+        "filename": f"actions-runner-{system}-{architecture}-{RUNNER_VERSION}.tar.gz",
+    }
+    for system, architecture in (("osx", "arm64"), ("linux", "x64"), ("linux", "arm64"))
+]
 DEFAULT_GROUP: Json = {
     "id": 1,
     "name": "Default",

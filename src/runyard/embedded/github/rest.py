@@ -161,6 +161,8 @@ class Rest:
                 return self._mint(request, scope)
             case ("GET",):
                 return self._list_runners(request, scope)
+            case ("GET", "downloads"):
+                return json_response(200, render.DOWNLOADS)
             case ("GET", text):
                 return json_response(200, render.runner(self._runner(scope, text)))
             case ("DELETE", text):

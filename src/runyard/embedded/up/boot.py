@@ -6,7 +6,6 @@ tells the child that its parent is gone.
 """
 
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -26,7 +25,6 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     ghost_age: float = 120.0
     audit_every: float = 60.0
     audit_settle: float = 30.0
-    intake: Literal["webhook", "pull"] = "webhook"  # how deliveries come
     orphan_grace: float = 120.0
     drain_seconds: float = 300.0
     list_every: float = 5.0
@@ -65,6 +63,21 @@ QUICK = Pace(
 )
 
 
+class Hub(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the server is to a real GitHub. Key and token stay in their files."""
+
+    ca_file: str = ""
+    app_id: int = 0
+    key_file: str = ""
+    token_file: str = ""
+    repository: str = ""
+    secret: str = ""  # of the App's webhook
+    pull: bool = True
+
+    def __repr__(self) -> str:
+        return "Hub(…)"
+
+
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
     """One child's orders."""
 
@@ -78,8 +91,8 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     sockets: tuple[tuple[str, int], ...] = ()  # address and inherited descriptor; loopback first
     pace: Pace = Pace()
     faults: bool = False  # the demo's faults may be triggered
-    app_id: int = 1
-    app_key_file: str = ""  # of a real GitHub App; empty: the practice GitHub's
+    app_id: int = 1  # of the practice GitHub
+    github: Hub | None = None  # a real one, instead of the practice GitHub
     runtime: str = "process"
     disk_mb: int = 0  # that one VM may write; 0: as much as is usual
 

@@ -11,7 +11,9 @@ from runyard.clock import Clock
 from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.secrets import Secrets, load
 from runyard.embedded.up.trust import kube_transport
+from runyard.github.app import AppAuth, Auth, TokenAuth
 from runyard.http.client import HttpTransport
+from runyard.http.tls import client_context
 from runyard.telemetry.log import Logger, get_logger
 
 _REREAD = 10.0
@@ -42,10 +44,30 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         ((_, only),) = self.sockets()
         return only
 
-    def app_key(self) -> str:
-        """The GitHub App's private key."""
-        path = self.boot.app_key_file
-        return Path(path).read_text(encoding="utf-8") if path else self.secrets().app_key
+    def github(self) -> HttpTransport:
+        """A way to GitHub; close it."""
+        hub = self.boot.github
+        if hub is None or not hub.ca_file:
+            return transport(self.boot.github_url)
+        tls = client_context(Path(hub.ca_file).read_bytes())
+        return HttpTransport(self.boot.github_url, tls=tls)
+
+    def auth(self) -> Auth:
+        """Who the server is to GitHub."""
+        hub = self.boot.github
+        if hub is None:
+            key = self.secrets().app_key
+            return AppAuth(app_id=self.boot.app_id, private_key=key, clock=self.clock)
+        if hub.token_file:
+            token = Path(hub.token_file).read_text(encoding="utf-8").strip()
+            return TokenAuth(token, repository_name=hub.repository)
+        key = Path(hub.key_file).read_text(encoding="utf-8")
+        return AppAuth(app_id=hub.app_id, private_key=key, clock=self.clock)
+
+    def webhook_secrets(self) -> tuple[str, ...]:
+        """What GitHub's calls are signed with: the machine's own secret, and the App's if it has another."""
+        own, hub = self.secrets().webhook_secret, self.boot.github
+        return (own, hub.secret) if hub is not None and hub.secret else (own,)
 
     def kube(self) -> HttpTransport:
         """A way to the API; close it."""

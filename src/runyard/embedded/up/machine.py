@@ -11,7 +11,7 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.embedded.up import accounts
-from runyard.embedded.up.boot import QUICK, Boot, Pace
+from runyard.embedded.up.boot import QUICK, Boot, Hub, Pace
 from runyard.embedded.up.database import MachineDatabase
 from runyard.embedded.up.hosts import host_names, vm_home
 from runyard.embedded.up.layout import Layout
@@ -24,13 +24,20 @@ from runyard.wire import names
 DEMO_DISK_MB = 64  # one of its jobs fills it
 
 
-class GitHubApp(msgspec.Struct, frozen=True, kw_only=True):
-    """A real GitHub, and the App that speaks to it."""
+class RealGitHub(msgspec.Struct, frozen=True, kw_only=True):
+    """A GitHub that is not ours, and who we are to it: an App, or the holder of a token for one repository."""
 
-    app_id: int
-    key: Path
-    url: str = "https://api.github.com"
+    url: str
+    ca: Path | None = None
+    app_id: int = 0
+    key: Path | None = None
+    token: Path | None = None
+    repository: str = ""
+    secret: str = ""  # of the App's webhook, if we know it
     pull: bool = True  # deliveries are fetched: no public address is needed
+
+    def __repr__(self) -> str:
+        return f"RealGitHub({self.url})"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,17 +48,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1"
     port: int = 0
     demo: bool = False
-    github: GitHubApp | None = None  # None: the practice GitHub
+    github: RealGitHub | None = None  # None: the practice GitHub
     runner: Path | None = None  # an unpacked actions runner, for a real GitHub
     runtime: str = names.NODE_RUNTIME_PROCESS
 
     @property
     def pace(self) -> Pace:
         """A demo has no time for production's patience."""
-        if self.demo:
-            return QUICK
-        pull = self.github is not None and self.github.pull
-        return Pace(intake="pull") if pull else Pace()
+        return QUICK if self.demo else Pace()
 
 
 class Urls(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +111,7 @@ class Machine:
 
     def boot(self, role: str, name: str, *socks: socket.socket) -> Boot:
         """The orders of one part."""
+        real = self.options.github
         return Boot(
             role=role,
             name=name,
@@ -118,8 +123,7 @@ class Machine:
             sockets=tuple((sock.getsockname()[0], sock.fileno()) for sock in socks),
             pace=self.options.pace,
             faults=self.options.demo,
-            app_id=self.options.github.app_id if self.options.github else 1,
-            app_key_file=str(self.options.github.key) if self.options.github else "",
+            github=_said(real) if real is not None and role == "server" else None,
             runtime=self.options.runtime,
             disk_mb=DEMO_DISK_MB if self.options.demo else 0,
         )
@@ -146,3 +150,15 @@ class Machine:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+
+def _said(real: RealGitHub) -> Hub:
+    return Hub(
+        ca_file=str(real.ca or ""),
+        app_id=real.app_id,
+        key_file=str(real.key or ""),
+        token_file=str(real.token or ""),
+        repository=real.repository,
+        secret=real.secret,
+        pull=real.pull,
+    )

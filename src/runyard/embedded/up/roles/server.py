@@ -11,7 +11,7 @@ from runyard.db import migrate
 from runyard.db.pooled import open_pool
 from runyard.dispatch.machine.table import Deadlines
 from runyard.dispatch.settings import Settings
-from runyard.embedded.up.context import Context, transport
+from runyard.embedded.up.context import Context
 from runyard.embedded.up.faults import with_faults
 from runyard.embedded.up.roles.doors import looking, secrecy
 from runyard.parts.serving import Door, Replica, Setup, Tell
@@ -31,7 +31,7 @@ async def run(context: Context) -> None:
 async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
     boot = context.boot
     pool = open_pool(boot.database, clock=context.clock, rng=context.rng)
-    kube, github = context.kube(), transport(boot.github_url)
+    kube, github = context.kube(), context.github()
     stack.push_async_callback(kube.close)
     stack.push_async_callback(github.close)
     return Setup(
@@ -43,8 +43,7 @@ async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
         kube=with_faults(kube, boot),
         token=context.token(boot.name),
         github=github,
-        app_id=boot.app_id,
-        app_key=context.app_key(),
+        auth=context.auth(),
         database=await stack.enter_async_context(pool),
         doors=tuple(
             Door(sock=sock, looking=looking(context, address), tls=secrecy(context, address))
@@ -54,10 +53,11 @@ async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
 
 
 def _settings(context: Context) -> Settings:
-    pace, secrets = context.boot.pace, context.secrets()
+    pace, hub = context.boot.pace, context.boot.github
     return Settings(
-        webhook_secrets=(secrets.webhook_secret,),
-        seal_key=secrets.seal,
+        webhook_secrets=context.webhook_secrets(),
+        seal_key=context.secrets().seal,
+        intake="pull" if hub is not None and hub.pull else "webhook",
         deadlines=Deadlines(offered=pace.offered, armed=pace.armed, draining=pace.draining),
         poll_wait_max=pace.poll_wait,
         mint_within=min(6.0, pace.offered * 0.7),
@@ -72,5 +72,4 @@ def _settings(context: Context) -> Settings:
         ghost_age=pace.ghost_age,
         audit_every=pace.audit_every,
         audit_settle=pace.audit_settle,
-        intake=pace.intake,
     )

@@ -1,0 +1,95 @@
+"""What `runyard github connect` leaves behind for the server: one private directory.
+
+    app.json          the App's id and name, where its GitHub is, for whom it was made
+    app.pem           its private key
+    webhook.secret    what GitHub signs webhooks with
+
+Invariant: the directory and each file are for their owner alone, from the first moment on.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from runyard.cli.serverfiles import BadSetting
+from runyard.files import write_whole
+
+PRIVATE_DIRECTORY = 0o700
+
+
+class Connected(msgspec.Struct, frozen=True, kw_only=True):
+    """An App that was made."""
+
+    app_id: int
+    slug: str
+    html_url: str
+    github_url: str
+    organisation: str = ""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The directory."""
+
+    root: Path
+
+    @property
+    def app(self) -> Path:
+        """Who the App is."""
+        return self.root / "app.json"
+
+    @property
+    def key(self) -> Path:
+        """Its private key."""
+        return self.root / "app.pem"
+
+    @property
+    def secret(self) -> Path:
+        """The webhook's secret."""
+        return self.root / "webhook.secret"
+
+    def prepare(self) -> None:
+        """Make the directory, for its owner alone."""
+        try:
+            self.root.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+            self.root.chmod(PRIVATE_DIRECTORY)
+        except OSError as error:
+            raise BadSetting(
+                f"--github-dir: {self.root} cannot be made ({error.strerror}). Choose another one"
+            ) from None
+
+    def keep(self, app: Connected, *, key: str, secret: str) -> None:
+        """Write it all; the App's description comes last, so that what is there is whole."""
+        write_whole(self.key, key)
+        write_whole(self.secret, secret + "\n")
+        write_whole(self.app, msgspec.json.encode(app))
+
+    def webhook_secret(self) -> str:
+        """What GitHub signs with; empty if it has none."""
+        try:
+            return self.secret.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            return ""
+
+    def load(self) -> Connected | None:
+        """What is there; `None` if nothing is."""
+        try:
+            text = self.app.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise BadSetting(
+                f"--github-dir: {self.app} cannot be read ({error.strerror}). Check its permissions"
+            ) from None
+        try:
+            return msgspec.json.decode(text, type=Connected)
+        except msgspec.MsgspecError:
+            raise BadSetting(
+                f"--github-dir: {self.app} is damaged. Remove the directory and connect again, or restore it"
+            ) from None
+
+
+def default_place(environ: Mapping[str, str]) -> Path:
+    """Where it is if nobody says otherwise."""
+    base = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "runyard" / "github"

@@ -1,0 +1,79 @@
+"""What an App must be allowed to do, and the manifest from which GitHub makes one. Pure.
+
+An organisation's runners need `organization_self_hosted_runners`, a repository's own need `administration`; the latter
+opens much more, so it is asked for only where there is no organisation.
+
+Invariant: what is asked for here, what `check` demands and what the server uses are this one table.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+EVENT = "workflow_job"
+# Deliveries to nowhere still appear in GitHub's own log, from where they are pulled. The name can never exist.
+NOWHERE = "https://runyard.invalid/webhooks/github"
+_LEVELS = ("", "read", "write", "admin")
+_SHARED = {"actions": "write", "metadata": "read"}
+_NAME_LIMIT = 34  # of an App at GitHub
+
+
+class Lack(msgspec.Struct, frozen=True):
+    """A permission that is missing, or too low."""
+
+    name: str
+    wanted: str
+    has: str
+
+
+def wanted(*, organisation: bool) -> dict[str, str]:
+    """The permissions that runners of an organisation, or of single repositories, need."""
+    own = "organization_self_hosted_runners" if organisation else "administration"
+    return {**_SHARED, own: "write"}
+
+
+def lacking(has: Mapping[str, str], *, organisation: bool) -> tuple[Lack, ...]:
+    """What is missing; a higher level contains the lower ones."""
+    return tuple(
+        Lack(name, level, has.get(name, ""))
+        for name, level in sorted(wanted(organisation=organisation).items())
+        if _level(has.get(name, "")) < _level(level)
+    )
+
+
+def manifest(
+    name: str, *, organisation: str, webhook: str, redirect: str, homepage: str
+) -> dict[str, Any]:
+    """The App as GitHub is asked to make it."""
+    if not name or len(name) > _NAME_LIMIT:
+        raise ValueError(f"an App's name has 1 to {_NAME_LIMIT} characters")
+    return {
+        "name": name,
+        "url": homepage,
+        "hook_attributes": {"url": webhook or NOWHERE, "active": True},
+        "redirect_url": redirect,
+        "public": False,
+        "default_events": [EVENT],
+        "default_permissions": wanted(organisation=bool(organisation)),
+    }
+
+
+def web_of(api: str) -> str:
+    """Where people see the GitHub whose API that is."""
+    parts = urlsplit(api)
+    host = parts.netloc
+    if parts.path.rstrip("/").endswith("/api/v3"):  # an Enterprise Server
+        return f"{parts.scheme}://{host}{parts.path.rstrip('/').removesuffix('/api/v3')}"
+    return f"{parts.scheme}://{host.removeprefix('api.')}"
+
+
+def registration(api: str, *, organisation: str, state: str) -> str:
+    """Where the manifest is posted to."""
+    whose = f"/organizations/{organisation}" if organisation else ""
+    return f"{web_of(api)}{whose}/settings/apps/new?state={state}"
+
+
+def _level(text: str) -> int:
+    return _LEVELS.index(text) if text in _LEVELS else 0
