@@ -34,7 +34,7 @@ from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK
 APP_ID, SECRET, ADMIN = 7, "hush-hush-hush-hush", "admin-token-of-the-test"
 SPACE = names.RUNNERS_NAMESPACE
 LABELS = ("self-hosted", "macOS", "shape-mac")
-SOON = 40.0  # generous: the machine may be busy
+SOON = 150.0  # generous: the machine may be busy
 SCREENED = ("DATABASE_URL", "KUBECONFIG", "TUIST_RUNNERS_NAMESPACE")
 
 

@@ -112,4 +112,4 @@ def test_without_a_server_and_without_a_machine_the_fix_is_named(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("RUNYARD_SERVER", raising=False)
     assert run_cli(cli, name="runyard", argv=["job", "list"]) == 2
-    assert "--server http://127.0.0.1:8080" in capsys.readouterr().err
+    assert "--server URL" in capsys.readouterr().err

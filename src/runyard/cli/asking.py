@@ -14,11 +14,13 @@ or a command line that makes no sense, exit code 2. No secret is printed.
 
 import asyncio
 import functools
+import getpass
 import os
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -29,7 +31,9 @@ from runyard.http.client import HttpTransport
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response
 from runyard.http.problems import Problem
+from runyard.wire.people import ACTOR
 
+T = TypeVar("T")
 SERVER, TOKEN_FILE, CA_FILE = "RUNYARD_SERVER", "RUNYARD_TOKEN_FILE", "RUNYARD_CA_FILE"
 _WITHIN = 30.0
 
@@ -62,6 +66,24 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         """Read something."""
         return self.send("GET", path, query=query)
 
+    def read(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        *,
+        query: tuple[tuple[str, str], ...] = (),
+        body: object = None,
+    ) -> T:
+        """Ask; the answer as a value of that kind."""
+        told = self.send(method, path, query=query, body=body)
+        try:
+            return msgspec.json.decode(told, type=kind)
+        except msgspec.MsgspecError:
+            raise Unreachable(
+                f"{self.server} answers something that is not runyard's. Is --server right?"
+            ) from None
+
     def send(
         self,
         method: str,
@@ -71,7 +93,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         body: object = None,
     ) -> bytes:
         """Ask; returns the body of a good answer, and raises `Refused` or `Unreachable` otherwise."""
-        headers = [("accept", "application/json")]
+        headers = [("accept", "application/json"), (ACTOR, _myself())]
         if self.token:
             headers.append(("authorization", f"Bearer {self.token}"))
         raw = b""
@@ -88,7 +110,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         try:
             transport = HttpTransport(self.server, tls=self._tls(), pool=1)
         except (ValueError, OSError) as error:
-            raise Unreachable(harmless(str(error))) from error
+            told = f"{error}. Write --server as http://HOST:PORT"
+            raise Unreachable(harmless(told)) from error
         try:
             answer = await transport.send(request, timeout=_WITHIN)
         except TransportError as error:
@@ -148,6 +171,16 @@ def _here() -> str:
     if not isinstance(ports, dict) or not isinstance(ports.get("server"), int):
         raise Unreachable(f"no machine was ever up in {root}; say which server with --server URL")
     return f"http://127.0.0.1:{ports['server']}"
+
+
+def _myself() -> str:
+    """Who asks, for the audit trail; the server cannot check it."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        name = str(os.getuid())
+    told = f"{name}@{socket.gethostname()}"
+    return "".join(letter for letter in told if " " <= letter <= "~")[:100]
 
 
 def _token(path: Path | None) -> str:

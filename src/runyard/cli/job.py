@@ -2,9 +2,10 @@
 
 import click
 
-from runyard.cli.rest import Server, with_server
+from runyard.cli.asking import Asked, asks_a_server
 from runyard.cli.tables import moment, show_json, show_table
-from runyard.wire.people import JOBS, Asked, Cancel, JobDetail, Jobs, Retry
+from runyard.wire.people import JOBS, Cancel, JobDetail, Jobs, Retry
+from runyard.wire.people import Asked as Taken
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 _NUMBER = click.argument("number", type=click.IntRange(1, 10**18))
@@ -30,9 +31,9 @@ def job() -> None:
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--before", type=click.IntRange(0, 10**18), default=0, help="Go on before this job.")
 @_JSON
-@with_server
+@asks_a_server
 def list_(
-    server: Server,
+    asked: Asked,
     state: str | None,
     tenant: str,
     repository: str,
@@ -50,7 +51,7 @@ def list_(
         "before": str(before or ""),
     }
     query = tuple((key, value) for key, value in wanted.items() if value)
-    found = server.ask(Jobs, "GET", JOBS, query=query)
+    found = asked.read(Jobs, "GET", JOBS, query=query)
     if as_json:
         show_json(found)
         return
@@ -76,10 +77,10 @@ def list_(
 @job.command()
 @_NUMBER
 @_JSON
-@with_server
-def show(server: Server, number: int, *, as_json: bool) -> None:
+@asks_a_server
+def show(asked: Asked, number: int, *, as_json: bool) -> None:
     """One job, its runner, and every transition with its reason."""
-    found = server.ask(JobDetail, "GET", f"{JOBS}/{number}")
+    found = asked.read(JobDetail, "GET", f"{JOBS}/{number}")
     if as_json:
         show_json(found)
         return
@@ -134,31 +135,31 @@ def show(server: Server, number: int, *, as_json: bool) -> None:
     "--with-others", is_flag=True, help="The run's other jobs may end too: GitHub cancels runs."
 )
 @_JSON
-@with_server
-def cancel(server: Server, number: int, *, with_others: bool, as_json: bool) -> None:
+@asks_a_server
+def cancel(asked: Asked, number: int, *, with_others: bool, as_json: bool) -> None:
     """Cancel a job's run at GitHub.
 
     GitHub has no way to cancel one job of a run. If others of the same run are not over, nothing is done until
     --with-others says that they may end too.
     """
     body = Cancel(others=with_others)
-    _tell(server.ask(Asked, "POST", f"{JOBS}/{number}/cancel", body=body), as_json=as_json)
+    _tell(asked.read(Taken, "POST", f"{JOBS}/{number}/cancel", body=body), as_json=as_json)
 
 
 @job.command()
 @_NUMBER
 @_JSON
-@with_server
-def retry(server: Server, number: int, *, as_json: bool) -> None:
+@asks_a_server
+def retry(asked: Asked, number: int, *, as_json: bool) -> None:
     """Run a job once more at GitHub, with the jobs that depend on it; it gets a new number."""
-    _tell(server.ask(Asked, "POST", f"{JOBS}/{number}/retry", body=Retry()), as_json=as_json)
+    _tell(asked.read(Taken, "POST", f"{JOBS}/{number}/retry", body=Retry()), as_json=as_json)
 
 
-def _tell(asked: Asked, *, as_json: bool) -> None:
+def _tell(taken: Taken, *, as_json: bool) -> None:
     if as_json:
-        show_json(asked)
+        show_json(taken)
         return
-    click.echo(f"job {asked.job} of run {asked.run_id}: {asked.outcome}")
-    if asked.others:
-        numbers = ", ".join(str(each) for each in asked.others)
+    click.echo(f"job {taken.job} of run {taken.run_id}: {taken.outcome}")
+    if taken.others:
+        numbers = ", ".join(str(each) for each in taken.others)
         click.echo(f"with it end: {numbers}", err=True)

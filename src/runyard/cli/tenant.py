@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from runyard.cli.rest import Server, with_server
+from runyard.cli.asking import Asked, asks_a_server
 from runyard.cli.tables import moment, show_json, show_table
 from runyard.wire.people import (
     TENANTS,
@@ -39,13 +39,13 @@ def tenant() -> None:
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
 @click.option("--after", default="", help="Go on after this tenant.")
 @_JSON
-@with_server
-def list_(server: Server, limit: int, after: str, *, paused: bool, as_json: bool) -> None:
+@asks_a_server
+def list_(asked: Asked, limit: int, after: str, *, paused: bool, as_json: bool) -> None:
     """Tenants by name, and what each uses."""
     query = [("limit", str(limit))]
     query += [("after", after)] if after else []
     query += [("paused", "true")] if paused else []
-    found = server.ask(Tenants, "GET", TENANTS, query=tuple(query))
+    found = asked.read(Tenants, "GET", TENANTS, query=tuple(query))
     if as_json:
         show_json(found)
         return
@@ -60,10 +60,10 @@ def list_(server: Server, limit: int, after: str, *, paused: bool, as_json: bool
 @tenant.command()
 @click.argument("name")
 @_JSON
-@with_server
-def show(server: Server, name: str, *, as_json: bool) -> None:
+@asks_a_server
+def show(asked: Asked, name: str, *, as_json: bool) -> None:
     """One tenant, its repositories, and what was changed of it."""
-    _tell(server.ask(Tenant, "GET", _path(name)), as_json=as_json)
+    _tell(asked.read(Tenant, "GET", _path(name)), as_json=as_json)
 
 
 @tenant.command("set")
@@ -80,9 +80,9 @@ def show(server: Server, name: str, *, as_json: bool) -> None:
 )
 @_WHY
 @_JSON
-@with_server
+@asks_a_server
 def set_(
-    server: Server,
+    asked: Asked,
     name: str,
     *,
     weight: float | None,
@@ -111,29 +111,29 @@ def set_(
     )
     if patch == TenantPatch(why=why):
         raise click.UsageError("nothing to set: give a limit, a weight or a priority")
-    _tell(server.ask(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
+    _tell(asked.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
 
 
 @tenant.command()
 @click.argument("name")
 @_WHY
 @_JSON
-@with_server
-def pause(server: Server, name: str, *, why: str, as_json: bool) -> None:
+@asks_a_server
+def pause(asked: Asked, name: str, *, why: str, as_json: bool) -> None:
     """Offer its jobs to nobody; they are kept, and what runs goes on."""
     patch = TenantPatch(paused=True, why=why)
-    _tell(server.ask(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
+    _tell(asked.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
 
 
 @tenant.command()
 @click.argument("name")
 @_WHY
 @_JSON
-@with_server
-def resume(server: Server, name: str, *, why: str, as_json: bool) -> None:
+@asks_a_server
+def resume(asked: Asked, name: str, *, why: str, as_json: bool) -> None:
     """Offer its jobs again."""
     patch = TenantPatch(paused=False, why=why)
-    _tell(server.ask(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
+    _tell(asked.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
 
 
 def _path(name: str) -> str:
