@@ -25,6 +25,7 @@ class Guards(msgspec.Struct, frozen=True, kw_only=True):
     fair_turns: bool = True  # the tenant that is furthest behind in virtual time is next
     step_aside: bool = True  # a job that fits nowhere lets the next one of its tenant pass
     exclude_failing: bool = True  # whom GitHub makes no runner for is passed over for a while
+    dispatchable_only: bool = True  # what waits for its tenant's budget is no demand for runners
     drain_first: bool = True  # a runner that is to leave is told so before it is given a job
     without_loops: tuple[str, ...] = ()
 

@@ -13,6 +13,7 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError, Row, Tx
+from runyard.dispatch.guards import SHIPPED, Guards
 from runyard.dispatch.metrics import read_queue
 from runyard.dispatch.plans.queue import Figures, figures
 from runyard.dispatch.pools import Pools
@@ -33,7 +34,16 @@ class _Picture(msgspec.Struct, frozen=True, kw_only=True):
 class Signals:
     """Answers for one pool at a time."""
 
-    def __init__(self, database: Database, *, pools: Pools, clock: Clock, log: Logger) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        pools: Pools,
+        clock: Clock,
+        log: Logger,
+        guards: Guards = SHIPPED,
+    ) -> None:
+        self._guards = guards
         self._database = database
         self._pools = pools
         self._clock = clock
@@ -53,7 +63,7 @@ class Signals:
             fleet=fleet,
             claimed=claimed,
             occupied=max(claimed, occupied),
-            queued=queue.dispatchable,
+            queued=queue.dispatchable if self._guards.dispatchable_only else queue.length,
             withheld=queue.withheld,
             p95_concurrent_last_hour=await self._lately(fleet),
         )

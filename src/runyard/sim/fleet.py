@@ -21,6 +21,8 @@ from contextvars import Context
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from runyard.db.inline import InlineDatabase
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.github.deliveries import Delivery
@@ -473,6 +475,12 @@ class Fleet:
             self.counts["webhooks lost"] += 1
             return 502
         return answer.status
+
+    async def ask_as_operator(self, request: Request) -> Response | Stream:
+        """What the operator's account is told by a server."""
+        bearer = ("authorization", f"Bearer {self._operator_token}")
+        asked = msgspec.structs.replace(request, headers=(bearer, *request.headers))
+        return await self._operator_ways[0][1].send(asked, timeout=WEBHOOK_TIMEOUT)
 
     def _watch_server(self, replica: str, handler: Handler) -> Handler:
         """Look at the answers that a server gives to guests."""

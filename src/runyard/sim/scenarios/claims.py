@@ -22,6 +22,7 @@ from runyard.wire.paths import DISPATCH
 BIRCH = TenantShape(name="birch", repositories=("shop",), vcpus=400, memory_gb=800, share=1.0)
 ONE = TenantShape(name="acme", repositories=("app",), vcpus=4, memory_gb=7, share=1.0)
 MINUTE = 60.0
+LONG = 17 * MINUTE  # longer than a slot may be draining
 
 
 def two_tenants(seed: int) -> tuple[Shape, ...]:
@@ -32,6 +33,11 @@ def two_tenants(seed: int) -> tuple[Shape, ...]:
 def three_hosts(seed: int) -> tuple[Shape, ...]:
     """Three hosts, six runners."""
     return (Shape(seed=seed, hosts=3, pools=(POOL,), tenants=(RICH,), machine=QUICK),)
+
+
+def one_host(seed: int) -> tuple[Shape, ...]:
+    """One host, two runners."""
+    return (Shape(seed=seed, hosts=1, pools=(POOL,), tenants=(RICH,), machine=QUICK),)
 
 
 def room_for_one(seed: int) -> tuple[Shape, ...]:
@@ -65,12 +71,12 @@ async def reaper_meets_a_working_runner(fleet: Fleet) -> None:
     """
     await warm(fleet)
     await fleet.clock.sleep(GRACE)  # older than any grace for young ones
-    jobs = queue(fleet, 1, duration=20 * MINUTE)
+    jobs = queue(fleet, 1, duration=4 * MINUTE)
     await until(fleet, "it runs", lambda: len(running(fleet)) == 1, within=MINUTE)
     (guest,) = running(fleet)
     fleet.tell(f"the row of {guest.pod} is lost")
     fleet.books.lose(guest.uid)
-    await until(fleet, "the job ends well", lambda: over(fleet, jobs), within=25 * MINUTE)
+    await until(fleet, "the job ends well", lambda: over(fleet, jobs), within=5 * MINUTE)
     await at_rest(fleet)
     expect("executed once", fleet.github.jobs()[jobs[0]].executions == 1)
 
@@ -99,14 +105,14 @@ async def another_jobs_end_frees_nobody(fleet: Fleet) -> None:
     await warm(fleet)
     fleet.tell("no start is heard of")
     fleet.lose_webhook = lambda delivery: delivery.action == "in_progress"
-    jobs = [queue(fleet, 1, duration=30.0 if at % 2 else 20 * MINUTE)[0] for at in range(6)]
+    jobs = [queue(fleet, 1, duration=30.0 if at % 2 else LONG)[0] for at in range(4)]
     short, long = jobs[1::2], jobs[0::2]
-    await until(fleet, "all run", lambda: len(running(fleet)) == 6, within=MINUTE)
+    await until(fleet, "all run", lambda: len(running(fleet)) == 4, within=MINUTE)
     expect("a long one runs where a short one was meant to", _swapped(fleet, long))
     await until(fleet, "the short ones end", lambda: over(fleet, short), within=MINUTE)
     await fleet.clock.sleep(30.0)
     fleet.lose_webhook = None
-    await until(fleet, "the long ones end well", lambda: over(fleet, long), within=25 * MINUTE)
+    await until(fleet, "the long ones end well", lambda: over(fleet, long), within=LONG)
     await at_rest(fleet)
 
 
@@ -168,7 +174,7 @@ SCENARIOS = (
     Scenario(
         name="reaper-meets-a-working-runner",
         tells="the row of a runner that works is lost, and its Pod looks leaked",
-        shapes=three_hosts,
+        shapes=one_host,
         play=reaper_meets_a_working_runner,
         without=(Without(guard="busy_is_heard", fails="while it was working"),),
     ),
@@ -182,14 +188,14 @@ SCENARIOS = (
     Scenario(
         name="another-jobs-end-frees-nobody",
         tells="runners have swapped their jobs, and an end is heard of before the starts",
-        shapes=three_hosts,
+        shapes=two_tenants,
         play=another_jobs_end_frees_nobody,
         without=(Without(guard="end_by_runner", fails="while it was working"),),
     ),
     Scenario(
         name="claim-of-a-pod-that-vanished",
         tells="a Pod is removed by force before its runner registered, and nobody reports it",
-        shapes=three_hosts,
+        shapes=two_tenants,
         play=claim_of_a_pod_that_vanished,
         without=(Without(guard="deadline_closed", fails="the job runs elsewhere: not within"),),
     ),

@@ -16,7 +16,7 @@ from runyard.sim.scenarios.acts import (
     until,
     warm,
 )
-from runyard.sim.scenarios.claims import three_hosts
+from runyard.sim.scenarios.claims import one_host, three_hosts, two_tenants
 from runyard.sim.scenarios.pods import GRACE, POOL, QUICK, RICH, TEARDOWN
 from runyard.sim.scenarios.scenario import Scenario, Without
 from runyard.sim.shape import Shape
@@ -85,10 +85,10 @@ async def poll_loop_dies(fleet: Fleet) -> None:
 async def machine_that_never_ends(fleet: Fleet) -> None:
     """The job is over, its runner is dead, and the machine under it never ends: nine seats were held so."""
     await warm(fleet)
-    for _ in range(3):
+    for _ in range(2):
         fleet.break_next("hang-after-job")
-    jobs = queue(fleet, 3, duration=30.0)
-    await until(fleet, "three hang", lambda: len(_hung(fleet)) == 3, within=2 * MINUTE)
+    jobs = queue(fleet, 2, duration=30.0)
+    await until(fleet, "both hang", lambda: len(_hung(fleet)) == 2, within=2 * MINUTE)
     over(fleet, jobs)
     pods = _hung(fleet)
     bound = DRAINING + MINUTE + TEARDOWN
@@ -105,7 +105,7 @@ async def machine_that_never_ends(fleet: Fleet) -> None:
 async def drain_waits_for_the_job(fleet: Fleet) -> None:
     """Somebody wants a host empty: its idle runners leave, and get no job on the way; the busy one is waited for."""
     await warm(fleet)
-    long = queue(fleet, 1, duration=15 * MINUTE)
+    long = queue(fleet, 1, duration=4 * MINUTE)
     await until(fleet, "it runs", lambda: len(running(fleet)) == 1, within=MINUTE)
     (busy,) = running(fleet)
     leaving = [guest.pod for guest in fleet.guests.values() if guest.host == busy.host]
@@ -136,7 +136,7 @@ async def hosts_that_start_nothing(fleet: Fleet) -> None:
     for host in fleet.hosts.values():
         host.driver.hang("start", times=1000)
     fleet.tell("no machine starts any more")
-    jobs = queue(fleet, 6, duration=30.0)
+    jobs = queue(fleet, 4, duration=30.0)
     await fleet.clock.sleep(10 * MINUTE)
     expect("some of them wait", statuses(fleet, jobs, "queued") >= 2)
     age = max((meter.get(QUEUE_AGE, fleet=POOL.name) or 0.0) for meter in fleet.meters["server"])
@@ -195,28 +195,28 @@ SCENARIOS = (
     Scenario(
         name="poll-loop-dies",
         tells="a guest's poll loop is dead and its Pod runs on",
-        shapes=three_hosts,
+        shapes=one_host,
         play=poll_loop_dies,
         without=(Without(guard="pods_against_slots", fails="it is replaced: not within"),),
     ),
     Scenario(
         name="machine-that-never-ends",
         tells="jobs are over, and the machines under them never end",
-        shapes=three_hosts,
+        shapes=one_host,
         play=machine_that_never_ends,
         without=(Without(guard="deadline_draining", fails="they are replaced: not within"),),
     ),
     Scenario(
         name="drain-waits-for-the-job",
         tells="the runners of a host are to leave, and one of them works",
-        shapes=three_hosts,
+        shapes=two_tenants,
         play=drain_waits_for_the_job,
         without=(Without(guard="drain_first", fails="the idle ones leave: not within"),),
     ),
     Scenario(
         name="hosts-that-start-nothing",
         tells="every host is Ready, and no machine starts on it",
-        shapes=three_hosts,
+        shapes=one_host,
         play=hosts_that_start_nothing,
         without=(Without(guard="loop_gauges", fails="the age of the oldest one is told"),),
     ),

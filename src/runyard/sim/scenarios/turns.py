@@ -3,6 +3,9 @@
 from collections import Counter
 from functools import partial
 
+import msgspec
+
+from runyard.http.messages import Request, Response
 from runyard.sim.fleet import Fleet
 from runyard.sim.scenarios.acts import (
     at_rest,
@@ -15,11 +18,13 @@ from runyard.sim.scenarios.acts import (
     until,
     warm,
 )
-from runyard.sim.scenarios.claims import two_tenants
+from runyard.sim.scenarios.claims import room_for_one, two_tenants
 from runyard.sim.scenarios.pods import POOL, QUICK, RICH
 from runyard.sim.scenarios.scenario import Scenario, Without
 from runyard.sim.shape import PoolShape, Shape, TenantShape
 from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
+from runyard.wire.bodies import ScalingSignals
+from runyard.wire.paths import DESIRED_REPLICAS
 
 MINUTE = 60.0
 SMALL = PoolShape(name="small", label="fleet-small", share=0.66, cpu_milli=2000, memory_mb=3584)
@@ -88,6 +93,24 @@ async def account_that_cannot_mint(fleet: Fleet) -> None:
     await at_rest(fleet)
 
 
+async def capped_tenant_asks_for_no_hosts(fleet: Fleet) -> None:
+    """A tenant with room for one runner queues thirty jobs: no pool may grow for what cannot run.
+
+    A pool that was sized by the whole queue held hosts idle that others needed.
+    """
+    await warm(fleet)
+    jobs = queue(fleet, 30)
+    await until(fleet, "one runs", lambda: statuses(fleet, jobs, "queued") == 29, within=MINUTE)
+    await fleet.clock.sleep(5.0)
+    told = await _signals(fleet)
+    expect(f"what cannot run is no demand: {told}", (told.queued, told.withheld) == (0, 29))
+    expect(f"what runs is counted: {told}", told.claimed == told.occupied == 1)
+    for job in jobs:
+        if fleet.github.jobs()[job].status == "queued":
+            fleet.github.cancel_job(job)
+    await at_rest(fleet)
+
+
 async def flood_of_one_tenant(fleet: Fleet, *, jobs: int) -> None:
     """One tenant queues more than the fleet can do in hours; others come later, and get their share at once."""
     await warm(fleet)
@@ -119,6 +142,16 @@ async def flood_of_one_tenant(fleet: Fleet, *, jobs: int) -> None:
     for job in list(fleet.github.jobs()):
         fleet.github.cancel_job(job)
     await at_rest(fleet)
+
+
+async def _signals(fleet: Fleet) -> ScalingSignals:
+    """What an autoscaler hears of the first pool."""
+    asked = (("fleet", fleet.shape.pools[0].name),)
+    request = Request(method="GET", path=DESIRED_REPLICAS, query=asked)
+    answer = await fleet.ask_as_operator(request)
+    expect(f"it is answered: {answer.status}", answer.status == 200)
+    assert isinstance(answer, Response)
+    return msgspec.json.decode(answer.body, type=ScalingSignals)
 
 
 def _started(fleet: Fleet, jobs: list[int]) -> bool:
@@ -162,6 +195,13 @@ SCENARIOS = (
                 guard="exclude_failing", fails="runners are not asked for in vain again and again"
             ),
         ),
+    ),
+    Scenario(
+        name="capped-tenant-asks-for-no-hosts",
+        tells="a tenant with room for one runner queues thirty jobs",
+        shapes=room_for_one,
+        play=capped_tenant_asks_for_no_hosts,
+        without=(Without(guard="dispatchable_only", fails="what cannot run is no demand"),),
     ),
     Scenario(
         name="flood-of-one-tenant",

@@ -5,7 +5,7 @@ import msgspec
 from runyard.embedded.github.deliveries import Delivery
 from runyard.sim.fleet import Fleet
 from runyard.sim.scenarios.acts import at_rest, expect, over, queue, trouble, until, warm
-from runyard.sim.scenarios.claims import three_hosts
+from runyard.sim.scenarios.claims import one_host, three_hosts
 from runyard.sim.scenarios.scenario import Scenario, Without
 
 MINUTE = 60.0
@@ -48,7 +48,7 @@ async def stop_reports_lost(fleet: Fleet) -> None:
     """
     await warm(fleet)
     fleet.deaf_to_stops = True
-    jobs = queue(fleet, 6, duration=30.0)
+    jobs = queue(fleet, 2, duration=30.0)
     await until(fleet, "they run", lambda: over(fleet, jobs), within=2 * MINUTE)
     took = await until(fleet, "every claim is given back", lambda: not _claims(fleet), within=150.0)
     fleet.tell(f"given back {took:.0f} s after the last end")
@@ -62,14 +62,14 @@ async def old_word_about_a_finished_job(fleet: Fleet) -> None:
     An old row that was copied forward as a new one kept 1,249 finished jobs alive, and paged for their age.
     """
     await warm(fleet)
-    jobs = queue(fleet, 3, duration=30.0)
+    jobs = queue(fleet, 2, duration=30.0)
     await until(fleet, "they run", lambda: over(fleet, jobs), within=2 * MINUTE)
     await at_rest(fleet)
     for number, attempt in enumerate(fleet.github.attempts()):
         if attempt.delivery.action != "completed":
             told = await fleet.deliver(_as_news(attempt.delivery, number))
             expect(f"it is heard: {told}", told == 200)
-    await fleet.clock.sleep(10 * MINUTE)
+    await fleet.clock.sleep(2 * MINUTE)
     states = [fleet.books.jobs()[job]["state"] for job in jobs]
     expect(f"what is over stays over: {states}", states == ["done"] * len(jobs))
     await at_rest(fleet)
@@ -100,7 +100,7 @@ SCENARIOS = (
     Scenario(
         name="stop-reports-lost",
         tells="no report of a Pod's end is taken to heart",
-        shapes=three_hosts,
+        shapes=one_host,
         play=stop_reports_lost,
         without=(
             Without(guard="pods_against_slots", fails="every claim is given back: not within"),
@@ -109,7 +109,7 @@ SCENARIOS = (
     Scenario(
         name="old-word-about-a-finished-job",
         tells="starts of jobs that are over are told once more, as news",
-        shapes=three_hosts,
+        shapes=one_host,
         play=old_word_about_a_finished_job,
         without=(Without(guard="done_stays_done", fails="went from 'done' to 'running'"),),
     ),
