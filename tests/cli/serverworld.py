@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import io
 import os
 import random
 import signal
@@ -13,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from runyard.cli.main import cli
+from runyard.cli.main import run as run_cli
 from runyard.clock import RealClock
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.github.deliveries import Delivery
@@ -63,12 +66,6 @@ class Process:
         self.url = str(msgspec.json.decode(line)["url"])
         return self.url
 
-    async def result(self) -> tuple[int, str]:
-        """How a command that ends by itself ended, and what it printed."""
-        async with asyncio.timeout(SOON):
-            out, _ = await self.process.communicate()
-        return self.process.returncode or 0, out.decode()
-
     async def end(self, number: int = signal.SIGTERM) -> int:
         if self.process.returncode is None:
             self.process.send_signal(number)
@@ -77,6 +74,17 @@ class Process:
 
     def said(self) -> str:
         return self.log.read_text()
+
+
+def run_here(*argv: str) -> tuple[int, str, str]:
+    """A command in this process: its exit code, its output, its complaints."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = run_cli(cli, name="runyard", argv=list(argv))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return code, out.getvalue(), err.getvalue()
 
 
 class Yard:
@@ -94,7 +102,6 @@ class Yard:
         self.github_url = ""
         self.deliver_to = ""  # the server that GitHub calls
         self.processes: list[Process] = []
-        self._commands = 0
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator["Yard"]:
@@ -202,10 +209,7 @@ class Yard:
 
     async def command(self, url: str, *argv: str) -> tuple[int, str, str]:
         """A command that speaks to a server: its exit code, its output, its complaints."""
-        self._commands += 1
-        process = await self.run(*argv, "--server", url, name=f"command-{self._commands}")
-        code, out = await process.result()
-        return code, out, process.said()
+        return await asyncio.to_thread(run_here, *argv, "--server", url)
 
     async def pool(self) -> None:
         spec = {

@@ -42,6 +42,7 @@ exactly one GitHub Actions job and is gone. Whatever breaks on the way heals by 
 Start here:
   runyard up --demo                       20 real jobs on this machine, four faults, a count of what is left
   runyard up                              the whole fleet on this machine, until Ctrl-C
+  runyard github connect --org acme       a GitHub App for your runners; then 'runyard server --help'
   runyard sim --seed 1 --hours 2 --demo   watch two hours of a simulated fleet's life
   runyard sim --seeds 100 --hours 1       a hundred different hours; failures name their number
   runyard prove                           every state that a slot can reach
