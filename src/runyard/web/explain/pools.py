@@ -118,6 +118,12 @@ def _still(pool: RunnerPool, counts: dict[str, float]) -> Step:
     elif busy and not counts["idle"]:
         constraint, what = Constraint.ALL_BUSY, f"all runners are busy: {busy:g} of {replicas}"
         ends = "a job ends and its runner is replaced, or the pool gets more replicas"
+    elif counts["leaving"] and not counts["idle"]:
+        constraint, what = (
+            Constraint.DRAINING,
+            f"{counts['leaving']:g} runners are on their way out",
+        )
+        ends = "their hosts confirm that they are gone, and others are made"
     else:
         constraint, what = Constraint.AS_ASKED, f"{counts['idle']:g} of {replicas} runners are idle"
         ends = ""
