@@ -7,14 +7,16 @@ import pytest
 from rich.console import Console
 
 from runyard.cli import up as module
+from runyard.cli.githubfiles import Connected, Place
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
 from runyard.cli.uplook import LivePicture, Look
+from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.lock import DirectoryInUse
 from runyard.embedded.up.demo.faults import Healed
 from runyard.embedded.up.demo.story import DemoFailed, JobState, Outcome
 from runyard.embedded.up.layout import BadDirectory
-from runyard.embedded.up.machine import Options
+from runyard.embedded.up.machine import Options, RealGitHub
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.supervisor import PartFailed, PartView
 
@@ -70,6 +72,64 @@ def test_a_bad_value_is_refused_before_anything_starts(
     assert said.err.startswith("runyard")
     assert said.err.count("\n") == 1
     assert not (tmp_path / "home").exists()
+
+
+KINDS: dict[str, tuple[list[str], RealGitHub]] = {
+    "an App": (
+        ["--github-app-id", "7", "--github-key-file", "app.pem"],
+        RealGitHub(url="https://api.github.com", app_id=7, key=Path("app.pem")),
+    ),
+    "a token, by webhook, elsewhere": (
+        [
+            *("--github-token-file", "token", "--github-repository", "mona/dots"),
+            *("--github-url", "https://ghe.example/api/v3", "--github-intake", "webhook"),
+        ],
+        RealGitHub(
+            url="https://ghe.example/api/v3",
+            token=Path("token"),
+            repository="mona/dots",
+            pull=False,
+        ),
+    ),
+    "what connect left": (
+        ["--github-dir", "left"],
+        RealGitHub(url="https://api.github.com", app_id=9, key=Path("left/app.pem"), secret="hush"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("argv", "meant"), KINDS.values(), ids=KINDS)
+def test_a_real_github_reaches_the_machine_as_it_was_described(
+    argv: list[str],
+    meant: RealGitHub,
+    app_keys: KeyPair,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.pem").write_text(app_keys.private_pem)
+    (tmp_path / "token").write_text("github_pat_of_the_test")
+    (tmp_path / "runner").mkdir()
+    place = Place(tmp_path / "left")
+    place.prepare()
+    app = Connected(app_id=9, slug="s", html_url="", github_url="https://api.github.com")
+    place.keep(app, key=app_keys.private_pem, secret="hush")
+    seen: list[Options] = []
+
+    async def live(options: Options, show: Look) -> int:
+        seen.append(options)
+        return 0
+
+    monkeypatch.setattr(module, "_live", live)
+    assert run("--data", "d", "--github", "--runner", "runner", *argv) == 0
+    got = seen[0].github
+    assert got is not None
+    for name in ("key", "token"):
+        path, expected = getattr(got, name), getattr(meant, name)
+        assert path == (None if expected is None else tmp_path / expected)
+    rest = ("url", "app_id", "repository", "secret", "pull")
+    assert [getattr(got, name) for name in rest] == [getattr(meant, name) for name in rest]
+    assert "hush" not in repr(got)
 
 
 def look() -> tuple[Look, io.StringIO]:
