@@ -91,6 +91,8 @@ REASON_RUN_EXITED = "TartRunExited"
 REASON_RUN_FAILED = "TartRunFailed"
 REASON_NODE_READY = "TartKubeletReady"
 EVENT_CREATING_VM = "CreatingVM"
+WAITING_PULL = "PullingImage"  # why a Pod's container does not run yet
+WAITING_BOOT = "ContainerCreating"
 
 RUNNER_NAME_LIMIT = 64  # GitHub's limit on a runner's name
 

@@ -41,8 +41,6 @@ from runyard.wire import names
 
 Plan = tuple[Action, ...]
 
-WAITING_PULL = "PullingImage"
-WAITING_BOOT = "ContainerCreating"
 REASON_COMPLETED = "Completed"
 REASON_ERROR = "Error"
 REASON_ENDED = "PodEnded"
@@ -350,7 +348,7 @@ def _provision(pod: PodFacts, record: Record, snapshot: Snapshot) -> Plan:
         said = _say(pod, create_failed(image.error), "the image cannot be had")
         wait = Wait(uid=record.uid, seconds=image.retry_in, reason="before the next pull")
         return (*said, wait)
-    report = Report(phase="Pending", waiting=WAITING_PULL)
+    report = Report(phase="Pending", waiting=names.WAITING_PULL)
     return _say(pod, report, "the image is being pulled")
 
 
@@ -382,7 +380,7 @@ def _running(pod: PodFacts, record: Record, vm: VmView, now: float) -> Plan:
     saves: Plan = ()
     if seen != record:
         saves = (Save(uid=record.uid, record=seen, reason="the VM is up"),)
-    report = Report(phase="Pending", waiting=WAITING_BOOT)
+    report = Report(phase="Pending", waiting=names.WAITING_BOOT)
     if booted:
         address = vm.address
         report = Report(phase="Running", ready=True, pod_ip=address, started_at=seen.started_at)

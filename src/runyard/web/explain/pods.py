@@ -11,8 +11,6 @@ from runyard.web.fleet import ENDED, instant
 from runyard.web.words import lasted
 from runyard.wire import names
 
-PULLING = "PullingImage"
-
 
 def of_pod(pod: Pod, scene: Scene) -> tuple[Step, ...]:
     """A Pod that has no slot, or whose slot says nothing: from its own status to its host."""
@@ -145,7 +143,7 @@ def _progress(pod: Pod) -> tuple[Constraint, str, str]:
     reason = "" if waits is None else waits.reason
     said = "" if waits is None else waits.message
     image = pod.spec.containers[0].image if pod.spec.containers else ""
-    if reason == PULLING:
+    if reason == names.WAITING_PULL:
         return Constraint.IMAGE_STAGING, f"its host pulls {image}", "the pull ends"
     failed = reason == names.REASON_CREATE_FAILED or reason.startswith(("Err", "ImagePull"))
     if failed or "BackOff" in reason:
