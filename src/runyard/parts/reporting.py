@@ -15,8 +15,10 @@ from runyard.db.contract import Database, Tx, Unavailable
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response, Stream, Transport
 from runyard.telemetry import conditions
+from runyard.telemetry.catalogue import RUNYARD_FORBIDDEN_TOTAL
 from runyard.telemetry.health import Condition, Health
 from runyard.telemetry.log import Logger
+from runyard.telemetry.meter import Meter
 
 T = TypeVar("T")
 
@@ -38,6 +40,7 @@ class ReportingTransport:
         refused: Condition,
         refusals: tuple[int, ...] = (401,),
         log: Logger | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._inner = inner
         self._health = health
@@ -45,6 +48,7 @@ class ReportingTransport:
         self._refused = refused.code
         self._refusals = refusals
         self._log = log
+        self._meter = meter
         self._denied: dict[str, str] = {}  # a kind of request → the last one that was forbidden
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
@@ -79,6 +83,8 @@ class ReportingTransport:
 
     def _deny(self, request: Request, answer: Response | Stream, told: str) -> None:
         kind = kind_of(request)
+        if self._meter is not None:
+            self._meter.inc(RUNYARD_FORBIDDEN_TOTAL, request=kind)
         if kind not in self._denied and self._log is not None:
             self._log.error("forbidden", request=told, error=_said(answer))
         self._denied[kind] = told
@@ -105,7 +111,7 @@ def kind_of(request: Request) -> str:
 
 
 def reporting_kube(
-    inner: Transport, health: Health, log: Logger | None = None
+    inner: Transport, health: Health, log: Logger | None = None, *, meter: Meter | None = None
 ) -> ReportingTransport:
     """A way to the Kubernetes API; there a part that may not do its work is refused with 403 too."""
     return ReportingTransport(
@@ -115,6 +121,7 @@ def reporting_kube(
         refused=conditions.KUBERNETES_REFUSED,
         refusals=(401, 403),
         log=log,
+        meter=meter,
     )
 
 

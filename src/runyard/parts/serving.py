@@ -90,7 +90,7 @@ class Replica:
             name=setup.name,
             clock=setup.clock,
             rng=setup.rng,
-            kube=reporting_kube(setup.kube, self._health, setup.log),
+            kube=reporting_kube(setup.kube, self._health, setup.log, meter=meter),
             token=setup.token,
             github=ReportingTransport(
                 setup.github,

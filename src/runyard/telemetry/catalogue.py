@@ -336,6 +336,11 @@ RUNYARD_ACTIONS_TOTAL = counter(
 RUNYARD_FENCES_TOTAL = counter(
     "runyard_fences_total", labels=("answer",), help="Fences at GitHub, by its answer."
 )
+RUNYARD_FORBIDDEN_TOTAL = counter(
+    "runyard_forbidden_total",
+    labels=("request",),
+    help="Requests that the Kubernetes API refused for want of a right, without the object's name.",
+)
 RUNYARD_RECONCILED_TOTAL = counter(
     "runyard_reconciled_total",
     labels=("reconciler", "outcome"),

@@ -1,0 +1,182 @@
+"""Recovery runs with exactly the verbs of the shipped role; without any one of them somebody is told.
+
+A worker that lacked the verb `delete` did nothing in production, every minute, and nobody saw it. So for each verb
+that the shipped role has, the server runs without it: health, metric and log must say so, and nothing else may break
+for it. The verbs are read from the role, so a new one is tested by itself.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from tests.dispatch.dispatchworld import SPACE, Lines, Wire, World, play
+
+from runyard.dispatch.machine.table import Deadlines
+from runyard.embedded.github.identity import KeyPair
+from runyard.embedded.kube.core import KubeCore
+from runyard.http.loopback import Loopback
+from runyard.http.messages import Request, Response, Stream
+from runyard.kube.client import Kube
+from runyard.parts.reporting import reporting_kube
+from runyard.sim.callers import Callers, Need, shipped_needs
+from runyard.telemetry import conditions
+from runyard.telemetry.catalogue import RUNYARD_FORBIDDEN_TOTAL, TUIST_RUNNERS_RECOVERY_COUNT
+from runyard.telemetry.health import Health
+from runyard.wire import names, rights
+from runyard.wire.rights import Object
+
+DASHBOARD = ("nodes", "leases")  # what only the dashboard reads
+NEEDS = sorted(need for need in shipped_needs(rights.SERVER) if need[3] not in DASHBOARD)
+METHODS = {"create": "POST", "delete": "DELETE", "get": "GET", "list": "GET", "patch": "PATCH"}
+
+
+# A short life: what matters here is who may do what, and not how long it takes.
+HURRY: dict[str, Any] = {
+    "deadlines": Deadlines(idle=30.0, armed=8.0, ask_again=5.0, fence_again=3.0),
+    "stamped_grace": 15.0,
+    "recover_every": 5.0,
+    "sweep_every": 3.0,
+    "pools_every": 5.0,
+    "match_every": 2.0,
+}
+
+
+class GuardedWire(Wire):
+    """A line that belongs to the server's own account."""
+
+    def __init__(self, core: KubeCore, callers: Callers) -> None:
+        super().__init__(core.handle)
+        self._callers = callers
+
+    async def send(self, request: Request, *, timeout: float) -> Response | Stream:
+        self._callers.asking = "server-1"
+        try:
+            return await super().send(request, timeout=timeout)
+        finally:
+            self._callers.asking = ""
+
+
+class GuardedWorld(World):
+    """The server under its shipped roles."""
+
+    def guard(self, lines: Lines) -> Health:
+        self.callers = Callers()
+        self.callers.add("server-1")
+        self.kube = KubeCore(
+            clock=self.clock,
+            rng=random.Random(1),
+            authenticate=self.callers.who,
+            authorize=self.callers.decide,
+        )
+        self.admin = Kube(Loopback(self.kube.handle))
+        self.kube_wire = GuardedWire(self.kube, self.callers)
+        health = Health(self.clock, conditions.ALL)
+        self.reporting = reporting_kube(self.kube_wire, health, self.log, meter=self.meter)
+        return health
+
+
+def without(need: Need | None) -> dict[str, tuple[Object, ...]]:
+    """The server's roles, less one verb."""
+    whole = rights.roles(rights.SERVER)
+    if need is None:
+        return {rights.SERVER: whole}
+    cut = []
+    for role in whole:
+        rules = []
+        for rule in role["rules"]:
+            hit = need[3] in rule["resources"] and role["metadata"].get("namespace", "") == need[1]
+            verbs = [verb for verb in rule["verbs"] if not (hit and verb == need[4])]
+            rules.append({**rule, "verbs": verbs})
+        cut.append({**role, "rules": rules})
+    return {rights.SERVER: tuple(cut)}
+
+
+async def a_bad_day(world: GuardedWorld) -> dict[str, bool]:
+    """Everything that recovery exists for, at once; what of it was healed."""
+    await world.pool()
+    leak = await world.pod(1, **{names.POOL_OWNER: "acme"})
+    lost, late, idle = [await world.pod(number) for number in (2, 3, 4)]
+    await world.queued("acme/app", ("ubuntu-latest",))
+    async with world.running(kube=world.reporting):
+        world.queue()
+        world.queue("acme/lib")
+        for _ in range(3):
+            for guest in (lost, late):
+                await world.poll(guest, wait=2.0)  # gets its JIT, and never registers
+        await world.delete_pod(lost)
+        for _ in range(10):
+            await world.poll(idle)
+            await world.poll(leak)
+            await world.clock.sleep(5)
+    there = {pod["metadata"]["name"] for pod in world.kube.objects("pods")}
+    accounts = {each["metadata"]["name"] for each in world.kube.objects("serviceaccounts")}
+    return {
+        "leak": leak.name not in there and leak.name not in accounts,
+        "late": late.name not in there and late.name not in accounts,
+        "lost": world.slot(lost).get("state") == "closed",
+    }
+
+
+def lived(
+    url: str, keys: KeyPair, monkeypatch: pytest.MonkeyPatch, need: Need | None
+) -> tuple[dict[str, bool], Mapping[str, float], list[str], Lines]:
+    lines = Lines()
+    roles = without(need)
+    monkeypatch.setattr(rights, "roles", lambda part: roles[part])
+    monkeypatch.setattr("tests.dispatch.dispatchworld.World", GuardedWorld)
+    told: list[str] = []
+    counted: dict[str, float] = {}
+    healed: dict[str, bool] = {}
+
+    async def scenario(world: World) -> None:
+        assert isinstance(world, GuardedWorld)
+        health = world.guard(lines)
+        healed.update(await a_bad_day(world))
+        told.extend(f"{each.code}: {each.message}" for each in health.report())
+        for (_, space, group, resource, verb), times in world.callers.refused.items():
+            counted[f"{space} {group} {resource} {verb}"] = times
+        counted["metric"] = world.meter.total(RUNYARD_FORBIDDEN_TOTAL)
+        counted["stamped"] = (
+            world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="orphaned_stamped_pod") or 0
+        )
+
+    play(scenario, url, keys, log=lines, **HURRY)
+    return healed, counted, told, lines
+
+
+def test_with_the_shipped_verbs_everything_heals_and_nothing_is_refused(
+    database_url: str, app_keys: KeyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healed, counted, told, _ = lived(database_url, app_keys, monkeypatch, None)
+    assert healed == {"leak": True, "late": True, "lost": True}
+    assert counted == {"metric": 0, "stamped": 1}
+    assert not [each for each in told if "kubernetes" in each]
+
+
+@pytest.mark.parametrize("need", NEEDS, ids=[f"{need[4]} {need[3]}" for need in NEEDS])
+def test_without_one_verb_somebody_is_told(
+    database_url: str, app_keys: KeyPair, monkeypatch: pytest.MonkeyPatch, need: Need
+) -> None:
+    _, space, group, resource, verb = need
+    healed, counted, told, lines = lived(database_url, app_keys, monkeypatch, need)
+    refused = {name for name in counted if name not in ("metric", "stamped")}
+    assert refused == {f"{space} {group} {resource} {verb}"}, "this, and nothing else"
+    assert counted["metric"] > 0
+    condition = f"kubernetes-refused: 403 to {METHODS[verb]} "
+    assert any(each.startswith(condition) and f"/{resource}" in each for each in told), told
+    said = [line for line in lines if line["event"] == "forbidden"]
+    assert said and all(f"403 to {METHODS[verb]}" in line["request"] for line in said)
+    if (resource, verb) in (("pods", "delete"), ("serviceaccounts", "delete"), ("pods", "list")):
+        assert not healed["leak"]
+
+
+def test_the_verbs_are_those_of_the_shipped_role() -> None:
+    assert {(need[3], need[4]) for need in NEEDS} >= {
+        ("pods", "delete"),
+        ("serviceaccounts", "delete"),
+        ("pods", "list"),
+    }
+    assert {need[1] for need in NEEDS} == {"", SPACE}
+    assert msgspec.json.encode(NEEDS)
