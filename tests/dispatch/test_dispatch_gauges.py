@@ -6,11 +6,14 @@ from runyard.dispatch.machine.values import Room
 from runyard.dispatch.matching.values import PoolView
 from runyard.dispatch.plans.queue import Figures, Waiting, figures
 from runyard.embedded.github.identity import KeyPair
+from runyard.parts import server
+from runyard.telemetry import conditions
 from runyard.telemetry.catalogue import (
     TUIST_RUNNERS_CLAIMS_COUNT,
     TUIST_RUNNERS_QUEUE_LENGTH,
     TUIST_RUNNERS_QUEUE_OLDEST_DISPATCHABLE_AGE_SECONDS,
 )
+from runyard.telemetry.health import Health
 
 POOL = PoolView(
     name="mac",
@@ -64,5 +67,38 @@ def test_the_gauges_follow_the_rows(database_url: str, app_keys: KeyPair) -> Non
         assert claims == 1
         for mint in world.mints:
             mint.close()  # type: ignore[attr-defined]  # a coroutine that is not needed here
+
+    play(scenario, database_url, app_keys)
+
+
+def test_jobs_that_wait_beside_idle_runners_are_a_health_condition(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        health = Health(world.clock, conditions.ALL)
+        wired = server.wire(world.deps(health=health))
+        await world.pool()
+        await wired.pools.refresh()
+        guest = await world.pod()
+        await world.queued()
+        await world.clock.sleep(61)
+
+        async def looked() -> list[str]:
+            await wired.gauges.step()
+            await world.clock.sleep(61)
+            await wired.gauges.step()
+            return [report.message for report in health.report() if report.code == "jobs-starve"]
+
+        assert not await looked(), "nobody is there who could run it: add hosts"
+        await world.poll(guest)
+        await wired.gauges.step()
+        await world.clock.sleep(61)
+        await world.poll(guest)
+        told = await looked()
+        assert told and told[0].startswith("mac: a job waits for ")
+        assert health.healthy(), "no reason to take the server away from its runners"
+        world.execute("UPDATE tenants SET paused = true")
+        await world.poll(guest)
+        assert not await looked(), "it is held back on purpose"
 
     play(scenario, database_url, app_keys)

@@ -83,6 +83,7 @@ JOBS_STARVE = Condition(
     code="jobs-starve",
     title="Jobs wait although fitting runners are idle",
     text="The server does not hand out what it could. Its log and `runyard explain job` say why; then restart it.",
+    severity=Severity.WARNING,  # to be woken by, but no reason to take a replica from the runners
     depends_on=("database-unreachable", "github-unreachable", "github-refused"),
     visible_after=60.0,
 )

@@ -41,6 +41,7 @@ from runyard.web.cluster import Cluster, read_cluster
 from runyard.web.explain.api import ExplainApi
 from runyard.web.explain.explainer import Dispatch, Explainer
 from runyard.web.feeds import Feed, Interest
+from runyard.web.history import HistoryApi
 from runyard.web.page import application, document, login
 from runyard.web.picture import Picture
 from runyard.web.records import Records, read_records
@@ -123,6 +124,7 @@ class Dashboard:
                 within=settings.cluster_within,
                 expected=(KubeError, TransportError),
             )
+        self._history = HistoryApi(database, headers=_HARDENED).routes()
         self._explain: tuple[Route, ...] = ()
         if dispatch is not None:
             explainer = Explainer(
@@ -147,6 +149,7 @@ class Dashboard:
         view = ("view", "`page`: events carry HTML for the dashboard's own page")
         return (
             *self._explain,
+            *self._history,
             Route(
                 "GET",
                 PAGE,
