@@ -18,7 +18,13 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.web.dashboard import Dashboard
 from runyard.web.settings import Settings
-from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK, POD_STOPPED
+from runyard.wire.paths import (
+    DESIRED_REPLICAS,
+    DISPATCH,
+    GITHUB_WEBHOOK,
+    POD_METRICS,
+    POD_STOPPED,
+)
 
 TOKEN = "correct-horse-battery-staple"
 LOCAL = Settings()
@@ -77,6 +83,11 @@ def signed(body: bytes) -> str:
 LOOKS = ("/", "/api/v1/overview", "/api/v1/events", "/readyz", "/metrics", "/openapi.json")
 OPEN = ("/healthz", "/static/app.css")
 CALLS = (DISPATCH, POD_STOPPED, GITHUB_WEBHOOK)
+RECORDS = (
+    "/api/v1/jobs/{job}/transitions",
+    "/api/v1/jobs/{job}/metrics",
+    "/api/v1/slots/{uid}/transitions",
+)
 HERE, EVIL = "127.0.0.1:8000", "evil.example"
 BEARER, WRONG = f"Bearer {TOKEN}", "Bearer wrong-wrong-wrong-wrong"
 
@@ -151,9 +162,10 @@ def test_the_description_lists_everything(database_url: str, app_keys: KeyPair) 
             for path, methods in document["paths"].items()
             for method, told in methods.items()
         }
-        looks = {("GET", path) for path in (*LOOKS, "/healthz", "/static/{name}")}
+        looks = {("GET", path) for path in (*LOOKS, "/healthz", "/static/{name}", *RECORDS)}
         forms = {("POST", "/login"), ("POST", "/logout")}
-        assert set(operations) == looks | forms | {("POST", path) for path in CALLS}
+        calls = {("GET", DESIRED_REPLICAS), *(("POST", path) for path in (*CALLS, POD_METRICS))}
+        assert set(operations) == looks | forms | calls
         schemas, schemes = (document["components"][k] for k in ("schemas", "securitySchemes"))
         assert {"Problem", "Dispatched", "Drain", "PodStopped", "JobEvent"} <= set(schemas)
         asked = {path: operations["POST", path]["security"] for path in CALLS}
