@@ -19,9 +19,11 @@ def busy() -> bool:
     return os.getloadavg()[0] > (os.cpu_count() or 1)
 
 
-def at_most(name: str, measured: float, limit: float, unit: str) -> Row:
-    verdict = OK if measured < limit else MISSED
-    return Row(name, f"< {_number(limit)} {unit}", f"{_number(measured)} {unit}", verdict)
+def at_most(name: str, measured: float, limit: float, unit: str, *, inclusive: bool = False) -> Row:
+    kept = measured <= limit if inclusive else measured < limit
+    sign = "<=" if inclusive else "<"
+    verdict = OK if kept else MISSED
+    return Row(name, f"{sign} {_number(limit)} {unit}", f"{_number(measured)} {unit}", verdict)
 
 
 def at_least(name: str, measured: float, limit: float, unit: str, *, because: str = "") -> Row:
@@ -38,8 +40,11 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def show(rows: list[Row], notes: list[str]) -> int:
+def show(rows: list[Row], notes: list[str], *, as_json: bool = False) -> int:
     """Print it; 1 if something was missed. What was not measured is never counted as kept."""
+    if as_json:
+        print(msgspec.json.encode(rows).decode())
+        return 1 if any(row.verdict == MISSED for row in rows) else 0
     header = Row("what", "target", "measured", "verdict")
     widths = [
         max(len(getattr(row, field)) for row in (header, *rows))

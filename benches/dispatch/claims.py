@@ -18,10 +18,12 @@ from pathlib import Path
 
 import msgspec
 import psycopg
+from benches.dispatch.world import cpu_of
 from psycopg.conninfo import conninfo_to_dict
 
 from runyard.clock import RealClock
 from runyard.db import migrate
+from runyard.db.contract import Database
 from runyard.db.pooled import open_pool
 from runyard.dispatch.settings import Settings
 from runyard.embedded.github.identity import generate_key_pair
@@ -55,7 +57,7 @@ UPDATE jobs SET state = 'bound', claimed_at = now() WHERE job_id = (
 class Rate(msgspec.Struct, frozen=True):
     rows: int
     per_second: float
-    per_cpu_second: float  # of this process: the server's own share
+    per_cpu_second: float  # of this process and of its Postgres together
 
 
 def fill(url: str, rows: int) -> None:
@@ -99,26 +101,35 @@ def fill(url: str, rows: int) -> None:
 class Claiming:
     """A replica on one database, and Pods that wait at it."""
 
-    def __init__(self, url: str, wired: server.Wired) -> None:
+    def __init__(self, url: str, wired: server.Wired, database: Database) -> None:
         self._url = url
-        self._wired = wired
+        self.database = database
+        self.wired = wired
         self._numbers = itertools.count()
 
     async def round(self, claims: int) -> tuple[float, float]:
-        """Claim for so many Pods; returns the seconds by the clock, and of CPU in this process."""
+        """Claim for so many Pods; returns the seconds by the clock, and of CPU here and in Postgres."""
         uids = self._open(claims)
-        waiters = self._wired.waiters
+        waiters = self.wired.waiters
         with ExitStack() as stack:
             for uid in uids:
                 stack.enter_context(waiters.registered(uid))
                 waiters.free(uid, "mac")
-            began, used = time.perf_counter(), time.process_time()
+            began, used = time.perf_counter(), self._cpu()
             left = claims
             while left:
-                got = await self._wired.matcher.step(_forget)
+                got = await self.wired.matcher.step(_forget)
                 assert got, "nothing was claimed although jobs and runners wait"
                 left -= got
-            return time.perf_counter() - began, time.process_time() - used
+            return time.perf_counter() - began, self._cpu() - used
+
+    def _cpu(self) -> float:
+        """What this process and the processes of Postgres that work for it have used so far."""
+        with psycopg.connect(self._url, autocommit=True) as link:
+            rows = link.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            ).fetchall()
+        return time.process_time() + sum(cpu_of(pid) for (pid,) in rows)
 
     def _open(self, count: int) -> list[str]:
         """Idle slots, as polls open them."""
@@ -184,7 +195,7 @@ async def claiming(url: str) -> AsyncIterator[Claiming]:
         )
         wired = server.wire(deps)
         await wired.pools.refresh()
-        yield Claiming(url, wired)
+        yield Claiming(url, wired, database)
 
 
 @contextmanager

@@ -1,0 +1,357 @@
+"""The poll as runners in the field know it: every status, every body, every order of checks, over real HTTP.
+
+The table is the contract. What it says a classic poller hears, it heard before there was a runyard: `curl` every two
+seconds with ten seconds of patience, no `Prefer`, and a reaction to each status. Three answers of that contract are
+never given, and the last test says why: 403, 404 and 502.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World
+
+from runyard.clock import RealClock
+from runyard.dispatch.settings import Settings
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.client import HttpTransport
+from runyard.http.errors import OutcomeUnknown
+from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.http.server import listen
+from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
+from runyard.wire import names
+from runyard.wire.paths import DISPATCH
+
+PATIENCE = 120.0  # generous: nothing here is measured
+DRAINED = {"error": "drain", "reason": "operator drain"}
+STALE = {"error": "drain", "reason": "image stale"}
+COMMITTED = {"error": "drain", "reason": "pod already committed"}
+Arrange = Callable[["Field"], Awaitable[None]]
+
+
+class Field:
+    """One runner in the field, and the server that it asks, behind a socket."""
+
+    def __init__(self, world: World, transport: HttpTransport, guest: Guest) -> None:
+        self.world = world
+        self.guest = guest
+        self.headers: dict[str, str] = {"authorization": f"Bearer {guest.token}"}
+        self.job = 0
+        self._transport = transport
+
+    async def poll(self, **more: str) -> Response:
+        """As the guest's script does: POST `{}`."""
+        answer = await self._transport.send(
+            Request(
+                method="POST",
+                path=DISPATCH,
+                headers=tuple((self.headers | {"prefer": "wait=0"} | more).items()),
+                body=b"{}",
+            ),
+            timeout=PATIENCE,
+        )
+        assert isinstance(answer, Response)
+        return answer
+
+    async def labelled(self, **labels: str) -> None:
+        await self.world.label(self.guest, **labels)
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                await asyncio.sleep(0.02)
+
+    def state(self) -> str:
+        return str(self.world.slot(self.guest).get("state", ""))
+
+
+@contextlib.asynccontextmanager
+async def field(url: str, keys: KeyPair, **settings: Any) -> AsyncIterator[Field]:
+    """A world in real time, whose server is asked over HTTP."""
+    world = World(url, keys, clock=RealClock(), **settings)
+    listening = await listen(world.server.api.handle)
+    transport = HttpTransport(listening.url)
+    try:
+        await world.pool()
+        yield Field(world, transport, await world.pod())
+    finally:
+        await transport.close()
+        await listening.close()
+        for mint in world.mints:
+            mint.close()  # type: ignore[attr-defined]  # coroutines, in truth
+        world.close()
+
+
+# ── what may be true of a runner before it asks ─────────────────────────────────────────────────────
+
+
+async def nothing(_: Field) -> None:
+    """A fresh Pod, an empty queue."""
+
+
+async def armed(it: Field) -> None:
+    """A job was claimed for it, and its runner is made."""
+    it.job = await it.world.queued()
+    waiting = asyncio.create_task(it.poll(prefer="wait=25"))
+    await it.until(lambda: it.world.server.waiters.is_free(it.guest.uid))
+    await it.world.match()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await it.world.mint()
+    assert it.state() == "armed"
+
+
+async def offered(it: Field) -> None:
+    """A job was claimed for it, and its runner is being made."""
+    await armed(it)
+    it.world.execute("UPDATE slots SET state = 'offered', jit = NULL, runner_id = NULL")
+
+
+async def executing(it: Field) -> None:
+    """It has had its job."""
+    await armed(it)
+    it.world.execute("UPDATE slots SET state = 'executing', executing_job = intended_job")
+
+
+async def drained(it: Field) -> None:
+    await it.labelled(**{names.OPERATOR_DRAIN: "true"})
+
+
+async def stale(it: Field) -> None:
+    patch = {"spec": {"image": "vm:2"}}
+    await it.world.admin.patch(RUNNER_POOLS, "mac", patch, namespace=SPACE)
+    await it.world.server.pools.refresh()
+
+
+async def eligible(it: Field) -> None:
+    await it.labelled(**{names.DRAIN_ELIGIBLE: "true"})
+
+
+def tampered(path: str, answer: Callable[[], Response], *, method: str = "GET") -> Arrange:
+    async def arrange(it: Field) -> None:
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if request.method == method and path in request.path:
+                return answer()
+            return await onward()
+
+        it.world.kube_wire.tamper = tamper
+
+    return arrange
+
+
+def lost() -> Response:
+    raise OutcomeUnknown("no answer")
+
+
+def refused(status: int) -> Callable[[], Response]:
+    return lambda: json_response(status, {"kind": "Status", "code": status, "message": "no"})
+
+
+def asking(header: str) -> Arrange:
+    async def arrange(it: Field) -> None:
+        it.headers = {"authorization": header} if header else {}
+
+    return arrange
+
+
+async def another_audience(it: Field) -> None:
+    token = await it.world.admin.create_token(
+        it.guest.name,
+        namespace=SPACE,
+        audience="somebody-else",
+        seconds=3600,
+        pod_name=it.guest.name,
+        pod_uid=it.guest.uid,
+    )
+    it.headers = {"authorization": f"Bearer {token}"}
+
+
+async def elsewhere(it: Field) -> None:
+    """A ServiceAccount that is nobody's runner."""
+    body = {"metadata": {"name": "somebody"}}
+    await it.world.admin.create(SERVICE_ACCOUNTS, body, namespace="default")
+    token = await it.world.admin.create_token(
+        "somebody", namespace="default", audience=names.DISPATCH_AUDIENCE, seconds=3600
+    )
+    it.headers = {"authorization": f"Bearer {token}"}
+
+
+async def no_pool(it: Field) -> None:
+    body = {"metadata": {"labels": {names.RUNNER_POOL: None}}}
+    await it.world.admin.patch(SERVICE_ACCOUNTS, it.guest.name, body, namespace=SPACE)
+
+
+async def pod_deleted(it: Field) -> None:
+    await it.world.admin.delete(PODS, it.guest.name, namespace=SPACE, grace=0)
+
+
+async def database_down(it: Field) -> None:
+    it.world.database.down = True
+
+
+async def unsealable(it: Field) -> None:
+    await armed(it)
+    it.world.execute("UPDATE slots SET jit = '\\x0000'")
+
+
+GONE = tampered("/serviceaccounts/", refused(404))
+POD_500 = tampered("/pods/", refused(500))
+POD_404 = tampered("/pods/", refused(404))
+POD_LOST = tampered("/pods/", lost)
+REVIEW_LOST = tampered("/tokenreviews", lost, method="POST")
+REVIEW_403 = tampered("/tokenreviews", refused(403), method="POST")
+ACCOUNT_500 = tampered("/serviceaccounts/", refused(500))
+
+# What is so, in this order; and then: the status, and the body or its `error`.
+CONTRACT: tuple[tuple[str, tuple[Arrange, ...], int, object], ...] = (
+    # ── who is it ──
+    ("no credential", (asking(""),), 401, "missing bearer token"),
+    ("another scheme", (asking("Basic abc"),), 401, "missing bearer token"),
+    ("an empty token", (asking("Bearer "),), 401, "missing bearer token"),
+    ("nonsense", (asking("Bearer a.b.c"),), 401, "invalid token"),
+    ("a token for others", (another_audience,), 401, "invalid token"),
+    ("its Pod is gone", (pod_deleted,), 401, "invalid token"),
+    ("nobody's runner", (elsewhere,), 401, "not a service account"),
+    ("its account is gone", (GONE,), 401, "service account gone"),
+    ("no pool label", (no_pool,), 401, "no pool label on service account"),
+    ("a stranger that is to go", (drained, asking("")), 401, "missing bearer token"),
+    # ── can anybody tell ──
+    ("no review", (REVIEW_LOST,), 503, "kubernetes unavailable"),
+    ("no right to review", (REVIEW_403,), 503, "kubernetes unavailable"),
+    ("the account cannot be read", (ACCOUNT_500,), 503, "kubernetes unavailable"),
+    # ── does a person want it gone: before everything else ──
+    ("operator drain", (drained,), 410, DRAINED),
+    ("operator drain, and stale", (stale, eligible, drained), 410, DRAINED),
+    ("operator drain, and a job", (armed, drained), 410, DRAINED),
+    ("operator drain, and had its job", (executing, drained), 410, DRAINED),
+    ("operator drain, no database", (drained, database_down), 410, DRAINED),
+    # ── has it had its job: before its image ──
+    ("had its job", (executing,), 410, COMMITTED),
+    ("had its job, and stale", (executing, stale, eligible), 410, COMMITTED),
+    # ── is it stale, and its turn ──
+    ("stale and labelled", (stale, eligible), 410, STALE),
+    ("stale, not its turn", (stale,), 204, None),
+    ("stale, not its turn, a job", (stale, armed), 200, None),
+    ("labelled, not stale", (eligible,), 204, None),
+    ("stale and labelled, but a job is there", (armed, stale, eligible), 200, None),
+    ("stale and labelled, but a job is coming", (offered, stale, eligible), 204, None),
+    # ── a look that fails is "not stale" ──
+    ("the Pod answers 500", (stale, eligible, POD_500), 204, None),
+    ("the Pod answers 404", (stale, eligible, POD_404), 204, None),
+    ("the Pod does not answer", (drained, POD_LOST), 204, None),
+    # ── its slot ──
+    ("nothing to do", (nothing,), 204, None),
+    ("a runner is being made", (offered,), 204, None),
+    ("a runner is made", (armed,), 200, None),
+    ("no database", (database_down,), 500, "dispatch failed"),
+    ("another seal", (unsealable,), 500, "dispatch failed"),
+)
+
+
+@pytest.mark.parametrize(
+    ("so", "status", "told"), [row[1:] for row in CONTRACT], ids=[row[0] for row in CONTRACT]
+)
+def test_what_a_runner_is_told(
+    database_url: str, app_keys: KeyPair, so: tuple[Arrange, ...], status: int, told: object
+) -> None:
+    async def scenario() -> None:
+        async with field(database_url, app_keys) as it:
+            for arrange in so:
+                await arrange(it)
+            answer = await it.poll()
+            assert answer.status == status, answer
+            if status == 200:
+                body = answer.json()
+                assert sorted(body) == ["encoded_jit_config", "owner", "workflow_job_id"]
+                assert (body["owner"], body["workflow_job_id"]) == ("acme", it.job)
+                again = await it.poll()  # its answer got lost: it hears the same
+                assert (again.status, again.body) == (200, answer.body)
+            elif status == 204:
+                assert answer.body == b""
+            elif status == 410:
+                assert answer.json() == told
+            else:
+                assert answer.json()["error"] == told
+                assert it.guest.token not in answer.body.decode()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"null", b"not json", b'{"anything": 1}'])
+def test_nothing_that_a_runner_says_of_itself_is_looked_at(
+    database_url: str, app_keys: KeyPair, body: bytes
+) -> None:
+    async def scenario() -> None:
+        async with field(database_url, app_keys) as it:
+            headers = (("authorization", f"Bearer {it.guest.token}"), ("prefer", "wait=0"))
+            answer = await it.world.ask("POST", DISPATCH, body, headers)
+            assert answer.status == 204
+
+    asyncio.run(scenario())
+
+
+def test_a_classic_poller_is_answered_within_its_ten_seconds_and_then_served(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    """No `Prefer`: held for `poll_wait_default`, under curl's `--max-time 10`; then a job, and the same again."""
+
+    async def scenario() -> None:
+        async with field(database_url, app_keys, poll_wait_default=0.2) as it:
+            headers = {"prefer": "", "accept": "*/*", "user-agent": "curl/8"}
+            assert (await it.poll(**headers)).status == 204
+            await armed(it)
+            first, second = await it.poll(**headers), await it.poll(**headers)
+            assert first.status == second.status == 200 and first.body == second.body
+
+    asyncio.run(scenario())
+    assert Settings(webhook_secrets=(), seal_key=b"").poll_wait_default < 10
+
+
+def test_a_long_poll_is_woken_the_moment_its_job_is_there(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario() -> None:
+        # Neither the patience of the poll nor the matcher's own rhythm ends this: only the webhook can.
+        async with field(database_url, app_keys, match_every=3600.0, poll_wait_max=3600.0) as it:
+            async with asyncio.TaskGroup() as group:
+                matching = group.create_task(it.world.server.matcher.run(group.create_task))
+                waiting = group.create_task(it.poll(prefer="wait=3600"))
+                await it.until(lambda: it.world.server.waiters.is_free(it.guest.uid))
+                job = await it.world.queued()
+                async with asyncio.timeout(PATIENCE):
+                    answer = await waiting
+                matching.cancel()
+            assert (answer.status, answer.json()["workflow_job_id"]) == (200, job)
+
+    asyncio.run(scenario())
+
+
+def test_what_is_never_said_is_not_promised_either(database_url: str, app_keys: KeyPair) -> None:
+    """403: whoever may not ask hears 401. 404 `account not configured`: a tenant cannot vanish while it has jobs.
+    502 `jit mint failed`: mints run beside the polls, and one that fails makes its Pod wait on.
+    """
+
+    async def scenario() -> None:
+        async with field(database_url, app_keys) as it:
+            answer = await it.world.ask("GET", "/openapi.json")
+            operation = msgspec.json.decode(answer.body)["paths"][DISPATCH]["post"]
+            promised = {int(status) for status in operation["responses"]}
+            assert promised.isdisjoint({403, 404, 502})
+            assert promised >= {row[2] for row in CONTRACT}
+            await it.world.queued()
+            with pytest.raises(Exception, match="violates foreign key"):
+                it.world.execute("DELETE FROM tenants WHERE tenant = 'acme'")
+            # GitHub makes no runner: the poll is not told, and waits on.
+            it.world.github.faults.fail_next("/orgs/", 500, times=50)
+            waiting = asyncio.create_task(it.poll(prefer="wait=25"))
+            await it.until(lambda: it.world.server.waiters.is_free(it.guest.uid))
+            await it.world.match()
+            await it.world.mint()
+            assert not waiting.done() or waiting.result().status == 204
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(scenario())
