@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube recovery-table
+.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube bench-dispatch test-dispatch recovery-table
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -82,6 +82,17 @@ bench: .venv/ready ## Measure; benches hold ratios against limits measured in th
 
 bench-kube: .venv/ready ## Measure the Kubernetes client and the embedded API against a real one; fails on a miss
 	@$(PY) -m benches.kube.run $(PODS)
+
+bench-dispatch: .venv/ready ## Measure dispatch over real HTTP with real server processes; fails on a miss
+	@$(PY) -m benches.dispatch.run $(BENCH_ARGS)
+
+test-dispatch: .venv/ready ## Run all tests of dispatch and recovery, the slow ones, the incidents and the fuzz included
+	@status=0; \
+	$(STAGE) "dispatch, GitHub" $(PY) -m pytest -n $(WORKERS) tests/dispatch tests/github $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "crashes of real servers" $(PY) -m pytest -n $(WORKERS) tests/recovery $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "incidents" $(PY) -m pytest -n $(WORKERS) tests/sim/fleet/test_fleet_scenarios.py \
+	  tests/sim/fleet/test_fleet_explained.py $(PYTEST_ARGS) || status=1; \
+	exit $$status
 
 recovery-table: .venv/ready ## Kill the server process at each of its effects, measure until rest, write docs/recovery.md
 	@$(PY) -m benches.recovery.run

@@ -1,0 +1,196 @@
+"""The server is asked whatever its own description allows: nothing makes it fail, and it answers as it promised.
+
+The description is what the running server serves at /openapi.json, dashboard and REST included; the requests come from
+schemathesis, over real HTTP, once as a stranger and once as somebody whose credentials are good. The seed is fixed, and
+printed with what was asked.
+"""
+
+import asyncio
+import collections
+import contextlib
+import hashlib
+import hmac
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import hypothesis
+import pytest
+from tests.dispatch.dispatchworld import APP_ID, SECRET, World
+
+from runyard.clock import RealClock
+from runyard.db.pooled import open_pool
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.sockets import bind
+from runyard.parts.serving import Door, Replica, Setup, Tell
+from runyard.telemetry.log import get_logger
+from runyard.web.settings import Settings as Looking
+from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK, POD_STOPPED
+
+SEED = 20_261
+EXAMPLES = 12  # for each operation
+LOOK_TOKEN = "a-token-for-whoever-looks-at-the-fleet"
+WITHIN = 60.0
+ENDLESS = "text/event-stream"  # such an answer never ends: there is nothing to wait for
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    # Of the tool's own libraries; ours are held to the strict rule everywhere else.
+    pytest.mark.filterwarnings("default"),
+]
+
+
+class Live:
+    """A server that runs in a thread of its own, and the credentials that are good there."""
+
+    def __init__(self, url: str, keys: KeyPair) -> None:
+        self.url = ""
+        self.runner = self.operator = ""
+        self._database, self._keys = url, keys
+        self._ready = threading.Event()
+        self._ending: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(WITHIN), "the server did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None and self._ending is not None
+        self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(WITHIN)
+
+    async def _live(self) -> None:
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
+        clock, rng = RealClock(), random.Random(1)
+        world = World(
+            self._database, self._keys, clock=clock, poll_wait_default=0.0, poll_wait_max=0.05
+        )
+        await world.pool()
+        self.runner = (await world.pod()).token
+        self.operator = await world.controller_token()
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(world.close)
+            database = await stack.enter_async_context(
+                open_pool(self._database, clock=clock, rng=rng)
+            )
+            replica = Replica(
+                Setup(
+                    name="server-1",
+                    clock=clock,
+                    rng=rng,
+                    log=get_logger("fuzz"),
+                    settings=world.settings,
+                    kube=world.kube_wire,
+                    token=lambda: "",
+                    github=world.github_wire,
+                    app_id=APP_ID,
+                    app_key=self._keys.private_pem,
+                    database=database,
+                    doors=(
+                        Door(
+                            sock=bind("127.0.0.1", 0),
+                            looking=Looking(listen="127.0.0.1", token=LOOK_TOKEN),
+                        ),
+                    ),
+                )
+            )
+            await replica.run(prepare=_at_once, ready=self._serves, ending=self._ending)
+
+    def _serves(self, urls: tuple[str, ...]) -> None:
+        self.url = urls[0]
+        self._ready.set()
+
+    def sign(self, prepared: Any) -> None:
+        """Let a request come from somebody who may ask this."""
+        path = prepared.path_url.partition("?")[0]
+        if path == GITHUB_WEBHOOK:
+            body = prepared.body or b""
+            raw = body if isinstance(body, bytes) else body.encode()
+            seal = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
+            prepared.headers["x-hub-signature-256"] = f"sha256={seal}"
+            return
+        token = {DISPATCH: self.runner, POD_STOPPED: self.operator}.get(path, LOOK_TOKEN)
+        prepared.headers["authorization"] = f"Bearer {token}"
+
+
+async def _at_once(_: Tell) -> None:
+    """The tables are there already."""
+
+
+def operations(schema: Any) -> Iterator[Any]:
+    """All that can be asked, except for what never ends."""
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        responses = operation.definition.raw["responses"].values()
+        if not any(ENDLESS in each.get("content", {}) for each in responses):
+            yield operation
+
+
+def fuzz(operation: Any, ask: Callable[[Any], None]) -> str:
+    """Ask it with whatever its description allows; returns what was found, or nothing."""
+
+    @hypothesis.seed(SEED)
+    @hypothesis.settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(operation.as_strategy())
+    def run(case: Any) -> None:
+        ask(case)
+
+    try:
+        run()
+    except Exception as found:  # noqa: BLE001 whatever it is, the other operations are asked too
+        return f"{operation.label}: {found}"
+    except BaseExceptionGroup as group:
+        return f"{operation.label}: {group.exceptions}"
+    return ""
+
+
+@pytest.mark.parametrize("who", ["a stranger", "somebody who may"])
+def test_nothing_that_the_description_allows_makes_the_server_fail_or_break_its_word(
+    database_url: str, app_keys: KeyPair, who: str
+) -> None:
+    schemathesis = pytest.importorskip("schemathesis", reason="the tool is in the dev lock: make")
+    requests = pytest.importorskip("requests")
+    promised = pytest.importorskip("schemathesis.specs.openapi.checks")
+    checks = [
+        schemathesis.checks.not_a_server_error,
+        promised.status_code_conformance,
+        promised.content_type_conformance,
+        promised.response_schema_conformance,
+    ]
+    asked: collections.Counter[str] = collections.Counter()
+    with Live(database_url, app_keys) as live, requests.Session() as session:
+        session.trust_env = False
+
+        def ask(case: Any) -> None:
+            sent = requests.Request(**case.as_transport_kwargs(base_url=live.url))
+            prepared = session.prepare_request(sent)
+            if who == "a stranger":
+                prepared.headers.pop("authorization", None)
+                prepared.headers.pop("x-hub-signature-256", None)
+            else:
+                live.sign(prepared)
+            answer = session.send(prepared, timeout=WITHIN, allow_redirects=False)
+            asked[f"{case.operation.label} {answer.status_code}"] += 1
+            case.validate_response(answer, checks=checks)
+
+        look = {"authorization": f"Bearer {LOOK_TOKEN}"}
+        document = session.get(f"{live.url}/openapi.json", headers=look, timeout=WITHIN).json()
+        schema = schemathesis.openapi.from_dict(document)
+        schema.config.update(base_url=live.url)
+        found = [fuzz(operation, ask) for operation in operations(schema)]
+    sys.stdout.write(f"seed {SEED}, as {who}: {sum(asked.values())} requests\n")
+    sys.stdout.writelines(f"{count:6} {line}\n" for line, count in sorted(asked.items()))
+    assert sum(asked.values()) > EXAMPLES
+    assert not any(found), "\n\n".join(filter(None, found))
