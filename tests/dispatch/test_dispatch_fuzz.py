@@ -27,7 +27,7 @@ from runyard.http.sockets import bind
 from runyard.parts.serving import Door, Replica, Setup, Tell
 from runyard.telemetry.log import get_logger
 from runyard.web.settings import Settings as Looking
-from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK, POD_STOPPED
+from runyard.wire.paths import DESIRED_REPLICAS, GITHUB_WEBHOOK, POD_STOPPED
 
 SEED = 20_261
 EXAMPLES = 12  # for each operation
@@ -95,7 +95,8 @@ class Live:
                     doors=(
                         Door(
                             sock=bind("127.0.0.1", 0),
-                            looking=Looking(listen="127.0.0.1", token=LOOK_TOKEN),
+                            # As it is looked at from elsewhere: with a token.
+                            looking=Looking(listen="192.0.2.1", token=LOOK_TOKEN),
                         ),
                     ),
                 )
@@ -115,7 +116,9 @@ class Live:
             seal = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
             prepared.headers["x-hub-signature-256"] = f"sha256={seal}"
             return
-        token = {DISPATCH: self.runner, POD_STOPPED: self.operator}.get(path, LOOK_TOKEN)
+        token = LOOK_TOKEN
+        if path.startswith("/api/internal/"):
+            token = self.operator if path in (POD_STOPPED, DESIRED_REPLICAS) else self.runner
         prepared.headers["authorization"] = f"Bearer {token}"
 
 

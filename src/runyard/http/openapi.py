@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"\{([a-z0-9_]+)(?:\.\.\.)?\}")
 _JSON = "application/json"
+_BODILESS = (204, 303)  # their answers have no body, of whatever kind the others are
 _REFUSED = {
     400: "The body is not valid JSON.",
     401: "Who are you?",
@@ -140,7 +141,7 @@ def _response(
     media = route.media if status < 400 else _JSON
     if schema is not None:
         response["content"] = {media: {"schema": schema}}
-    elif media != _JSON:
+    elif media != _JSON and status not in _BODILESS:
         response["content"] = {media: {}}
     return response
 
