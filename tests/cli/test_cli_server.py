@@ -11,6 +11,7 @@ from tests.cli.serverworld import LABELS, SOON, Yard, ask, play, poll
 
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
+from runyard.db.owner import Owner, claim
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
 from runyard.http.errors import TransportError
@@ -168,6 +169,21 @@ def test_a_replica_whose_database_is_away_waits_for_it_and_ends_when_told_to(
 
         await until(tells)
         assert await replica.end() == 0
+
+    play(scenario, tmp_path, database_url, app_keys)
+
+
+def test_a_database_of_one_machine_is_not_served_by_somebody_with_other_keys(
+    tmp_path: Path, database_url: str, app_keys: KeyPair
+) -> None:
+    claim(database_url, Owner("the-machine", "/its/place"))
+
+    async def scenario(yard: Yard) -> None:
+        replica = await yard.start("one")
+        async with asyncio.timeout(SOON):
+            assert await replica.process.wait() == 1
+        last = replica.said().splitlines()[-1]
+        assert last.startswith("runyard: ") and "/its/place" in last
 
     play(scenario, tmp_path, database_url, app_keys)
 

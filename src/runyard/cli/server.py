@@ -32,6 +32,7 @@ from runyard.clock import Clock, RealClock
 from runyard.db import migrate
 from runyard.db.contract import DatabaseError, Unavailable
 from runyard.db.notices import direct
+from runyard.db.owner import owner_of
 from runyard.db.pooled import open_pool
 from runyard.dispatch.recovery import modes
 from runyard.dispatch.settings import Settings
@@ -258,8 +259,12 @@ class _Schema:
             if self._apply:
                 for name in migrate.apply(self._conninfo, phase="pre"):
                     self._log.info("migrated", migration=name)
-                return ""
             pending = migrate.pending(self._conninfo, phase="pre")
+            if not pending and (machine := owner_of(self._conninfo)) is not None:
+                raise DatabaseError(
+                    f"it belongs to the machine of `runyard up` whose state is in {machine.place}."
+                    " Name another database"
+                )
         except Unavailable as error:
             return f"Postgres does not answer: {' '.join(str(error).split())}"
         if not pending:

@@ -27,12 +27,24 @@ class Owner(msgspec.Struct, frozen=True):
 
 def claim(conninfo: str, machine: Owner) -> Owner:
     """Make it that machine's database unless it has an owner; whose it is then. The schema must be there."""
+    row = _ask(conninfo, machine)
+    assert row is not None  # it has just been written, or was there
+    return row
+
+
+def owner_of(conninfo: str) -> Owner | None:
+    """The one machine whose database it is; nothing if it is for whoever may use it. The schema must be there."""
+    return _ask(conninfo, None)
+
+
+def _ask(conninfo: str, claimant: Owner | None) -> Owner | None:
     try:
         with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as link:
-            link.execute(_CLAIM, [machine.id, machine.place])
+            if claimant is not None:
+                link.execute(_CLAIM, [claimant.id, claimant.place])
             row: Any = link.execute(_READ).fetchone()
     except psycopg.OperationalError as error:
         raise Unavailable(f"no connection: {error}") from error
     except psycopg.Error as error:
         raise DatabaseError(f"its owner cannot be read: {error}") from error
-    return Owner(*row)
+    return None if row is None else Owner(*row)
