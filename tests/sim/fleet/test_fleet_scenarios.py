@@ -11,7 +11,12 @@ QUICK = [scenario for scenario in ALL if len(scenario.shapes(1)) == 1 and not sc
 LONG = [scenario for scenario in ALL if scenario.long]
 LOOPS = [scenario for scenario in ALL if len(scenario.shapes(1)) > 1]
 GUARDED = [
-    pytest.param(scenario, each, id=f"{scenario.name} without {each.guard}")
+    pytest.param(
+        scenario,
+        each,
+        id=f"{scenario.name} without {each.guard}",
+        marks=[pytest.mark.slow] if each.long else [],
+    )
     for scenario in ALL
     for each in scenario.without
 ]

@@ -10,8 +10,12 @@ ALL = (
         shapes=pods.stamped_shapes,
         play=pods.deploy_leaks_stamped_pods,
         without=(
-            Without(guard="deadline_offered", fails="the jobs run: not within"),
-            Without(guard="orphaned_stamped_pods", fails="every leaked Pod is gone: not within"),
+            Without(guard="deadline_offered", fails="the jobs run: not within", long=True),
+            Without(
+                guard="orphaned_stamped_pods",
+                fails="every leaked Pod is gone: not within",
+                long=True,
+            ),
         ),
     ),
     Scenario(

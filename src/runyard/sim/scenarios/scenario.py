@@ -13,6 +13,7 @@ class Without(msgspec.Struct, frozen=True, kw_only=True):
 
     guard: str
     fails: str
+    long: bool = False  # to fail takes more than a few seconds
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ async def head_of_the_queue_blocks_nobody(fleet: Fleet) -> None:
 
 
 async def account_that_cannot_mint(fleet: Fleet) -> None:
-    """GitHub refuses every runner for one account, which has forty jobs queued; another goes on working.
+    """GitHub refuses every runner for one account, which has twenty jobs queued; another goes on working.
 
     Each refused mint gave its runner back and took the next job of the same account: nobody else was served.
     """
@@ -77,9 +77,9 @@ async def account_that_cannot_mint(fleet: Fleet) -> None:
     with trouble(fleet, "no-runners-for-birch"):
         for where in ("/orgs/birch", "/repos/birch/shop"):
             fleet.github.faults.fail_next(f"{where}{MINTS}", 403, 100_000, method="POST")
-        refused = queue(fleet, 40, tenant="birch", duration=30.0)
+        refused = queue(fleet, 20, tenant="birch", duration=30.0)
         longest = 0.0
-        for _ in range(5):
+        for _ in range(3):
             jobs = queue(fleet, 1, duration=30.0)
             ended = partial(over, fleet, jobs)
             took = await until(fleet, "acme's job runs", ended, within=MINUTE)
@@ -187,7 +187,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="account-that-cannot-mint",
-        tells="GitHub refuses every runner for one account that has forty jobs queued",
+        tells="GitHub refuses every runner for one account that has twenty jobs queued",
         shapes=two_tenants,
         play=account_that_cannot_mint,
         without=(
