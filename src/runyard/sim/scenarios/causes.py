@@ -255,7 +255,7 @@ CAUSES: dict[str, Cause | str] = {
     "hosts-that-start-nothing": Cause(
         subject="job",
         affected=_verified,
-        named=(Constraint.BOOTING, Constraint.DRAINING),
+        named=(Constraint.START_FAILED, Constraint.BOOTING),
         settled=180.0,
         every=60.0,
     ),
