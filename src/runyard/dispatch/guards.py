@@ -15,7 +15,7 @@ from runyard.dispatch.machine.values import SlotState
 
 _DEADLINE = "deadline_"
 _LOOP = "loop_"
-LOOPS = ("audit", "gauges")  # the server works without, for a while
+LOOPS = ("audit", "gauges", "pull")  # the server works without, for a while
 
 
 class Guards(msgspec.Struct, frozen=True, kw_only=True):

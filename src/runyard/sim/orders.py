@@ -22,6 +22,7 @@ def server_settings(shape: Shape) -> ServerSettings:
         webhook_secrets=(SECRET,),
         seal_key=b"0123456789abcdef0123456789abcdef",
         stamped_grace=shape.stamped_grace,
+        intake=shape.intake,
         modes=seams.modes(shape.off),
         match_every=MATCH_EVERY,
         default_limits=(Limit(platform=PLATFORM, vcpus=8, memory_gb=14),),

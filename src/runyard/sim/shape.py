@@ -4,6 +4,8 @@ Every number that a run depends on is here, so a run is described completely by 
 gives the same run.
 """
 
+from typing import Literal
+
 import msgspec
 
 from runyard.embedded.github.model import AccountKind
@@ -69,6 +71,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         2 * 3600.0
     )  # after the last job and fault: at rest within this, or it failed
     stamped_grace: float = 300.0
+    intake: Literal["webhook", "pull"] = "webhook"  # how GitHub's word comes
     off: tuple[str, ...] = ()  # guards that this fleet lacks, by name (`sim.seams`)
 
     def seats_of(self, pool: PoolShape) -> int:

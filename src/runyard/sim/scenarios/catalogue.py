@@ -1,6 +1,16 @@
 """The named incidents: what happened once, played again, with what must follow now."""
 
-from runyard.sim.scenarios import claims, crashes, guests, outages, pods, rolls, turns, words
+from runyard.sim.scenarios import (
+    claims,
+    crashes,
+    deliveries,
+    guests,
+    outages,
+    pods,
+    rolls,
+    turns,
+    words,
+)
 from runyard.sim.scenarios.scenario import Scenario, Without
 
 ALL = (
@@ -62,6 +72,7 @@ ALL = (
         shapes=outages.shapes,
         play=outages.github_outage,
     ),
+    *deliveries.SCENARIOS,
     *claims.SCENARIOS,
     *words.SCENARIOS,
     *guests.SCENARIOS,

@@ -184,6 +184,8 @@ CAUSES: dict[str, Cause | str] = {
         subject="pod", affected=_on_lost_hosts, named=(Constraint.HOST_AWAY,), settled=60.0
     ),
     "webhooks-lost-for-an-hour": Cause(subject="job", affected=_never_told, named=(UNKNOWN,)),
+    "webhooks-down-for-an-hour": Cause(subject="job", affected=_never_told, named=(UNKNOWN,)),
+    "no-address-for-webhooks": "a pull comes before anybody could ask",
     "agent-crash-at-every-effect": Cause(
         subject="pod",
         affected=_on_their_way,
