@@ -26,14 +26,14 @@ async def webhooks_down_for_an_hour(fleet: Fleet) -> None:
     await warm(fleet)
     jobs: list[int] = []
     _unreliable(fleet.webhook_links)
-    await _push(fleet, jobs, lasting=20 * MINUTE)
+    await _push(fleet, jobs, lasting=10 * MINUTE)
     fleet.tell("the endpoint is down")
     for link in fleet.webhook_links:
         link.down = True
     await _push(fleet, jobs, lasting=HOUR)
     for link in fleet.webhook_links:
         link.down = False
-    await _push(fleet, jobs, lasting=20 * MINUTE)
+    await _push(fleet, jobs, lasting=10 * MINUTE)
     await at_rest(fleet)
     made_up = counted(fleet, TUIST_RUNNERS_RECOVERY_COUNT, kind="redelivered")
     expect(f"lost deliveries were made up for: {made_up}", made_up >= 12)
@@ -99,6 +99,7 @@ SCENARIOS = (
         shapes=shapes,
         play=webhooks_down_for_an_hour,
         without=(Without(guard="loop_audit", fails="they run: not within"),),
+        long=True,
     ),
     Scenario(
         name="no-address-for-webhooks",
