@@ -10,6 +10,13 @@ from runyard.github import errors
     ("failure", "outcome", "whom", "hold"),
     [
         (Failure(kind="BudgetExhausted", retry_after=7.0), "retry", ("github", 7.0, 7.0), 7.0),
+        (
+            Failure(kind="BudgetExhausted", scope="account", retry_after=7.0),
+            "retry",
+            ("account", 7.0, 7.0),
+            7.0,
+        ),
+        (Failure(kind="BudgetUnknown"), "retry", ("github", 5.0, 60.0), 5.0),
         (Failure(kind="RateLimited", retry_after=90.0), "retry", ("account", 90.0, 90.0), 90.0),
         (Failure(kind="RateLimited"), "retry", ("account", 60.0, 60.0), 60.0),
         (Failure(kind="Unreachable"), "retry", ("github", 5.0, 60.0), 5.0),

@@ -30,6 +30,7 @@ from runyard.github.budget import (
     at_least_a_write,
     hour_of,
     later_of,
+    reach_of,
     told,
 )
 from runyard.github.errors import BudgetExhausted, BudgetUnknown
@@ -66,7 +67,7 @@ class SharedBudget:
             if wait <= 0:
                 return
             if self._clock.monotonic() + wait > deadline:
-                raise BudgetExhausted(purpose, retry_after=wait)
+                raise BudgetExhausted(purpose, retry_after=wait, scope=reach_of(key))
             await self._clock.sleep(wait + HAIR)
 
     async def heard(self, response: Response, *, key: str) -> None:

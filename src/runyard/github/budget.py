@@ -18,15 +18,16 @@ Invariants:
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from runyard.clock import Clock
 from runyard.github.answers import is_rate_limit
-from runyard.github.errors import BudgetExhausted
+from runyard.github.errors import BudgetExhausted, Exclusion
 from runyard.http.messages import Response
 
+APP_KEY: Final = "app"
 READ_POINTS = 1
 WRITE_POINTS = 5
 POINTS_PER_MINUTE = 900.0
@@ -146,7 +147,7 @@ class Budget:
         deadline = self._clock.monotonic() + self._patience
         while wait := self.wait_for(points, purpose=purpose, key=key):
             if self._clock.monotonic() + wait > deadline:
-                raise BudgetExhausted(purpose, retry_after=wait)
+                raise BudgetExhausted(purpose, retry_after=wait, scope=reach_of(key))
             await self._clock.sleep(wait + HAIR)
         bucket = self._buckets[key]
         bucket.level -= points
@@ -178,6 +179,11 @@ class Budget:
         if bucket.hour is not None and bucket.hour.ends <= self._clock.now():
             bucket.hour = None
         return bucket
+
+
+def reach_of(key: str) -> Exclusion:
+    """Who waits for that budget: one account, or, if it is the App's own, nobody in particular and so everybody."""
+    return "none" if key == APP_KEY else "account"
 
 
 def at_least_a_write(points_per_minute: float) -> float:

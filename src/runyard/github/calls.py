@@ -4,21 +4,20 @@ Everything that `api` asks for goes through here, so that no call can forget to 
 rate-limit headers, or to tell "certainly not sent" from "maybe carried out".
 """
 
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from runyard.clock import Clock
 from runyard.github import answers, errors
 from runyard.github.app import Auth, Token
-from runyard.github.budget import READ_POINTS, WRITE_POINTS, Spending, told
+from runyard.github.budget import APP_KEY, READ_POINTS, WRITE_POINTS, Spending, told
 from runyard.github.errors import Exclusion
 from runyard.github.scope import Scope
 from runyard.http.errors import NotSent, OutcomeUnknown
 from runyard.http.messages import Pairs, Request, Response, Stream, Transport
 from runyard.wire.instants import from_rfc3339
 
-APP_KEY: Final = "app"
 HEADERS: Pairs = (
     ("accept", "application/vnd.github+json"),
     ("x-github-api-version", "2022-11-28"),

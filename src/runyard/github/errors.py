@@ -75,11 +75,13 @@ class RateLimited(Definite):
 
 
 class BudgetExhausted(Definite):
-    """Our own budget refuses to send; `retry_after` is always set."""
+    """Our own budget refuses to send; `retry_after` is always set, `scope` says whose budget it is."""
 
-    def __init__(self, purpose: str, *, retry_after: float) -> None:
+    def __init__(self, purpose: str, *, retry_after: float, scope: Exclusion = "account") -> None:
         super().__init__(
-            f"no budget left to {purpose}, next in {retry_after:.1f} s", retry_after=retry_after
+            f"no budget left to {purpose}, next in {retry_after:.1f} s",
+            scope=scope,
+            retry_after=retry_after,
         )
 
 

@@ -1,9 +1,11 @@
 """What follows when GitHub does not make a runner: for the job, for its repository, its account, for everybody.
 
     what happened                           is called           passed over                     until the next try
-    our own budget is used up               retry               everybody                       as the budget says
+    our own budget is used up               retry               the account whose budget it is  as the budget says
+    the App's own budget is used up         retry               everybody                       as the budget says
     a rate limit of this installation       retry               the account                     as GitHub says
-    nothing was sent, no answer, 5xx        retry               everybody                       5 s, doubling to 1 min
+    nothing was sent, no answer, 5xx;
+    our own budget could not be asked       retry               everybody                       5 s, doubling to 1 min
     no token could be had just now          retry               the account                     5 s, doubling to 1 min
     no such endpoint at the organisation    back_to_idle        nobody: at the repository next  at once
     the repository is not found, or denied  exclude_repository  the repository                  1 min, doubling to 1 h
@@ -60,7 +62,8 @@ def judge(failure: Failure) -> Verdict:
     kind = failure.kind
     if kind in {"BudgetExhausted", "RateLimited"}:
         wait = max(1.0, _LIMITED if failure.retry_after is None else failure.retry_after)
-        whom = "github" if kind == "BudgetExhausted" else "account"
+        everybody = kind == "BudgetExhausted" and failure.scope == "none"
+        whom = "github" if everybody else "account"
         fixed = Passing(kind=whom, first=wait, longest=wait)
         return Verdict(outcome="retry", hold_job=wait, passing=fixed)
     if kind == "Unauthorized":
@@ -74,6 +77,6 @@ def judge(failure: Failure) -> Verdict:
         return Verdict(outcome="retry", hold_job=_TOKENLESS.first, passing=_TOKENLESS)
     if kind == "NameTaken":
         return Verdict(outcome="retry", hold_job=0.0)  # its own earlier answer was lost: fenced
-    if kind == "Unreachable" or not failure.definite:
+    if kind in {"Unreachable", "BudgetUnknown"} or not failure.definite:
         return Verdict(outcome="retry", hold_job=_SOON.first, passing=_SOON)
     return Verdict(outcome="back_to_idle", hold_job=60.0)
