@@ -98,7 +98,7 @@ SCENARIOS = (
         tells="webhooks are dropped, doubled and overtaken, and for an hour refused",
         shapes=shapes,
         play=webhooks_down_for_an_hour,
-        without=(Without(guard="loop_audit", fails="they run: not within"),),
+        without=(Without(guard="loop_audit", fails="waits since"),),
         long=True,
     ),
     Scenario(
