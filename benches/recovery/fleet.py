@@ -61,6 +61,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     servers: int = 1
     seats: int = 4
     tenants: tuple[str, ...] = (TENANT,)
+    operated: bool = True  # with operator and hosts; otherwise Pods are the caller's own
 
 
 class Fleet:
@@ -75,6 +76,7 @@ class Fleet:
         self.key = key
         self.servers: list[Server] = []
         self.jobs: list[int] = []
+        self.installations: dict[str, int] = {}
         self.running: asyncio.Future[None] | None = None  # the world around the servers
         self.bell = asyncio.Event()  # rung by every write to the API
         self.drop_delivery: Callable[[Delivery], bool] = lambda _: False
@@ -127,7 +129,7 @@ class Fleet:
         await self.admin.create(NODES, {"metadata": {"name": "host"}})
         self.operator_token = tokens[names.CONTROLLER_ACCOUNT]
         for tenant in self.sizes.tenants:
-            self.github.install(tenant)
+            self.installations[tenant] = self.github.install(tenant)
             self.github.add_repo(f"{tenant}/app")
         kube = await listen(self._kube_hears)
         github = await listen(self._github_hears)
@@ -181,6 +183,10 @@ class Fleet:
             group.create_task(self.github.run())
             group.create_task(self.hosts.run())
             group.create_task(self._operate())
+
+    async def nothing(self) -> None:
+        """Stands where `run` would, for a caller that runs the world itself."""
+        await asyncio.Event().wait()
 
     async def _operate(self) -> None:
         await operator.run(
@@ -273,7 +279,8 @@ async def fleet(
             server.start()
         for server in made.servers:
             await server.ready()
-        running = made.running = asyncio.ensure_future(made.run())
+        world = made.run() if made.sizes.operated else made.nothing()
+        running = made.running = asyncio.ensure_future(world)
         try:
             yield made
         finally:

@@ -32,6 +32,7 @@ class Server:
         self.journal = folder / f"{name}.points"
         self.journal.touch()
         self._order = folder / f"{name}.order"
+        self._order.touch()
         self._flags = flags
         self._deadlines = deadlines
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,6 +40,7 @@ class Server:
 
     def start(self) -> None:
         """Begin a life; an order that was given before holds from its first effect on."""
+        self._let_go()
         command = [sys.executable, "-m", "benches.recovery.victim", "server", *self._flags]
         command += ["--name", self.name, "--listen", f"127.0.0.1:{self.port}"]
         env = os.environ | {
@@ -49,7 +51,7 @@ class Server:
         }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, env=env, stdin=subprocess.PIPE, stdout=log, stderr=log
             )
 
     async def ready(self) -> None:
@@ -75,9 +77,9 @@ class Server:
 
     def order(self, point: p.Point | None) -> None:
         """From now on: die there."""
-        self._order.write_bytes(b"" if point is None else msgspec.json.encode(point))
-        if self.alive:
-            self.signal(signal.SIGUSR1)
+        fresh = self._order.with_suffix(".fresh")
+        fresh.write_bytes(b"" if point is None else msgspec.json.encode(point))
+        fresh.replace(self._order)
 
     @property
     def alive(self) -> bool:
@@ -108,7 +110,12 @@ class Server:
             except TimeoutError:
                 self.signal(signal.SIGKILL)
                 await self.dead()
+        self._let_go()
         await self.transport.close()
+
+    def _let_go(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
 
 class Way:

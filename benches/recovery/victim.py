@@ -3,11 +3,12 @@
     python -m benches.recovery.victim server --database-url … (the flags of `runyard server`)
 
 The command is not changed and does not know: before it is loaded, the place where its part is wired together and
-the place where its answers are written are wrapped. SIGUSR1 reads the order anew.
+the place where its answers are written are wrapped.
 """
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,17 @@ from runyard.parts import server
 
 def main() -> None:
     points = p.Points(Path(os.environ.pop(p.JOURNAL)), Path(os.environ.pop(p.ORDER)))
-    signal.signal(signal.SIGUSR1, lambda *_: points.take_orders())
+    threading.Thread(target=_end_with_whoever_started_us, daemon=True).start()
     _wrap_wiring(points, msgspec.json.decode(os.environ.pop(p.DEADLINES)))
     _wrap_answers(points)
     from runyard.cli.main import main as runyard  # noqa: PLC0415 after the wrapping
 
     runyard()
+
+
+def _end_with_whoever_started_us() -> None:
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _wrap_wiring(points: p.Points, deadlines: dict[str, float]) -> None:

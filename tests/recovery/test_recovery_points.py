@@ -56,12 +56,12 @@ def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Points:
         raise Dead
 
     monkeypatch.setattr("benches.recovery.points.os.kill", die)
+    (tmp_path / "order").touch()
     return Points(tmp_path / "journal", tmp_path / "order")
 
 
-def order(points: Points, tmp_path: Path, point: Point) -> None:
+def order(tmp_path: Path, point: Point) -> None:
     (tmp_path / "order").write_bytes(msgspec.json.encode(point))
-    points.take_orders()
 
 
 def test_a_death_before_a_commit_leaves_nothing_and_one_after_it_everything(
@@ -72,7 +72,7 @@ def test_a_death_before_a_commit_leaves_nothing_and_one_after_it_everything(
 
     for when, left in (("before", ["claim"]), ("after", ["claim", "claim"])):
         inner = Database()
-        order(points, tmp_path, Point("commit: claim", when, 2))
+        order(tmp_path, Point("commit: claim", when, 2))
         database = PointedDatabase(inner, points)
         asyncio.run(database.transact(nothing, name="claim"))
         with pytest.raises(Dead):
@@ -87,7 +87,7 @@ def test_a_request_is_not_sent_by_a_process_that_died_before_it(
     transport = PointedTransport(peer, points, kube_name)
     request = Request(method="GET", path=PODS)
     for when, sent in (("before", 0), ("after", 1)):
-        order(points, tmp_path, Point("kube: GET pods/*", when))
+        order(tmp_path, Point("kube: GET pods/*", when))
         with pytest.raises(Dead):
             asyncio.run(transport.send(request, timeout=1.0))
         assert len(peer.asked) == sent
