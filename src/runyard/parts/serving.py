@@ -26,6 +26,7 @@ import msgspec
 from runyard.clock import Clock
 from runyard.db.contract import Database
 from runyard.db.notices import PostgresNotices
+from runyard.dispatch.recovery.modes import Mode, Reconciler
 from runyard.dispatch.settings import Settings
 from runyard.github.app import Auth
 from runyard.http.messages import Transport
@@ -207,6 +208,11 @@ def explaining(deps: server.ServerDeps, wired: server.Wired) -> Dispatch:
         deadlines=settings.deadlines,
         outage_after=settings.outage_after,
         stamped_grace=settings.stamped_grace,
+        resting=tuple(
+            (each.value, mode.value)
+            for each in Reconciler
+            if (mode := settings.modes.of(each)) is not Mode.ENABLED
+        ),
     )
     return Dispatch(look=wired.matcher.look, terms=terms, purses=wired.budget.purses)
 

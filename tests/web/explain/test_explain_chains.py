@@ -23,11 +23,12 @@ from tests.web.explain.explainworld import (
 from runyard.dispatch.machine.values import Fence, SlotState
 from runyard.dispatch.matching.match import match
 from runyard.dispatch.matching.values import Held, Hold, Matching, Snapshot
+from runyard.dispatch.recovery.modes import Reconciler
 from runyard.telemetry.conditions import GITHUB_REFUSED, GITHUB_UNREACHABLE
 from runyard.web.explain.explainer import of_runner
 from runyard.web.explain.jobs import of_job, overdue, sentence
 from runyard.web.explain.pools import of_pool
-from runyard.web.explain.scene import Scene
+from runyard.web.explain.scene import Scene, Terms
 from runyard.web.explain.values import Constraint, Step, explained
 from runyard.web.values import Host, Source
 from runyard.wire import names
@@ -322,6 +323,27 @@ def test_a_pod_is_explained_by_its_slot_and_its_own_status(
 ) -> None:
     scene = a_scene(pods=() if pod is None else (pod,))
     assert binding(of_runner("mac-1", slot, scene)).constraint is named
+
+
+@pytest.mark.parametrize(
+    ("name", "slot", "labels"),
+    [
+        ("stale_claims", a_slot(SlotState.OFFERED, late=5.0), {}),
+        ("orphaned_runners", a_slot(SlotState.ARMED, late=5.0), {}),
+        ("pods_against_slots", a_slot(last_beat=NOW - 200), {}),
+        ("orphaned_stamped_pods", a_slot(), {names.POOL_OWNER: "acme"}),
+    ],
+)
+def test_what_would_heal_it_and_is_switched_off_is_the_binding_constraint(
+    name: str, slot: Any, labels: dict[str, str]
+) -> None:
+    pods = [a_pod(labels=labels)]
+    for other in Reconciler:
+        terms = Terms(resting=((other.value, "off"),))
+        found = binding(of_runner("mac-1", slot, a_scene(pods=pods, terms=terms)))
+        off = found.constraint is Constraint.SWITCHED_OFF
+        assert off == (other.value == name)
+        assert not off or name in found.what
 
 
 def test_a_working_runner_on_a_host_that_is_not_there_says_both() -> None:

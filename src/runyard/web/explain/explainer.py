@@ -112,7 +112,7 @@ def of_runner(name: str, slot: SlotFacts | None, scene: Scene) -> tuple[Step, ..
     away = host_away(pod, scene)
     if slot.slot.state is SlotState.IDLE and pod is not None:
         if pod.metadata.labels.get(names.POOL_OWNER):
-            return (stamped(pod, scene),)
+            return stamped(pod, scene)
         if pod.metadata.deletion_timestamp:
             return of_pod(pod, scene)
         leaving = drained(pod)

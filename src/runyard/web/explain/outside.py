@@ -52,6 +52,21 @@ def _budget(scene: Scene, key: str) -> tuple[Step, ...]:
     )
 
 
+def switched(scene: Scene, reconciler: str) -> tuple[Step, ...]:
+    """Somebody has switched off, or to a dry run, what would heal this."""
+    return tuple(
+        Step(
+            constraint=Constraint.SWITCHED_OFF,
+            subject="dispatch",
+            what=f"the reconciler {name} is switched to {mode}: it heals nothing",
+            who="whoever started the server",
+            ends=f"the server runs with --reconciler {name}=enabled",
+        )
+        for name, mode in scene.terms.resting
+        if name == reconciler
+    )
+
+
 def database(source: Source) -> Step:
     """Postgres does not answer: nothing more is known."""
     return Step(

@@ -5,6 +5,7 @@ with its words), the Node and its lease whether anybody is there to do it.
 """
 
 from runyard.kube.objects import Condition, Pod
+from runyard.web.explain import outside
 from runyard.web.explain.scene import Scene
 from runyard.web.explain.values import Constraint, Step
 from runyard.web.fleet import ENDED, instant
@@ -20,7 +21,7 @@ def of_pod(pod: Pod, scene: Scene) -> tuple[Step, ...]:
     if pod.status.phase in ENDED:
         return (_ended(pod),)
     if pod.metadata.labels.get(names.POOL_OWNER):
-        return (stamped(pod, scene),)
+        return stamped(pod, scene)
     if not pod.spec.node_name:
         return (_unplaced(pod, scene),)
     away = _host(pod, scene)
@@ -32,13 +33,14 @@ def host_away(pod: Pod | None, scene: Scene) -> tuple[Step, ...]:
     return () if pod is None else _host(pod, scene)
 
 
-def stamped(pod: Pod, scene: Scene) -> Step:
+def stamped(pod: Pod, scene: Scene) -> tuple[Step, ...]:
     """An owner's stamp, and no claim that speaks for it."""
     owner = pod.metadata.labels.get(names.POOL_OWNER, "")
     age = scene.at - (instant(pod.metadata.creation_timestamp) or scene.at)
     left = max(0.0, scene.terms.stamped_grace - age)
     when = f"once it is {lasted(scene.terms.stamped_grace)} old" if left else "at its next look"
-    return Step(
+    rests = outside.switched(scene, "orphaned_stamped_pods")
+    step = Step(
         constraint=Constraint.STAMPED,
         subject=f"pod {pod.metadata.name}",
         what=f"carries the stamp of {owner} and no claim speaks for it: it counts as busy",
@@ -46,7 +48,9 @@ def stamped(pod: Pod, scene: Scene) -> Step:
         since=instant(pod.metadata.creation_timestamp),
         numbers={"age": round(age, 1), "grace": scene.terms.stamped_grace},
         ends=f"recovery fences, checks again and removes it {when}",
+        leads=bool(rests),
     )
+    return (step, *rests)
 
 
 def drained(pod: Pod) -> tuple[Step, ...]:

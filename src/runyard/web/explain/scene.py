@@ -58,6 +58,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Deadlines = Deadlines()
     outage_after: float = 30.0
     stamped_grace: float = 300.0
+    resting: tuple[tuple[str, str], ...] = ()  # reconcilers that do not heal, and their mode
 
 
 class Logged(msgspec.Struct, frozen=True, kw_only=True):

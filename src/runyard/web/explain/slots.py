@@ -9,6 +9,7 @@ from runyard.web.words import lasted
 
 _FENCED = (Question.FENCE, Question.ASK_INTENDED)
 SWEEPER = "dispatch: the sweeper"
+_HEALER = {SlotState.OFFERED: "stale_claims", SlotState.ARMED: "orphaned_runners"}
 
 
 def of_slot(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
@@ -19,7 +20,7 @@ def of_slot(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
         return _fence(facts, scene)
     match slot.state:
         case SlotState.IDLE:
-            return (_idle(facts, scene),)
+            return _idle(facts, scene)
         case SlotState.OFFERED:
             return _minting(facts, scene)
         case SlotState.ARMED:
@@ -37,7 +38,8 @@ def _fence(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
     slot = facts.slot
     late = round(scene.at - facts.deadline, 1)
     grace = () if facts.settled else (_grace(facts, scene),)
-    beyond = grace or outside.github(scene, key=str(slot.installation_id))
+    rests = outside.switched(scene, _HEALER.get(slot.state, ""))
+    beyond = grace or rests or outside.github(scene, key=str(slot.installation_id))
     told = f" ({facts.last.why})" if facts.last is not None and facts.last.why else ""
     step = Step(
         constraint=Constraint.FENCE,
@@ -64,26 +66,30 @@ def _grace(facts: SlotFacts, scene: Scene) -> Step:
     )
 
 
-def _idle(facts: SlotFacts, scene: Scene) -> Step:
+def _idle(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
     silent = scene.at - facts.last_beat
-    if silent > scene.silent_after:
-        return Step(
-            constraint=Constraint.NOT_ASKING,
+    if silent <= scene.silent_after:
+        step = Step(
+            constraint=Constraint.NO_JOB,
             subject=_named(facts),
-            what=f"has not asked for work for {lasted(silent)}",
-            who="the guest",
-            since=facts.last_beat,
-            numbers={"silent": round(silent, 1), "limit": scene.silent_after},
-            ends="it asks again, or recovery removes it",
+            what=f"waits for work in pool {facts.slot.pool}",
+            who="dispatch: the matcher",
+            since=facts.opened_at,
+            ends="a job fits",
         )
-    return Step(
-        constraint=Constraint.NO_JOB,
+        return (step,)
+    rests = outside.switched(scene, "pods_against_slots")
+    step = Step(
+        constraint=Constraint.NOT_ASKING,
         subject=_named(facts),
-        what=f"waits for work in pool {facts.slot.pool}",
-        who="dispatch: the matcher",
-        since=facts.opened_at,
-        ends="a job fits",
+        what=f"has not asked for work for {lasted(silent)}",
+        who="the guest",
+        since=facts.last_beat,
+        numbers={"silent": round(silent, 1), "limit": scene.silent_after},
+        ends="it asks again, or recovery removes it",
+        leads=bool(rests),
     )
+    return (step, *rests)
 
 
 def _minting(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:

@@ -31,6 +31,7 @@ class Constraint(StrEnum):
     REGISTERING = "registering"
     FENCE = "fence"
     OUTAGE_GRACE = "outage_grace"
+    SWITCHED_OFF = "switched_off"
     GITHUB_BUDGET = "github_budget"
     GITHUB_AWAY = "github_away"
     GITHUB_REFUSED = "github_refused"
