@@ -89,6 +89,9 @@ async def account_that_cannot_mint(fleet: Fleet) -> None:
         expect(f"runners are not asked for in vain again and again: {wasted:.0f}", wasted <= 10)
         fleet.tell(f"{wasted:.0f} mints in vain, acme waited {longest:.0f} s at most")
         fleet.github.faults.mend()
+        tried = partial(_fewer_queued, fleet, refused)
+        took = await until(fleet, "birch is tried again", tried, within=10 * MINUTE)
+        fleet.tell(f"birch was tried again {took:.0f} s after the repair")
     await until(fleet, "birch's jobs run", lambda: over(fleet, refused), within=30 * MINUTE)
     await at_rest(fleet)
 
@@ -152,6 +155,10 @@ async def _signals(fleet: Fleet) -> ScalingSignals:
     expect(f"it is answered: {answer.status}", answer.status == 200)
     assert isinstance(answer, Response)
     return msgspec.json.decode(answer.body, type=ScalingSignals)
+
+
+def _fewer_queued(fleet: Fleet, jobs: list[int]) -> bool:
+    return statuses(fleet, jobs, "queued") < len(jobs)
 
 
 def _started(fleet: Fleet, jobs: list[int]) -> bool:
