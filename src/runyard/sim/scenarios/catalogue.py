@@ -46,7 +46,7 @@ ALL = (
         tells="no webhook arrives for an hour",
         shapes=outages.shapes,
         play=outages.webhooks_lost_for_an_hour,
-        without=(Without(guard="loop_audit", fails="they run: not within"),),
+        without=(Without(guard="loop_audit", fails="without excuse while"),),
     ),
     Scenario(
         name="agent-crash-at-every-effect",
