@@ -21,8 +21,12 @@ from runyard.github.budget import Budget
 from runyard.github.errors import BudgetExhausted, BudgetUnknown, Definite
 from runyard.github.scope import repository
 from runyard.http.messages import Pairs, Response
+from runyard.parts import server
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
+from runyard.telemetry import conditions
+from runyard.telemetry.catalogue import RUNYARD_GITHUB_BUDGET_RATIO, RUNYARD_GITHUB_CLOSED
+from runyard.telemetry.health import Health
 
 PURPOSES = ("mint", "fence", "read", "audit")
 
@@ -226,3 +230,30 @@ def test_a_wait_that_cannot_be_written_down_is_kept_and_the_answer_is_not_lost(
         await budget.spend(1, purpose="mint", key="7")
 
     run(database_url, scenario, patience=0)
+
+
+def test_a_budget_that_runs_low_is_told_before_jobs_wait_for_it(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        health = Health(world.clock, conditions.ALL)
+        wired = server.wire(world.deps(health=health))
+        await wired.budget_watch.step()
+        assert world.meter.get(RUNYARD_GITHUB_BUDGET_RATIO) == 1.0
+        await wired.budget.spend(820, purpose="mint", key="7")
+        await wired.budget.heard(Response(status=429, headers=(("retry-after", "90"),)), key="8")
+        await wired.budget_watch.step()
+        assert world.meter.get(RUNYARD_GITHUB_BUDGET_RATIO) == pytest.approx(80 / 900)
+        assert world.meter.get(RUNYARD_GITHUB_CLOSED) == 1
+        await world.clock.sleep(31)
+        await wired.budget.spend(460, purpose="mint", key="7")
+        await wired.budget_watch.step()
+        (told,) = health.report()
+        assert told.code == conditions.GITHUB_BUDGET_LOW.code
+        assert "installation 7: 85 of 900 points" in told.message
+        assert "installation 8: GitHub wants to hear nothing for 59 s more" in told.message
+        await world.clock.sleep(60)
+        await wired.budget_watch.step()
+        assert health.report() == () and world.meter.get(RUNYARD_GITHUB_CLOSED) == 0
+
+    play(scenario, database_url, app_keys)
