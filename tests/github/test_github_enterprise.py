@@ -100,6 +100,8 @@ async def everything(
     assert len(await call("repositories", org)) == 1
     assert len(await call("runner_groups", org)) == 1
     assert (await call("rate_limit", org)).limit
+    assert await call("newest_runner", org)
+    assert len(await call("run_jobs", repo, run)) == 1
     assert await call("cancel_run", repo, run)
     await call("rerun_job", repo, job)
     assert (await convert_manifest(transport, core.submit_manifest({"name": "x"}))).pem
