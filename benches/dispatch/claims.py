@@ -30,6 +30,7 @@ from runyard.embedded.github.identity import generate_key_pair
 from runyard.embedded.kube.core import KubeCore
 from runyard.embedded.postgres.binaries import find
 from runyard.embedded.postgres.databases import create_database
+from runyard.github.app import AppAuth
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.client import Kube
@@ -185,8 +186,7 @@ async def claiming(url: str) -> AsyncIterator[Claiming]:
             kube=kube,
             token=lambda: "",
             github=_Nobody(),
-            app_id=1,
-            app_key=generate_key_pair().private_pem,
+            auth=AppAuth(app_id=1, private_key=generate_key_pair().private_pem, clock=clock),
             database=database,
             meter=Meter(),
             log=get_logger("bench"),

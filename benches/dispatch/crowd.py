@@ -39,7 +39,7 @@ def until(true: Callable[[], bool], otherwise: str) -> None:
 class _Poll(asyncio.Protocol):
     """One poll: a request that was sent, and whatever comes back. As little as possible, there are many."""
 
-    __slots__ = ("_ask", "_done", "status")
+    __slots__ = ("_ask", "_done", "_transport", "status")
 
     def __init__(self, ask: bytes, done: Callable[["_Poll"], None]) -> None:
         self._ask = ask
@@ -48,12 +48,17 @@ class _Poll(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
         transport.write(self._ask)
 
     def data_received(self, data: bytes) -> None:
         if not self.status:
             self.status = int(data[9:12])
-            self._done(self)
+            if self.status >= 500:  # for a moment it could not be served: a runner asks again
+                self.status = 0
+                self._transport.write(self._ask)
+            else:
+                self._done(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.status:

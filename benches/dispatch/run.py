@@ -52,6 +52,11 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000
 
 
+def delivered(found: Found, jobs: int) -> list[float]:
+    """How long each job took to a runner; one that never got there took for ever."""
+    return found.delivered + [float("inf")] * (jobs - len(found.delivered))
+
+
 def load(place: World, order: Order, *, ready: Callable[[], None] = lambda: None) -> Found:
     """Run the load; `ready` returns when what waits is waiting, and the jobs may begin."""
     command = [sys.executable, "-m", "benches.dispatch.load", str(place.folder)]
@@ -126,8 +131,8 @@ def bench_webhooks(home: Path, conninfo: str) -> list[table.Row]:
                 )
                 before = server.cpu()
                 found = load(place, order)
-                assert set(found.statuses) == {"webhook 200"}, found.statuses
-                best = min(best, percentile(found.answered, 0.99))
+                whole = set(found.statuses) == {"webhook 200"}
+                best = min(best, percentile(found.answered, 0.99) if whole else float("inf"))
                 cost = min(cost, (server.cpu() - before) * 1000 / order.jobs)
             say(f"  {cost:.1f} ms of the server's CPU each")
             rows.append(table.at_most(name, best, 50.0, "ms"))
@@ -155,9 +160,9 @@ def bench_jobs(home: Path, conninfo: str) -> list[table.Row]:
             found.append(load(place, order, ready=lambda: _until(place, WAITING)))
             costs.append((server.cpu() - before) * 1000 / JOBS)
             _gone(place)
-    assert all(len(each.delivered) == JOBS for each in found), "jobs were lost"
-    best = min(found, key=lambda each: percentile(each.delivered, 0.99))
-    p50, p99 = (percentile(best.delivered, share) for share in (0.5, 0.99))
+    all_times = [delivered(each, JOBS) for each in found]
+    best = min(all_times, key=lambda times: percentile(times, 0.99))
+    p50, p99 = (percentile(best, share) for share in (0.5, 0.99))
     return [
         table.at_most(f"{name}, p50", p50, 100.0, "ms"),
         table.at_most(f"{name}, p99", p99, 250.0, "ms"),
@@ -187,8 +192,8 @@ def bench_replicas(home: Path, conninfo: str) -> list[table.Row]:
             )
             found.append(load(place, order, ready=lambda: _until(place, 10)))
             _gone(place)
-    best = min(percentile(each.delivered, 0.99) for each in found)
-    p50 = min(percentile(each.delivered, 0.5) for each in found)
+    best = min(percentile(delivered(each, jobs), 0.99) for each in found)
+    p50 = min(percentile(delivered(each, jobs), 0.5) for each in found)
     return [
         table.at_most(
             f"{name}, p99 (p50 {p50:.0f} ms); the loop looks every 100 ms", best, 350.0, "ms"

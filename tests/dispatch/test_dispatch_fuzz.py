@@ -23,6 +23,7 @@ from tests.dispatch.dispatchworld import APP_ID, SECRET, World
 from runyard.clock import RealClock
 from runyard.db.pooled import open_pool
 from runyard.embedded.github.identity import KeyPair
+from runyard.github.app import AppAuth
 from runyard.http.sockets import bind
 from runyard.parts.serving import Door, Replica, Setup, Tell
 from runyard.telemetry.log import get_logger
@@ -89,8 +90,7 @@ class Live:
                     kube=world.kube_wire,
                     token=lambda: "",
                     github=world.github_wire,
-                    app_id=APP_ID,
-                    app_key=self._keys.private_pem,
+                    auth=AppAuth(app_id=APP_ID, private_key=self._keys.private_pem, clock=clock),
                     database=database,
                     doors=(
                         Door(

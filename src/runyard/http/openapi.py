@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"\{([a-z0-9_]+)(?:\.\.\.)?\}")
 _JSON = "application/json"
+_HTML = "text/html"
 _BODILESS = (204, 303)  # their answers have no body, of whatever kind the others are
 _REFUSED = {
     400: "The body is not valid JSON.",
@@ -136,9 +137,11 @@ def _response(
     route: "Route", status: int, meaning: str, schema: dict[str, Any] | None, schemas: _Schemas
 ) -> dict[str, Any]:
     response: dict[str, Any] = {"description": meaning}
-    if schema is None and status >= 400:
+    # A refusal is a problem, unless the route says itself that it refuses with a page.
+    page = route.media == _HTML and status in route.answers and schema is None
+    if schema is None and status >= 400 and not page:
         schema = schemas[Problem]
-    media = route.media if status < 400 else _JSON
+    media = route.media if status < 400 or page else _JSON
     if schema is not None:
         response["content"] = {media: {"schema": schema}}
     elif media != _JSON and status not in _BODILESS:
