@@ -53,17 +53,18 @@ class PooledTx:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._cursor = connection.cursor()  # one for all statements: they follow each other
         self.failure: DatabaseError | None = None
 
     async def all(self, sql: str, /, **params: object) -> list[Row]:
         """Run a statement and return all of its rows."""
         cursor = await self._execute(sql, params)
-        return await cursor.fetchall() if cursor.description else []
+        return await cursor.fetchall() if _has_rows(cursor) else []
 
     async def one(self, sql: str, /, **params: object) -> Row | None:
         """Run a statement and return its first row, or None."""
         cursor = await self._execute(sql, params)
-        return await cursor.fetchone() if cursor.description else None
+        return await cursor.fetchone() if _has_rows(cursor) else None
 
     async def run(self, sql: str, /, **params: object) -> int:
         """Run a statement and return how many rows it touched."""
@@ -71,7 +72,7 @@ class PooledTx:
 
     async def _execute(self, sql: str, params: dict[str, object]) -> psycopg.AsyncCursor[DictRow]:
         try:
-            return await self._connection.execute(cast("Any", sql), params)
+            return await self._cursor.execute(cast("Any", sql), params)
         except psycopg.errors.FeatureNotSupported as error:
             # What was prepared does not fit the tables any more: they were migrated. Start afresh.
             await self._connection.close()
@@ -80,6 +81,11 @@ class PooledTx:
         except psycopg.Error as error:
             self.failure = translate(error)
             raise self.failure from error
+
+
+def _has_rows(cursor: psycopg.AsyncCursor[DictRow]) -> bool:
+    """Is it a statement that answers with rows, be they none? Cheaper than to describe their columns."""
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
 class PooledDatabase:
