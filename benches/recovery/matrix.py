@@ -7,9 +7,10 @@ own, because most of the time is spent waiting for deadlines.
 
 import asyncio
 import contextlib
+import math
 import random
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
@@ -25,8 +26,8 @@ from runyard.embedded.postgres.server import EmbeddedPostgres
 
 EVERY = 0.25  # seconds between jobs under load
 JOB = 0.4  # seconds that a job takes
-PATIENCE = 8.0  # for a point to be reached under load
-AFTER_START = 15.0  # the same for one that is only reached after a start
+PATIENCE = 30.0  # for a point to be reached
+LOAD = 32  # jobs at most, until it is
 WITHIN = 240.0  # nothing here takes longer, or it is a defect
 IN_REPAIR = Point("commit: arm", "before", 1)  # leaves most behind: claim, stamp and registration
 _DIED = "died "
@@ -153,10 +154,10 @@ async def _die(made: Fleet, point: Point, *, start: bool = False) -> bool:
     server.order(point)
     if start:
         server.start()
-    until = made.clock.monotonic() + (AFTER_START if start else PATIENCE)
+    until = made.clock.monotonic() + PATIENCE
     queued = 0
     while server.alive and made.clock.monotonic() < until:
-        if queued < PATIENCE / EVERY:
+        if queued < LOAD:
             made.queue(seconds=JOB)
             queued += 1
         with contextlib.suppress(TimeoutError):
@@ -170,31 +171,41 @@ async def _die(made: Fleet, point: Point, *, start: bool = False) -> bool:
 
 
 async def run_cases(
-    place: Ground, todo: Iterable[Case], *, side_by_side: int
+    place: Ground, todo: Iterable[Case], *, side_by_side: int, minutes: float = math.inf
 ) -> AsyncIterator[Outcome]:
-    """The outcomes as they come, from that many fleets."""
-    waiting = list(todo)
-    done: asyncio.Queue[Outcome] = asyncio.Queue()
-    expected = len(waiting)
+    """The outcomes as they come, from that many fleets; after `minutes` no new case is begun."""
+    waiting = deque(todo)
+    done: asyncio.Queue[Outcome | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 60.0 * minutes
 
     async def work(number: int) -> None:
-        while waiting:
+        while waiting and loop.time() < until:
             # A fleet that has failed is left alone: what it left behind would spoil the next case.
             async with place.fleet(f"{number}_{len(waiting)}") as made:
-                broken = False
-                while waiting and not broken:
-                    outcome = await crash(made, waiting.pop())
-                    broken = bool(outcome.failure)
-                    (server,) = made.servers
-                    if not server.alive and not broken:
-                        server.start()
-                    if outcome.seconds is None and not broken:
-                        await server.ready()
-                        await at_rest(made, within=WITHIN)
-                    await done.put(outcome)
+                await _serve(made)
+        await done.put(None)
+
+    async def _serve(made: Fleet) -> None:
+        (server,) = made.servers
+        while waiting and loop.time() < until:
+            outcome = await crash(made, waiting.popleft())
+            await done.put(outcome)
+            if outcome.failure:
+                return
+            if outcome.seconds is None:
+                if not server.alive:
+                    server.start()
+                await server.ready()
+                await at_rest(made, within=WITHIN)
 
     async with asyncio.TaskGroup() as group:
-        for number in range(min(side_by_side, expected)):
+        for number in range(side_by_side):
             group.create_task(work(number))
-        for _ in range(expected):
-            yield await done.get()
+        working = side_by_side
+        while working:
+            outcome = await done.get()
+            if outcome is None:
+                working -= 1
+            else:
+                yield outcome

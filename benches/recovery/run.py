@@ -9,6 +9,8 @@ left.
 
 import argparse
 import asyncio
+import math
+import os
 import random
 import sys
 from pathlib import Path
@@ -27,6 +29,7 @@ def main() -> None:
     parser.add_argument("--side-by-side", type=int, default=6, help="fleets at once")
     parser.add_argument("--only", default="", help="only points whose name has this in it")
     parser.add_argument("--print", action="store_true", help="leave the page as it is")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing after that")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with ground() as place:
@@ -52,9 +55,12 @@ async def _measure(
     for _ in range(options.repeat):
         todo += [case for case in cases(usual, repair, rng=rng) if options.only in str(case.point)]
     rng.shuffle(todo)
+    todo.sort(key=lambda case: row_of(case).key == "elsewhere")  # first what leaves most behind
     outcomes: list[Outcome] = []
     lost = asyncio.ensure_future(_lose(place, "" if options.only == "" else options.only))
-    async for outcome in run_cases(place, todo, side_by_side=options.side_by_side):
+    async for outcome in run_cases(
+        place, todo, side_by_side=options.side_by_side, minutes=options.minutes
+    ):
         outcomes.append(outcome)
         took = "not reached" if outcome.seconds is None else f"{outcome.seconds:.1f} s"
         print(f"{len(outcomes)}/{len(todo)} {outcome.case.point}: {outcome.failure[:300] or took}")
@@ -92,7 +98,8 @@ def _text(outcomes: list[Outcome], losses: list[tuple[Row, list[float]]]) -> str
     names = {(each.case.second, each.case.point.name) for each in outcomes}
     head = (
         f"{len(names)} effects were found, each with a point before and one after it; "
-        f"the process was killed {len(reached)} times."
+        f"the process was killed {len(reached)} times, on a machine with {os.cpu_count()} processors "
+        f"and a load of {os.getloadavg()[2]:.0f}."
     )
     return "\n\n".join((head, table.matrix(outcomes, losses), table.points(outcomes)))
 

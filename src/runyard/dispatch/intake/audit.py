@@ -6,6 +6,10 @@ step: one half of them from the newest stretch, the other from the oldest. What 
 cursor and gone on with by the next step, whichever replica makes it. So an outage of hours is made up for when it
 ends, and never holds up what is new.
 
+A young delivery that GitHub counts as delivered may still be on its way through us, and is left alone for a moment. One
+that has failed is over: nobody brings it again, so it is made up for at once. A crash thus costs the events that it
+cut off no more than the time until the next audit, and a replica that starts begins with one.
+
 Each stretch begins a little before the end of the last one, because attempts appear in the list when they end.
 """
 
@@ -107,7 +111,11 @@ class Audit:
             return
         settle = self._settings.audit_settle if self._settings.intake == "webhook" else 0.0
         moments = moments_of(page.items)
-        settled = [item for item, moment in moments if gap.since <= moment <= began - settle]
+        settled = [
+            item
+            for item, moment in moments
+            if gap.since <= moment and (moment <= began - settle or not item.succeeded)
+        ]
         await self._comparer.make_up(settled, purpose="audit")
         over = not page.next_cursor or any(moment < gap.since for _, moment in moments)
         if over:
