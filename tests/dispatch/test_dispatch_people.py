@@ -119,6 +119,33 @@ def test_a_paused_tenant_keeps_its_jobs_and_gets_no_runner_until_it_is_resumed(
     play(scenario, database_url, app_keys)
 
 
+def test_whoever_resumes_a_tenant_that_github_refused_has_it_tried_at_once(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(desk: Desk) -> None:
+        world = desk.world
+        await world.pool()
+        guest = await world.pod()
+        await world.offered(guest)
+        world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 403)
+        await world.mint()
+        await world.queued()
+        async with world.waiting(guest):
+            await world.match()
+            assert world.slot(guest)["state"] == "idle"
+            answer = await desk.patch("acme", b'{"paused": false, "why": "rights are back"}')
+            (change,) = answer.json()["changes"]
+            assert (change["field"], change["target"]) == (
+                "passed over account acme",
+                "tried again",
+            )
+            await world.match()
+        assert world.slot(guest)["state"] == "offered"
+        await world.mint()
+
+    play(scenario, database_url, app_keys)
+
+
 def test_jobs_that_wait_already_follow_the_new_priority_of_their_repository(
     database_url: str, app_keys: KeyPair
 ) -> None:

@@ -131,7 +131,7 @@ def pause(asked: Asked, name: str, *, why: str, as_json: bool) -> None:
 @_JSON
 @asks_a_server
 def resume(asked: Asked, name: str, *, why: str, as_json: bool) -> None:
-    """Offer its jobs again."""
+    """Offer its jobs again, also those of a repository or account that GitHub refused: one tries at once."""
     patch = TenantPatch(paused=False, why=why)
     _tell(asked.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
 

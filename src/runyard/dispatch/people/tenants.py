@@ -9,7 +9,7 @@ import msgspec
 
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
-from runyard.dispatch.people.differences import Now, Wish, wish
+from runyard.dispatch.people.differences import Difference, Now, Wish, wish
 from runyard.wire.people import Change, Limit, Repository, Tenant, TenantPatch, Tenants, Use
 
 SQL = load("runyard.dispatch.people")
@@ -48,7 +48,10 @@ class People:
         return await self._database.transact(work, name="tenant")
 
     async def change(self, name: str, patch: TenantPatch, *, actor: str) -> Tenant | None:
-        """Make the patch hold; `None` if there is no such tenant."""
+        """Make the patch hold; `None` if there is no such tenant.
+
+        Whoever resumes a tenant says that it can be served: what it was passed over for is tried at once.
+        """
 
         async def work(tx: Tx) -> Tenant | None:
             held = await tx.one(SQL.tenant_hold, tenant=name)
@@ -57,7 +60,8 @@ class People:
             found = wish(await _now(tx, held, patch), patch)
             if found.differences:
                 await _write(tx, name, found)
-            for each in found.differences:
+            tried = await _try_again(tx, name) if patch.paused is False else ()
+            for each in (*found.differences, *tried):
                 entry = msgspec.structs.asdict(each)
                 await tx.run(SQL.change_append, tenant=name, why=patch.why, actor=actor, **entry)
             return await _show(tx, name)
@@ -95,6 +99,18 @@ async def _now(tx: Tx, held: Row, patch: TenantPatch) -> Now:
             for row in limits
         ),
         repositories=tuple(Repository(**row) for row in known),
+    )
+
+
+async def _try_again(tx: Tx, name: str) -> tuple[Difference, ...]:
+    rows = await tx.all(SQL.exclusions_end, tenant=name)
+    return tuple(
+        Difference(
+            field=f"passed over {row['kind']} {row['name']}",
+            source=row["why"],
+            target="tried again",
+        )
+        for row in sorted(rows, key=lambda row: (row["kind"], row["name"]))
     )
 
 
