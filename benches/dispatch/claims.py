@@ -45,13 +45,10 @@ LABELS = ("self-hosted", "macOS", "shape-mac")
 _QUEUED = 0.5  # of all jobs; the rest is over
 _NAMESPACE = "tuist-runners"
 
-# What the least claim would be: one statement, one row, no budget, no fairness, no log.
+# What the least claim would be: one statement, one row, no choice, no budget, no fairness, no log.
 _ONE_STATEMENT = """
-UPDATE jobs SET state = 'bound', claimed_at = now() WHERE job_id = (
-    SELECT job_id FROM jobs WHERE state = 'queued' AND verified
-        AND tenant = 'tenant-3' AND repository = 'tenant-3/app-3' AND labels = '{self-hosted,macOS,shape-mac}'
-    ORDER BY priority DESC, enqueued_at, job_id LIMIT 1 FOR UPDATE SKIP LOCKED
-);
+\\set job random(1, {rows})
+UPDATE jobs SET claimed_at = now() WHERE job_id = :job;
 """
 
 
@@ -141,6 +138,11 @@ class Claiming:
             cursor.execute(
                 "UPDATE slots SET state = 'closed', intended_job = NULL WHERE state <> 'closed'"
             )
+            # And their jobs wait again, so that no round finds fewer than the one before.
+            cursor.execute(
+                "UPDATE jobs SET state = 'queued', verified = true WHERE state = 'bound'"
+            )
+            cursor.execute("VACUUM jobs")
             with cursor.copy(
                 "COPY slots (pod_uid, pod_name, pool, generation, state, deadline, last_beat, opened_at) FROM STDIN"
             ) as copy:
@@ -231,10 +233,10 @@ def measure(urls: dict[int, str], *, claims: int, rounds: int) -> list[Rate]:
     return asyncio.run(run())
 
 
-def one_statement(url: str, *, seconds: int = 3) -> float:
+def one_statement(url: str, *, rows: int, seconds: int = 3) -> float:
     """What pgbench gets with a claim of one statement, one client, on the same tables; committed and synced too."""
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
-        script.write(_ONE_STATEMENT)
+        script.write(_ONE_STATEMENT.format(rows=rows))
         script.flush()
         given = conninfo_to_dict(url)
         names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}

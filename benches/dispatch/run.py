@@ -217,7 +217,7 @@ def bench_claims(conninfo: str, sizes: tuple[int, ...]) -> list[table.Row]:
     say(f"claims, with {', '.join(f'{size:,}' for size in sizes)} jobs")
     with claims.databases(conninfo, sizes) as urls:
         rates = claims.measure(urls, claims=CLAIMS, rounds=ROUNDS)
-        limit = max(claims.one_statement(url) for url in urls.values())
+        limit = max(claims.one_statement(url, rows=rows) for rows, url in urls.items())
         asked = signals.measure(urls)
     busy = table.busy() and sys.platform == "linux"
     unit = "/s of CPU, server and Postgres (busy machine)" if busy else "/s"
@@ -235,11 +235,8 @@ def bench_claims(conninfo: str, sizes: tuple[int, ...]) -> list[table.Row]:
         )
     )
     share = max(rate.per_second for rate in rates) / limit
-    rows.append(
-        table.at_least(
-            f"  as a share of pgbench's {limit:,.0f}/s with one statement", share, 0.25, ""
-        )
-    )
+    name = f"  as a share of pgbench's {limit:,.0f}/s: one client, one UPDATE of one row by its key"
+    rows.append(table.Row(name, "shown", f"{share:.2f}", table.OK))
     largest = max(sizes)
     spent = statistics.median(asked[largest]) * 1000
     rows.append(
