@@ -30,6 +30,7 @@ class Dispatcher:
         way = Way(fleet.servers, patience=0.0, first=number)
         self._guest = Guest(hosts, host=f"d{number}", server=way, over=lambda _: True)
         self.incarnations = 0
+        self.ended = False  # a guest that is cancelled says how it ended, and does not pass that on
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -40,10 +41,10 @@ class Dispatcher:
     async def _seat(self, name: str) -> None:
         admin = self._fleet.admin
         account = {"metadata": {"name": name, "labels": _LABELS}}
-        with contextlib.suppress(AlreadyExists):
-            await admin.create(SERVICE_ACCOUNTS, account, namespace=SPACE)
         while True:
             self.incarnations += 1
+            with contextlib.suppress(AlreadyExists):  # one that was reaped took its account with it
+                await admin.create(SERVICE_ACCOUNTS, account, namespace=SPACE)
             made = await admin.create(PODS, _pod(name), namespace=SPACE)
             uid = made["metadata"]["uid"]
             token = await admin.create_token(
@@ -64,6 +65,8 @@ class Dispatcher:
                 name=uid, image="", cpu_milli=0, memory_mb=0, env=tuple(env.items()), token=token
             )
             await self._guest.live(spec, "")
+            if self.ended:
+                return
             with contextlib.suppress(KubeError):  # the server may have reaped it
                 await admin.delete(PODS, name, namespace=SPACE, uid=uid, grace=0)
 

@@ -77,6 +77,7 @@ class Fleet:
         self.servers: list[Server] = []
         self.jobs: list[int] = []
         self.installations: dict[str, int] = {}
+        self.last: list[str] = []  # what last kept the fleet from rest
         self.running: asyncio.Future[None] | None = None  # the world around the servers
         self.bell = asyncio.Event()  # rung by every write to the API
         self.drop_delivery: Callable[[Delivery], bool] = lambda _: False

@@ -48,6 +48,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     seconds: float | None = None
     failure: str = ""
+    last: str = ""  # what kept it from rest until then
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +136,8 @@ async def crash(made: Fleet, case: Case) -> Outcome:
         died = made.clock.monotonic()
         server.start()
         await at_rest(made, within=WITHIN)
-        return Outcome(case=case, seconds=made.clock.monotonic() - died)
+        took = made.clock.monotonic() - died
+        return Outcome(case=case, seconds=took, last="; ".join(made.last[:3]))
     except AssertionError as error:
         return Outcome(case=case, failure=str(error))
 

@@ -73,7 +73,9 @@ async def at_rest(fleet: Fleet, *, within: float) -> float:
         if fleet.running is not None and fleet.running.done():
             fleet.running.result()  # the world around the servers has ended: that is no finding about them
         found = await left(fleet)
-        if not found:
+        if found:
+            fleet.last = found
+        else:
             return clock.monotonic() - started
         await asyncio.sleep(_LOOK)
     logs = "\n".join(server.tail(15) for server in fleet.servers)

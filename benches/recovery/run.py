@@ -86,7 +86,8 @@ def _failures(outcomes: list[Outcome], losses: list[tuple[Row, list[float]]]) ->
     for each in outcomes:
         bound = row_of(each.case).bound
         if each.seconds is not None and each.seconds > bound:
-            found.append(f"{each.case.point}: {each.seconds:.1f} s, the bound is {bound:g} s")
+            late = f"{each.seconds:.1f} s, the bound is {bound:g} s"
+            found.append(f"{each.case.point}: {late}; the last to come to rest: {each.last}")
     for row, values in losses:
         if max(values) > row.bound:
             found.append(f"{row.what}: {max(values):.1f} s, the bound is {row.bound:g} s")

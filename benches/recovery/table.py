@@ -68,4 +68,4 @@ def _shown(values: list[float]) -> tuple[str, str]:
 
 
 def _worst(values: list[float]) -> str:
-    return f"{max(values):.1f} s" if values else "not reached"
+    return f"{max(values):.1f} s" if values else "not measured"
