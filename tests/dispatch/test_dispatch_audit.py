@@ -304,4 +304,4 @@ def test_a_repository_that_cannot_be_read_does_not_hold_up_the_next(
         await world.server.audit.step()
         assert world.job(lost)["state"] == "queued"
 
-    play(scenario, database_url, app_keys)
+    play(scenario, database_url, app_keys, audit_repositories=2)

@@ -97,11 +97,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ghost_age: float = 120.0
     gauges_every: float = 30.0
     starve_after: float = 60.0  # a job that could run, while a runner that fits is idle
-    audit_every: float = 60.0
+    audit_every: float = 20.0  # one call a time; a webhook that a crash cut off waits for this
     audit_settle: float = 30.0  # younger deliveries may still be on their way
     audit_overlap: float = 180.0  # attempts appear in GitHub's list when they end
     audit_pages: int = 100  # of 100 deliveries, in one step
-    audit_repositories: int = 3  # asked in one step what waits there
+    audit_repositories: int = 1  # asked in one step what waits there
     intake: Literal["webhook", "pull"] = "webhook"
     pull_every: float = 3.0
     pull_pages: int = 10
