@@ -12,6 +12,7 @@ from benches.recovery.rest import at_rest
 from benches.recovery.rows import Row
 
 from runyard.http.messages import Request, Response, json_response
+from runyard.sim.guest import GuestView
 from runyard.wire import names
 
 JOB = 0.5
@@ -34,12 +35,15 @@ async def _until(
         await fleet.clock.sleep(0.02)
 
 
+def _hung(fleet: Fleet) -> list[GuestView]:
+    return [each for each in fleet.hosts.guests.values() if each.state == "hung"]
+
+
 async def _dies_before_it_registers(fleet: Fleet) -> None:
     fleet.hosts.fates["hang-with-jit"] = 1
     fleet.queue(seconds=JOB)
-    hung = lambda: [each for each in fleet.hosts.guests.values() if each.state == "hung"]  # noqa: E731
-    await _until(fleet, "a guest with a JIT", lambda: bool(hung()))
-    fleet.hosts.die(hung()[0])
+    await _until(fleet, "a guest with a JIT", lambda: bool(_hung(fleet)))
+    fleet.hosts.die(_hung(fleet)[0])
 
 
 async def _never_registers(fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ import math
 import random
 import tempfile
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -83,7 +83,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def ground() -> AsyncIterator[Ground]:  # type: ignore[misc]
+def ground() -> Iterator[Ground]:
     """A Postgres server and a folder, for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="runyard-recovery-") as name:
         folder = Path(name)

@@ -59,7 +59,7 @@ def _wrap_answers(points: p.Points) -> None:
         name = p.answer_name(request.method, request.path, answer.status)
         return await points.around(name, lambda: finish(self, request, answer, start))
 
-    http_server._Connection.finish_response = wrapped  # type: ignore[method-assign]
+    http_server._Connection.finish_response = wrapped  # type: ignore[method-assign]  # to be wrapped is its fate
 
 
 if __name__ == "__main__":
