@@ -165,6 +165,8 @@ def test_many_dispatchers_agree(database_url: str, seed: int) -> None:
                 clock=RealClock(),
                 rng=random.Random(seed),
                 max_size=10,
+                patience=60.0,  # how fast this machine is, is not what is tested
+                deadline=60.0,
                 observe=observe,
             ) as database,
             asyncio.TaskGroup() as group,

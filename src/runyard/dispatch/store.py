@@ -42,7 +42,7 @@ from runyard.dispatch.machine.values import (
 T = TypeVar("T")
 SQL = load("runyard.dispatch")
 JobFact = JobQueued | JobStarted | JobEnded | JobStillQueued
-_RETRIES = 5
+_RETRIES = 12  # a fact waits behind its tenant's others, and each of them may move its slot
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ class Store:
         if tenant:
             await tx.one(SQL.tenant_lock, tenant=tenant)
         jobs = await self._lock_jobs(tx, getattr(event, "job_id", None), seen)
-        slot = await self._lock_slot(tx, seen)
+        slot = await self._lock_slot(tx, seen, answers=getattr(event, "generation", None))
         if isinstance(event, Offer):
             room = await self._room(tx, tenant, event.platform)
         view = View(slot=slot, jobs=jobs, room=room)
@@ -197,11 +197,19 @@ class Store:
         rows = await tx.all(SQL.job_lock, job_ids=wanted)
         return tuple(msgspec.convert(row, Job) for row in rows)
 
-    async def _lock_slot(self, tx: Tx, seen: Row | None) -> Slot | None:
+    async def _lock_slot(
+        self, tx: Tx, seen: Row | None, *, answers: int | None = None
+    ) -> Slot | None:
+        """Lock a slot that was looked at. `answers`: the generation that an answer is about.
+
+        An answer that comes too late changes nothing, whatever the rows around it are by now: it is not tried again.
+        Otherwise the offers of many replicas for the same few slots would run out of attempts.
+        """
         if seen is None:
             return None
         row = await tx.one(SQL.slot_lock, pod_uid=seen["pod_uid"])
-        if row is None or any(row[name] != value for name, value in seen.items()):
+        late = row is not None and answers is not None and row["generation"] != answers
+        if row is None or (not late and any(row[name] != value for name, value in seen.items())):
             raise _Moved
         return to_slot(row)
 
