@@ -109,6 +109,7 @@ class Asked(msgspec.Struct, frozen=True):
     verb: str
     path: str
     code: int
+    said: str = ""  # the server's words, of a refusal
 
 
 class _Named(msgspec.Struct):
@@ -117,6 +118,7 @@ class _Named(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     code: int = 0
+    message: str = ""
 
 
 class _AuditEvent(msgspec.Struct, rename="camel"):
@@ -127,7 +129,8 @@ class _AuditEvent(msgspec.Struct, rename="camel"):
     response_status: _Answer = msgspec.field(default_factory=_Answer)
 
     def asked(self) -> Asked:
-        return Asked(self.user.username, self.verb, self.uri, self.response_status.code)
+        answer = self.response_status
+        return Asked(self.user.username, self.verb, self.uri, answer.code, answer.message)
 
 
 class ControlPlane:

@@ -37,10 +37,10 @@ def test_only_the_notes_of_vms_that_are_gone_are_tidied_away(tmp_path: Path) -> 
         claim(way, tmp_path / name, tmp_path / f"{name} before")
     (registry / "a stranger's file").touch()
     (tmp_path / "a").rmdir()
-    assert leftovers(registry=str(registry)) == (str(registry / "0"),)
+    assert leftovers(registry=str(registry), group=tmp_path) == (str(registry / "0"),)
     tidy(str(registry))
     assert names(registry) == ["1", "a stranger's file"]
-    assert leftovers(registry=str(registry)) == ()
+    assert leftovers(registry=str(registry), group=tmp_path) == ()
     (tmp_path / "c").mkdir()
     assert claim(way, tmp_path / "c")[0] == BASE
     assert claim(way, tmp_path / "c")[0] == BASE + 4
@@ -62,9 +62,11 @@ def test_what_another_machine_on_this_computer_left_is_not_ours(tmp_path: Path) 
     claim(owning(tmp_path), tmp_path / "their home" / "vms" / "gone")
     claim(owning(tmp_path), tmp_path / "our home" / "vms" / "gone")
     ours, theirs = tmp_path / "our home", tmp_path / "their home"
-    assert len(leftovers(registry=str(registry))) == 1, "the second took over what the first left"
-    assert len(leftovers([ours], registry=str(registry))) == 1
-    assert leftovers([theirs], registry=str(registry)) == ()
+    assert len(leftovers(registry=str(registry), group=tmp_path)) == 1, (
+        "the second took over what the first left"
+    )
+    assert len(leftovers([ours], registry=str(registry), group=tmp_path)) == 1
+    assert leftovers([theirs], registry=str(registry), group=tmp_path) == ()
 
 
 @pytest.mark.parametrize("registry", ["none", "file"], ids=["there is none", "it is no folder"])
