@@ -33,7 +33,7 @@ async def inline(conninfo: str) -> AsyncIterator[Database]:
 
 @asynccontextmanager
 async def pooled(conninfo: str) -> AsyncIterator[Database]:
-    pool = open_pool(conninfo, clock=FrozenClock(), rng=random.Random(1), max_size=2, patience=1.0)
+    pool = open_pool(conninfo, clock=FrozenClock(), rng=random.Random(1), max_size=2, patience=10.0)
     async with pool as database:
         yield database
 

@@ -43,7 +43,7 @@ async def outage(server: EmbeddedPostgres, database: Database, *, immediate: boo
 def test_the_pool_recovers_from_an_outage(server: EmbeddedPostgres, *, immediate: bool) -> None:
     async def scenario() -> None:
         pool = open_pool(
-            server.start(), clock=FrozenClock(), rng=random.Random(1), min_size=3, patience=0.5
+            server.start(), clock=FrozenClock(), rng=random.Random(1), min_size=3, patience=3.0
         )
         async with pool as database:
             await outage(server, database, immediate=immediate)
@@ -61,7 +61,7 @@ def test_a_pool_may_be_opened_before_its_server(server: EmbeddedPostgres) -> Non
     server.stop()
 
     async def scenario() -> None:
-        pool = open_pool(conninfo, clock=FrozenClock(), rng=random.Random(1), patience=0.5)
+        pool = open_pool(conninfo, clock=FrozenClock(), rng=random.Random(1), patience=3.0)
         async with pool as database:
             with pytest.raises(Unavailable):
                 await database.transact(beat, name="early")

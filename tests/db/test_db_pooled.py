@@ -150,7 +150,6 @@ def test_transactions_that_find_no_free_connection_are_unavailable(url: str) -> 
 
 STATE = """
 SELECT (SELECT json_agg(json_build_array(name, setting) ORDER BY name) FROM pg_settings)::text AS settings,
-       (SELECT count(*) FROM pg_prepared_statements) AS prepared,
        (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) AS locks,
        (SELECT count(*) FROM pg_listening_channels()) AS channels,
        pg_backend_pid() AS pid

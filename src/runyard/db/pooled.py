@@ -5,13 +5,15 @@ session, no LISTEN, no temporary tables. So a transaction may run on any connect
 server may give every transaction another one. Statements are prepared only where no pooler is: there the server's
 process behind a connection is the one that it introduced itself as.
 
-BEGIN, the isolation level and both limits travel in one round trip. For that the driver must not send a
-BEGIN of its own, so its connections are in autocommit mode; every statement still runs between our BEGIN
-and our COMMIT, because a `Tx` is the only way to reach a connection.
+The driver must not send a BEGIN of its own, so its connections are in autocommit mode; every statement still runs
+between our BEGIN and our COMMIT, because a `Tx` is the only way to reach a connection. Behind a pooler BEGIN, the
+isolation level and both limits travel in one round trip, and statements go through the driver's cursor. Where no
+pooler is, the limits are the session's, BEGIN travels with the first statement, and statements go to libpq directly
+(`prepared`): a server runs fifty of them for each job.
 
 What an error means is decided by where it happened:
 
-    before BEGIN was answered    nothing happened; a stale connection is replaced and tried again
+    before BEGIN was answered    nothing happened; a stale connection is replaced and `work` begun again
     in `work`                    rolled back: `Constraint`, `Unavailable`, or `work`'s own exception
     at COMMIT, link still up     the server refused: rolled back
     at COMMIT, link broken       `CommitUnknown`
@@ -25,6 +27,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -35,21 +38,27 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRe
 from runyard.clock import Clock
 from runyard.db.contract import CommitUnknown, DatabaseError, Row, Tx, Unavailable
 from runyard.db.failures import Conflict, translate
+from runyard.db.prepared import AwaitedStatements, Result
 
 T = TypeVar("T")
-Connection = psycopg.AsyncConnection[DictRow]
 Observer = Callable[[str, str, float], None]
 
-_PREPARE_AFTER = 2  # uses
-_PREPARED = 500  # statements that a connection remembers
+_SHUT_DOWN = (psycopg.errors.AdminShutdown, psycopg.errors.CrashShutdown)
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _RETRY_BASE = 0.01
 _RETRY_CAP = 0.5
 # The server's own limit comes first, so that its answer says which statement was slow.
 _GRACE = 2.0
 
 
+class Connection(psycopg.AsyncConnection[DictRow]):
+    """A connection; with statements of its own where no pooler is between us and the server."""
+
+    statements: AwaitedStatements | None = None
+
+
 class PooledTx:
-    """The transaction that `work` sees."""
+    """The transaction that `work` sees, through the driver's cursor."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -73,14 +82,57 @@ class PooledTx:
     async def _execute(self, sql: str, params: dict[str, object]) -> psycopg.AsyncCursor[DictRow]:
         try:
             return await self._cursor.execute(cast("Any", sql), params)
+        except psycopg.Error as error:
+            self.failure = translate(error)
+            raise self.failure from error
+
+
+class DirectTx:
+    """The transaction that `work` sees, on libpq. Its BEGIN travels with its first statement."""
+
+    def __init__(self, connection: Connection, statements: AwaitedStatements) -> None:
+        self._connection = connection
+        self._statements = statements
+        self.begun = False
+        self.failure: DatabaseError | None = None
+
+    async def all(self, sql: str, /, **params: object) -> list[Row]:
+        """Run a statement and return all of its rows."""
+        return (await self._execute(sql, params)).rows()
+
+    async def one(self, sql: str, /, **params: object) -> Row | None:
+        """Run a statement and return its first row, or None."""
+        rows = (await self._execute(sql, params)).rows(1)
+        return rows[0] if rows else None
+
+    async def run(self, sql: str, /, **params: object) -> int:
+        """Run a statement and return how many rows it touched."""
+        return (await self._execute(sql, params)).touched
+
+    async def _execute(self, sql: str, params: dict[str, object]) -> Result:
+        if self.failure is not None:
+            raise self.failure  # the server would say that the transaction is aborted
+        first = () if self.begun else (_BEGIN,)
+        try:
+            result = await self._statements.execute(sql, params, first=first)
         except psycopg.errors.FeatureNotSupported as error:
             # What was prepared does not fit the tables any more: they were migrated. Start afresh.
             await self._connection.close()
             self.failure = Conflict(str(error))
             raise self.failure from error
         except psycopg.Error as error:
-            self.failure = translate(error)
+            gone = self._connection.closed or self._connection.broken
+            if isinstance(error, _SHUT_DOWN):  # its last words; the end itself may come later
+                await self._connection.close()
+                gone = True
+            self.failure = Stale(str(error)) if gone and not self.begun else translate(error)
             raise self.failure from error
+        self.begun = True
+        return result
+
+
+class Stale(Unavailable):
+    """The connection had died before the transaction began: worth running again on another one."""
 
 
 def _has_rows(cursor: psycopg.AsyncCursor[DictRow]) -> bool:
@@ -120,6 +172,11 @@ class PooledDatabase:
             started = self._clock.monotonic()
             try:
                 result = await self._attempt(work, name)
+            except Stale:
+                self._report(name, "stale", started)
+                if attempt == self._attempts:
+                    raise
+                await self._pool.check()  # a server that restarted leaves only dead ones behind
             except Conflict as conflict:
                 self._report(name, "conflict", started)
                 if attempt == self._attempts:
@@ -156,7 +213,8 @@ class PooledDatabase:
         return result
 
     async def _work(self, work: Callable[[Tx], Awaitable[T]], connection: Connection) -> T:
-        tx = PooledTx(connection)
+        statements = connection.statements
+        tx = PooledTx(connection) if statements is None else DirectTx(connection, statements)
         result = await work(tx)
         if tx.failure is not None:  # swallowed by `work`; the server would roll back silently
             raise tx.failure
@@ -164,7 +222,10 @@ class PooledDatabase:
 
     async def _commit(self, connection: Connection, name: str) -> None:
         try:
-            await connection.execute("COMMIT", prepare=False)
+            if connection.statements is None:
+                await connection.execute("COMMIT", prepare=False)
+            elif connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                await connection.statements.command(b"COMMIT")
         except psycopg.Error as error:
             if connection.closed or connection.broken:
                 raise CommitUnknown(f"{name}: {error}") from error
@@ -181,6 +242,8 @@ class PooledDatabase:
                 connection = await self._pool.getconn()
             except (psycopg.Error, PoolTimeout, PoolClosed, TooManyRequests) as error:
                 raise Unavailable(f"{name}: no connection: {failure or error}") from error
+            if connection.statements is not None:
+                return connection  # its BEGIN travels with the first statement
             try:
                 async with self._clock.timeout(self._deadline + _GRACE):
                     await connection.execute(self._begin, prepare=False)
@@ -243,7 +306,7 @@ async def open_pool(
         kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row},
         min_size=min_size,
         max_size=max_size,
-        configure=_prepare_if_direct,
+        configure=partial(_direct_if_possible, limit=max(1, int(deadline * 1000))),
         timeout=patience,
         # Attempts back off while the server is away. Giving up early means that the next transaction
         # starts afresh, instead of waiting out a delay that has grown to minutes.
@@ -259,13 +322,17 @@ async def open_pool(
         await pool.close()
 
 
-async def _prepare_if_direct(connection: Connection) -> None:
+async def _direct_if_possible(connection: Connection, *, limit: int) -> None:
     """A pooler answers for many processes of the server, and gives itself out as one that none of them is."""
     cursor = await connection.execute("SELECT pg_backend_pid() AS pid", prepare=False)
     row = await cursor.fetchone()
-    if row is not None and row["pid"] == connection.info.backend_pid:
-        connection.prepare_threshold = _PREPARE_AFTER
-        connection.prepared_max = _PREPARED
+    if row is None or row["pid"] != connection.info.backend_pid:
+        return
+    await connection.execute(
+        f"SET statement_timeout = {limit}; SET idle_in_transaction_session_timeout = {limit}",
+        prepare=False,
+    )
+    connection.statements = AwaitedStatements(connection)
 
 
 def _outcome(error: BaseException) -> str:

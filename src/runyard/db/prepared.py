@@ -1,14 +1,17 @@
-"""Run statements on one synchronous connection with as little Python in between as possible.
+"""Run statements on one connection with as little Python in between as possible.
 
-The simulator runs hundreds of thousands of statements. A cursor's generality (generators, waiting, row
-factories looked up each time) costs more than Postgres does, so this talks to libpq directly: a
-statement is parsed once, prepared once for each combination of parameter types, and then only executed.
+The simulator runs hundreds of thousands of statements, and a server some fifty for each job. A cursor's generality
+(generators, waiting, row factories looked up each time) costs more than Postgres does, so this talks to libpq
+directly: a statement is parsed once, prepared once for each combination of parameter types, and then only executed.
 Values are adapted by psycopg's own transformer, so they have the types that a cursor would give them.
+
+`PreparedStatements` blocks, for the simulator; `AwaitedStatements` waits with the event loop, for servers.
 """
 
+import asyncio
 import re
 import select
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import psycopg
 from psycopg import abc, pq
@@ -46,20 +49,20 @@ class Result:
         return self._transformer.load_rows(0, end, lambda values: dict(zip(names, values)))  # noqa: B905 checking lengths costs in a hot loop
 
 
-class PreparedStatements:
-    """The statements that one connection knows."""
+class _Statements:
+    """The statements that one connection knows, and what their values and answers look like."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(
+        self, connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]"
+    ) -> None:
         self._link = connection.pgconn
         self._transformer: abc.Transformer = Transformer(connection)
         self._parsed: dict[str, tuple[bytes, tuple[str, ...], list[PyFormat]]] = {}
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._columns: dict[bytes, tuple[str, ...]] = {}
 
-    def execute(
-        self, sql: str, params: dict[str, object], *, first: tuple[bytes, ...] = ()
-    ) -> Result:
-        """Run one statement, after the commands in `first`, in one round trip; raises psycopg's errors."""
+    def _call(self, sql: str, params: dict[str, object]) -> "_Call":
+        """A statement with its values, ready to be sent."""
         known = self._parsed.get(sql)
         if known is None:
             known = self._parsed[sql] = _parse(sql)
@@ -71,21 +74,51 @@ class PreparedStatements:
             raise psycopg.ProgrammingError(f"query parameter missing: {missing}") from None
         types = transformer.types or ()
         key = (sql, types)
-        name = self._names.get(key)
-        if name is None:
-            name = self._prepare(text, types)
-            self._names[key] = name
-        if first:
-            raw = self._together(first, name, values, transformer.formats)
-        else:
-            raw = self._link.exec_prepared(name, cast("Any", values), transformer.formats)
+        return _Call(text, types, key, cast("Any", values), transformer.formats)
+
+    def _result(self, raw: pq.abc.PGresult, name: bytes) -> Result:
         if raw.status not in _GOOD:
             raise self._error(raw)
         columns = self._columns.get(name)
         if columns is None:
             columns = tuple((raw.fname(index) or b"").decode() for index in range(raw.nfields))
             self._columns[name] = columns
-        return Result(raw, columns, transformer)
+        return Result(raw, columns, self._transformer)
+
+    def _error(self, raw: pq.abc.PGresult) -> psycopg.Error:
+        """A connection that broke gives no SQLSTATE to tell the kind of error by."""
+        if self._link.status != pq.ConnStatus.OK:
+            return psycopg.OperationalError(self._link.get_error_message())
+        return psycopg.errors.error_from_result(raw)
+
+
+class _Call(NamedTuple):
+    """One statement on its way."""
+
+    text: bytes
+    types: tuple[int, ...]
+    key: tuple[str, tuple[int, ...]]
+    values: Any
+    formats: Any
+
+
+class PreparedStatements(_Statements):
+    """The statements of a connection that blocks."""
+
+    def execute(
+        self, sql: str, params: dict[str, object], *, first: tuple[bytes, ...] = ()
+    ) -> Result:
+        """Run one statement, after the commands in `first`, in one round trip; raises psycopg's errors."""
+        call = self._call(sql, params)
+        name = self._names.get(call.key)
+        if name is None:
+            name = self._prepare(call.text, call.types)
+            self._names[call.key] = name
+        if first:
+            raw = self._together(first, name, call.values, call.formats)
+        else:
+            raw = self._link.exec_prepared(name, call.values, call.formats)
+        return self._result(raw, name)
 
     def command(self, text: bytes) -> None:
         """Run a command without parameters and rows."""
@@ -134,11 +167,92 @@ class PreparedStatements:
             raise self._error(raw)
         return name
 
-    def _error(self, raw: pq.abc.PGresult) -> psycopg.Error:
-        """A connection that broke gives no SQLSTATE to tell the kind of error by."""
-        if self._link.status != pq.ConnStatus.OK:
-            return psycopg.OperationalError(self._link.get_error_message())
-        return psycopg.errors.error_from_result(raw)
+
+class AwaitedStatements(_Statements):
+    """The statements of a connection that the event loop waits for. One at a time."""
+
+    async def execute(
+        self, sql: str, params: dict[str, object], *, first: tuple[bytes, ...] = ()
+    ) -> Result:
+        """Run one statement, after the commands in `first`, in one round trip; raises psycopg's errors."""
+        call = self._call(sql, params)
+        name = self._names.get(call.key)
+        if name is not None and not first:
+            self._link.send_query_prepared(name, call.values, call.formats)
+            return self._result(await self._only(), name)
+        raw = await self._together(first, call, name)
+        return self._result(raw, self._names[call.key])
+
+    async def command(self, text: bytes) -> None:
+        """Run a command without parameters and rows."""
+        self._link.send_query(text)
+        raw = await self._only()
+        if raw.status not in _GOOD:
+            raise self._error(raw)
+
+    async def _together(
+        self, first: tuple[bytes, ...], call: _Call, name: bytes | None
+    ) -> pq.abc.PGresult:
+        """Send everything, then wait once. The first bad answer is the one that counts."""
+        link, new = self._link, b"s%d" % len(self._names)
+        link.enter_pipeline_mode()
+        for command in first:
+            link.send_query_params(command, None)
+        if name is None:
+            link.send_prepare(new, call.text, call.types)
+        link.send_query_prepared(name or new, call.values, call.formats)
+        link.pipeline_sync()
+        await self._sent()
+        count = 2 * (len(first) + (name is None) + 1) + 1
+        answers = [answer for _ in range(count) if (answer := await self._answer()) is not None]
+        if link.status != pq.ConnStatus.OK:
+            raise psycopg.OperationalError(link.get_error_message())
+        link.exit_pipeline_mode()
+        if name is None and answers[len(first)].status in _GOOD:
+            self._names[call.key] = new  # it is known to the server, also if it has failed
+        bad = [answer for answer in answers[:-1] if answer.status not in _GOOD]
+        if bad:
+            raise self._error(bad[0])
+        return answers[-2]
+
+    async def _only(self) -> pq.abc.PGresult:
+        await self._sent()
+        answer = await self._answer()
+        while await self._answer() is not None:
+            pass
+        if answer is None:
+            raise psycopg.OperationalError(self._link.get_error_message())
+        return answer
+
+    async def _sent(self) -> None:
+        while self._link.flush():
+            await _event(self._link.socket, write=True)
+
+    async def _answer(self) -> pq.abc.PGresult | None:
+        link = self._link
+        while link.is_busy():
+            await _event(link.socket)
+            link.consume_input()
+        return link.get_result()
+
+
+async def _event(socket: int, *, write: bool = False) -> None:
+    """Wait until the socket can be read from, or written to."""
+    loop = asyncio.get_running_loop()
+    happened = loop.create_future()
+    add, remove = (
+        (loop.add_writer, loop.remove_writer) if write else (loop.add_reader, loop.remove_reader)
+    )
+    add(socket, _ring, happened)
+    try:
+        await happened
+    finally:
+        remove(socket)
+
+
+def _ring(happened: "asyncio.Future[None]") -> None:
+    if not happened.done():
+        happened.set_result(None)
 
 
 def _answers(first: tuple[bytes, ...]) -> int:
