@@ -44,7 +44,11 @@ class Api:
     # ---- names and paths
 
     def own(self, name: str) -> str:
-        """A name for something that lives in no namespace."""
+        """A name for something that lives in no namespace.
+
+        Nodes that do not exist need one too: a real server's garbage collector remembers the names of missing
+        Nodes, and removes at any moment what is bound to one that it has missed for 40 s.
+        """
         return f"{self.space}-{name}"
 
     def path(self, plural: str, name: str = "", sub: str = "", *, group: str = "") -> str:

@@ -6,8 +6,6 @@ import pytest
 from tests.conformance.kube.kit import Api, Json, causes, config, node, pod
 from tests.conformance.kube.nodekit import NODES, fleet
 
-NOWHERE = "no-such-node"
-
 
 def ref(owner: Json, **more: Any) -> Json:
     meta = owner["metadata"]
@@ -153,7 +151,7 @@ async def test_a_ring_of_owners_does_not_wait_for_itself(api: Api) -> None:
 async def test_a_pod_on_a_node_holds_its_owner_until_it_has_stopped(api: Api) -> None:
     owner = await api.create(api.maps(), config("owner"))
     meta = {"ownerReferences": [ref(owner, blockOwnerDeletion=True)]}
-    await api.create(api.pods(), pod(meta=meta, nodeName=NOWHERE))
+    await api.create(api.pods(), pod(meta=meta, nodeName=api.own("no-such-node")))
     await stays(api, api.pods("p"))
     await api.ok("DELETE", api.maps("owner"), {"propagationPolicy": "Foreground"})
 
@@ -188,7 +186,7 @@ async def test_in_a_namespace_pods_go_first(api: Api) -> None:
         return (await api.call("GET", f"{path}/serviceaccounts/default")).status == 200 or None
 
     await api.eventually(furnished)
-    await api.create(f"{path}/pods", pod(nodeName=NOWHERE))
+    await api.create(f"{path}/pods", pod(nodeName=api.own("no-such-node")))
     await api.create(f"{path}/configmaps", config("free"))
     await api.create(f"{path}/configmaps", config("held", finalizers=["example.com/hold"]))
     await api.ok("DELETE", path)
@@ -424,7 +422,7 @@ def eviction(name: str = "p", **more: Any) -> Json:
 
 
 async def test_an_eviction_says_so_on_the_pod(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName=NOWHERE))
+    await api.create(api.pods(), pod(nodeName=api.own("no-such-node")))
     options = {"gracePeriodSeconds": 7}
     told = await api.ok("POST", api.pods("p", "eviction"), eviction(deleteOptions=options))
     status = {
@@ -453,7 +451,7 @@ async def test_an_eviction_of_what_needs_nobody_is_a_removal(api: Api) -> None:
 
 @pytest.mark.parametrize("how", ["query", "body"])
 async def test_an_eviction_may_be_tried_out(api: Api, how: str) -> None:
-    made = await api.create(api.pods(), pod(nodeName=NOWHERE))
+    made = await api.create(api.pods(), pod(nodeName=api.own("no-such-node")))
     query = {"dryRun": "All"} if how == "query" else {}
     body = eviction(deleteOptions={"dryRun": ["All"]}) if how == "body" else eviction()
     await api.ok("POST", api.pods("p", "eviction"), body, **query)
@@ -486,7 +484,7 @@ REFUSED: dict[str, tuple[str, Json, tuple[int, str], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 async def test_an_eviction_is_refused(api: Api, case: str) -> None:
     name, body, code, message = REFUSED[case]
-    await api.create(api.pods(), pod(nodeName=NOWHERE))
+    await api.create(api.pods(), pod(nodeName=api.own("no-such-node")))
     told = await api.why("POST", api.pods(name, "eviction"), body)
     assert (told["code"], told["reason"]) == code
     assert told["message"].startswith(message)

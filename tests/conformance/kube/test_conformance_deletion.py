@@ -27,7 +27,7 @@ async def test_a_deletion_may_have_preconditions(api: Api, field: str) -> None:
 
 
 async def test_a_bound_pod_is_deleted_in_two_steps(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1", terminationGracePeriodSeconds=7))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1"), terminationGracePeriodSeconds=7))
     told = await api.ok("DELETE", api.pods("p"))
     assert told["kind"] == "Pod"
     assert told["metadata"]["deletionGracePeriodSeconds"] == 7
@@ -47,20 +47,20 @@ async def test_a_pod_of_no_node_goes_at_once(api: Api) -> None:
 
 
 async def test_a_finished_pod_goes_at_once(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     await api.patch(api.pods("p", "status"), {"status": {"phase": "Succeeded"}})
     await api.ok("DELETE", api.pods("p"))
     assert (await api.call("GET", api.pods("p"))).status == 404
 
 
 async def test_a_grace_period_may_be_asked_for(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     told = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 3})
     assert told["metadata"]["deletionGracePeriodSeconds"] == 3
 
 
 async def test_a_grace_period_only_shrinks(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 20})
     longer = await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 30})
     assert longer["metadata"]["deletionGracePeriodSeconds"] == 20
@@ -69,7 +69,7 @@ async def test_a_grace_period_only_shrinks(api: Api) -> None:
 
 
 async def test_a_deletion_bumps_the_generation_of_a_pod_once(api: Api) -> None:
-    made = await api.create(api.pods(), pod(nodeName="mac-1"))
+    made = await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     told = await api.ok("DELETE", api.pods("p"))
     if api.version >= (1, 33):
         assert (made["metadata"]["generation"], told["metadata"]["generation"]) == (1, 2)
@@ -108,7 +108,7 @@ async def test_no_finalizer_is_added_to_what_is_going(api: Api) -> None:
 
 async def test_a_pod_with_a_finalizer_outlives_its_grace(api: Api) -> None:
     meta = {"finalizers": ["example.com/vm"]}
-    await api.create(api.pods(), pod(meta=meta, nodeName="mac-1"))
+    await api.create(api.pods(), pod(meta=meta, nodeName=api.own("mac-1")))
     await api.ok("DELETE", api.pods("p"))
     await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})
     held = await api.get(api.pods("p"))
@@ -213,7 +213,7 @@ async def test_a_policy_that_is_none_is_refused(api: Api, policy: str) -> None:
 
 
 async def test_a_negative_grace_is_refused(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     answer = await api.call("DELETE", api.pods("p"), {"gracePeriodSeconds": -1})
     assert answer.status in (200, 422)
     await api.ok("DELETE", api.pods("p"), {"gracePeriodSeconds": 0})

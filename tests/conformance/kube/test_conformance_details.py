@@ -166,7 +166,7 @@ async def test_a_deletion_with_a_body_does_not_look_at_parameters(api: Api) -> N
 
 
 async def test_one_more_deletion_only_shortens(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="nowhere", terminationGracePeriodSeconds=30))
+    await api.create(api.pods(), pod(nodeName=api.own("nowhere"), terminationGracePeriodSeconds=30))
     await api.ok("DELETE", api.pods("p"))
     await api.patch(api.pods("p", "status"), {"status": {"phase": "Failed"}})
     for wish, seconds in (

@@ -54,10 +54,10 @@ async def test_fields_select(api: Api) -> None:
 
 
 async def test_pods_are_selected_by_node_and_phase(api: Api) -> None:
-    await api.create(api.pods(), pod("a", nodeName="mac-1"))
-    await api.create(api.pods(), pod("b", nodeName="mac-2"))
+    await api.create(api.pods(), pod("a", nodeName=api.own("mac-1")))
+    await api.create(api.pods(), pod("b", nodeName=api.own("mac-2")))
     await api.create(api.pods(), pod("c"))
-    assert await api.names(api.pods(), fieldSelector="spec.nodeName=mac-1") == ["a"]
+    assert await api.names(api.pods(), fieldSelector=f"spec.nodeName={api.own('mac-1')}") == ["a"]
     assert await api.names(api.pods(), fieldSelector="spec.nodeName=") == ["c"]
     await api.patch(api.pods("b", "status"), {"status": {"phase": "Running"}})
     assert await api.names(api.pods(), fieldSelector="status.phase=Running") == ["b"]

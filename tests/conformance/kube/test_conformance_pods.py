@@ -121,19 +121,19 @@ async def test_a_pod_is_bound_once(api: Api) -> None:
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {"name": "p"},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": "mac-1"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": api.own("mac-1")},
     }
     told = await api.ok("POST", api.pods("p", "binding"), binding)
     assert (told["kind"], told["status"]) == ("Status", "Success")
     bound = await api.get(api.pods("p"))
-    assert bound["spec"]["nodeName"] == "mac-1"
+    assert bound["spec"]["nodeName"] == api.own("mac-1")
     (condition,) = bound["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
     assert await api.refused("POST", api.pods("p", "binding"), binding) == (409, "Conflict")
 
 
 async def test_a_bound_pod_stays_where_it_is(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     told = await api.refused("PATCH", api.pods("p"), {"spec": {"nodeName": "b"}}, kind=MERGE)
     assert told == (422, "Invalid")
 
@@ -278,7 +278,7 @@ async def test_resources_are_counted(api: Api) -> None:
 
 
 async def test_an_eviction_is_a_deletion(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

@@ -58,7 +58,7 @@ async def test_a_kind_has_its_columns(
 
 
 async def test_a_row_shows_a_running_pod(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
     told = {
         "phase": "Running",
@@ -80,7 +80,7 @@ async def test_a_row_shows_a_running_pod(api: Api) -> None:
     table = await api.get(api.pods(), accept=TABLE)
     (row,) = table["rows"]
     assert row["cells"][:4] == ["p", "1/1", "Running", "0"]
-    assert row["cells"][5:] == ["10.0.0.9", "mac-1", "<none>", "<none>"]
+    assert row["cells"][5:] == ["10.0.0.9", api.own("mac-1"), "<none>", "<none>"]
     assert (row["object"]["kind"], row["object"]["apiVersion"]) == (
         "PartialObjectMetadata",
         "meta.k8s.io/v1",
@@ -126,14 +126,14 @@ async def test_a_pod_shows_how_it_is(api: Api, status: Json, shown: str) -> None
     base = {"name": "runner", "image": "vm:1", "imageID": "", "ready": False, "restartCount": 0}
     if "containerStatuses" in status:
         status = {**status, "containerStatuses": [base | status["containerStatuses"][0]]}
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     await api.patch(api.pods("p", "status"), {"status": status})
     table = await api.get(api.pods("p"), accept=TABLE)
     assert table["rows"][0]["cells"][2] == shown
 
 
 async def test_a_pod_that_is_going_says_so(api: Api) -> None:
-    await api.create(api.pods(), pod(nodeName="mac-1"))
+    await api.create(api.pods(), pod(nodeName=api.own("mac-1")))
     await api.ok("DELETE", api.pods("p"))
     table = await api.get(api.pods("p"), accept=TABLE)
     assert table["rows"][0]["cells"][2] == "Terminating"

@@ -69,10 +69,10 @@ async def test_leaving_a_selection_is_a_deletion(api: Api) -> None:
 async def test_fields_select_in_a_watch(api: Api) -> None:
     listed = await api.get(api.pods())
     since = listed["metadata"]["resourceVersion"]
-    field = "spec.nodeName=mac-1"
+    field = f"spec.nodeName={api.own('mac-1')}"
     async with await api.watch(api.pods(), resourceVersion=since, fieldSelector=field) as watch:
-        await api.create(api.pods(), pod("other", nodeName="mac-2"))
-        await api.create(api.pods(), pod("mine", nodeName="mac-1"))
+        await api.create(api.pods(), pod("other", nodeName=api.own("mac-2")))
+        await api.create(api.pods(), pod("mine", nodeName=api.own("mac-1")))
         assert await watch.take(1) == [("ADDED", "mine")]
 
 
@@ -161,7 +161,7 @@ async def test_a_watch_can_be_a_table(api: Api) -> None:
 
 
 async def test_the_last_event_of_a_pod_shows_its_deletion(api: Api) -> None:
-    await api.create(api.pods(), pod("p", nodeName="mac-1"))
+    await api.create(api.pods(), pod("p", nodeName=api.own("mac-1")))
     listed = await api.get(api.pods())
     since = listed["metadata"]["resourceVersion"]
     async with await api.watch(api.pods(), resourceVersion=since) as watch:
