@@ -32,6 +32,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0  # runners that wait at any time; each is replaced when it has got its job
     fits: bool = True  # the jobs are for the runners that wait
     first_job: int = 1
+    first_runner: int = 0  # those before it had their one job
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +110,7 @@ class Load:
     def __init__(self, order: Order, around: Around) -> None:
         self._order = order
         self._around = around
-        self._runners = iter(around.runners)
+        self._runners = iter(around.runners[order.first_runner :])
         self._lines: list[Line] = []
         self._sent: dict[int, float] = {}
         self._statuses: dict[str, int] = {}

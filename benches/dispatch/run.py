@@ -155,6 +155,7 @@ def bench_jobs(home: Path, conninfo: str) -> list[table.Row]:
                 per_second=PACE,
                 waiting=WAITING,
                 first_job=1 + turn * JOBS,
+                first_runner=turn * (JOBS + WAITING),
             )
             before = server.cpu()
             found.append(load(place, order, ready=lambda: _until(place, WAITING)))
@@ -189,6 +190,7 @@ def bench_replicas(home: Path, conninfo: str) -> list[table.Row]:
                 per_second=10.0,
                 waiting=10,
                 first_job=1 + turn * jobs,
+                first_runner=turn * (jobs + 10),
             )
             found.append(load(place, order, ready=lambda: _until(place, 10)))
             _gone(place)
