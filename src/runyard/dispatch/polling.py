@@ -147,7 +147,8 @@ class Polls:
                 try:
                     async with self._clock.timeout(left):
                         await bell.wait()
-                    self._meter.inc(RUNYARD_POLL_WAKES_TOTAL, fleet=guest.pool)
+                    if not self._waiters.over:
+                        self._meter.inc(RUNYARD_POLL_WAKES_TOTAL, fleet=guest.pool)
                 except TimeoutError:
                     pass
                 finally:
