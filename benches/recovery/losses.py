@@ -88,16 +88,12 @@ async def _report_lost(fleet: Fleet) -> None:
     await _until(fleet, "a report lost", lambda: bool(lost))
 
 
-def _refusing(label: str, times: int) -> Callable[[Fleet], Awaitable[None]]:
+def _refusing(label: str) -> Callable[[Fleet], Awaitable[None]]:
     async def bring(fleet: Fleet) -> None:
         refused: list[int] = []
 
         def refuse(request: Request) -> Response | None:
-            if (
-                request.method == "PATCH"
-                and label.encode() in request.body
-                and len(refused) < times
-            ):
+            if not refused and request.method == "PATCH" and label.encode() in request.body:
                 refused.append(1)
                 return json_response(500, {"kind": "Status", "code": 500, "message": "not now"})
             return None
@@ -148,8 +144,8 @@ LOSSES = (
             what="the webhook of a job's end is lost",
             left="a job that seems to run",
             repair="the Pod's end, then a read of the job; or the audit",
-            bound=100.0,
-            clock="the audit: every 60 s, deliveries older than 30 s",
+            bound=60.0,
+            clock="the audit: every 20 s, deliveries older than 30 s",
         ),
         _completed_lost,
     ),
@@ -172,7 +168,7 @@ LOSSES = (
             repair="the offer is given up, the fence deletes the runner",
             bound=30.0,
         ),
-        _refusing(names.POOL_OWNER, 3),
+        _refusing(names.POOL_OWNER),
     ),
     Loss(
         Row(
@@ -182,7 +178,7 @@ LOSSES = (
             repair="–",
             bound=30.0,
         ),
-        _refusing(names.RUNNER_ACCOUNT, 3),
+        _refusing(names.RUNNER_ACCOUNT),
     ),
 )
 

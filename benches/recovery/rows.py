@@ -83,8 +83,8 @@ ROWS = (
         what="a webhook arrived and is not committed",
         left="an event that GitHub will not send again",
         repair="the audit of GitHub's deliveries",
-        bound=100.0,
-        clock="the audit: every 60 s, deliveries older than 30 s",
+        bound=60.0,
+        clock="the audit: every 20 s, deliveries older than 30 s",
     ),
     Row(
         key="in-repair",
