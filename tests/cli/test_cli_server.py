@@ -127,9 +127,13 @@ def test_a_replica_without_its_schema_lives_says_what_is_missing_and_goes_on_whe
         port = await _port(replica.said)
         url = f"http://127.0.0.1:{port}"
         assert (await ask(url, "GET", "/healthz")).status == 200
-        ready = await ask(url, "GET", "/readyz")
-        assert ready.status == 503
-        assert b"runyard migrate pre" in ready.body or b"has not begun" in ready.body
+
+        async def names_it() -> bool:
+            ready = await ask(url, "GET", "/readyz")
+            assert ready.status == 503
+            return b"0001_pre_time.sql" in ready.body and b"runyard migrate pre" in ready.body
+
+        await until(names_it)
         step = await yard.run(
             "migrate", "pre", "--database-url-file", str(tmp_path / "db.url"), name="migrate"
         )
@@ -192,6 +196,10 @@ def test_a_database_of_one_machine_is_not_served_by_somebody_with_other_keys(
 
 BAD: dict[str, tuple[dict[str, str | None], str]] = {
     "no database": ({"database-url-file": None}, "--database-url is missing"),
+    "no scheme of Postgres": ({"database-url-file": "scheme.url"}, "postgresql://USER"),
+    "a bare % in the password": ({"database-url-file": "percent.url"}, "%25"),
+    "a bare @ in the password": ({"database-url-file": "at.url"}, "%40"),
+    "a bare / in the direct one": ({"database-direct-url-file": "slash.url"}, "%2F"),
     "no seal": ({"seal-key-file": None}, "head -c 32"),
     "a short seal": ({"seal-key-file": "short"}, "32 bytes in base64"),
     "no webhook secret": ({"webhook-secret-file": None}, "--github-intake pull"),
@@ -240,6 +248,10 @@ def test_a_bad_setting_is_one_line_with_its_fix(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name, content in {
         "db.url": "postgresql://nobody:pass-word@127.0.0.1:1/x",
+        "scheme.url": "postgre://nobody:pass-word@127.0.0.1:1/x",
+        "percent.url": "postgresql://nobody:%pass-word@127.0.0.1:1/x",
+        "at.url": "postgresql://nobody:a@pass-word@127.0.0.1:1/x",
+        "slash.url": "postgresql://nobody:pass-word/a@127.0.0.1:1/x",
         "kube": "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
         "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
         "contexts: [{name: a, context: {cluster: a}}]\n",
@@ -270,3 +282,13 @@ def test_a_bad_setting_is_one_line_with_its_fix(
     assert says in told.err
     for secret in ("pass-word", "hush", "c2hvcnQ", "a:b@"):
         assert secret not in told.err
+
+
+def test_migrate_refuses_an_address_that_is_none_without_repeating_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for url in ("postgre://u:pass-word@h/x", "postgresql://u:%pass-word@h/x"):
+        assert run_cli(cli, name="runyard", argv=["migrate", "--database-url", url]) == 2
+        told = capsys.readouterr()
+        assert told.err.startswith("runyard: --database-url: ") and told.err.count("\n") == 1
+        assert "pass-word" not in told.err + told.out

@@ -159,3 +159,31 @@ def test_a_number_may_have_both_phases_in_their_order(tmp_path: Path) -> None:
 def test_no_server_is_unavailable() -> None:
     with pytest.raises(Unavailable):
         migrate.apply("host=/nonexistent dbname=none user=none")
+
+
+def test_a_server_that_goes_away_meanwhile_is_unavailable_and_not_a_failed_migration(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    source = write(tmp_path, m0001_pre_a="SELECT pg_terminate_backend(pg_backend_pid())")
+    with pytest.raises(Unavailable, match="lost"):
+        migrate.apply(empty_database_url, source=source)
+
+
+def test_a_connection_that_dies_while_one_looks_is_unavailable(
+    empty_database_url: str, source: Path
+) -> None:
+    migrate.apply(empty_database_url, source=source)
+    with (
+        psycopg.connect(empty_database_url) as holder,
+        psycopg.connect(empty_database_url, autocommit=True) as killer,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        holder.execute("LOCK TABLE runyard_migrations")
+        looking = threads.submit(migrate.pending, empty_database_url, source=source)
+        while not looking.done():  # until the look waits for the table, and is ended there
+            killer.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+        with pytest.raises(Unavailable):
+            looking.result()

@@ -6,7 +6,7 @@ from typing import Literal
 import click
 import msgspec
 
-from runyard.cli.serverfiles import BadSetting, one_of
+from runyard.cli.serverfiles import BadSetting, database
 from runyard.cli.serverflags import DATABASE
 from runyard.db import migrate as steps
 from runyard.db.contract import DatabaseError, Unavailable
@@ -33,7 +33,7 @@ def migrate(
     runyard migrate post    when no replica of the old release runs any more: takes away what only it needed
     runyard migrate         both, for a database that nothing runs on
     """
-    conninfo = one_of(
+    conninfo = database(
         "--database-url", database_url, database_url_file, why="it says which database to change"
     )
     try:

@@ -21,7 +21,7 @@ import msgspec
 from runyard.cli.serverfiles import (
     BadSetting,
     bound,
-    one_of,
+    database,
     seal_key,
     secrecy,
     text_of,
@@ -31,7 +31,6 @@ from runyard.cli.speaking import Speaker, speaker
 from runyard.clock import Clock, RealClock
 from runyard.db import migrate
 from runyard.db.contract import DatabaseError, Unavailable
-from runyard.db.notices import direct
 from runyard.db.owner import owner_of
 from runyard.db.pooled import open_pool
 from runyard.dispatch.recovery import modes
@@ -89,7 +88,7 @@ async def _live(flags: Flags) -> None:
         loop.add_signal_handler(number, ending.set)
     log = get_logger("server", server=_name(flags))
     async with contextlib.AsyncExitStack() as stack:
-        conninfo = one_of(
+        conninfo = database(
             "--database-url",
             flags.database_url,
             flags.database_url_file,
@@ -157,12 +156,7 @@ def _direct(flags: Flags) -> str:
     given = flags.database_direct_url, flags.database_direct_url_file
     if not any(given):
         return ""
-    url = one_of("--database-direct-url", *given, why="it was asked for")
-    try:
-        direct(url)
-    except ValueError as error:
-        raise BadSetting(f"--database-direct-url: {error}. Correct it") from None
-    return url
+    return database("--database-direct-url", *given, why="it was asked for")
 
 
 def _kube(flags: Flags, clock: Clock) -> AuthTransport:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from runyard.clock import Clock
+from runyard.db.address import BadAddress, whole
 from runyard.github.app import AppAuth
 from runyard.http.client import HttpTransport
 from runyard.http.sockets import bind
@@ -57,6 +58,16 @@ def one_of(flag: str, given: str, path: Path | None, *, why: str) -> str:
     if not given:
         raise BadSetting(f"{flag} is missing: {why}. Give {flag} or {flag}-file")
     return given
+
+
+def database(flag: str, given: str, path: Path | None, *, why: str) -> str:
+    """How to reach a database; what cannot be used is not repeated."""
+    conninfo = one_of(flag, given, path, why=why)
+    try:
+        whole(conninfo)
+    except BadAddress as error:
+        raise BadSetting(f"{flag}: {error}") from None
+    return conninfo
 
 
 def seal_key(path: Path | None) -> bytes:

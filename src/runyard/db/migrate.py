@@ -7,12 +7,14 @@ the old release needed; they are applied when it is gone. `all` applies both in 
 Invariants: a file and its record are committed together; appliers exclude each other with a lock of the
 transaction, so any number may start at once; a file that was applied and then changed is an error,
 because nobody could say any more what the database looks like. Records of files that are not here are
-left alone: an older release may meet a newer database.
+left alone: an older release may meet a newer database. A server that is away, or goes away meanwhile, is
+`Unavailable`, and all of it may be tried again.
 """
 
+import contextlib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, cast
@@ -21,6 +23,7 @@ import msgspec
 import psycopg
 from psycopg import pq
 
+from runyard.db.address import whole
 from runyard.db.contract import DatabaseError, Unavailable
 
 Phase = Literal["pre", "post", "all"]
@@ -80,7 +83,7 @@ def pending(
 ) -> tuple[str, ...]:
     """The names of what `apply` would apply; raises `MigrationError` when a file was changed."""
     files = history(source)
-    with _connect(conninfo) as link:
+    with _linked(conninfo) as link:
         there = link.execute("SELECT to_regclass('runyard_migrations') IS NOT NULL").fetchone()
         applied = _applied(link) if there and there[0] else {}
     _verify(files, applied)
@@ -89,7 +92,7 @@ def pending(
 
 def foreign(conninfo: str) -> bool:
     """Whether the database is somebody else's: it has tables, and none of ours."""
-    with _connect(conninfo) as link:
+    with _linked(conninfo) as link:
         row = link.execute(
             "SELECT to_regclass('runyard_migrations') IS NULL AND EXISTS ("
             " SELECT FROM pg_catalog.pg_tables"
@@ -103,13 +106,15 @@ def apply(
 ) -> tuple[str, ...]:
     """Apply what is pending and return its names; nothing to do is fine."""
     files = history(source)
-    with _connect(conninfo) as link:
+    with _linked(conninfo) as link:
         try:
             with link.transaction():
                 link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
                 link.execute(_TABLE)
                 applied = _applied(link)
         except psycopg.Error as error:
+            if link.broken:
+                raise
             raise MigrationError(f"the record of migrations cannot be kept: {error}") from error
         _verify(files, applied)
         due = _due(files, applied, phase)
@@ -135,17 +140,27 @@ def _apply_one(link: psycopg.Connection[Any], file: Migration) -> bool:
                 [file.name, file.checksum],
             )
     except psycopg.Error as error:
+        if link.broken:
+            raise
         raise MigrationError(f"{file.name} failed and was rolled back: {error}") from error
     return True
 
 
-def _connect(conninfo: str) -> psycopg.Connection[Any]:
+@contextlib.contextmanager
+def _linked(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection; what breaks it is `Unavailable`."""
+    address = whole(conninfo, connect_timeout=_PATIENCE)
     try:
-        return psycopg.connect(
-            conninfo, autocommit=True, prepare_threshold=None, connect_timeout=_PATIENCE
-        )
+        link = psycopg.connect(address, autocommit=True, prepare_threshold=None)
     except psycopg.OperationalError as error:
         raise Unavailable(f"no connection: {error}") from error
+    try:
+        with link:
+            yield link
+    except psycopg.Error as error:
+        if link.broken:
+            raise Unavailable(f"the connection was lost: {error}") from error
+        raise DatabaseError(f"the schema cannot be read: {error}") from error
 
 
 def _applied(link: psycopg.Connection[Any]) -> dict[str, str]:

@@ -22,9 +22,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
 from runyard.clock import Clock
+from runyard.db.address import whole
 from runyard.telemetry.catalogue import RUNYARD_NOTICES_TOTAL
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
@@ -42,14 +42,6 @@ _LINK: dict[str, str | int] = {
     "keepalives_count": 3,
     "application_name": "runyard notices",
 }
-
-
-def direct(conninfo: str) -> str:
-    """How to connect for notices; `ValueError` if that is no address. It is not repeated: it holds a password."""
-    try:
-        return make_conninfo(conninfo, **_LINK)
-    except psycopg.Error:
-        raise ValueError("that is not the address of a Postgres database") from None
 
 
 class Notices(Protocol):
@@ -70,7 +62,7 @@ class PostgresNotices:
     def __init__(
         self, conninfo: str, *, clock: Clock, rng: random.Random, meter: Meter, log: Logger
     ) -> None:
-        self._conninfo = direct(conninfo)
+        self._conninfo = whole(conninfo, **_LINK)
         self._clock = clock
         self._rng = rng
         self._meter = meter

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import psycopg
 
+from runyard.db.address import whole
 from runyard.db.contract import DatabaseError, Unavailable
 
 _CLAIM = """
@@ -39,7 +40,7 @@ def owner_of(conninfo: str) -> Owner | None:
 
 def _ask(conninfo: str, claimant: Owner | None) -> Owner | None:
     try:
-        with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as link:
+        with psycopg.connect(whole(conninfo), autocommit=True, prepare_threshold=None) as link:
             if claimant is not None:
                 link.execute(_CLAIM, [claimant.id, claimant.place])
             row: Any = link.execute(_READ).fetchone()
