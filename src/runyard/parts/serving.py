@@ -30,6 +30,7 @@ from runyard.db.notices import PostgresNotices
 from runyard.dispatch.recovery.modes import Mode, Reconciler
 from runyard.dispatch.settings import Settings
 from runyard.github.app import Auth
+from runyard.github.budget import APP_KEY, WRITE_POINTS
 from runyard.http.messages import Transport
 from runyard.http.server import Listening, Patience, listen
 from runyard.kube.client import Kube
@@ -213,6 +214,8 @@ def explaining(deps: server.ServerDeps, wired: server.Wired) -> Dispatch:
         deadlines=settings.deadlines,
         outage_after=settings.outage_after,
         stamped_grace=settings.stamped_grace,
+        mint_points=WRITE_POINTS,
+        shared_purse=APP_KEY,
         resting=tuple(
             (each.value, mode.value)
             for each in Reconciler

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from runyard.dispatch.machine.table import Deadlines, stay
 from runyard.dispatch.machine.values import Slot, SlotState
 from runyard.kube.objects import Pod, Reader, RunnerPool
 from runyard.web.cluster import Cluster
@@ -89,6 +90,7 @@ def a_slot(state: SlotState = SlotState.IDLE, *, late: float = -30.0, **more: An
         installation_id=1,
         **more.pop("slot", {}),
     )
+    moved = NOW - late - stay(slot, Deadlines())
     values: dict[str, Any] = {
         "slot": slot,
         "opened_at": NOW - 600,
@@ -97,7 +99,7 @@ def a_slot(state: SlotState = SlotState.IDLE, *, late: float = -30.0, **more: An
         "overdue": late >= 0,
         "settled": True,
         "settles_at": NOW - 100,
-        "last": Logged(at=NOW - 50, source="", target=state, why="because", actor="server-1"),
+        "last": Logged(at=moved, source="", target=state, why="because", actor="server-1"),
     }
     return SlotFacts(**{**values, **more})
 

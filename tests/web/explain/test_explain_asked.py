@@ -65,6 +65,38 @@ def test_what_nobody_knows_is_a_404_that_says_what_was_searched(
     visit(scenario, database_url)
 
 
+def test_a_runner_that_is_over_is_found_by_its_pods_name(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        site.slot("uid-1", "mac-runner-1", state="closed")
+        found = await explained(site, "pod", "mac-runner-1")
+        assert found.binding.constraint is Constraint.OVER
+
+    visit(scenario, database_url)
+
+
+def test_a_job_is_not_explained_by_another_tenants_runner_of_the_same_name(
+    database_url: str,
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.job(7, state="running")
+        site.execute("UPDATE jobs SET runner_name = 'mac-1' WHERE job_id = 7")
+        site.execute("INSERT INTO tenants (tenant, installation_id) VALUES ('birch', 2)")
+        for tenant, uid in (("acme", "uid-1"), ("birch", "uid-2")):
+            site.slot(uid, f"pod-of-{tenant}", state="executing")
+            site.execute(
+                "UPDATE slots SET tenant = %s, runner_name = 'mac-1' WHERE pod_uid = %s",
+                tenant,
+                uid,
+            )
+        site.execute(
+            "UPDATE slots SET opened_at = opened_at - '1 h'::interval WHERE tenant = 'acme'"
+        )
+        chain = (await explained(site, "job", "7")).chain
+        assert "pod pod-of-acme" in [step.subject for step in chain]
+
+    visit(scenario, database_url)
+
+
 def test_a_kind_that_cannot_be_explained_names_those_that_can(database_url: str) -> None:
     async def scenario(site: Site) -> None:
         answer = await site.get("/api/v1/explain/host/mini-1")

@@ -28,7 +28,7 @@ from runyard.telemetry.conditions import GITHUB_REFUSED, GITHUB_UNREACHABLE
 from runyard.web.explain.explainer import of_runner
 from runyard.web.explain.jobs import of_job, overdue, sentence
 from runyard.web.explain.pools import of_pool
-from runyard.web.explain.scene import Scene, Terms
+from runyard.web.explain.scene import Logged, Scene, SlotFacts, Terms
 from runyard.web.explain.values import Constraint, Step, explained
 from runyard.web.values import Host, Source
 from runyard.wire import names
@@ -272,6 +272,78 @@ def test_whatever_waits_for_github_is_held_by_what_keeps_github_from_answering(
     other = Purse(key="2", points=0, capacity=900, closed=30)
     calm = a_scene(purses=(other,))
     assert binding(of_job(a_job(verified=False), None, calm)).constraint is Constraint.ASKED_FIRST
+
+
+def test_an_account_that_is_passed_over_for_its_used_up_budget_is_held_by_the_budget() -> None:
+    excluded = held(Hold.EXCLUDED, "no runner is made for the account acme")
+    spent = Purse(key="1", points=90, capacity=900, hour_limit=5000, hour_left=0, hour_ends_in=90)
+    assert _named(a_scene(matching=excluded, purses=(spent,))) is Constraint.GITHUB_BUDGET
+    full = Purse(key="1", points=90, capacity=900, hour_limit=5000, hour_left=7, hour_ends_in=90)
+    assert _named(a_scene(matching=excluded, purses=(full,))) is Constraint.EXCLUDED
+
+
+def test_points_that_are_too_few_for_a_registration_are_a_used_up_budget() -> None:
+    for key in ("1", "app"):
+        short = Purse(key=key, points=2, capacity=30)
+        scene = a_scene(matching=held(Hold.EXCLUDED), purses=(short,))
+        step = binding(of_job(a_job(), None, scene))
+        assert (step.constraint, step.numbers["wait"]) == (Constraint.GITHUB_BUDGET, 6.0)
+    enough = Purse(key="1", points=5, capacity=30)
+    scene = a_scene(matching=held(Hold.EXCLUDED), purses=(enough,))
+    assert _named(scene) is Constraint.EXCLUDED
+
+
+def _named(scene: Scene) -> Constraint:
+    return binding(of_job(a_job(), None, scene)).constraint
+
+
+@pytest.mark.parametrize(
+    ("state", "more"),
+    [
+        (SlotState.OFFERED, {}),
+        (SlotState.ARMED, {}),
+        (SlotState.CLOSED, {"slot": {"fence": Fence.DUE}}),
+        (SlotState.CLOSED, {"slot": {"fence": Fence.DUE}, "last": None}),
+    ],
+)
+def test_between_two_fences_without_an_answer_the_fence_is_still_what_is_waited_for(
+    state: SlotState, more: dict[str, Any]
+) -> None:
+    told_at = Logged(at=NOW - 200, source="", target=state, why="because", actor="server-1")
+    slot = a_slot(state, late=-9.0, **{"last": told_at, **more})
+    chain = of_job(a_job(state="bound"), slot, a_scene())
+    assert binding(chain).constraint is Constraint.FENCE
+    away = a_scene(alarms=(an_alarm(GITHUB_UNREACHABLE.code),))
+    chain = of_job(a_job(state="bound"), slot, away)
+    assert binding(chain).constraint is Constraint.GITHUB_AWAY
+
+
+def test_a_runner_cannot_connect_to_a_github_that_is_away() -> None:
+    armed = a_slot(SlotState.ARMED, late=-9.0)
+    away = a_scene(alarms=(an_alarm(GITHUB_UNREACHABLE.code),))
+    chain = of_job(a_job(state="bound"), armed, away)
+    assert binding(chain).constraint is Constraint.GITHUB_AWAY
+    poor = a_scene(purses=(PURSE,))  # a runner that connects pays nothing from our budget
+    chain = of_job(a_job(state="bound"), armed, poor)
+    assert binding(chain).constraint is Constraint.REGISTERING
+
+
+@pytest.mark.parametrize(
+    ("slot", "named"),
+    [
+        (a_slot(SlotState.ARMED), Constraint.HOST_AWAY),
+        (a_slot(SlotState.ARMED, late=5.0), Constraint.FENCE),  # GitHub settles it without the host
+        (a_slot(SlotState.OFFERED), Constraint.MINTING),
+    ],
+)
+def test_a_job_and_its_runner_name_the_same_cause_on_a_host_that_is_not_there(
+    slot: SlotFacts, named: Constraint
+) -> None:
+    lost = Host(name="mini-1", tone="bad", state="silent", heartbeat_at=NOW - 90)
+    scene = a_scene(pods=[a_pod()], hosts=(lost,))
+    for chain in (of_job(a_job(state="bound"), slot, scene), of_runner("mac-1", slot, scene)):
+        assert binding(chain).constraint is named
+        assert chain[-1].constraint is Constraint.HOST_AWAY
 
 
 def test_the_budget_of_an_hour_that_is_used_up_is_told_with_its_end() -> None:

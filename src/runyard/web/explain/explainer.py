@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from runyard.db.contract import Database, DatabaseError
-from runyard.dispatch.machine.values import CLAIMS, SlotState
+from runyard.dispatch.machine.values import SlotState
 from runyard.dispatch.matching.values import Matching
 from runyard.telemetry.log import redact
 from runyard.web.explain import outside
 from runyard.web.explain.jobs import of_job
-from runyard.web.explain.pods import drained, host_away, of_pod, stamped
+from runyard.web.explain.pods import drained, of_pod, on_host, stamped
 from runyard.web.explain.pools import of_pool
 from runyard.web.explain.reading import Rows, number, read_job, read_slot
 from runyard.web.explain.scene import Purse, Scene, SlotFacts, Terms, scene_of
@@ -29,7 +29,7 @@ from runyard.web.values import Source
 from runyard.wire import names
 
 JOBS = "the jobs that GitHub has told of (a webhook that was lost is made up for by the audit, within minutes)"
-SLOTS = "the slots of Pods that have asked for work, open and closed"
+SLOTS = "the slots of Pods that have asked for work, open and closed (a number: while GitHub may have its runner)"
 PODS = "the runner Pods in Kubernetes"
 POOLS = "the RunnerPools in Kubernetes"
 _MESSAGE = 300
@@ -109,7 +109,6 @@ def of_runner(name: str, slot: SlotFacts | None, scene: Scene) -> tuple[Step, ..
     pod = scene.pod(name if slot is None else slot.slot.pod_uid)
     if slot is None or (slot.slot.state is SlotState.CLOSED and pod is not None):
         return () if pod is None else of_pod(pod, scene)
-    away = host_away(pod, scene)
     if slot.slot.state is SlotState.IDLE and pod is not None:
         if pod.metadata.labels.get(names.POOL_OWNER):
             return stamped(pod, scene)
@@ -118,10 +117,7 @@ def of_runner(name: str, slot: SlotFacts | None, scene: Scene) -> tuple[Step, ..
         leaving = drained(pod)
         if leaving:
             return leaving
-    steps = of_slot(slot, scene)
-    if away and slot.slot.state in (SlotState.IDLE, *CLAIMS):
-        steps = tuple(msgspec.structs.replace(step, leads=True) for step in steps)
-    return (*steps, *away)
+    return on_host(of_slot(slot, scene), pod, scene)
 
 
 _SEARCHED: dict[Subject, tuple[str, ...]] = {

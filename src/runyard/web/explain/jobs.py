@@ -7,7 +7,7 @@ matcher held is not looked for again: its words and numbers are taken as they ar
 from runyard.dispatch.machine.values import JobState
 from runyard.dispatch.matching.values import Held, Hold, Matching
 from runyard.web.explain import outside
-from runyard.web.explain.pods import host_away
+from runyard.web.explain.pods import on_host
 from runyard.web.explain.pools import of_pool
 from runyard.web.explain.scene import JobFacts, Scene, SlotFacts
 from runyard.web.explain.slots import of_slot
@@ -86,7 +86,7 @@ def _held(job: JobFacts, scene: Scene) -> tuple[Step, ...]:
         beyond = (outside.kubernetes(scene.kubernetes),)
     elif held.hold is Hold.NO_RUNNER:
         beyond = _pools(held.pools, scene)
-    elif held.hold is Hold.GITHUB:
+    elif held.hold in (Hold.GITHUB, Hold.EXCLUDED):  # a budget that is used up excludes its account
         beyond = outside.github(scene, key=str(job.installation_id))
     step = Step(
         constraint=Constraint(held.hold.value),
@@ -159,7 +159,7 @@ def _asked_first(job: JobFacts, scene: Scene) -> tuple[Step, ...]:
 def _bound(job: JobFacts, slot: SlotFacts | None, scene: Scene) -> tuple[Step, ...]:
     if slot is None:
         return (_next(job, "is handed to a runner", scene),)
-    steps = of_slot(slot, scene)
+    steps = on_host(of_slot(slot, scene), scene.pod(slot.slot.pod_uid), scene)
     first = Step(
         constraint=steps[0].constraint,
         subject=_named(job),
@@ -168,7 +168,7 @@ def _bound(job: JobFacts, slot: SlotFacts | None, scene: Scene) -> tuple[Step, .
         since=job.enqueued_at,
         leads=True,
     )
-    return (first, *steps, *host_away(scene.pod(slot.slot.pod_uid), scene))
+    return (first, *steps)
 
 
 def _running(job: JobFacts, slot: SlotFacts | None, scene: Scene) -> tuple[Step, ...]:
@@ -182,7 +182,7 @@ def _running(job: JobFacts, slot: SlotFacts | None, scene: Scene) -> tuple[Step,
     )
     if slot is None:
         return (step,)
-    return (step, *of_slot(slot, scene), *host_away(scene.pod(slot.slot.pod_uid), scene))
+    return (step, *on_host(of_slot(slot, scene), scene.pod(slot.slot.pod_uid), scene))
 
 
 def _over(job: JobFacts) -> Step:

@@ -9,13 +9,20 @@ from runyard.web.words import lasted
 
 def github(scene: Scene, *, key: str) -> tuple[Step, ...]:
     """Why GitHub cannot be asked for this installation, if it cannot."""
-    away = scene.alarm(GITHUB_UNREACHABLE.code)
-    if away is not None:
-        return (_alarmed(away, Constraint.GITHUB_AWAY, ends="GitHub answers again"),)
+    if away := github_away(scene):
+        return away
     refused = scene.alarm(GITHUB_REFUSED.code)
     if refused is not None:
         return (_alarmed(refused, Constraint.GITHUB_REFUSED, ends=refused.text),)
-    return _budget(scene, key)
+    return _budget(scene, key) or _budget(scene, scene.terms.shared_purse)
+
+
+def github_away(scene: Scene) -> tuple[Step, ...]:
+    """GitHub answers nobody: neither us nor a runner that connects."""
+    away = scene.alarm(GITHUB_UNREACHABLE.code)
+    if away is None:
+        return ()
+    return (_alarmed(away, Constraint.GITHUB_AWAY, ends="GitHub answers again"),)
 
 
 def _alarmed(alarm: Alarm, constraint: Constraint, *, ends: str) -> Step:
@@ -33,10 +40,11 @@ def _budget(scene: Scene, key: str) -> tuple[Step, ...]:
     purse = next((purse for purse in scene.purses if purse.key == key), None)
     if purse is None:
         return ()
-    spent = purse.hour_left == 0 and purse.hour_ends_in > 0
-    if purse.closed <= 0 and not spent:
+    short = max(0.0, scene.terms.mint_points - purse.points)
+    hour = purse.hour_ends_in if purse.hour_left == 0 else 0.0
+    wait = max(purse.closed, hour, short * 60.0 / purse.capacity)
+    if wait <= 0:
         return ()
-    wait = max(purse.closed, purse.hour_ends_in if spent else 0.0)
     numbers = {"wait": round(wait, 1), "points": round(purse.points, 1)}
     if purse.hour_left is not None and purse.hour_limit is not None:
         numbers |= {"hour_left": float(purse.hour_left), "hour_limit": float(purse.hour_limit)}

@@ -4,6 +4,8 @@ The scheduler says why it has no host, the agent what it does with it (`PullingI
 with its words), the Node and its lease whether anybody is there to do it.
 """
 
+import msgspec
+
 from runyard.kube.objects import Condition, Pod
 from runyard.web.explain import outside
 from runyard.web.explain.scene import Scene
@@ -11,6 +13,14 @@ from runyard.web.explain.values import Constraint, Step
 from runyard.web.fleet import ENDED, instant
 from runyard.web.words import lasted
 from runyard.wire import names
+
+_GUESTS_TURN = (
+    Constraint.NO_JOB,
+    Constraint.NOT_ASKING,
+    Constraint.REGISTERING,
+    Constraint.RUNNING,
+    Constraint.DRAINING,
+)
 
 
 def of_pod(pod: Pod, scene: Scene) -> tuple[Step, ...]:
@@ -28,9 +38,12 @@ def of_pod(pod: Pod, scene: Scene) -> tuple[Step, ...]:
     return (_starting(pod, leads=bool(away)), *away)
 
 
-def host_away(pod: Pod | None, scene: Scene) -> tuple[Step, ...]:
-    """The host of this Pod, if nobody is there."""
-    return () if pod is None else _host(pod, scene)
+def on_host(steps: tuple[Step, ...], pod: Pod | None, scene: Scene) -> tuple[Step, ...]:
+    """The steps of a slot, and its Pod's host if nobody is there: that is why, where the guest would be next."""
+    away = () if pod is None else _host(pod, scene)
+    if away and steps[-1].constraint in _GUESTS_TURN:
+        steps = tuple(msgspec.structs.replace(step, leads=True) for step in steps)
+    return (*steps, *away)
 
 
 def stamped(pod: Pod, scene: Scene) -> tuple[Step, ...]:

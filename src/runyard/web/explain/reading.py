@@ -29,7 +29,7 @@ async def read_job(database: Database, job_id: int, terms: Terms) -> Rows:
             return Rows()
         told = await tx.one(SQL.explain_log_job, job_id=job_id)
         job = JobFacts(**{**row, "labels": tuple(row["labels"])}, last=_logged(told))
-        slot = await _slot(tx, terms, runner=job.runner_name, job_id=job_id)
+        slot = await _slot(tx, terms, runner=job.runner_name, tenant=job.tenant, job_id=job_id)
         return Rows(job=job, slot=slot)
 
     return await database.transact(work, name="explain job")
@@ -45,12 +45,19 @@ async def read_slot(database: Database, name: str, terms: Terms) -> Rows:
 
 
 async def _slot(
-    tx: Tx, terms: Terms, *, name: str = "", runner: str = "", job_id: int | None = None
+    tx: Tx,
+    terms: Terms,
+    *,
+    name: str = "",
+    runner: str = "",
+    tenant: str | None = None,
+    job_id: int | None = None,
 ) -> SlotFacts | None:
     row = await tx.one(
         SQL.explain_slot,
         name=name,
         runner=runner,
+        tenant=tenant,
         runner_id=number(name),
         job_id=job_id,
         outage=terms.outage_after,

@@ -32,6 +32,11 @@ class Purse(Protocol):
         ...
 
     @property
+    def capacity(self) -> float:
+        """Points that a whole minute brings."""
+        ...
+
+    @property
     def closed(self) -> float:
         """For so many more seconds GitHub wants to hear nothing."""
         ...
@@ -58,6 +63,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     deadlines: Deadlines = Deadlines()
     outage_after: float = 30.0
     stamped_grace: float = 300.0
+    mint_points: float = 5.0  # what a registration costs of the minute
+    shared_purse: str = (
+        "app"  # what everybody's requests are paid from, beside the installation's own
+    )
     resting: tuple[tuple[str, str], ...] = ()  # reconcilers that do not heal, and their mode
 
 

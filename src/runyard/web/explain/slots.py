@@ -1,13 +1,12 @@
 """Why a runner is where it is in its one life: told by its slot, its deadline, and the machine's own question."""
 
-from runyard.dispatch.machine.table import Question, question
-from runyard.dispatch.machine.values import SlotState
+from runyard.dispatch.machine.table import Question, question, stay
+from runyard.dispatch.machine.values import Slot, SlotState
 from runyard.web.explain import outside
 from runyard.web.explain.scene import Scene, SlotFacts
 from runyard.web.explain.values import Constraint, Step
 from runyard.web.words import lasted
 
-_FENCED = (Question.FENCE, Question.ASK_INTENDED)
 SWEEPER = "dispatch: the sweeper"
 _HEALER = {SlotState.OFFERED: "stale_claims", SlotState.ARMED: "orphaned_runners"}
 
@@ -15,8 +14,7 @@ _HEALER = {SlotState.OFFERED: "stale_claims", SlotState.ARMED: "orphaned_runners
 def of_slot(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
     """The slot's state, then what its overdue question waits for."""
     slot = facts.slot
-    asked = question(slot)
-    if facts.overdue and asked in _FENCED and slot.state is not SlotState.EXECUTING:
+    if question(slot) is Question.FENCE and (facts.overdue or _put_off(facts, scene)):
         return _fence(facts, scene)
     match slot.state:
         case SlotState.IDLE:
@@ -24,7 +22,7 @@ def of_slot(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
         case SlotState.OFFERED:
             return _minting(facts, scene)
         case SlotState.ARMED:
-            return (_registering(facts, scene),)
+            return _registering(facts, scene)
         case SlotState.EXECUTING:
             return (_running(facts, scene),)
         case SlotState.DRAINING:
@@ -33,10 +31,18 @@ def of_slot(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
             return (_closed(facts),)
 
 
+def _put_off(facts: SlotFacts, scene: Scene) -> bool:
+    """Its fence was asked for and had no answer: the deadline is a later one, and the question is still open."""
+    if facts.slot.state is SlotState.CLOSED:
+        return True
+    limit = stay(facts.slot, scene.terms.deadlines)
+    return facts.last is not None and scene.at - facts.last.at > limit
+
+
 def _fence(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
     """Its time is over: GitHub must forget the runner before anything is concluded."""
     slot = facts.slot
-    late = round(scene.at - facts.deadline, 1)
+    since = min(facts.deadline, _moved(facts) + stay(slot, scene.terms.deadlines))
     grace = () if facts.settled else (_grace(facts, scene),)
     rests = outside.switched(scene, _HEALER.get(slot.state, ""))
     beyond = grace or rests or outside.github(scene, key=str(slot.installation_id))
@@ -44,14 +50,19 @@ def _fence(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
     step = Step(
         constraint=Constraint.FENCE,
         subject=_named(facts),
-        what=f"was {slot.state} for too long{told}: its runner must be gone at GitHub first",
+        what=f"{_was(slot)}{told}: its runner must be gone at GitHub first",
         who=SWEEPER,
-        since=facts.deadline,
-        numbers={"late": max(0.0, late)},
+        since=since,
+        numbers={"late": max(0.0, round(scene.at - since, 1))},
         ends="GitHub deletes the runner, or says that it works",
         leads=bool(beyond),
     )
     return (step, *beyond)
+
+
+def _was(slot: Slot) -> str:
+    gone = slot.state is SlotState.CLOSED
+    return "its Pod is gone" if gone else f"was {slot.state} for too long"
 
 
 def _grace(facts: SlotFacts, scene: Scene) -> Step:
@@ -107,10 +118,11 @@ def _minting(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
     return (step, *beyond)
 
 
-def _registering(facts: SlotFacts, scene: Scene) -> Step:
+def _registering(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
+    beyond = outside.github_away(scene)
     meant = facts.slot.intended_job
     job = "no job any more" if meant is None else f"job {meant}"
-    return Step(
+    step = Step(
         constraint=Constraint.REGISTERING,
         subject=_named(facts),
         what=f"has its configuration for {job}; its runner connects to GitHub",
@@ -118,7 +130,9 @@ def _registering(facts: SlotFacts, scene: Scene) -> Step:
         since=_moved(facts),
         numbers={"left": _left(facts, scene)},
         ends="GitHub gives it a job, or the deadline's fence settles it",
+        leads=bool(beyond),
     )
+    return (step, *beyond)
 
 
 def _running(facts: SlotFacts, scene: Scene) -> Step:

@@ -1,5 +1,5 @@
 -- The newest slot that goes by this name: a Pod's uid or name, a runner's name or its number at GitHub, or the job
--- that it is meant for; with how the sweeper would judge it now.
+-- that it is meant for; `tenant` is whose runner it must be, if that is known; with how the sweeper would judge it now.
 SELECT s.*,
     extract(epoch FROM s.opened_at)::double precision AS opened_epoch,
     extract(epoch FROM s.last_beat)::double precision AS beat_epoch,
@@ -16,12 +16,13 @@ FROM slots s LEFT JOIN LATERAL (
 WHERE s.pod_uid IN (
     SELECT pod_uid FROM slots WHERE pod_uid = %(name)s::text
     UNION ALL
-    SELECT pod_uid FROM slots WHERE pod_name = %(name)s::text AND state <> 'closed'
+    SELECT pod_uid FROM slots WHERE pod_name = %(name)s::text
     UNION ALL
     SELECT o.pod_uid FROM tenants t JOIN slots o ON o.tenant = t.tenant
         AND o.runner_name <> '' AND o.runner_name = %(runner)s::text
+        AND (%(tenant)s::text IS NULL OR o.tenant = %(tenant)s::text)
     UNION ALL
-    SELECT pod_uid FROM slots WHERE runner_id = %(runner_id)s::bigint AND state <> 'closed'
+    SELECT pod_uid FROM slots WHERE runner_id = %(runner_id)s::bigint AND (state <> 'closed' OR fence = 'due')
     UNION ALL
     SELECT pod_uid FROM slots WHERE intended_job = %(job_id)s::bigint
 )
