@@ -172,6 +172,77 @@ def test_a_runner_of_a_leak_is_fenced_before_its_pod_goes(
     play(scenario, database_url, app_keys)
 
 
+async def refused(world: World) -> None:
+    """A mint that GitHub refuses for certain: its stamp is taken off again, and the Pod is idle as before."""
+
+    async def tamper(request: Request, onward: Onward) -> Response | Stream:
+        minting = request.path.endswith("/generate-jitconfig")
+        return json_response(422, {"message": "no"}) if minting else await onward()
+
+    world.github_wire.tamper = tamper
+    await world.mint()
+    world.github_wire.tamper = None
+    world.execute("DELETE FROM exclusions")
+
+
+@pytest.mark.parametrize("offered_again", [False, True])
+def test_a_pod_whose_stamp_was_taken_off_after_it_was_listed_keeps_its_runner_and_its_life(
+    database_url: str, app_keys: KeyPair, offered_again: bool
+) -> None:
+    async def scenario(world: World) -> None:
+        await known(world)
+        guest = await world.pod(1)
+        await world.clock.sleep(301)
+        await world.offered(guest)
+        await world.label(guest, **STAMP)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if request.path.endswith("/pods"):
+                answer = await onward()  # with the stamp
+                await refused(world)
+                assert world.slot(guest)["state"] == "idle" and world.stamp(guest) == ""
+                return answer
+            if offered_again and request.method == "GET" and guest.name in request.path:
+                world.kube_wire.tamper = None
+                await world.armed(guest)
+            return await onward()
+
+        world.kube_wire.tamper = tamper
+        await world.server.stamped.step()
+        world.kube_wire.tamper = None
+        world.served_long()
+        await world.server.sweeper.step()
+        assert there(world, guest) == [True]
+        assert world.slot(guest)["state"] == ("armed" if offered_again else "idle")
+        assert len(world.github.runners()) == offered_again
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_leak_that_is_offered_while_it_is_fenced_keeps_its_runner(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await known(world)
+        guest = await stamped(world, 1)
+        await world.clock.sleep(301)
+        await world.poll(guest)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if request.path.endswith("/actions/runners"):
+                world.github_wire.tamper = None
+                await world.armed(guest)
+            return await onward()
+
+        world.github_wire.tamper = tamper
+        await world.server.stamped.step()
+        assert world.github_wire.tamper is None, "it was looked up"
+        assert world.slot(guest)["state"] == "armed" and there(world, guest) == [True]
+        assert len(world.github.runners()) == 1
+
+    play(scenario, database_url, app_keys)
+
+
 def test_open_slots_whose_pods_are_not_listed_are_proven_gone(
     database_url: str, app_keys: KeyPair
 ) -> None:

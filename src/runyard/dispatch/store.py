@@ -77,12 +77,17 @@ class Store:
 
     async def still(self, slot: Slot, *, asked_in: str) -> bool:
         """Is the slot as it was, in the same era: same state, same generation?"""
+        return await self.unmoved(slot.pod_uid, slot.generation, asked_in=asked_in)
+
+    async def unmoved(self, pod_uid: str, generation: int | None, *, asked_in: str) -> bool:
+        """The same of a slot by its uid and generation; None says that there was none."""
 
         async def work(tx: Tx) -> bool:
-            row = await tx.one(SQL.slot_lock, pod_uid=slot.pod_uid)
-            if row is None or row["generation"] != slot.generation:
+            row = await tx.one(SQL.slot_lock, pod_uid=pod_uid)
+            if (None if row is None else row["generation"]) != generation:
                 return False
-            return not asked_in or asked_in == row["era"]
+            era = await self.era(tx) if row is None else row["era"]
+            return not asked_in or asked_in == era
 
         return await self.transact(work, name="still")
 

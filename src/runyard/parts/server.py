@@ -392,7 +392,9 @@ def _lookout(ground: _Ground) -> Lookout:
 
 
 def _retirer(ground: _Ground, fencer: Fencer) -> Retirer:
-    return Retirer(database=ground.deps.database, store=ground.store, fencer=fencer)
+    return Retirer(
+        database=ground.deps.database, store=ground.store, prover=ground.prover, fencer=fencer
+    )
 
 
 def _stamped(ground: _Ground, fencer: Fencer) -> OrphanedStampedPods:

@@ -6,8 +6,8 @@ takes it for busy and will never remove it, and it polls for ever. Such Pods onc
 memory and stopped a fleet. Now they are retired.
 
 Safe by order: Pods are listed before slots are read, so a Pod stamped after the list is not judged
-at all; young Pods are left alone; an empty list judges nobody; and retiring itself is a transition
-that refuses a slot with a claim.
+at all; young Pods are left alone; an empty list judges nobody; a stamp that was taken off in between is
+noticed by a second look at the Pod; and retiring itself is a transition that refuses a slot with a claim.
 """
 
 import msgspec

@@ -8,7 +8,7 @@ ask again later.
 
 from runyard.dispatch.machine.events import FenceAnswer, Fenced
 from runyard.dispatch.machine.values import Slot
-from runyard.dispatch.recovery.safe_delete import SafeDelete
+from runyard.dispatch.recovery.safe_delete import SafeDelete, Still
 from runyard.github.api import GitHub
 from runyard.github.errors import GitHubError
 from runyard.github.scope import Scope, parse
@@ -44,10 +44,17 @@ class Fencer:
         self._meter.inc(RUNYARD_FENCES_TOTAL, answer=answer.value)
         return Fenced(generation=slot.generation, answer=answer, scope_read=True)
 
-    async def fence_name(self, scope: Scope, name: str) -> FenceAnswer | None:
-        """The same for a runner that no slot speaks for, by its name."""
+    async def fence_name(self, scope: Scope, name: str, *, still: Still) -> FenceAnswer | None:
+        """The same for a runner that no slot speaks for, by its name.
+
+        `still` is asked between the look-up and the deletion, which is by id: what was found before nobody spoke for
+        that name is never the runner of somebody who does so later.
+        """
         try:
-            return await self._by_name(scope, name)
+            found = await self._github.find_runner(scope, name)
+            if found is None:
+                return FenceAnswer.ABSENT
+            return await self._delete(scope, found.id, name) if await still() else None
         except GitHubError as error:
             self._log.info("fence unanswered", runner=name, error=str(error))
             return None

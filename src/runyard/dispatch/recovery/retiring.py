@@ -2,24 +2,30 @@
 
 Nothing in our rows speaks for a runner in it, but rows can be lost: so GitHub is made to forget whatever runner has
 that name, and if it is busy the Pod stays.
+
+A fence is a deletion, and a judgement is old when it is carried out: a mint that failed may have taken its stamp off
+between the list and the rows, and the Pod may have been offered anew since. So Pod and row are looked at once more
+before anything is asked of GitHub: the same uid with the same stamp, then the same generation.
 """
 
 from runyard.db.contract import Database, Row, Tx
 from runyard.dispatch.machine.events import FenceAnswer
 from runyard.dispatch.plans.stamped import Leak
 from runyard.dispatch.recovery.fencing import Fencer
+from runyard.dispatch.recovery.proofs import Prover
 from runyard.dispatch.recovery.reconciling import WORLD, Desk, Finding
 from runyard.dispatch.store import SQL, Store
 from runyard.github.scope import parse
-from runyard.wire.names import runner_name
+from runyard.wire.names import POOL_OWNER, runner_name
 
 
 class Retirer:
     """Takes leaked Pods out of service."""
 
-    def __init__(self, *, database: Database, store: Store, fencer: Fencer) -> None:
+    def __init__(self, *, database: Database, store: Store, prover: Prover, fencer: Fencer) -> None:
         self._database = database
         self._store = store
+        self._prover = prover
         self._fencer = fencer
 
     async def retire(self, leak: Leak, *, desk: Desk, kind: str, grace: float, era: str) -> None:
@@ -29,7 +35,10 @@ class Retirer:
             desk.would(finding, "fence its runner and delete it")
             return
         try:
-            if not await self._fenced(leak):
+            if not await self._as_judged(leak, era):
+                desk.left(finding, "it has moved on since it was judged")
+                return
+            if not await self._fenced(leak, era):
                 desk.left(finding, "not fenced: its runner may be at work")
                 return
             decision = await self._store.about_slot(
@@ -43,7 +52,19 @@ class Retirer:
         else:
             desk.healed(finding, kind=kind)
 
-    async def _fenced(self, leak: Leak) -> bool:
+    async def _as_judged(self, leak: Leak, era: str) -> bool:
+        """The Pod first: a stamp that is there now, and no later offer after that, was left behind."""
+        pod = await self._prover.look(leak.event.pod_name)
+        if pod is None or pod.metadata.uid != leak.uid or pod.metadata.deletion_timestamp:
+            return False
+        if pod.metadata.labels.get(POOL_OWNER, "") != leak.owner:
+            return False
+        return await self._unmoved(leak, era)
+
+    async def _unmoved(self, leak: Leak, era: str) -> bool:
+        return await self._store.unmoved(leak.uid, leak.event.generation, asked_in=era)
+
+    async def _fenced(self, leak: Leak, era: str) -> bool:
         """Is certainly no runner at work in this Pod?"""
         if not leak.owner:
             return True  # no stamp, so no JIT was ever delivered to it
@@ -51,10 +72,14 @@ class Retirer:
         async def scopes(tx: Tx) -> list[Row]:
             return await tx.all(SQL.tenant_scopes, tenant=leak.owner)
 
+        async def still() -> bool:
+            return await self._unmoved(leak, era)
+
         found = await self._database.transact(scopes, name="scopes of a leak")
         for row in found:
             scope = parse(row["scope"], installation_id=row["installation_id"])
-            answer = await self._fencer.fence_name(scope, runner_name(leak.event.pod_name))
+            name = runner_name(leak.event.pod_name)
+            answer = await self._fencer.fence_name(scope, name, still=still)
             if answer is None or answer is FenceAnswer.BUSY:
                 return False
         # About an owner that we do not know nobody can be asked, so only the Pod itself can tell: one that asks
