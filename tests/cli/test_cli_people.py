@@ -75,6 +75,17 @@ def test_a_server_that_is_not_loopback_wants_the_token(
         code, _, said = await yard.command(url, "tenant", "list", "--token-file", str(token))
         assert code == 0, said
         assert "correct-horse" not in replica.said()
+        await replica.end()
+        replica = await yard.start("two", dashboard_token_file=token)  # on loopback
+        url = await replica.serving()
+        code, _, said = await yard.command(url, "tenant", "list")
+        assert code == 0, said
+        code, _, said = await yard.command(url, "tenant", "pause", "acme")
+        assert code == 1 and "--token-file" in said
+        code, _, said = await yard.command(
+            url, "tenant", "pause", "acme", "--token-file", str(token)
+        )
+        assert code == 1 and "no such tenant" in said
 
     play(scenario, tmp_path, database_url, app_keys)
 

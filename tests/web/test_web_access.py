@@ -23,9 +23,9 @@ TOKEN = "correct-horse-battery-staple"
 OUTSIDE = Settings(listen="0.0.0.0", token=TOKEN)
 
 
-def request(**headers: str) -> Request:
+def request(method: str = "GET", **headers: str) -> Request:
     pairs = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Request(method="GET", path="/", headers=pairs)
+    return Request(method=method, path="/", headers=pairs)
 
 
 def virtual(scenario: Callable[[VirtualClock], Awaitable[None]]) -> None:
@@ -97,6 +97,25 @@ def test_a_proxy_in_front_of_loopback_asks_for_the_token() -> None:
         assert not await access.admits(proxied)
         assert await access.admits(request(host="127.0.0.1:1"))
         assert await access.admits(request(host="fleet.example", authorization=f"Bearer {TOKEN}"))
+
+    virtual(scenario)
+
+
+@pytest.mark.parametrize("method", ["PATCH", "POST", "PUT", "DELETE", "patch"])
+def test_a_proxy_that_looks_like_this_machine_changes_nothing_without_the_token(
+    method: str,
+) -> None:
+    async def scenario(clock: VirtualClock) -> None:
+        access = Access(Settings(token=TOKEN), clock=clock)
+        here = "127.0.0.1:8080"  # what a proxy sends that does not pass the name on
+        assert not await access.admits(request(method, host=here))
+        assert not await access.admits(request(method, host=here, authorization="Bearer wrong"))
+        assert await access.admits(request(method, host=here, authorization=f"Bearer {TOKEN}"))
+        cookie = access.session().partition(";")[0]
+        assert await access.admits(request(method, host=here, cookie=cookie))
+        for look in ("GET", "HEAD"):
+            assert await access.admits(request(look, host=here))
+        assert await Access(Settings(), clock=clock).admits(request(method, host=here))
 
     virtual(scenario)
 

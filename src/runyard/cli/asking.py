@@ -143,7 +143,7 @@ def asks_a_server(command: Callable[..., Any]) -> Callable[..., Any]:
         envvar=TOKEN_FILE,
         show_envvar=True,
         type=click.Path(dir_okay=False, path_type=Path),
-        help="A file with the dashboard's token; not needed on the server's own machine.",
+        help="A file with the dashboard's token, if the server has one; that of 'runyard up' has none on loopback.",
     )
     @click.option(
         "--ca-file",

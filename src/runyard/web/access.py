@@ -12,6 +12,8 @@ Invariants:
 - On loopback the Host header must name loopback or a configured name. Otherwise any web page could make its own name
   point here and read the dashboard through its visitor's browser. Under a configured name the token is asked for if
   there is one: that is how a proxy in front is told from a person on this machine.
+- A proxy may also send the address that it was given as Host, and then it looks like this machine. So whoever wants to
+  change something shows the token wherever there is one, under every name.
 """
 
 import hashlib
@@ -28,6 +30,7 @@ SHORTEST = 16
 _SLOWER = 0.25
 _SLOWEST = 3.0
 _FORM_LIMIT = 4096
+_LOOKING = ("GET", "HEAD")
 
 
 class AccessError(ValueError):
@@ -64,7 +67,9 @@ class Access:
         """Must this request prove itself?"""
         if not self.local:
             return True
-        return bool(self._settings.token) and not is_loopback(host_of(request.header("host")))
+        if not self._settings.token:
+            return False
+        return request.method not in _LOOKING or not is_loopback(host_of(request.header("host")))
 
     async def refusal(self, request: Request) -> Response | None:
         """Why this request may not look, as an answer; None if it may. What a table of routes asks as its guard."""
@@ -75,7 +80,7 @@ class Access:
         return problem(
             401,
             "this needs the dashboard's token",
-            fix="send Authorization: Bearer with the dashboard's token",
+            fix="send Authorization: Bearer with the dashboard's token; runyard's own commands take --token-file",
             headers=(("www-authenticate", "Bearer"),),
         )
 
