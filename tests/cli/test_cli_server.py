@@ -50,7 +50,7 @@ def test_a_job_that_one_replica_hears_of_runs_on_a_runner_that_waits_at_another(
         await until(gone)
 
         async def works() -> bool:
-            return (await ask(holding.url, "GET", "/readyz")).status == 200
+            return bool((await ask(holding.url, "GET", "/readyz")).json()["works"])
 
         await until(works)
         assert await hearing.end() == 0 and await holding.end() == 0
@@ -141,7 +141,8 @@ def test_a_replica_without_its_schema_lives_says_what_is_missing_and_goes_on_whe
         assert await replica.serving() == url
 
         async def works() -> bool:
-            return (await ask(url, "GET", "/readyz")).status == 200
+            ready = await ask(url, "GET", "/readyz")
+            return ready.status == 200 and bool(ready.json()["works"])
 
         await until(works)
         assert await replica.end() == 0

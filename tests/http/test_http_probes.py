@@ -47,7 +47,10 @@ def test_a_part_is_ready_only_while_its_loops_succeed() -> None:
         assert status == 503
         assert told["stale"] == [{"loop": "match", "within": 30, "silent": 0, "ever": False}]
         part.freshness.succeeded("match")
-        assert await part.ready() == (200, {"ready": True, "stale": [], "conditions": []})
+        assert await part.ready() == (
+            200,
+            {"ready": True, "works": True, "stale": [], "conditions": []},
+        )
         await part.clock.sleep(31)
         status, told = await part.ready()
         assert (status, told["ready"]) == (503, False)
@@ -101,6 +104,9 @@ def test_the_numbers_can_be_scraped() -> None:
         got = await part.get("/metrics")
         assert got.header("content-type").startswith("text/plain; version=0.0.4")
         assert c.RUNYARD_LOOP_FAILURES_TOTAL.name.encode() in got.body
+        assert b'runyard_condition{condition="disk"} 0.0' in got.body
+        part.health.fail("disk", "95 %")
+        assert b'runyard_condition{condition="disk"} 1.0' in (await part.get("/metrics")).body
 
     run_virtual(main())
 
@@ -114,14 +120,35 @@ def test_a_part_without_numbers_serves_none() -> None:
     run_virtual(main())
 
 
-def test_a_guard_keeps_strangers_from_all_but_whether_it_lives() -> None:
+def test_a_probe_without_a_credential_gets_its_status_and_learns_nothing_more() -> None:
     async def nobody(_: Request) -> Response | None:
         return Response(status=401)
 
     async def main() -> None:
         part = Part()
-        routes = probe_routes(part.health, part.freshness, part.meter, guarded=True)
+        routes = probe_routes(part.health, part.freshness, part.meter, guard=nobody)
         part.routes = Routes("part", "1", routes, guard=nobody)
-        assert [(await part.get(path)).status for path in PROBES] == [200, 401, 401]
+        assert [(await part.get(path)).status for path in PROBES] == [200, 200, 401]
+        part.health.fail("database", "secret.example refuses")
+        await part.clock.sleep(10)
+        assert await part.ready() == (503, {"ready": False})
+
+    run_virtual(main())
+
+
+def test_what_a_part_does_not_need_to_serve_is_told_and_takes_it_from_nobody() -> None:
+    async def main() -> None:
+        part = Part()
+        routes = probe_routes(part.health, part.freshness, part.meter, needs=("disk",))
+        part.routes = Routes("part", "1", routes)
+        part.freshness.expect("match", 30)
+        part.health.fail("database", "gone")
+        await part.clock.sleep(100)
+        status, told = await part.ready()
+        assert (status, told["ready"], told["works"]) == (200, True, False)
+        assert [loop["loop"] for loop in told["stale"]] == ["match"]
+        assert [condition["code"] for condition in told["conditions"]] == ["database"]
+        part.health.fail("disk", "full")
+        assert (await part.ready())[0] == 503
 
     run_virtual(main())

@@ -32,9 +32,10 @@ PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
 JSON = (("content-type", "application/json"),)
 
 
-def served(world: World, settings: Settings) -> Handler:
+def served(world: World, settings: Settings, health: Health) -> Handler:
     """What the server's role puts behind a socket of that address."""
-    health, freshness = Health(world.clock, ALL), Freshness(world.clock)
+    freshness = Freshness(world.clock)
+    freshness.expect("a loop that never succeeds", 1)
     dashboard = Dashboard(
         world.database,
         kube=None,
@@ -53,7 +54,8 @@ class Door:
 
     def __init__(self, world: World, settings: Settings) -> None:
         self.world = world
-        self._handle = served(world, settings)
+        self.health = Health(world.clock, ALL)
+        self._handle = served(world, settings, self.health)
 
     async def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Response:
         named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
@@ -80,8 +82,8 @@ def signed(body: bytes) -> str:
     return "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
 
 
-LOOKS = ("/", "/api/v1/overview", "/api/v1/events", "/readyz", "/metrics", "/openapi.json")
-OPEN = ("/healthz", "/static/app.css")
+LOOKS = ("/", "/api/v1/overview", "/api/v1/events", "/metrics", "/openapi.json")
+OPEN = ("/healthz", "/readyz", "/static/app.css")
 CALLS = (DISPATCH, POD_STOPPED, GITHUB_WEBHOOK)
 RECORDS = (
     "/api/v1/jobs/{job}/transitions",
@@ -126,6 +128,31 @@ def test_everybody_may_ask_exactly_this(
     play(scenario, database_url, app_keys, settings)
 
 
+def test_only_what_nobody_can_be_served_without_takes_a_replica_away(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    """All replicas meet an outage of GitHub or Kubernetes at once: none would be left."""
+
+    async def scenario(door: Door) -> None:
+        away = []
+        for condition in ALL:
+            door.health.fail(condition.code, "as it is in an outage")
+            await door.world.clock.sleep(condition.visible_after)
+            got = await door.ask("GET", "/readyz", host="10.0.0.7:8080")  # a kubelet
+            assert got.json() == {"ready": got.status == 200}
+            told = (await door.ask("GET", "/readyz", authorization=BEARER)).json()
+            assert [each["code"] for each in told["conditions"]] == [condition.code]
+            assert not told["works"] and told["stale"]
+            numbers = (await door.ask("GET", "/metrics", authorization=BEARER)).body
+            assert f'runyard_condition{{condition="{condition.code}"}} 1.0'.encode() in numbers
+            if got.status == 503:
+                away.append(condition.code)
+            door.health.ok(condition.code)
+        assert away == ["starting", "database-unreachable"]
+
+    play(scenario, database_url, app_keys, PUBLIC)
+
+
 @pytest.mark.parametrize("settings", [LOCAL, PUBLIC], ids=["here", "outside"])
 def test_runners_and_github_are_served_under_any_name(
     database_url: str, app_keys: KeyPair, settings: Settings
@@ -162,7 +189,7 @@ def test_the_description_lists_everything(database_url: str, app_keys: KeyPair) 
             for path, methods in document["paths"].items()
             for method, told in methods.items()
         }
-        looks = {("GET", path) for path in (*LOOKS, "/healthz", "/static/{name}", *RECORDS)}
+        looks = {("GET", path) for path in (*LOOKS, *OPEN[:2], "/static/{name}", *RECORDS)}
         forms = {("POST", "/login"), ("POST", "/logout")}
         calls = {("GET", DESIRED_REPLICAS), *(("POST", path) for path in (*CALLS, POD_METRICS))}
         assert set(operations) == looks | forms | calls

@@ -2,19 +2,25 @@
 
 - `/healthz` answers as long as the process can answer at all. It is for whoever restarts processes, and
   says nothing of the outside world: restarting does not help against a database that is down.
-- `/readyz` is 200 only while every loop succeeds in time and no visible condition is an error. Otherwise it
-  is 503 with the names of the loops and the operator's texts, so that the person who is woken by it reads
-  there what to do.
-- `/metrics` are the numbers in the text format of Prometheus.
+- `/readyz` says whether requests should come here, by its status, and in `works` whether the part does all of its
+  work: every loop succeeds in time and no visible condition is an error. If not, the loops are named, with the
+  operator's texts, so that the person who is woken by it reads there what to do. Where nobody sends requests to a part
+  both are the same; a part that serves names what it `needs` for that. An outage of GitHub or of Kubernetes
+  meets all replicas at once: if it made them unready, nobody would be left to take webhooks and to hold polls.
+- `/metrics` are the numbers in the text format of Prometheus, the conditions among them.
 
-The first says nothing that a stranger could use and is open to everybody; the other two are `guarded` wherever
-strangers can reach the socket.
+With a `guard` the numbers are for those whom it admits, and the reasons too: to others the first two say a status and
+nothing that a stranger could use. Whoever probes needs no credential.
 """
 
+from collections.abc import Sequence
+
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from runyard.http.messages import Request, Response, json_response
-from runyard.http.routes import Route
+from runyard.http.routes import Guard, Route
+from runyard.telemetry.catalogue import RUNYARD_CONDITION
 from runyard.telemetry.freshness import Freshness, Stale
 from runyard.telemetry.health import Health, Report
 from runyard.telemetry.meter import Meter
@@ -37,26 +43,38 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `/readyz`."""
 
     ready: bool
-    stale: tuple[Stale, ...] = ()  # loops that have not succeeded in time
-    conditions: tuple[Report, ...] = ()  # what is wrong, warnings too
+    works: bool | UnsetType = UNSET  # this and the rest are not told to strangers
+    stale: tuple[Stale, ...] | UnsetType = UNSET  # loops that have not succeeded in time
+    conditions: tuple[Report, ...] | UnsetType = UNSET  # what is wrong, warnings too
 
 
-def readiness(health: Health, freshness: Freshness) -> Readiness:
-    """Whether a part does its work, and if not, why."""
-    stale = freshness.stale()
-    return Readiness(ready=not stale and health.healthy(), stale=stale, conditions=health.report())
+def readiness(
+    health: Health, freshness: Freshness, *, needs: Sequence[str] | None = None
+) -> Readiness:
+    """Whether requests should come, whether all work is done, and if not, why."""
+    stale, conditions = freshness.stale(), health.report()
+    works = not stale and health.healthy()
+    ready = works if needs is None else all(each.code not in needs for each in conditions)
+    return Readiness(ready=ready, works=works, stale=stale, conditions=conditions)
 
 
 def probe_routes(
-    health: Health, freshness: Freshness, meter: Meter | None, *, guarded: bool = False
+    health: Health,
+    freshness: Freshness,
+    meter: Meter | None,
+    *,
+    guard: Guard | None = None,
+    needs: Sequence[str] | None = None,
 ) -> tuple[Route, ...]:
-    """The three routes; a part that keeps no numbers has two."""
+    """The three routes; a part without numbers has two. With a condition of `needs` it cannot serve."""
 
     async def alive(_: Request) -> Response:
         return json_response(200, Alive(), (_FRESH,))
 
-    async def ready(_: Request) -> Response:
-        found = readiness(health, freshness)
+    async def ready(request: Request) -> Response:
+        found = readiness(health, freshness, needs=needs)
+        if guard is not None and await guard(request) is not None:
+            found = Readiness(ready=found.ready)
         return json_response(200 if found.ready else 503, found, (_FRESH,))
 
     routes = (
@@ -71,16 +89,17 @@ def probe_routes(
             "GET",
             READYZ,
             ready,
-            summary="Does the part do its work?",
-            answers={200: ("It does.", Readiness), 503: ("It does not.", Readiness)},
-            secured=guarded,
+            summary="Should requests come here, and what is wrong?",
+            answers={200: ("They should.", Readiness), 503: ("They should not.", Readiness)},
         ),
     )
-    return routes if meter is None else (*routes, _metrics(meter, guarded=guarded))
+    return routes if meter is None else (*routes, _metrics(meter, health, guard is not None))
 
 
-def _metrics(meter: Meter, *, guarded: bool) -> Route:
+def _metrics(meter: Meter, health: Health, guarded: bool) -> Route:
     async def metrics(_: Request) -> Response:
+        for code, fails in health.conditions().items():
+            meter.set(RUNYARD_CONDITION, float(fails), condition=code)
         return Response(
             status=200, headers=(("content-type", _EXPOSITION), _FRESH), body=meter.exposition()
         )

@@ -2,14 +2,17 @@
 
 Invariants:
 - The API knows its own callers (runners, the operator, GitHub) and is asked by them under any name.
-- Everything else shows something of the fleet and is behind the dashboard's guard: readiness, numbers and the table's
-  own description too. Open are only the page's files, the login, and whether the process lives.
+- Everything else shows something of the fleet and is behind the dashboard's guard: numbers, the table's own
+  description and why a replica is not ready too. Open are only the page's files, the login, whether the process lives
+  and whether it is ready.
+- It is ready while it can serve: begun, and with its database. What else is wrong is told and takes no replica away.
 """
 
 from runyard.dispatch.api import Api
 from runyard.http.messages import Handler
 from runyard.http.probes import probe_routes
 from runyard.http.routes import Route, Routes
+from runyard.telemetry.conditions import TO_SERVE
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
@@ -30,6 +33,6 @@ def front(
         *api.routes(),
         *more,
         *dashboard.routes(),
-        *probe_routes(health, freshness, meter, guarded=True),
+        *probe_routes(health, freshness, meter, guard=dashboard.guard, needs=TO_SERVE),
     )
     return Routes("runyard", "v1", routes, guard=dashboard.guard, private=True).handle

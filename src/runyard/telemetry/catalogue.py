@@ -336,6 +336,11 @@ RUNYARD_ACTIONS_TOTAL = counter(
 RUNYARD_FENCES_TOTAL = counter(
     "runyard_fences_total", labels=("answer",), help="Fences at GitHub, by its answer."
 )
+RUNYARD_CONDITION = gauge(
+    "runyard_condition",
+    labels=("condition",),
+    help="Whether that health condition is failing for longer than it may: 1 or 0.",
+)
 RUNYARD_FORBIDDEN_TOTAL = counter(
     "runyard_forbidden_total",
     labels=("request",),

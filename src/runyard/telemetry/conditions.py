@@ -88,6 +88,9 @@ JOBS_STARVE = Condition(
     visible_after=60.0,
 )
 
+# A server without these can answer nobody. With anything else wrong it still takes webhooks and holds polls.
+TO_SERVE = (STARTING.code, DATABASE_UNREACHABLE.code)
+
 ALL: tuple[Condition, ...] = (
     STARTING,
     DATABASE_UNREACHABLE,

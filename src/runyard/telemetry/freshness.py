@@ -2,7 +2,7 @@
 
 A process that answers is not a process that works: its loops may all be failing behind the port that says
 "ok". So each loop tells when it succeeded, and a loop that has not for too long is *stale*. The readiness
-probe reads this; so does the dashboard.
+probe tells this; so does the dashboard.
 
 Invariants:
 - A loop that was announced and has not succeeded yet is stale: a part is ready when each of its loops has

@@ -104,8 +104,13 @@ class Health:
             and not any(cause in self._failing for cause in self._causes[code])
         )
 
+    def conditions(self) -> dict[str, bool]:
+        """Every declared condition, and whether it is failing and visible."""
+        seen = {report.code for report in self.report()}
+        return {code: code in seen for code in self._conditions}
+
     def healthy(self) -> bool:
-        """Whether no visible condition is an error; what a readiness probe answers."""
+        """Whether no visible condition is an error."""
         return all(report.severity is not Severity.ERROR for report in self.report())
 
     def _known(self, code: str) -> None:

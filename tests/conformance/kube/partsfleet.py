@@ -101,7 +101,9 @@ class Fleet:
         async def look() -> str | None:
             status, told = await self.readiness(part)
             found = [item["message"] for item in told["conditions"] if item["code"] == code]
-            return found[0] if status == 503 and found else None
+            # The server still serves: an outage must not take it from its runners.
+            shown = status == (200 if part == "server" else 503) and not told["works"]
+            return found[0] if shown and found else None
 
         return await self.api.eventually(look, seconds=seconds)
 
@@ -109,7 +111,8 @@ class Fleet:
         """Wait until that part says that it does its work."""
 
         async def look() -> bool | None:
-            return (await self.readiness(part))[0] == 200 or None
+            status, told = await self.readiness(part)
+            return (status == 200 and told["works"]) or None
 
         await self.api.eventually(look, seconds=seconds)
 

@@ -39,7 +39,7 @@ def context(root: Path, *sockets: socket.socket) -> Context:
     return Context(boot=boot, clock=RealClock(), rng=random.Random(1), ready=lambda: None)
 
 
-async def told(url: str, host: str) -> list[int]:
+async def told(url: str, host: str) -> tuple[list[int], bytes]:
     transport = HttpTransport(url)
     try:
         answers = [
@@ -51,12 +51,12 @@ async def told(url: str, host: str) -> list[int]:
     finally:
         await transport.close()
     assert all(isinstance(answer, Response) for answer in answers)
-    return [answer.status for answer in answers]
+    return [answer.status for answer in answers], answers[1].body
 
 
 @pytest.mark.parametrize(
     ("host", "statuses"),
-    [("127.0.0.1", [200, 200, 200, 200]), ("evil.example", [200, 421, 421, 421])],
+    [("127.0.0.1", [200, 200, 200, 200]), ("evil.example", [200, 200, 421, 421])],
 )
 def test_a_web_page_cannot_read_the_probes_under_its_own_name(
     tmp_path: Path, host: str, statuses: list[int]
@@ -66,7 +66,9 @@ def test_a_web_page_cannot_read_the_probes_under_its_own_name(
         port = sock.getsockname()[1]
         given, clock = context(tmp_path, sock), RealClock()
         async with probed(given, health=Health(clock), freshness=Freshness(clock), meter=Meter()):
-            assert await told(f"http://127.0.0.1:{port}", host) == statuses
+            got, ready = await told(f"http://127.0.0.1:{port}", host)
+            assert got == statuses
+            assert (b"conditions" in ready) == (host == "127.0.0.1")
 
     asyncio.run(scenario())
 
@@ -89,10 +91,12 @@ class TestWhole:
     def test_every_part_is_alive_and_becomes_ready(self, up: Up, part: str) -> None:
         tls = up.tls() if part == "kube" else None
         assert ask(up.url(part), "GET", "/healthz", tls=tls).status == 200
-        until(
-            lambda: ask(up.url(part), "GET", "/readyz", tls=tls).status == 200,
-            what=f"{part} ready",
-        )
+
+        def content() -> bool:
+            got = ask(up.url(part), "GET", "/readyz", tls=tls)
+            return got.status == 200 and b'"works":false' not in got.body
+
+        until(content, what=f"{part} ready")
 
     @pytest.mark.parametrize(
         ("part", "loop"), [("server", "sweep"), ("operator", "runner-pools"), ("host-1", "lease")]

@@ -41,11 +41,11 @@ async def probed(
     context: Context, *, health: Health, freshness: Freshness, meter: Meter
 ) -> AsyncIterator[None]:
     """Serve the probes of a part that serves nothing else; one that was given no socket serves none."""
-    routes = probe_routes(health, freshness, meter, guarded=True)
     async with contextlib.AsyncExitStack() as stack:
         for address, sock in context.sockets():
             access = Access(looking(context, address), clock=context.clock)
             title = f"runyard {context.boot.role}"
+            routes = probe_routes(health, freshness, meter, guard=access.refusal)
             table = Routes(title, "v1", routes, guard=access.refusal, private=True)
             listening = await listen(table.handle, sock=sock, tls=secrecy(context, address))
             stack.push_async_callback(listening.close)
