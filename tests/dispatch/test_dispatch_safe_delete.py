@@ -5,6 +5,7 @@ from tests.dispatch.dispatchworld import SPACE, Guest, Lines, Onward, Tamper, Wo
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream, json_response
+from runyard.kube.kinds import PODS
 from runyard.telemetry.catalogue import RUNYARD_DELETIONS_TOTAL
 
 FORBIDDEN = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
@@ -113,3 +114,70 @@ def test_only_so_many_pods_go_in_a_minute(database_url: str, app_keys: KeyPair) 
         assert world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="capped") == 4
 
     play(scenario, database_url, app_keys, delete_most=2)
+
+
+def test_those_that_are_deleted_at_once_share_the_limit(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        guests = [await draining(world, number) for number in range(1, 5)]
+
+        async def slow(request: Request, onward: Onward) -> Response | Stream:
+            await world.clock.sleep(0.1)
+            return await onward()
+
+        world.kube_wire.tamper = slow
+        await sweep(world, *guests)
+        assert [there(world, guest)[0] for guest in guests].count(True) == 2
+
+    play(scenario, database_url, app_keys, delete_most=2)
+
+
+@pytest.mark.parametrize("status", [403, 404, 409])
+def test_what_was_not_deleted_does_not_use_up_the_limit(
+    database_url: str, app_keys: KeyPair, status: int
+) -> None:
+    async def scenario(world: World) -> None:
+        stuck, other = await draining(world, 1), await draining(world, 2)
+        world.kube_wire.tamper = refusing(f"/pods/{stuck.name}", status)
+        await sweep(world, stuck)
+        await sweep(world, other)
+        assert (there(world, stuck)[0], there(world, other)[0]) == (True, False)
+
+    play(scenario, database_url, app_keys, delete_most=1)
+
+
+def test_a_pod_on_its_way_out_is_deleted_and_counted_once(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        guest = await draining(world, 1)
+        body = {"metadata": {"finalizers": ["example.org/keep"]}}
+        await world.admin.patch(PODS, guest.name, body, namespace=SPACE)
+        for _ in range(3):
+            await sweep(world, guest)
+        assert there(world, guest) == (True, False)
+        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="deleted") == 1
+        deletions = [each for each in world.kube_wire.requests if each.method == "DELETE"]
+        assert len([each for each in deletions if "/pods/" in each.path]) == 1
+
+    play(scenario, database_url, app_keys)
+
+
+def test_what_the_sweeper_heals_under_no_name_is_logged_like_a_finding(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    lines = Lines()
+
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod(1)
+        await world.poll(guest)
+        await world.delete_pod(guest)
+        await sweep(world, guest)
+        assert world.slot(guest)["state"] == "closed"
+        (line,) = [line for line in lines if line["event"] == "healed"]
+        assert line["pod"] == guest.name and line["grace_seconds"] == 90
+        assert {"age_seconds", "reason"} <= set(line)
+
+    play(scenario, database_url, app_keys, log=lines)

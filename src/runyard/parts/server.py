@@ -372,7 +372,6 @@ def _sweeper(ground: _Ground, reader: Reader, fencer: Fencer) -> Sweeper:
         fencer=fencer,
         reader=reader,
         deleter=ground.deleter,
-        clock=deps.clock,
         meter=deps.meter,
         log=deps.log,
         settings=deps.settings,

@@ -1,7 +1,7 @@
 """What all reconcilers have in common: a mode, a counter, and the fields of their log.
 
-Every finding is told once, with the Pod, its age, the grace that it had, the reason and what came of it. A finding
-that fails is counted and does not stop the others.
+Every finding is told whenever it is found, so at every tick while it lasts: with the Pod, its age, the grace that it
+had, the reason and what came of it. A finding that fails is counted and does not stop the others.
 """
 
 import msgspec
@@ -69,9 +69,16 @@ class Desk:
         self._log.warning(
             what,
             reconciler=self.reconciler.value,
-            pod=finding.pod,
-            age_seconds=round(finding.age),
-            grace_seconds=round(finding.grace),
-            reason=finding.reason,
+            **fields(finding),
             **more,
         )
+
+
+def fields(finding: Finding) -> dict[str, str | int]:
+    """What every line of a log says of a finding."""
+    return {
+        "pod": finding.pod,
+        "age_seconds": round(finding.age),
+        "grace_seconds": round(finding.grace),
+        "reason": finding.reason,
+    }

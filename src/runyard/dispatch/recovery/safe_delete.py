@@ -7,10 +7,12 @@ Pod is still that incarnation. The deletion itself carries the uid, so a stale d
 judged by GitHub in the very call: a runner that is busy is refused.
 
 Pod and ServiceAccount are a unit. The account goes even if the Pod went already. An account that cannot be deleted
-does not keep a proven end from being one: the error is counted and logged, and the operator, which looks for accounts
-without Pods, takes it later.
+does not keep a proven end from being one, nor a tenant from its budget: the error is counted and logged here, a missing
+right is a health condition besides, and the operator, which looks for accounts without Pods, takes it later.
 
-However many proofs there are, only so many Pods go in a minute: if we are wrong, we are wrong slowly and visibly.
+However many proofs there are, only so many Pods go in a minute by each replica: if we are wrong, we are wrong slowly
+and visibly. The place is taken before anybody is waited for, so that those who delete at once share it, and given back
+if nothing was deleted. A Pod that is on its way out already is not deleted again.
 """
 
 from collections import deque
@@ -18,7 +20,7 @@ from collections.abc import Awaitable, Callable
 
 from runyard.clock import Clock
 from runyard.dispatch.recovery.modes import Mode
-from runyard.dispatch.recovery.proofs import ANOTHER, Prover
+from runyard.dispatch.recovery.proofs import ANOTHER, Prover, why_gone
 from runyard.github.api import GitHub
 from runyard.github.scope import Scope
 from runyard.github.views import Removal
@@ -26,7 +28,7 @@ from runyard.http.errors import TransportError
 from runyard.kube.client import Kube
 from runyard.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from runyard.kube.kinds import PODS, SERVICE_ACCOUNTS
-from runyard.kube.objects import ServiceAccount
+from runyard.kube.objects import Pod, ServiceAccount
 from runyard.telemetry.catalogue import RUNYARD_DELETIONS_TOTAL
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
@@ -67,20 +69,19 @@ class SafeDelete:
         pod_uid: str,
         reason: str,
         still: Still,
-        mode: Mode = Mode.ENABLED,
     ) -> str:
         """Delete a Pod and its account; why the Pod is proven gone, or nothing if it is not (yet).
 
         `still` is asked just before: is the proof still true? Errors about the Pod propagate.
         """
-        why = await self._prover.gone(pod_name=pod_name, pod_uid=pod_uid)
+        pod = await self._prover.look(pod_name)
+        why = why_gone(pod, pod_uid=pod_uid)
         if why == ANOTHER:
             return why  # neither the name nor the account is ours any more
-        if mode is not Mode.ENABLED:
-            self._tell("runner", pod_name, "would", reason)
-            return why
-        if not why and not await self._pod(pod_name, pod_uid, reason, still):
-            return ""
+        if not why:
+            going = still() if _ending(pod) else self._pod(pod_name, pod_uid, reason, still)
+            if not await going:
+                return ""
         await self._account(pod_name, reason)
         return why or await self._prover.gone(pod_name=pod_name, pod_uid=pod_uid)
 
@@ -103,24 +104,30 @@ class SafeDelete:
 
     async def _pod(self, name: str, uid: str, reason: str, still: Still) -> bool:
         """False if it may not be deleted now."""
-        if not self._allowed():
+        at = self._clock.monotonic()
+        if not self._allowed(at):
             self._tell("pod", name, "capped", reason)
             return False
-        if not await still():
-            self._tell("pod", name, "moved on", reason)
-            return False
+        self._lately.append(at)
+        spent = False
         try:
+            if not await still():
+                self._tell("pod", name, "moved on", reason)
+                return False
+            spent = True  # from here on it may be gone, whatever we hear
             await self._kube.delete(PODS, name, namespace=self._namespace, uid=uid)
+            outcome = "deleted"
         except NotFound:
-            outcome = "gone"
+            outcome, spent = "gone", False
         except Conflict:
-            outcome = "another"  # by now; the proof that follows will say so
+            outcome, spent = "another", False  # by now; the proof that follows will say so
         except (KubeError, TransportError) as error:
+            spent = not isinstance(error, Forbidden)
             self._tell("pod", name, failure(error), reason, error=str(error))
             raise
-        else:
-            outcome = "deleted"
-        self._lately.append(self._clock.monotonic())
+        finally:
+            if not spent:
+                self._lately.remove(at)
         self._tell("pod", name, outcome, reason)
         return outcome != "another"
 
@@ -139,8 +146,8 @@ class SafeDelete:
             return
         self._tell("serviceaccount", name, "deleted", reason)
 
-    def _allowed(self) -> bool:
-        since = self._clock.monotonic() - _MINUTE
+    def _allowed(self, now: float) -> bool:
+        since = now - _MINUTE
         while self._lately and self._lately[0] <= since:
             self._lately.popleft()
         return len(self._lately) < self._most
@@ -149,6 +156,10 @@ class SafeDelete:
         self._meter.inc(RUNYARD_DELETIONS_TOTAL, what=what, outcome=outcome)
         say = self._log.warning if more or outcome == "capped" else self._log.info
         say("deletion", what=what, name=name, outcome=outcome, reason=reason, **more)
+
+
+def _ending(pod: Pod | None) -> bool:
+    return pod is not None and bool(pod.metadata.deletion_timestamp)
 
 
 def failure(error: Exception) -> str:

@@ -12,7 +12,6 @@ import asyncio
 
 import msgspec
 
-from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError, Row, Tx
 from runyard.dispatch.machine.events import Event, Inconclusive, PodGone
 from runyard.dispatch.machine.table import (
@@ -30,7 +29,7 @@ from runyard.dispatch.recovery.fencing import Fencer
 from runyard.dispatch.recovery.modes import Reconciler
 from runyard.dispatch.recovery.proofs import Prover
 from runyard.dispatch.recovery.reading import Reader
-from runyard.dispatch.recovery.reconciling import Desk, Finding
+from runyard.dispatch.recovery.reconciling import Desk, Finding, fields
 from runyard.dispatch.recovery.safe_delete import SafeDelete
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL, Store, to_slot
@@ -63,7 +62,6 @@ class Sweeper:
         fencer: Fencer,
         reader: Reader,
         deleter: SafeDelete,
-        clock: Clock,
         meter: Meter,
         log: Logger,
         settings: Settings,
@@ -76,7 +74,6 @@ class Sweeper:
         self._fencer = fencer
         self._reader = reader
         self._deleter = deleter
-        self._clock = clock
         self._meter = meter
         self._log = log
         self._settings = settings
@@ -155,6 +152,7 @@ class Sweeper:
         if desk is not None:
             desk.healed(finding, kind=kind)
         else:
+            self._log.warning("healed", **fields(finding))
             self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
 
     async def _later(self, slot: Slot) -> None:
