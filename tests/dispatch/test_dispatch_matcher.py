@@ -1,12 +1,21 @@
 """The matcher on a real queue: heads of lines, fairness across restarts, budgets, and pools that come and go."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 import msgspec
+import pytest
 from tests.dispatch.dispatchworld import LABELS, SPACE, Guest, Onward, World, play
 
+from runyard.db.contract import Tx
+from runyard.dispatch.guards import without
 from runyard.dispatch.settings import Limit
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.kinds import RUNNER_POOLS
+from runyard.parts import server
+
+T = TypeVar("T")
 
 
 def flood(world: World, tenant: str, count: int, labels: tuple[str, ...] = LABELS) -> None:
@@ -183,5 +192,35 @@ def test_a_pool_that_appears_later_finds_the_jobs_that_waited_for_it(
         assert (slot["vcpus"], slot["memory_gb"]) == (2, 2), "parts of a core count as one"
         await world.admin.delete(RUNNER_POOLS, "late", namespace=SPACE)
         assert msgspec.json.encode(world.server.pools.known)
+
+    play(scenario, database_url, app_keys)
+
+
+class GivenBackMeanwhile:
+    """Between the look at the queue and the claim, every job is given back: it must be asked about first."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
+        if name == "claim":
+            self._world.execute("UPDATE jobs SET verified = false")
+        return await self._world.database.transact(work, name=name)
+
+
+@pytest.mark.parametrize(
+    ("off", "state"), [((), "queued"), (("read_before_second_offer",), "bound")]
+)
+def test_the_claim_itself_refuses_a_job_that_github_must_be_asked_about(
+    database_url: str, app_keys: KeyPair, off: tuple[str, ...], state: str
+) -> None:
+    async def scenario(world: World) -> None:
+        deps = world.deps(database=GivenBackMeanwhile(world), guards=without(*off))
+        world.server = server.wire(deps)
+        world.handle = world.server.api.handle
+        await world.pool()
+        guest, job = await world.pod(), await world.queued()
+        await served(world, guest)
+        assert world.job(job)["state"] == state
 
     play(scenario, database_url, app_keys)

@@ -3,12 +3,14 @@
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
 
+from runyard.dispatch.guards import without
 from runyard.dispatch.machine.events import PodGone
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.kinds import PODS, SERVICE_ACCOUNTS
+from runyard.parts import server
 
 
 async def sweep(world: World, *guests: Guest) -> None:
@@ -299,6 +301,22 @@ def test_after_an_outage_nobody_is_asked_at_once(database_url: str, app_keys: Ke
             await sweeper.step()
         assert world.slot(guest)["state"] == "armed"
         await world.clock.sleep(10)
+        await sweeper.tick()
+        await sweeper.step()
+        assert world.slot(guest)["state"] == "draining"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_without_its_guard_an_outage_counts_against_those_who_could_not_speak(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        guest = await started(world)
+        await world.armed(guest)
+        sweeper = server.wire(world.deps(guards=without("outage_grace"))).sweeper
+        await sweeper.tick()
+        await world.clock.sleep(3600)  # nobody sweeps: the service is away
         await sweeper.tick()
         await sweeper.step()
         assert world.slot(guest)["state"] == "draining"

@@ -188,6 +188,7 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     kube: Kube
     github: GitHub
     budget: SharedBudget
+    ctx: Context
     store: Store
     waiters: Waiters
     pools: Pools
@@ -279,8 +280,10 @@ def _ground(deps: ServerDeps) -> _Ground:
     )
     prover = Prover(kube, namespace=settings.namespace)
     pools = Pools(kube, namespace=settings.namespace)
+    ctx = Context(deadlines=settings.deadlines, rules=deps.guards.rules)
     return _Ground(
         deps=deps,
+        ctx=ctx,
         kube=kube,
         github=github,
         prover=prover,
@@ -297,7 +300,7 @@ def _ground(deps: ServerDeps) -> _Ground:
         budget=budget,
         store=Store(
             deps.database,
-            ctx=Context(deadlines=settings.deadlines, rules=deps.guards.rules),
+            ctx=ctx,
             actor=deps.name,
             observer=JobMeter(pools=pools, meter=deps.meter).saw,
         ),
@@ -439,7 +442,7 @@ def _matcher(ground: _Ground) -> Matcher:
     return Matcher(
         database=deps.database,
         store=ground.store,
-        claims=Claims(ctx=Context(deadlines=deps.settings.deadlines), actor=deps.name),
+        claims=Claims(ctx=ground.ctx, actor=deps.name),
         pools=ground.pools,
         waiters=ground.waiters,
         minter=minter,

@@ -100,8 +100,10 @@ def stay(slot: Slot, deadlines: Deadlines) -> float:
             return 0.0
 
 
-def after_outage(state: SlotState, deadlines: Deadlines) -> float:
+def after_outage(state: SlotState, deadlines: Deadlines, rules: Rules = SHIPPED) -> float:
     """How long after the service came back a slot in this state is left alone."""
+    if not rules.outage_grace:
+        return 0.0
     match state:
         case SlotState.IDLE:
             return deadlines.idle

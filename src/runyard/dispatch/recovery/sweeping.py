@@ -41,11 +41,9 @@ from runyard.telemetry.meter import Meter
 
 
 class Overdue(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot whose deadline has passed, and whether it may be asked already."""
+    """A slot whose deadline has passed, also if no outage is counted."""
 
     slot: Slot
-    overdue: bool
-    settled: bool
     era: str  # of the database in which it was read
     age: float  # seconds since its Pod was given to somebody, or since it first asked
 
@@ -88,7 +86,7 @@ class Sweeper:
         gate = asyncio.Semaphore(self._settings.sweep_parallel)
         async with asyncio.TaskGroup() as group:
             for each in found:
-                if due(each.slot, overdue=each.overdue, settled=each.settled, rules=self._rules):
+                if due(each.slot, overdue=True, settled=True, rules=self._rules):
                     group.create_task(self._ask_one(each, gate))
 
     async def tick(self) -> None:
@@ -106,7 +104,7 @@ class Sweeper:
             limit=self._settings.sweep_limit,
             outage=self._settings.outage_after,
             states=[state.value for state in swept],
-            stays=[after_outage(state, self._settings.deadlines) for state in swept],
+            stays=[after_outage(state, self._settings.deadlines, self._rules) for state in swept],
         )
         return tuple(_overdue(row) for row in rows)
 
@@ -218,8 +216,6 @@ def _reap_reason(slot: Slot) -> str:
 def _overdue(row: Row) -> Overdue:
     return Overdue(
         slot=to_slot(row),
-        overdue=row["overdue"],
-        settled=row["settled"],
         era=row["era"],
         age=row["age"],
     )

@@ -1,9 +1,7 @@
--- Overdue slots in these states, oldest deadline first, with what the machine needs to judge them: their own deadline has passed,
--- and so has their state's time since the service came back. Slots that must wait for the latter take nobody's turn.
+-- Overdue slots in these states that may be asked, oldest deadline first: their own deadline has passed, and so has their
+-- state's time since the service came back. Slots that must wait for the latter take nobody's turn.
 -- Without a recent tick the service is only just coming back: nobody is asked before that is written down.
-SELECT s.*, s.deadline <= runyard_now() AS overdue,
-    v.served_since + make_interval(secs =>
-        (%(stays)s::double precision[])[array_position(%(states)s::text[], s.state)]) <= runyard_now() AS settled,
+SELECT s.*,
     extract(epoch FROM runyard_now() - coalesce(s.claimed_at, s.opened_at))::double precision AS age,
     pg_postmaster_start_time()::text AS era
 FROM slots s CROSS JOIN service v
