@@ -7,6 +7,7 @@ what `CommitUnknown` is about.
 
 import asyncio
 import select
+import shutil
 import socket
 import tempfile
 import threading
@@ -91,6 +92,12 @@ class CuttingProxy:
     @property
     def conninfo(self) -> str:
         return make_conninfo(self._conninfo, host=self._folder.name, port=5432)
+
+    def open_to(self, user: str) -> None:
+        """Let another user through, whom the server's own folder may be closed to."""
+        folder = Path(self._folder.name)
+        for path in (folder, folder / ".s.PGSQL.5432"):
+            shutil.chown(path, user)
 
     def _start(self, target: "object", *args: object) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]  # any callable

@@ -1,10 +1,14 @@
-"""Both databases keep one contract: what a room sees in the simulator is what it meets in production."""
+"""All databases keep one contract: what a room sees in the simulator is what it meets in production.
+
+The pool talks to the server in two ways: directly, or as it must where a pooler is between.
+"""
 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -32,16 +36,29 @@ async def inline(conninfo: str) -> AsyncIterator[Database]:
 
 
 @asynccontextmanager
-async def pooled(conninfo: str) -> AsyncIterator[Database]:
-    pool = open_pool(conninfo, clock=FrozenClock(), rng=random.Random(1), max_size=2, patience=10.0)
+async def pooled(conninfo: str, *, direct: bool) -> AsyncIterator[Database]:
+    pool = open_pool(
+        conninfo,
+        clock=FrozenClock(),
+        rng=random.Random(1),
+        max_size=2,
+        patience=10.0,
+        direct=direct,
+    )
     async with pool as database:
         yield database
 
 
-@pytest.fixture(params=[inline, pooled], ids=["inline", "pooled"])
+OPENERS: dict[str, Opener] = {
+    "inline": inline,
+    "direct": partial(pooled, direct=True),
+    "behind a pooler": partial(pooled, direct=False),
+}
+
+
+@pytest.fixture(params=OPENERS)
 def opener(request: pytest.FixtureRequest) -> Opener:
-    chosen: Opener = request.param
-    return chosen
+    return OPENERS[request.param]
 
 
 @pytest.fixture

@@ -40,10 +40,18 @@ async def outage(server: EmbeddedPostgres, database: Database, *, immediate: boo
 
 
 @pytest.mark.parametrize("immediate", [False, True], ids=["stopped", "crashed"])
-def test_the_pool_recovers_from_an_outage(server: EmbeddedPostgres, *, immediate: bool) -> None:
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "behind a pooler"])
+def test_the_pool_recovers_from_an_outage(
+    server: EmbeddedPostgres, *, immediate: bool, direct: bool
+) -> None:
     async def scenario() -> None:
         pool = open_pool(
-            server.start(), clock=FrozenClock(), rng=random.Random(1), min_size=3, patience=3.0
+            server.start(),
+            clock=FrozenClock(),
+            rng=random.Random(1),
+            min_size=3,
+            patience=3.0,
+            direct=direct,
         )
         async with pool as database:
             await outage(server, database, immediate=immediate)
@@ -56,12 +64,15 @@ def test_the_single_connection_recovers_from_an_outage(server: EmbeddedPostgres)
         asyncio.run(outage(server, database, immediate=False))
 
 
-def test_a_pool_may_be_opened_before_its_server(server: EmbeddedPostgres) -> None:
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "behind a pooler"])
+def test_a_pool_may_be_opened_before_its_server(server: EmbeddedPostgres, *, direct: bool) -> None:
     conninfo = server.start()
     server.stop()
 
     async def scenario() -> None:
-        pool = open_pool(conninfo, clock=FrozenClock(), rng=random.Random(1), patience=3.0)
+        pool = open_pool(
+            conninfo, clock=FrozenClock(), rng=random.Random(1), patience=3.0, direct=direct
+        )
         async with pool as database:
             with pytest.raises(Unavailable):
                 await database.transact(beat, name="early")

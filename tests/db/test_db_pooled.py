@@ -1,7 +1,12 @@
-"""The pooled database: conflicts, deadlines, and a connection that is left as it was found."""
+"""The pooled database: conflicts, deadlines, and a connection that is left as it must be.
+
+Every test runs in both ways: directly on the server, and as behind a pooler.
+"""
 
 import asyncio
 import random
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,6 +20,24 @@ from runyard.db.pooled import PooledDatabase, open_pool
 def url(database_url: str) -> str:
     make_table(database_url)
     return database_url
+
+
+class Way:
+    """How the pool of a test talks to the server."""
+
+    def __init__(self, *, direct: bool) -> None:
+        self.direct = direct
+
+    def open(
+        self, url: str, *, clock: FrozenClock | None = None, seed: int = 1, **more: Any
+    ) -> AbstractAsyncContextManager[PooledDatabase]:
+        rng = random.Random(seed)
+        return open_pool(url, clock=clock or FrozenClock(), rng=rng, direct=self.direct, **more)
+
+
+@pytest.fixture(params=[True, False], ids=["direct", "behind a pooler"])
+def way(request: pytest.FixtureRequest) -> Way:
+    return Way(direct=request.param)
 
 
 async def set_running(tx: Tx) -> int:
@@ -36,15 +59,17 @@ def conflicting(url: str, runs: list[str], *, conflicts: int) -> object:
     return work
 
 
-def test_a_serialization_failure_runs_the_transaction_again(url: str) -> None:
+def test_a_serialization_failure_runs_the_transaction_again(url: str, way: Way) -> None:
     clock = FrozenClock()
     runs: list[str] = []
     seen: list[tuple[str, str]] = []
-    rng = random.Random(3)
 
     async def scenario() -> int:
-        async with open_pool(
-            url, clock=clock, rng=rng, observe=lambda name, outcome, _: seen.append((name, outcome))
+        async with way.open(
+            url,
+            clock=clock,
+            seed=3,
+            observe=lambda name, outcome, _: seen.append((name, outcome)),
         ) as database:
             return await database.transact(conflicting(url, runs, conflicts=2), name="claim")  # type: ignore[arg-type]  # built above
 
@@ -56,13 +81,11 @@ def test_a_serialization_failure_runs_the_transaction_again(url: str) -> None:
     assert clock.slept == [twin.uniform(0, 0.02), twin.uniform(0, 0.04)]
 
 
-def test_conflicts_without_end_are_given_up(url: str) -> None:
+def test_conflicts_without_end_are_given_up(url: str, way: Way) -> None:
     runs: list[str] = []
 
     async def scenario() -> None:
-        async with open_pool(
-            url, clock=FrozenClock(), rng=random.Random(1), attempts=3
-        ) as database:
+        async with way.open(url, attempts=3) as database:
             await database.transact(conflicting(url, runs, conflicts=99), name="claim")  # type: ignore[arg-type]  # built above
 
     with pytest.raises(Unavailable, match="claim: gave up after 3 conflicts"):
@@ -71,7 +94,7 @@ def test_conflicts_without_end_are_given_up(url: str) -> None:
     assert states(url)[1] == "queued"
 
 
-def test_two_transactions_that_lock_in_opposite_order_both_end(url: str) -> None:
+def test_two_transactions_that_lock_in_opposite_order_both_end(url: str, way: Way) -> None:
     async def scenario() -> None:
         gates = {1: asyncio.Event(), 2: asyncio.Event()}
 
@@ -84,9 +107,18 @@ def test_two_transactions_that_lock_in_opposite_order_both_end(url: str) -> None
                 await tx.run("UPDATE chores SET state = 'running' WHERE id = %(id)s", id=first)
 
             await database.transact(work, name=f"lock {first}")
+            through.set()
 
-        clock = FrozenClock()
-        pool = open_pool(url, clock=clock, rng=random.Random(1), min_size=2)
+        class Yielding(FrozenClock):
+            """A victim that came back at once could take its row again before the other one has it."""
+
+            async def sleep(self, seconds: float) -> None:
+                await super().sleep(seconds)
+                await through.wait()
+
+        through = asyncio.Event()
+        clock = Yielding()
+        pool = way.open(url, clock=clock, min_size=2)
         async with pool as database, asyncio.TaskGroup() as group:
             group.create_task(lock(database, 1, 2))
             group.create_task(lock(database, 2, 1))
@@ -96,15 +128,13 @@ def test_two_transactions_that_lock_in_opposite_order_both_end(url: str) -> None
     assert states(url) == {1: "running", 2: "running"}
 
 
-def test_a_statement_past_the_deadline_is_cancelled_by_the_server(url: str) -> None:
+def test_a_statement_past_the_deadline_is_cancelled_by_the_server(url: str, way: Way) -> None:
     async def slow(tx: Tx) -> None:
         await set_running(tx)
         await tx.one("SELECT pg_sleep(60)")
 
     async def scenario() -> None:
-        async with open_pool(
-            url, clock=FrozenClock(), rng=random.Random(1), deadline=0.5
-        ) as database:
+        async with way.open(url, deadline=0.5) as database:
             with pytest.raises(Unavailable, match="statement timeout"):
                 await database.transact(slow, name="slow")
             assert await database.transact(set_running, name="quick") == 1
@@ -112,7 +142,7 @@ def test_a_statement_past_the_deadline_is_cancelled_by_the_server(url: str) -> N
     asyncio.run(scenario())
 
 
-def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str) -> None:
+def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str, way: Way) -> None:
     async def scenario() -> None:
         holding = asyncio.Event()
 
@@ -121,7 +151,7 @@ def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str) ->
             holding.set()
             await asyncio.Event().wait()
 
-        async with open_pool(url, clock=FrozenClock(), rng=random.Random(1)) as database:
+        async with way.open(url) as database:
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(database.transact(hold, name="hold"))
                 await holding.wait()
@@ -131,12 +161,9 @@ def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str) ->
     asyncio.run(scenario())
 
 
-def test_transactions_that_find_no_free_connection_are_unavailable(url: str) -> None:
+def test_transactions_that_find_no_free_connection_are_unavailable(url: str, way: Way) -> None:
     async def scenario() -> None:
-        pool = open_pool(
-            url, clock=FrozenClock(), rng=random.Random(1), max_size=1, patience=1.0, attempts=1
-        )
-        async with pool as database:
+        async with way.open(url, max_size=1, patience=1.0, attempts=1) as database:
 
             async def outer(tx: Tx) -> None:
                 await tx.one("SELECT 1 AS x")
@@ -148,15 +175,28 @@ def test_transactions_that_find_no_free_connection_are_unavailable(url: str) -> 
     asyncio.run(scenario())
 
 
+# Settings but the two limits, locks and channels; then what was prepared, and the limits.
 STATE = """
-SELECT (SELECT json_agg(json_build_array(name, setting) ORDER BY name) FROM pg_settings)::text AS settings,
+SELECT (SELECT json_agg(json_build_array(name, setting) ORDER BY name) FROM pg_settings
+        WHERE name NOT IN ('statement_timeout', 'idle_in_transaction_session_timeout'))::text AS settings,
        (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) AS locks,
        (SELECT count(*) FROM pg_listening_channels()) AS channels,
        pg_backend_pid() AS pid
 """
+PREPARED = "SELECT count(*) AS n FROM pg_prepared_statements"
+LIMITS = """
+SELECT current_setting('statement_timeout') AS statement,
+       current_setting('idle_in_transaction_session_timeout') AS idle
+"""
 
 
-def test_nothing_of_a_transaction_stays_on_its_connection(url: str) -> None:
+async def outside(database: PooledDatabase, sql: str) -> Any:
+    """What the only connection of a pool answers between transactions."""
+    async with database._pool.connection() as link:
+        return await (await link.execute(sql)).fetchone()  # type: ignore[call-overload]  # a constant
+
+
+def test_nothing_of_a_transaction_stays_on_its_connection(url: str, way: Way) -> None:
     async def mixed(tx: Tx) -> None:
         await set_running(tx)
         for number in range(20):  # more often than any threshold for preparing a statement
@@ -165,36 +205,28 @@ def test_nothing_of_a_transaction_stays_on_its_connection(url: str) -> None:
     async def failing(tx: Tx) -> None:
         await tx.run("INSERT INTO chores (id, state) VALUES (1, 'queued')")
 
-    async def scenario() -> None:
-        pool = open_pool(url, clock=FrozenClock(), rng=random.Random(1), max_size=1)
-        async with pool as database:
-
-            async def look() -> object:
-                async with database._pool.connection() as link:
-                    return await (await link.execute(STATE)).fetchone()
-
-            before = await look()
+    async def scenario() -> int:
+        async with way.open(url, max_size=1) as database:
+            before = await outside(database, STATE)
             await database.transact(mixed, name="mixed")
             with pytest.raises(Constraint):
                 await database.transact(failing, name="failing")
-            assert await look() == before
+            assert await outside(database, STATE) == before
+            return int((await outside(database, PREPARED))["n"])
 
-    asyncio.run(scenario())
+    # Directly each of the three statements stays prepared, once; a pooler's connection is anybody's.
+    assert asyncio.run(scenario()) == (3 if way.direct else 0)
 
 
-def test_limits_hold_inside_of_the_transaction_only(url: str) -> None:
-    async def limits(tx: Tx) -> tuple[object, object]:
-        return (
-            await tx.one("SHOW statement_timeout"),
-            await tx.one("SHOW idle_in_transaction_session_timeout"),
-        )
+def test_limits_are_those_of_the_transaction_or_of_a_session_that_is_ours(
+    url: str, way: Way
+) -> None:
+    async def scenario() -> tuple[Any, Any]:
+        async with way.open(url, max_size=1, deadline=7) as database:
+            inside = await database.transact(lambda tx: tx.one(LIMITS), name="limits")
+            return inside, await outside(database, LIMITS)
 
-    async def scenario() -> object:
-        pool = open_pool(url, clock=FrozenClock(), rng=random.Random(1), deadline=7)
-        async with pool as database:
-            return await database.transact(limits, name="limits")
-
-    assert asyncio.run(scenario()) == (
-        {"statement_timeout": "7s"},
-        {"idle_in_transaction_session_timeout": "7s"},
-    )
+    limited = {"statement": "7s", "idle": "7s"}
+    inside, after = asyncio.run(scenario())
+    assert inside == limited
+    assert after == (limited if way.direct else {"statement": "0", "idle": "0"})

@@ -294,11 +294,13 @@ async def open_pool(
     patience: float = 5.0,
     deadline: float = 10.0,
     attempts: int = 5,
+    direct: bool = True,
     observe: Observer | None = None,
 ) -> AsyncIterator[PooledDatabase]:
     """Open a pool for as long as the context lasts; the server need not be there yet.
 
-    `patience` is how long a transaction waits for a connection, `deadline` how long it may last.
+    `patience` is how long a transaction waits for a connection, `deadline` how long it may last. Whether a pooler
+    is between is found out for each connection; with `direct=False` it is taken for granted.
     """
     pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
         conninfo,
@@ -306,7 +308,9 @@ async def open_pool(
         kwargs={"autocommit": True, "prepare_threshold": None, "row_factory": dict_row},
         min_size=min_size,
         max_size=max_size,
-        configure=partial(_direct_if_possible, limit=max(1, int(deadline * 1000))),
+        configure=partial(_direct_if_possible, limit=max(1, int(deadline * 1000)))
+        if direct
+        else None,
         timeout=patience,
         # Attempts back off while the server is away. Giving up early means that the next transaction
         # starts afresh, instead of waiting out a delay that has grown to minutes.
