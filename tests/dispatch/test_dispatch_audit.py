@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.dispatch.dispatchworld import LABELS, Between, World, play
+from tests.dispatch.test_dispatch_intake import AS_LARGE_AS_CAN_BE
 
 from runyard.db.contract import DatabaseError, Unavailable
 from runyard.embedded.github.identity import KeyPair
@@ -186,12 +187,21 @@ def test_a_second_replica_asks_github_nothing(database_url: str, app_keys: KeyPa
     play(scenario, database_url, app_keys)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ("a\0b",),
+        tuple(AS_LARGE_AS_CAN_BE["of many bytes"] * 2),
+        tuple(f"l{n}" for n in range(200)),
+    ],
+    ids=["NUL", "many bytes", "many labels"],
+)
 def test_one_delivery_of_nonsense_does_not_hold_up_the_others(
-    database_url: str, app_keys: KeyPair
+    database_url: str, app_keys: KeyPair, labels: tuple[str, ...]
 ) -> None:
     async def scenario(world: World) -> None:
         world.deliver = False
-        bad = world.queue(labels=("a\0b",))
+        bad = world.queue(labels=labels)
         good = world.queue()
         await world.github.settle()
         await world.clock.sleep(100)
@@ -305,3 +315,23 @@ def test_a_repository_that_cannot_be_read_does_not_hold_up_the_next(
         assert world.job(lost)["state"] == "queued"
 
     play(scenario, database_url, app_keys, audit_repositories=2)
+
+
+def test_a_job_that_the_database_refuses_does_not_hold_up_the_others(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        failures = [DatabaseError("not this one")]
+
+        async def fail_once(name: str) -> None:
+            if name == "job found" and failures:
+                raise failures.pop()
+
+        forget_deliveries(world)
+        await world.queued("acme/app")
+        world.deliver = False
+        lost = [world.queue("acme/app"), world.queue("acme/app")]
+        await server.wire(world.deps(database=Between(world.database, fail_once))).audit.step()
+        assert not failures and sum(bool(world.job(job)) for job in lost) == 1
+
+    play(scenario, database_url, app_keys)

@@ -1,6 +1,7 @@
 """Webhooks: only GitHub's, in any order and number, whatever they contain, whoever else is away."""
 
 import itertools
+import random
 from typing import Any
 
 import msgspec
@@ -110,7 +111,18 @@ NONSENSE = {
     "no installation": event("queued", installation=None),
     "installation zero": event("queued", installation={"id": 0}),
     "labels without end": event("queued", job={"labels": ["x" * 150] * 100}),
+    "labels of many bytes": event(
+        "queued", job={"labels": [chr(0x4E00 + n) * 100 for n in range(9)]}
+    ),
+    "many short labels": event("queued", job={"labels": [f"l{n}" for n in range(200)]}),
     "a label too long": event("queued", job={"labels": ["x" * 5000]}),
+}
+HAN = random.Random(1).choices(
+    [chr(n) for n in range(0x4E00, 0x9FA5)], k=650
+)  # not to be compressed
+AS_LARGE_AS_CAN_BE = {
+    "of many bytes": ["".join(HAN[n : n + 130]) for n in range(0, 650, 130)],
+    "of many labels": [f"{n:03}" for n in range(181)],
 }
 OF_NO_INTEREST = {
     "unknown action": event("exploded"),
@@ -130,6 +142,21 @@ def test_nonsense_is_refused_with_a_reason_and_changes_nothing(
         assert world.rows("SELECT * FROM jobs") == []
         # Remembered, or else the audit would fetch it every minute.
         assert [row["guid"] for row in world.rows("SELECT guid FROM deliveries")] == ["g-1"]
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize("name", AS_LARGE_AS_CAN_BE)
+def test_the_largest_labels_that_are_taken_fit_into_the_indexes(
+    database_url: str, app_keys: KeyPair, name: str
+) -> None:
+    async def scenario(world: World) -> None:
+        labels = AS_LARGE_AS_CAN_BE[name]
+        repo = f"{'o' * 100}/{'r' * 100}"
+        answer = await send(world, event("queued", repo=repo, job={"labels": labels}))
+        assert (answer.status, answer.json()) == (200, {"outcome": "applied"})
+        labels = [*labels, labels[0]]
+        assert (await send(world, event("queued", 6, job={"labels": labels}), "g-2")).status == 400
 
     play(scenario, database_url, app_keys)
 

@@ -3,14 +3,15 @@
 from typing import Any
 
 import pytest
-from tests.dispatch.dispatchworld import LABELS, SECRET, World, play
+from tests.dispatch.dispatchworld import LABELS, SECRET, Between, Lines, World, play
 from tests.dispatch.test_dispatch_intake import event, send
 
+from runyard.db.contract import DatabaseError
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.app import TokenAuth
 from runyard.github.errors import Unreachable
 from runyard.http.errors import NotSent
-from runyard.http.messages import Request
+from runyard.http.messages import Request, Response
 from runyard.parts import server
 from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
 
@@ -122,6 +123,58 @@ def test_a_github_that_is_away_is_an_error_of_the_loop_and_nothing_is_lost(
             await world.server.puller.step()
         world.github_wire.tamper = None
         await world.server.puller.step()
+        assert world.job(job)["state"] == "queued"
+
+    play(scenario, database_url, app_keys, intake="pull")
+
+
+@pytest.mark.parametrize("fault", ["GitHub cannot show it", "the database refuses it"])
+def test_a_delivery_that_fails_again_and_again_is_tried_three_times_and_costs_no_further_pages(
+    database_url: str, app_keys: KeyPair, fault: str
+) -> None:
+    async def scenario(world: World) -> None:
+        async def unreadable(request: Request, onward: Any) -> Any:
+            shown = "/hook/deliveries/" in request.path
+            return Response(status=200, body=b"{") if shown else await onward()
+
+        async def refuse(name: str) -> None:
+            if name == "webhook":
+                raise DatabaseError("not this one")
+
+        world.deliver = False
+        for _ in range(150):
+            world.queue("mona/dots")
+        await world.github.settle()
+        await world.server.puller.step()
+        bad = await world.queued()
+        if fault == "GitHub cannot show it":
+            world.github_wire.tamper = unreadable
+            puller = world.server.puller
+        else:
+            puller = server.wire(world.deps(database=Between(world.database, refuse))).puller
+        before = len(world.github_wire.requests)
+        for _ in range(100):
+            await world.clock.sleep(world.settings.pull_every)
+            await puller.step()
+        assert len(fetched(world, before)) == 3
+        assert len(world.github_wire.requests) - before <= 100 + 2 * 3
+        told = [line["tries"] for line in world.log if "error" in line]
+        assert told == [1, 2, 3]
+        assert not world.job(bad)
+
+    play(scenario, database_url, app_keys, intake="pull", log=Lines())
+
+
+def test_a_delivery_that_github_could_not_show_for_a_moment_is_not_lost(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        world.deliver = False
+        job = await world.queued()
+        world.github.faults.fail_next("/app/hook/deliveries/", 500, times=2)
+        for _ in range(100):
+            await world.server.puller.step()
+            await world.clock.sleep(world.settings.pull_every)
         assert world.job(job)["state"] == "queued"
 
     play(scenario, database_url, app_keys, intake="pull")

@@ -22,7 +22,9 @@ ACTIONS = ("waiting", "queued", "in_progress", "completed")
 _ID_LIMIT = 1 << 63
 _ATTEMPTS_LIMIT = 1 << 31
 _TEXT_LIMIT = 200
-_LABELS_LIMIT = 2000  # characters altogether; they are part of an index
+# Bytes of all labels as Postgres stores them: they are part of indexes, whose rows hold 2704 bytes altogether.
+_LABELS_LIMIT = 2000
+_LABEL_EXTRA = 8  # its length and its padding
 
 
 class Came(msgspec.Struct, frozen=True):
@@ -170,8 +172,8 @@ def objection(event: JobEvent) -> str:
     texts = (*job.labels, job.runner_name or "", job.conclusion or "")
     if not all(len(text) <= _TEXT_LIMIT and text.isprintable() for text in texts):
         return f"a label, a name or a conclusion is longer than {_TEXT_LIMIT} characters or not printable"
-    if len(job.labels) > _TEXT_LIMIT or sum(map(len, job.labels)) > _LABELS_LIMIT:
-        return f"there are more than {_TEXT_LIMIT} labels, or {_LABELS_LIMIT} characters of them"
+    if sum(len(label.encode()) + _LABEL_EXTRA for label in job.labels) > _LABELS_LIMIT:
+        return f"the labels take more than {_LABELS_LIMIT} bytes ({_LABEL_EXTRA} for each, and its text)"
     return ""
 
 

@@ -2,9 +2,12 @@
 
 A delivery can fail, be dropped on the way, or be acknowledged by a database that then loses it. In each case
 its guid is missing in our table, and the event is fetched and applied as if it had just arrived. What GitHub
-lists and cannot show is asked for again by webhook, a few times.
+lists and cannot show is asked for again by webhook, a few times; where webhooks cannot arrive it is tried a few
+times, with pauses, and then left.
 
-Invariant: whatever is made up for goes through `Intake`, so doing it twice, or late, or in any order, is harmless.
+Invariants:
+- Whatever is made up for goes through `Intake`, so doing it twice, or late, or in any order, is harmless.
+- A delivery that fails for a reason of its own is noted and passed over; the others are made up for.
 """
 
 from collections.abc import Iterable
@@ -19,7 +22,8 @@ from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL, TUIST_RUNNERS_REC
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
-_ASK_AGAIN = 3  # times, for one delivery
+_TRIES = 3  # for one delivery that fails
+_PAUSE = 60.0  # seconds after the first of them, twice that after the second: a server's bad minute is no verdict
 
 
 class Comparer:
@@ -57,12 +61,18 @@ class Comparer:
                 raise
             except DatabaseError as error:
                 # One event that the database refuses must not keep the others from being made up for.
-                self._log.error("delivery refused", guid=attempt.guid, error=str(error))
+                tries = await self._note(attempt)
+                self._log.error(
+                    "delivery refused", guid=attempt.guid, tries=tries, error=str(error)
+                )
         return len(missing)
 
     async def _missing(self, newest: dict[str, DeliveryView]) -> list[DeliveryView]:
+        # Where GitHub can send again the log itself brings a new attempt, and the audit soon passes the old one.
+        limits = {"most": 0, "pause": 0.0} if self._redeliver else {"most": _TRIES, "pause": _PAUSE}
+
         async def ask(tx: Tx) -> list[Row]:
-            return await tx.all(SQL.delivery_missing, guids=list(newest))
+            return await tx.all(SQL.delivery_missing, guids=list(newest), **limits)
 
         if not newest:
             return []
@@ -92,16 +102,11 @@ class Comparer:
 
     async def _ask_again(self, attempt: DeliveryView, why: str) -> None:
         """Have GitHub send it once more; it then arrives as a webhook."""
+        tries = await self._note(attempt)
         if not self._redeliver:
-            self._log.error("delivery cannot be read", guid=attempt.guid, error=why)
+            self._log.error("delivery cannot be read", guid=attempt.guid, tries=tries, error=why)
             return
-
-        async def note(tx: Tx) -> int:
-            row = await tx.one(SQL.redelivery_note, guid=attempt.guid)
-            return 0 if row is None else int(row["asked"])
-
-        asked = await self._database.transact(note, name="redelivery")
-        if asked > _ASK_AGAIN:
+        if tries > _TRIES:
             return
         sent = await self._github.redeliver(attempt.id)
         self._meter.inc(
@@ -110,4 +115,13 @@ class Comparer:
             action="redeliver",
             outcome="asked" if sent else "forgotten",
         )
-        self._log.warning("redelivery asked for", guid=attempt.guid, asked=asked, why=why)
+        self._log.warning("redelivery asked for", guid=attempt.guid, asked=tries, why=why)
+
+    async def _note(self, attempt: DeliveryView) -> int:
+        """Remember that a delivery failed; returns how often that makes."""
+
+        async def note(tx: Tx) -> int:
+            row = await tx.one(SQL.redelivery_note, guid=attempt.guid)
+            return 0 if row is None else int(row["asked"])
+
+        return await self._database.transact(note, name="redelivery")

@@ -8,7 +8,7 @@ With a token for one repository and no webhook there, this is the only way: then
 is taken, not just what waits.
 """
 
-from runyard.db.contract import Database, Row, Tx
+from runyard.db.contract import CommitUnknown, Database, DatabaseError, Row, Tx, Unavailable
 from runyard.dispatch.intake.apply import Intake
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL
@@ -68,11 +68,20 @@ class QueuedJobs:
 
         rows = await self._database.transact(unknown, name="jobs unknown") if jobs else []
         for row in rows:
-            came = await self._intake.found(repo, jobs[row["job_id"]])
-            if came.outcome == "applied":
+            if await self._found(repo, jobs[row["job_id"]]) == "applied":
                 self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind="missed_job")
                 self._log.warning("job found that no event told of", job=row["job_id"])
         return len(rows)
+
+    async def _found(self, repo: Scope, job: JobView) -> str:
+        """Apply one job; one that the database refuses does not hold up the others."""
+        try:
+            return (await self._intake.found(repo, job)).outcome
+        except (Unavailable, CommitUnknown):
+            raise
+        except DatabaseError as error:
+            self._log.error("job refused", job=job.id, error=str(error))
+            return "refused"
 
     async def follow(self, repo: Scope) -> None:
         """Take everything that a repository says of its jobs: there are no events that would."""
@@ -93,7 +102,7 @@ class QueuedJobs:
                 views[job_id] = view
         for job in views.values():
             if self._news(job, held.get(job.id)):
-                await self._intake.found(repo, job)
+                await self._found(repo, job)
 
     def _news(self, job: JobView, held: str | None) -> bool:
         """Whether this is something that we did not know; what was over before we ever heard of it is not."""

@@ -1,3 +1,9 @@
--- Which of these deliveries have never been applied here.
+-- Which of these deliveries have never been applied here; where `most` is not 0, without those that failed so often, or just now.
 SELECT guid FROM unnest(%(guids)s::text[]) AS asked (guid)
-WHERE NOT EXISTS (SELECT FROM deliveries d WHERE d.guid = asked.guid) ORDER BY guid;
+WHERE NOT EXISTS (SELECT FROM deliveries d WHERE d.guid = asked.guid)
+  AND (%(most)s::integer = 0 OR NOT EXISTS (
+    SELECT FROM redeliveries r WHERE r.guid = asked.guid
+      AND (r.asked >= %(most)s::integer
+        OR r.asked_at > runyard_now() - r.asked * %(pause)s::double precision * interval '1 second')
+  ))
+ORDER BY guid;
