@@ -1,8 +1,9 @@
 """Old rows go, in batches, and never what a foreign key, an open slot or an unfinished job still needs."""
 
 import pytest
-from tests.dispatch.dispatchworld import World, play
+from tests.dispatch.dispatchworld import Between, World, play
 
+from runyard.dispatch.retention import Pruner
 from runyard.dispatch.settings import Retention
 from runyard.embedded.github.identity import KeyPair
 from runyard.telemetry.catalogue import RUNYARD_PRUNED_ROWS_TOTAL
@@ -99,20 +100,56 @@ def test_a_job_that_a_slot_still_names_is_kept(database_url: str, app_keys: KeyP
     play(scenario, database_url, app_keys)
 
 
-def test_a_backlog_is_worked_off_in_batches(database_url: str, app_keys: KeyPair) -> None:
+def test_a_backlog_is_worked_off_in_one_step_however_many_batches_it_takes(
+    database_url: str, app_keys: KeyPair
+) -> None:
     async def scenario(world: World) -> None:
-        world.execute(
-            "INSERT INTO deliveries SELECT 'd' || n, to_timestamp(%s), 'queued', 'applied'"
-            " FROM generate_series(1, 25) n",
-            world.clock.now() - 8 * DAY,
-        )
-        left = []
-        for _ in range(4):
-            await world.server.pruner.step()
-            left.append(count(world)["deliveries"])
-        assert left == [15, 5, 0, 0]
+        deliver(world, 203)
+        await world.server.pruner.step()
+        assert count(world)["deliveries"] == 0
 
-    play(scenario, database_url, app_keys, retention=Retention(batch=5, batches=2))
+    play(scenario, database_url, app_keys, retention=Retention(batch=5))
+
+
+def test_a_step_ends_in_time_and_starves_no_table(database_url: str, app_keys: KeyPair) -> None:
+    settings = Retention(batch=5, within=60.0)
+
+    async def scenario(world: World) -> None:
+        async def slow(name: str) -> None:
+            begun.append(name)
+            await world.clock.sleep(4.0)
+
+        begun: list[str] = []
+        pruner = Pruner(
+            Between(world.database, slow), clock=world.clock, meter=world.meter, settings=settings
+        )
+        deliver(world, 100)
+        world.execute(
+            "INSERT INTO samples SELECT n, to_timestamp(%s), 1, 1, 1, 1, 1, 1, 1, 1"
+            " FROM generate_series(1, 100) n",
+            world.clock.now() - 91 * DAY,
+        )
+        left, took = [], []
+        for _ in range(4):
+            began = world.clock.monotonic()
+            await pruner.step()
+            took.append(world.clock.monotonic() - began)
+            left.append((count(world)["deliveries"], count(world)["samples"]))
+        assert max(took) == settings.within
+        # Each step has time for fifteen batches: six tables once, and nine more of the two that are full.
+        assert left == [(70, 75), (40, 50), (10, 25), (0, 0)], begun
+
+    play(scenario, database_url, app_keys)
+
+
+def deliver(world: World, number: int) -> None:
+    """So many deliveries of last week."""
+    world.execute(
+        "INSERT INTO deliveries SELECT 'd' || n, to_timestamp(%s), 'queued', 'applied'"
+        " FROM generate_series(1, %s) n",
+        world.clock.now() - 8 * DAY,
+        number,
+    )
 
 
 def test_a_job_known_only_by_its_end_is_pruned_too(database_url: str, app_keys: KeyPair) -> None:

@@ -4,12 +4,15 @@ An open slot, a fence that is due, a job that is not over, and the entries of th
 old they are. Done jobs are kept longer than GitHub can repeat a delivery of them: a job that was forgotten too early
 could be queued a second time by its own first webhook.
 
-Batches are small and end when the time that a step is given is spent, so a backlog of months neither holds locks
-nor keeps the loop from being seen alive. Replicas may prune side by side: each skips what another one has in hand.
+Batches are small: none holds locks for long. A step goes on, table by table and round by round, until nothing is
+left or its time is spent. So pruning keeps up with whatever is written, and a backlog of months neither starves a
+table nor keeps the loop from being seen alive. Replicas may prune side by side: each skips what another one has in
+hand.
 """
 
 import msgspec
 
+from runyard.clock import Clock
 from runyard.db.contract import Database, Tx
 from runyard.dispatch.settings import Retention
 from runyard.dispatch.store import SQL
@@ -26,17 +29,26 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True):
 class Pruner:
     """Deletes what has had its time."""
 
-    def __init__(self, database: Database, *, meter: Meter, settings: Retention) -> None:
+    def __init__(
+        self, database: Database, *, clock: Clock, meter: Meter, settings: Retention
+    ) -> None:
         self._database = database
+        self._clock = clock
         self._meter = meter
         self._settings = settings
 
     async def step(self) -> None:
-        """A number of batches of every table; what is left waits for the next step."""
-        for rule in _rules(self._settings):
-            for _ in range(self._settings.batches):
-                if await self._batch(rule) < self._settings.batch:
-                    break
+        """A batch of every table, again while there are full ones; what time does not allow waits for the next step."""
+        end = self._clock.monotonic() + self._settings.within
+        left = _rules(self._settings)
+        while left:
+            full = []
+            for rule in left:
+                if self._clock.monotonic() >= end:
+                    return
+                if await self._batch(rule) == self._settings.batch:
+                    full.append(rule)
+            left = tuple(full)
 
     async def _batch(self, rule: _Rule) -> int:
         async def delete(tx: Tx) -> int:

@@ -37,7 +37,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     sightings: float = 30 * _DAY
     every: float = 600.0
     batch: int = 1000  # rows in one transaction
-    batches: int = 20  # of one table in one step
+    within: float = 240.0  # of one step; what is left waits for the next
 
     def __post_init__(self) -> None:
         """A job must not be forgotten before the last delivery that tells of it."""

@@ -146,6 +146,7 @@ async def run(
 def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
     settings = deps.settings
     expected = (*EXPECTED, DatabaseError, KubeError, GitHubError)
+    prune = settings.retention
     steps: tuple[tuple[str, Step, float, float], ...] = (
         ("pools", wired.pools.refresh, settings.pools_every, 30.0),
         ("tick", wired.sweeper.tick, settings.tick_every, 10.0),
@@ -157,7 +158,7 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
         ("ghosts", wired.ghosts.step, settings.ghosts_every, 120.0),
         ("audit", wired.audit.step, settings.audit_every, 300.0),
         ("gauges", wired.gauges.step, settings.gauges_every, 30.0),
-        ("prune", wired.pruner.step, settings.retention.every, 300.0),
+        ("prune", wired.pruner.step, prune.every, prune.within + 60.0),
         ("github budget", wired.budget_watch.step, settings.gauges_every, 30.0),
     )
     if settings.intake == "pull":
@@ -240,7 +241,7 @@ def wire(deps: ServerDeps) -> Wired:
             health=deps.health,
         ),
         budget=ground.budget,
-        pruner=Pruner(database, meter=meter, settings=settings.retention),
+        pruner=Pruner(database, clock=deps.clock, meter=meter, settings=settings.retention),
         stamped=_stamped(ground, fencer),
         pods=_pods(ground, fencer, closer),
         ghosts=GhostRegistrations(
