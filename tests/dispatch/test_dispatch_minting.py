@@ -11,6 +11,7 @@ from runyard.embedded.github.identity import KeyPair
 from runyard.http.errors import NotSent, OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.kinds import PODS
+from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
 from runyard.wire import names
 
 Setup = Callable[[World, Guest], Awaitable[None]]
@@ -355,5 +356,24 @@ def test_while_github_fails_the_other_runners_are_spared(
         assert world.slot(second)["state"] == "idle", "a second runner was spent on the same outage"
         (held,) = (await world.server.matcher.look()).held
         assert held.hold is Hold.GITHUB
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_key_that_github_does_not_accept_pages_and_everybody_waits(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        await world.offered(guest)
+        world.github.faults.fail_next("/app/installations/", 401, times=100)
+        await world.mint()
+        counted = world.meter.get(
+            RUNYARD_ACTIONS_TOTAL, room="dispatch", action="mint", outcome="page"
+        )
+        assert counted == 1
+        (row,) = world.rows("SELECT kind, name, why FROM exclusions")
+        assert (row["kind"], row["name"]) == ("github", "") and "JWT" in row["why"]
 
     play(scenario, database_url, app_keys)

@@ -137,7 +137,6 @@ def test_a_request_that_never_left_is_definite(fleet: Any) -> None:
         pytest.param(OutcomeUnknown("cut"), "none", id="cut"),
         pytest.param(NotSent("refused"), "none", id="refused"),
         pytest.param(503, "none", id="503"),
-        pytest.param(401, "none", id="our-own-key"),
         pytest.param(404, "account", id="uninstalled"),
         pytest.param(403, "account", id="suspended"),
     ],
@@ -157,6 +156,18 @@ def test_a_mint_that_got_no_token_was_never_made(fleet: Any, fault: Any, scope: 
         assert isinstance(problem.value, errors.Definite)
         assert problem.value.scope == scope
         assert fleet.wire.count("generate-jitconfig") == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_key_that_is_not_accepted_is_told_from_a_token_that_could_not_be_had(fleet: Any) -> None:
+    async def scenario() -> None:
+        fleet.core.faults.fail_next("/app/installations/", 401, times=2)
+        with pytest.raises(errors.Unauthorized) as problem:
+            await mint(fleet)
+        assert isinstance(problem.value, errors.Definite) and problem.value.scope == "none"
+        assert fleet.wire.count("generate-jitconfig") == 0
+        await mint(fleet)
 
     asyncio.run(scenario())
 

@@ -96,6 +96,34 @@ def test_an_exhausted_hour_blocks_until_its_reset() -> None:
     assert refusal.value.retry_after == pytest.approx(90, abs=1)
 
 
+def test_a_limit_of_another_resource_is_not_taken_for_the_hour() -> None:
+    """Registrations have a limit of their own: what is left of it says nothing of reads, nor the other way round."""
+    clock = Clock()
+    budget = Budget(clock, patience=0)
+    reset = str(int(clock.now()) + 90)
+
+    def answer(resource: str, left: int, status: int = 200) -> Response:
+        headers = (
+            ("x-ratelimit-limit", "100"),
+            ("x-ratelimit-remaining", str(left)),
+            ("x-ratelimit-reset", reset),
+            ("x-ratelimit-resource", resource),
+        )
+        return Response(status=status, headers=headers)
+
+    hear(budget, answer("actions_runner_registration", 0), key="7")
+    spend(budget, 1, purpose="audit", key="7")
+    hear(budget, answer("core", 50), key="7")
+    hear(budget, answer("actions_runner_registration", 5), key="7")
+    spend(budget, 1, purpose="audit", key="7")
+    hear(budget, answer("core", 0), key="7")
+    assert budget.wait_for(1, purpose="mint", key="7") == pytest.approx(90, abs=1)
+    hear(budget, answer("actions_runner_registration", 0, status=403), key="8")
+    assert budget.wait_for(1, purpose="mint", key="8") == 60, (
+        "refused, it waits a little all the same"
+    )
+
+
 def test_a_shorter_block_never_shortens_a_longer_one() -> None:
     budget = Budget(Clock(), patience=1)
     budget.block("7", 100)

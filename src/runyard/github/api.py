@@ -6,7 +6,8 @@ call spends from one budget, goes through one transport with a deadline, and end
 401 proves that nothing happened): how often and when to try again is the caller's policy.
 
 Invariants:
-- A failure to get the token is `NoToken`, hence definite: the call itself was never made.
+- A failure to get the token is `NoToken`, or `Unauthorized` if our own key is not accepted, hence definite: the
+  call itself was never made.
 - A 2xx that cannot be read is `Unreadable`, hence unknown: a runner may exist although we cannot name it.
 - Lists are read page by page while the world moves; an item may be missed or seen twice. Absence from a
   list proves nothing.

@@ -35,6 +35,7 @@ POINTS_PER_MINUTE = 900.0
 KEEP_FREE: Mapping[str, float] = {"audit": 0.3, "read": 0.1, "pull": 0.05}
 HAIR = 0.001  # more than computed: rounding must not leave a bucket a trace short, again and again
 LONGEST_BLOCK = 3600.0
+_PRIMARY = "core"  # as `x-ratelimit-resource` calls it; an older server sends no name
 _LONGEST_HOUR = 2 * 3600.0  # clocks differ a little
 # What GitHub asks for when it limits without naming a time.
 _DEFAULT_BLOCK = 60.0
@@ -92,7 +93,12 @@ def told(response: Response, *, now: float) -> float | None:
 
 
 def hour_of(response: Response, *, now: float) -> Hour | None:
-    """The primary limit in an answer's headers, if they are all there and make sense."""
+    """The primary limit in an answer's headers, if they are all there and make sense.
+
+    GitHub has others beside it, such as one for registrations of runners; an answer tells of one of them.
+    """
+    if response.header("x-ratelimit-resource") not in ("", _PRIMARY):
+        return None
     limit = _number(response.header("x-ratelimit-limit"))
     left = _number(response.header("x-ratelimit-remaining"))
     ends = _number(response.header("x-ratelimit-reset"))

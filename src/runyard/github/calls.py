@@ -128,8 +128,8 @@ class Calls:
     async def _token(self, installation_id: int) -> str:
         try:
             return await self._app.token(installation_id, self._fetch_token)
-        except (errors.BudgetExhausted, errors.BudgetUnknown):
-            raise
+        except (errors.BudgetExhausted, errors.BudgetUnknown, errors.Unauthorized):
+            raise  # they say more, and are definite too; a key that is not accepted is nobody else's fault
         except errors.GitHubError as error:
             # Whatever became of the token, the call that needed it was not made: definite. Only
             # where GitHub refused this installation is the account at fault.
