@@ -62,18 +62,19 @@ def proposal(slot: int, job: int, **changes: Any) -> Proposal:
         pool="mac",
         cost=2.0,
         reason="next",
+        platform="macos",
     )
     return msgspec.structs.replace(whole, **changes)
 
 
-def claim(url: str, *proposals: Proposal, floor: float = 0.0) -> list[str]:
+def claim(url: str, *proposals: Proposal) -> list[str]:
     """What each was refused for, or nothing."""
 
     async def main() -> Claimed:
         claims = Claims(ctx=Context(), actor="test")
         with InlineDatabase(url, clock=RealClock()) as database:
             return await database.transact(
-                lambda tx: claims.claim(tx, proposals, floor=floor, trial_within=8.0), name="claim"
+                lambda tx: claims.claim(tx, proposals, trial_within=8.0), name="claim"
             )
 
     return [decision.refused for decision in run_virtual(main()).decisions]
@@ -125,26 +126,29 @@ def test_only_what_was_claimed_is_charged_and_the_last_one_says_where_it_began(
     database_url: str,
 ) -> None:
     with world(database_url) as link:
-        link.execute("UPDATE tenants SET weight = 2, vtime = 5 WHERE tenant = 'acme'")
-        lib = {"repository": "acme/lib", "floor": 1.0}
+        link.execute("UPDATE tenants SET weight = 2 WHERE tenant = 'acme'")
+        link.execute("INSERT INTO virtual_times VALUES ('acme', '', 'macos', 5, 0)")
+        lib = {"repository": "acme/lib", "own_floor": 1.0}
         claim(
             database_url,
-            proposal(1, 1),
-            proposal(2, 2, **lib),
-            proposal(3, 2),  # refused
-            proposal(4, 4),
-            proposal(5, 150),
-            floor=7.0,
+            proposal(1, 1, floor=7.0),
+            proposal(2, 2, floor=7.0, **lib),
+            proposal(3, 2, floor=7.0),  # refused
+            proposal(4, 4, floor=7.0),
+            proposal(5, 150, floor=7.0),
+            proposal(6, 6, platform="linux"),
         )
-        rows = link.execute("SELECT tenant, vtime, vstart FROM tenants ORDER BY 1").fetchall()
-        assert [(row["vtime"], row["vstart"]) for row in rows] == [(10.0, 9.0), (9.0, 7.0)]
         rows = link.execute(
-            "SELECT repository, vtime, vstart FROM repositories WHERE vtime > 0 ORDER BY 1"
+            "SELECT tenant, repository, platform, vtime, vstart FROM virtual_times ORDER BY 3 DESC, 1, 2"
         ).fetchall()
         assert [tuple(row.values()) for row in rows] == [
-            ("acme/app", 4.0, 2.0),
-            ("acme/lib", 3.0, 1.0),
-            ("mona/app", 2.0, 0.0),
+            ("acme", "", "macos", 10.0, 9.0),
+            ("acme", "acme/app", "macos", 4.0, 2.0),
+            ("acme", "acme/lib", "macos", 3.0, 1.0),
+            ("mona", "", "macos", 9.0, 7.0),
+            ("mona", "mona/app", "macos", 2.0, 0.0),
+            ("acme", "", "linux", 1.0, 0.0),
+            ("acme", "acme/app", "linux", 2.0, 0.0),
         ]
 
 
@@ -175,5 +179,7 @@ def test_a_runner_that_lost_its_job_is_adopted_beside_new_ones(database_url: str
         ).fetchone()
         assert row == {"state": "armed", "intended_job": 7, "jit": b"\x00\xff"}
         # An adopted runner was paid for when it was made.
-        row = link.execute("SELECT vtime FROM tenants WHERE tenant = 'acme'").fetchone()
+        row = link.execute(
+            "SELECT vtime FROM virtual_times WHERE tenant = 'acme' AND repository = ''"
+        ).fetchone()
         assert row == {"vtime": 2.0}

@@ -54,6 +54,10 @@ def slot(number: int, pool_name: str = "mac") -> Waiting:
     return Waiting(pod_uid=f"uid-{number}", pod_name=name, pool=pool_name, generation=number)
 
 
+def everywhere(vtime: float) -> dict[str, float]:
+    return dict.fromkeys(("linux", "macos"), vtime)
+
+
 def queue(
     tenant: str,
     jobs: list[tuple[int, tuple[str, ...]]],
@@ -71,7 +75,7 @@ def queue(
         installation_id=1,
         at_org=at_org,
         weight=weight,
-        vtime=vtime,
+        vtimes=everywhere(vtime),
         repositories=(RepositoryQueue(repository=f"{tenant}/app", jobs=own),),
         budgets=budgets,
     )
@@ -97,7 +101,7 @@ def served(found: Snapshot) -> list[tuple[str, int]]:
 def test_a_flood_of_one_tenant_does_not_delay_the_first_job_of_another() -> None:
     flood = queue("aaa", [(i, MAC) for i in range(10_000)], vtime=400.0)
     late = queue("zzz", [(99_999, MAC)])
-    found = snapshot(flood, late, waiting=(slot(1),), floor=396.0)
+    found = snapshot(flood, late, waiting=(slot(1),), floors=everywhere(396.0))
     assert served(found) == [("zzz", 99_999)]
 
 
@@ -105,7 +109,7 @@ def test_a_tenant_that_slept_gets_no_credit_for_it() -> None:
     # Both have work for all ten runners; the sleeper must not get all of them.
     busy = queue("busy", [(i, MAC) for i in range(20)], vtime=400.0)
     sleeper = queue("sleeper", [(100 + i, MAC) for i in range(20)], vtime=3.0)
-    found = snapshot(busy, sleeper, waiting=tuple(map(slot, range(10))), floor=396.0)
+    found = snapshot(busy, sleeper, waiting=tuple(map(slot, range(10))), floors=everywhere(396.0))
     counts = Counter(tenant for tenant, _ in served(found))
     assert counts in ({"sleeper": 5, "busy": 5}, {"sleeper": 6, "busy": 4})
 
@@ -196,7 +200,9 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         vacancy(i, tenant=f"t{rng.randrange(4)}", scope=f"orgs/t{rng.randrange(4)}")
         for i in range(draw(st.integers(0, 3)))
     )
-    return snapshot(*tenants, waiting=waiting, vacancies=vacancies, floor=draw(st.floats(0, 20)))
+    return snapshot(
+        *tenants, waiting=waiting, vacancies=vacancies, floors=everywhere(draw(st.floats(0, 20)))
+    )
 
 
 @given(snapshots())
@@ -247,30 +253,42 @@ def test_the_same_snapshot_gives_the_same_proposals(found: Snapshot) -> None:
     assert match(found) == match(again)
 
 
-def simulate(weights: dict[str, float], *, rounds: int, seed: int) -> dict[str, float]:
-    """Serve a few runners at a time, with everybody always hungry; returns what each got."""
+class Served(msgspec.Struct):
+    """What each has got, and where it stands; everybody is always hungry for the same labels."""
+
+    weights: dict[str, float]
+    labels: dict[str, tuple[str, ...]]
+    pools: tuple[PoolView, ...] = POOLS
+    got: Counter[str] = msgspec.field(default_factory=Counter)
+    vtimes: dict[str, dict[str, float]] = {}
+    floors: dict[str, float] = {}
+    _number: int = 0
+
+    def serve(self, *pools: str) -> None:
+        """One runner of each of these pools becomes free."""
+        tenants = []
+        for name, weight in self.weights.items():
+            self._number += 100
+            own = [(self._number + i, self.labels[name]) for i in range(20)]
+            vtimes = self.vtimes.setdefault(name, {})
+            tenants.append(msgspec.structs.replace(queue(name, own, weight=weight), vtimes=vtimes))
+        waiting = tuple(slot(self._number + i, each) for i, each in enumerate(pools))
+        found = snapshot(*tenants, waiting=waiting, pools=self.pools, floors=self.floors)
+        for each in proposals_for(found):
+            own_times, lane = self.vtimes[each.tenant], each.platform
+            start = max(own_times.get(lane, 0.0), self.floors.get(lane, 0.0))
+            own_times[lane] = start + each.cost / self.weights[each.tenant]
+            self.got[each.tenant] += 1
+            self.floors[lane] = max(self.floors.get(lane, 0.0), start)
+
+
+def simulate(weights: dict[str, float], *, rounds: int, seed: int) -> Counter[str]:
+    """Serve a few runners at a time, with everybody always hungry; returns how many each got."""
     rng = random.Random(seed)
-    vtimes = dict.fromkeys(weights, 0.0)
-    got = dict.fromkeys(weights, 0.0)
-    floor, number = 0.0, 0
+    served = Served(weights=weights, labels=dict.fromkeys(weights, MAC))
     for _ in range(rounds):
-        tenants = [
-            queue(
-                name,
-                [((number + i) * 100 + at, MAC) for i in range(20)],
-                vtime=vtimes[name],
-                weight=weight,
-            )
-            for at, (name, weight) in enumerate(weights.items())
-        ]
-        number += 20
-        waiting = tuple(slot(number * 100 + i) for i in range(rng.randint(1, 7)))
-        for each in proposals_for(snapshot(*tenants, waiting=waiting, floor=floor)):
-            start = max(vtimes[each.tenant], floor)
-            vtimes[each.tenant] = start + each.cost / weights[each.tenant]
-            got[each.tenant] += each.cost
-            floor = max(floor, start)
-    return got
+        served.serve(*("mac",) * rng.randint(1, 7))
+    return served.got
 
 
 def jain(shares: list[float]) -> float:
@@ -282,6 +300,26 @@ def test_shares_follow_the_weights(seed: int) -> None:
     weights = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 0.5, "e": 4.0}
     got = simulate(weights, rounds=300, seed=seed)
     assert jain([got[name] / weights[name] for name in weights]) >= 0.99
+
+
+def test_who_waits_for_few_macs_is_not_moved_on_by_what_others_get_on_linux() -> None:
+    labels = {"a-flood": LINUX, "b": MAC, "c": MAC}
+    served = Served(weights={"a-flood": 1.0, "b": 1.0, "c": 2.0}, labels=labels)
+    for number in range(600):
+        served.serve("linux", *(("mac",) if number % 20 == 0 else ()))
+    assert served.got == {"a-flood": 600, "b": 10, "c": 20}
+
+
+def test_who_waits_for_few_runners_of_a_platform_takes_turns_whatever_the_names() -> None:
+    large = (*MAC[:2], "shape-large")
+    served = Served(
+        weights={"a-flood": 1.0, "b": 1.0, "c": 1.0},
+        labels={"a-flood": MAC, "b": large, "c": large},
+        pools=(pool(), pool("large", large, vcpus=8)),
+    )
+    for number in range(400):
+        served.serve("mac", *(("large",) if number % 20 == 0 else ()))
+    assert served.got == {"a-flood": 400, "b": 10, "c": 10}
 
 
 def test_a_long_queue_is_matched_without_looking_at_every_pair() -> None:
@@ -315,12 +353,14 @@ def repository(
     **more: str,
 ) -> RepositoryQueue:
     own = tuple(Candidate(job_id=job, labels=MAC, priority=priority) for job in jobs)
-    return RepositoryQueue(repository=name, jobs=own, vtime=vtime, weight=weight, **more)
+    return RepositoryQueue(
+        repository=name, jobs=own, vtimes=everywhere(vtime), weight=weight, **more
+    )
 
 
 def tenant_of(*repositories: RepositoryQueue, floor: float = 0.0) -> TenantQueue:
     base = queue("t", [])
-    return msgspec.structs.replace(base, repositories=repositories, floor=floor)
+    return msgspec.structs.replace(base, repositories=repositories, floors=everywhere(floor))
 
 
 def test_a_flood_of_one_repository_does_not_delay_its_sibling() -> None:

@@ -69,8 +69,9 @@ class _Account(msgspec.Struct, kw_only=True):
     """What somebody's new runners cost: all of them, and the last one."""
 
     tenant: str
+    repository: str  # nothing: the tenant itself
+    platform: str
     floor: float
-    repository: str = ""
     cost: float = 0.0
     last: float = 0.0
 
@@ -86,9 +87,7 @@ class Claims:
         self._ctx = ctx
         self._writer = Writer(actor)
 
-    async def claim(
-        self, tx: Tx, proposals: Sequence[Proposal], *, floor: float, trial_within: float
-    ) -> Claimed:
+    async def claim(self, tx: Tx, proposals: Sequence[Proposal], *, trial_within: float) -> Claimed:
         """Claim as many of them as still hold."""
         tenants = sorted({each.tenant for each in proposals})
         locked = await tx.all(SQL.tenants_lock, tenants=tenants)
@@ -109,26 +108,21 @@ class Claims:
             for proposal, decision in zip(proposals, written, strict=True)
             if not decision.refused and proposal.cost
         ]
-        await self._charge(tx, made, floor, trial_within)
+        await self._charge(tx, made, trial_within)
         return Claimed(decisions=written, era=str(locked[0]["era"]) if locked else "")
 
-    async def _charge(
-        self, tx: Tx, made: Sequence[Proposal], floor: float, trial_within: float
-    ) -> None:
+    async def _charge(self, tx: Tx, made: Sequence[Proposal], trial_within: float) -> None:
         if not made:
             return
-        tenants: dict[str, _Account] = {}
-        repositories: dict[tuple[str, str], _Account] = {}
+        accounts: dict[tuple[str, str, str], _Account] = {}
         for each in made:
-            whole = _Account(tenant=each.tenant, floor=floor)
-            tenants.setdefault(each.tenant, whole).add(each.cost)
-            own = _Account(tenant=each.tenant, repository=each.repository, floor=each.floor)
-            repositories.setdefault((each.tenant, each.repository), own).add(each.cost)
-        await tx.run(
-            SQL.charges,
-            tenants=msgspec.json.encode(list(tenants.values())).decode(),
-            repositories=msgspec.json.encode(list(repositories.values())).decode(),
-        )
+            for repository, floor in (("", each.floor), (each.repository, each.own_floor)):
+                key = (each.tenant, repository, each.platform)
+                fresh = _Account(
+                    tenant=each.tenant, repository=repository, platform=each.platform, floor=floor
+                )
+                accounts.setdefault(key, fresh).add(each.cost)
+        await tx.run(SQL.charges, charges=msgspec.json.encode(list(accounts.values())).decode())
         for each in made:
             if each.trial:
                 kind, _, name = each.trial.partition(":")

@@ -14,7 +14,7 @@ from runyard.dispatch.guards import SHIPPED, Guards
 from runyard.dispatch.machine.events import Offer
 from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.matching.match import match
-from runyard.dispatch.matching.values import Matching, Proposal, Snapshot
+from runyard.dispatch.matching.values import Kind, Matching, Proposal, Snapshot
 from runyard.dispatch.minting.mint import Minter
 from runyard.dispatch.pools import Pools
 from runyard.dispatch.settings import Settings
@@ -61,6 +61,7 @@ class Matcher:
         self._meter = meter
         self._log = log
         self._settings = settings
+        self._cut: tuple[Kind, ...] = ()  # where the last look at very many kinds ended
 
     async def run(self, spawn: Spawn) -> None:
         """Match for ever. `spawn` starts a mint in the server's own task group."""
@@ -93,7 +94,7 @@ class Matcher:
             return 0
         uids = self._waiters.uids(self._settings.match_waiting)
         reading = await self._database.transact(lambda tx: self._read(tx, uids), name="match")
-        self._waiters.hungry = reading.hungry
+        self._waiters.hungry, self._cut = reading.hungry, reading.cut
         for uid in reading.absent:
             self._waiters.wake(uid)  # its slot is not idle: its poll looks for itself
         proposals = match(reading.snapshot, guards=self._guards).proposals
@@ -114,7 +115,7 @@ class Matcher:
             if not asked:
                 return Claimed()
             within = self._settings.deadlines.offered
-            return await self._claims.claim(tx, asked, floor=snapshot.floor, trial_within=within)
+            return await self._claims.claim(tx, asked, trial_within=within)
 
         came = await self._store.transact(work, name="claim")
         claimed = 0
@@ -166,5 +167,6 @@ class Matcher:
             kinds=self._settings.match_kinds,
             per_kind=self._settings.match_per_kind,
             silent=self._settings.deadlines.idle,
+            after=() if thorough else self._cut,
             thorough=thorough,
         )

@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     match_waiting: int = 100  # runners of a pool that one look may claim for
     match_batch: int = 50  # claims in one transaction
     match_per_kind: int = 20  # oldest jobs of a tenant with the same labels
-    match_kinds: int = 200  # different sets of labels that a tenant may have queued
+    match_kinds: int = 200  # of a tenant that are read at once: repositories and sets of labels
     pools_every: float = 30.0
     tick_every: float = 5.0
     sweep_every: float = 5.0

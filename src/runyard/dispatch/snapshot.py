@@ -4,6 +4,8 @@ Also whoever explains reads it (`thorough`): then every idle slot counts as wait
 waits at, and no kind of job is left out because nobody waits for it.
 """
 
+from collections import Counter
+
 import msgspec
 
 from runyard.db.contract import Row, Tx
@@ -18,6 +20,7 @@ from runyard.dispatch.matching.values import (
     RepositoryQueue,
     Snapshot,
     TenantQueue,
+    Times,
     Vacancy,
     Waiting,
 )
@@ -33,6 +36,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     selection: Selection
     hungry: bool = False  # there are jobs that a runner could be offered
     absent: tuple[str, ...] = ()  # those who wait here and whose slots are not idle
+    cut: tuple[Kind, ...] = ()  # the last kind of each tenant that has more of them than were read
 
 
 async def read(
@@ -43,14 +47,26 @@ async def read(
     kinds: int,
     per_kind: int,
     silent: float,
+    after: tuple[Kind, ...] = (),
     thorough: bool = False,
 ) -> Reading:
-    """Read what could be matched now for the Pods that wait here; `kinds` and `per_kind` bound how much."""
+    """Read what could be matched now for the Pods that wait here; `kinds` and `per_kind` bound how much.
+
+    `after` is what the last reading `cut`: a tenant with very many kinds is read a piece at a time.
+    """
     nothing = Snapshot(pools=pools, waiting=(), vacancies=(), tenants=())
-    rows = await tx.all(SQL.match_kinds, limit=kinds)
+    rows = await tx.all(
+        SQL.match_kinds,
+        limit=kinds,
+        dispatch=None if thorough else sorted({pool.dispatch_label for pool in pools}),
+        tenants=[kind.tenant for kind in after],
+        repositories=[kind.repository for kind in after],
+        kinds=[SEPARATOR.join(kind.labels) for kind in after],
+    )
     if not rows:
-        return Reading(snapshot=nothing, selection=Selection())
+        return Reading(snapshot=nothing, selection=Selection(), hungry=bool(after))
     known = tuple(msgspec.convert(row, Kind) for row in rows)
+    cut = _cut(known, kinds)
     waiting = (
         await tx.all(SQL.match_idle, silent=silent)
         if thorough
@@ -67,19 +83,49 @@ async def read(
     idle = {row["pod_uid"]: None for row in waiting}
     absent = tuple(uid for uid in uids if uid not in idle)
     if not selection.wanted:
-        return Reading(snapshot=nothing, selection=selection, hungry=True, absent=absent)
-    floor = await tx.one(SQL.match_floor)
+        return Reading(snapshot=nothing, selection=selection, hungry=True, absent=absent, cut=cut)
+    times = await _virtual_times(tx, selection.wanted, pools)
     snapshot = Snapshot(
         pools=pools,
         waiting=tuple(msgspec.convert(row, Waiting) for row in waiting),
         vacancies=tuple(msgspec.convert(row, Vacancy) for row in vacant),
-        tenants=await _tenants(tx, selection.wanted, per_kind),
-        floor=0.0 if floor is None else float(floor["floor"]),
+        tenants=await _tenants(tx, selection.wanted, per_kind, times),
+        floors=times.floors.get("", {}),
     )
-    return Reading(snapshot=snapshot, selection=selection, hungry=True, absent=absent)
+    return Reading(snapshot=snapshot, selection=selection, hungry=True, absent=absent, cut=cut)
 
 
-async def _tenants(tx: Tx, wanted: tuple[Kind, ...], per_kind: int) -> tuple[TenantQueue, ...]:
+def _cut(known: tuple[Kind, ...], kinds: int) -> tuple[Kind, ...]:
+    counted = Counter(kind.tenant for kind in known)
+    last = {kind.tenant: kind for kind in known}
+    return tuple(kind for tenant, kind in last.items() if counted[tenant] >= kinds)
+
+
+class _VirtualTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Where everybody stands, by tenant and repository, and where the last ones began, by tenant."""
+
+    standing: dict[tuple[str, str], Times]
+    floors: dict[str, Times]
+
+
+async def _virtual_times(
+    tx: Tx, wanted: tuple[Kind, ...], pools: tuple[PoolView, ...]
+) -> _VirtualTimes:
+    tenants = sorted({kind.tenant for kind in wanted})
+    repositories = ["", *sorted({kind.repository for kind in wanted})]
+    platforms = sorted({pool.platform for pool in pools})
+    times = _VirtualTimes(standing={}, floors={})
+    for row in await tx.all(SQL.match_times, tenants=tenants, repositories=repositories):
+        own = times.standing.setdefault((row["tenant"], row["repository"]), {})
+        own[row["platform"]] = row["vtime"]
+    for row in await tx.all(SQL.match_floors, tenants=tenants, platforms=platforms):
+        times.floors.setdefault(row["tenant"], {})[row["platform"]] = row["floor"]
+    return times
+
+
+async def _tenants(
+    tx: Tx, wanted: tuple[Kind, ...], per_kind: int, times: _VirtualTimes
+) -> tuple[TenantQueue, ...]:
     jobs = await tx.all(
         SQL.match_jobs,
         tenants=[kind.tenant for kind in wanted],
@@ -90,13 +136,9 @@ async def _tenants(tx: Tx, wanted: tuple[Kind, ...], per_kind: int) -> tuple[Ten
     by_tenant: dict[str, dict[str, list[Row]]] = {}
     for row in jobs:
         by_tenant.setdefault(row["tenant"], {}).setdefault(row["repository"], []).append(row)
-    names = list(by_tenant)
-    rooms = await tx.all(SQL.match_rooms, tenants=names)
-    floors = {row["tenant"]: row["floor"] for row in await tx.all(SQL.match_floors, tenants=names)}
+    rooms = await tx.all(SQL.match_rooms, tenants=list(by_tenant))
     trials = {(kind.tenant, kind.repository): kind.trial for kind in wanted}
-    return tuple(
-        _tenant(name, own, rooms, trials, floor=floors[name]) for name, own in by_tenant.items()
-    )
+    return tuple(_tenant(name, own, rooms, trials, times) for name, own in by_tenant.items())
 
 
 def _tenant(
@@ -104,8 +146,7 @@ def _tenant(
     own: dict[str, list[Row]],
     rooms: list[Row],
     trials: dict[tuple[str, str], str],
-    *,
-    floor: float,
+    times: _VirtualTimes,
 ) -> TenantQueue:
     first = next(iter(own.values()))[0]
     return TenantQueue(
@@ -113,19 +154,19 @@ def _tenant(
         installation_id=first["installation_id"],
         at_org=first["at_org"],
         weight=first["weight"],
-        vtime=first["vtime"],
+        vtimes=times.standing.get((name, ""), {}),
         repositories=tuple(
             RepositoryQueue(
                 repository=repository,
                 weight=rows[0]["repository_weight"],
-                vtime=rows[0]["repository_vtime"],
+                vtimes=times.standing.get((name, repository), {}),
                 jobs=tuple(msgspec.convert(row, Candidate) for row in rows),
                 trial=trials[name, repository],
             )
             for repository, rows in own.items()
         ),
         budgets=tuple(_budget(row) for row in rooms if row["tenant"] == name),
-        floor=floor,
+        floors=times.floors.get(name, {}),
     )
 
 

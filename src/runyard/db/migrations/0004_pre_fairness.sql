@@ -24,12 +24,23 @@ CREATE TABLE repositories (
     repository text NOT NULL,
     weight double precision NOT NULL DEFAULT 1 CHECK (weight > 0),
     priority integer NOT NULL DEFAULT 0, -- what its jobs start with
-    vtime double precision NOT NULL DEFAULT 0,
-    vstart double precision NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, repository)
 );
-CREATE INDEX repositories_floor ON repositories (tenant, vstart);
 INSERT INTO repositories (tenant, repository) SELECT DISTINCT tenant, repository FROM jobs;
+
+-- Virtual time is kept for each platform: who waits for a Mac is not moved on by what others get on Linux.
+CREATE TABLE virtual_times (
+    tenant text NOT NULL REFERENCES tenants ON DELETE CASCADE,
+    repository text NOT NULL, -- nothing: the tenant's own, among the tenants
+    platform text NOT NULL,
+    vtime double precision NOT NULL, -- grows by cost/weight with every runner
+    vstart double precision NOT NULL, -- what vtime was before the last one
+    PRIMARY KEY (tenant, repository, platform)
+);
+CREATE INDEX virtual_times_tenants ON virtual_times (platform, vstart) WHERE repository = '';
+CREATE INDEX virtual_times_repositories ON virtual_times (tenant, platform, vstart) WHERE repository <> '';
+INSERT INTO virtual_times (tenant, repository, platform, vtime, vstart)
+SELECT tenant, '', platform, vtime, vstart FROM tenants JOIN tenant_limits USING (tenant);
 
 CREATE TABLE exclusions (
     kind text NOT NULL CHECK (kind IN ('repository', 'account', 'github')),

@@ -68,6 +68,9 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+Times = dict[str, float]  # virtual time on each platform; on one that is not there it is 0
+
+
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A job that may be offered."""
 
@@ -81,7 +84,7 @@ class RepositoryQueue(msgspec.Struct, frozen=True, kw_only=True):
 
     repository: str
     weight: float = 1.0
-    vtime: float = 0.0
+    vtimes: Times = {}
     jobs: tuple[Candidate, ...] = ()
     trial: str = ""  # see `Kind`
 
@@ -101,10 +104,10 @@ class TenantQueue(msgspec.Struct, frozen=True, kw_only=True):
     installation_id: int
     at_org: bool  # its runners are registered at the organisation, not at the repository
     weight: float
-    vtime: float
     repositories: tuple[RepositoryQueue, ...]
+    vtimes: Times = {}
     budgets: tuple[Budget, ...] = ()
-    floor: float = 0.0  # where in the tenant's own virtual time the last served repository began
+    floors: Times = {}  # where in the tenant's own virtual time the last served repository began
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +117,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[Waiting, ...]
     vacancies: tuple[Vacancy, ...]
     tenants: tuple[TenantQueue, ...]
-    floor: float = 0.0  # where in virtual time the last served tenant began
+    floors: Times = {}  # where in virtual time the last served tenant began
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +130,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     cost: float
     reason: str
-    floor: float = 0.0  # of the tenant's own virtual time, for its repositories
+    platform: str = ""  # on which it is charged
+    floor: float = 0.0  # of virtual time there, for the tenant
+    own_floor: float = 0.0  # of the tenant's own virtual time, for its repositories
     trial: str = ""  # the exclusion that this one tries
 
 

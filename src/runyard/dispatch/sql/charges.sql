@@ -1,18 +1,16 @@
--- Move tenants on in virtual time, each from where it stands or from the floor, by what all of its new runners cost;
--- and within each of them its repositories. Where the last runner of each began is kept.
-WITH tenants_moved AS (
-    UPDATE tenants t SET
-        vstart = greatest(t.vtime, c.floor) + (c.cost - c.last) / t.weight,
-        vtime = greatest(t.vtime, c.floor) + c.cost / t.weight
-    FROM json_to_recordset(%(tenants)s::json) AS c (
-        tenant text, floor double precision, cost double precision, last double precision
-    )
-    WHERE t.tenant = c.tenant
+-- Move tenants (under no repository) and repositories on in virtual time, each from where it stands or from the floor, by
+-- what all of its new runners cost. Where the last runner of each began is kept. The tenants are locked.
+INSERT INTO virtual_times (tenant, repository, platform, vtime, vstart)
+SELECT c.tenant, c.repository, c.platform,
+    greatest(coalesce(v.vtime, 0), c.floor) + c.cost / w.weight,
+    greatest(coalesce(v.vtime, 0), c.floor) + (c.cost - c.last) / w.weight
+FROM json_to_recordset(%(charges)s::json) AS c (
+    tenant text, repository text, platform text, floor double precision, cost double precision, last double precision
 )
-UPDATE repositories r SET
-    vstart = greatest(r.vtime, c.floor) + (c.cost - c.last) / r.weight,
-    vtime = greatest(r.vtime, c.floor) + c.cost / r.weight
-FROM json_to_recordset(%(repositories)s::json) AS c (
-    tenant text, repository text, floor double precision, cost double precision, last double precision
-)
-WHERE r.tenant = c.tenant AND r.repository = c.repository;
+JOIN tenants t ON t.tenant = c.tenant
+LEFT JOIN repositories r ON r.tenant = c.tenant AND r.repository = c.repository
+LEFT JOIN virtual_times v ON v.tenant = c.tenant AND v.repository = c.repository AND v.platform = c.platform
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN c.repository = '' THEN t.weight ELSE coalesce(r.weight, 1) END AS weight
+) w
+ON CONFLICT (tenant, repository, platform) DO UPDATE SET vtime = excluded.vtime, vstart = excluded.vstart;

@@ -1,7 +1,6 @@
 -- The next offerable jobs of each of these kinds, a few of each: by priority, then by age.
-SELECT t.tenant, t.installation_id, t.kind = 'Organization' AND t.mint_at = 'org' AS at_org, t.weight, t.vtime,
-    k.repository, coalesce(r.weight, 1) AS repository_weight, coalesce(r.vtime, 0) AS repository_vtime,
-    q.job_id, q.labels, q.priority
+SELECT t.tenant, t.installation_id, t.kind = 'Organization' AND t.mint_at = 'org' AS at_org, t.weight,
+    k.repository, coalesce(r.weight, 1) AS repository_weight, q.job_id, q.labels, q.priority
 FROM unnest(%(tenants)s::text[], %(repositories)s::text[], %(kinds)s::text[]) AS k (tenant, repository, labels)
 JOIN tenants t ON t.tenant = k.tenant
 LEFT JOIN repositories r ON r.tenant = k.tenant AND r.repository = k.repository

@@ -1,5 +1,6 @@
 -- The different kinds of offerable jobs: of one repository, with one set of labels. One probe of the index for each tenant
--- that has any and one for each kind, however many jobs and tenants there are.
+-- that has any and one for each kind, however many jobs and tenants there are. Of each tenant a limited number that some
+-- pool is asked for by (or of all, if none is given); for a tenant that has more, those after where the last look ended.
 WITH RECURSIVE queuing AS (
     (SELECT j.tenant FROM jobs j WHERE j.state = 'queued' AND j.verified ORDER BY j.tenant LIMIT 1)
     UNION ALL
@@ -9,10 +10,17 @@ WITH RECURSIVE queuing AS (
     )
     FROM queuing WHERE queuing.tenant IS NOT NULL
 )
-SELECT q.tenant, k.repository, k.labels, t.paused FROM queuing q JOIN tenants t USING (tenant) CROSS JOIN LATERAL (
+SELECT q.tenant, k.repository, k.labels, t.paused
+FROM queuing q JOIN tenants t USING (tenant)
+LEFT JOIN unnest(%(tenants)s::text[], %(repositories)s::text[], %(kinds)s::text[]) AS a (tenant, repository, labels)
+    USING (tenant)
+CROSS JOIN LATERAL (
     WITH RECURSIVE kinds AS (
         (
-            SELECT j.repository, j.labels FROM jobs j WHERE j.tenant = q.tenant AND j.state = 'queued' AND j.verified
+            SELECT j.repository, j.labels FROM jobs j
+            WHERE j.tenant = q.tenant AND j.state = 'queued' AND j.verified
+                AND (j.repository, j.labels)
+                    > (coalesce(a.repository, ''), string_to_array(coalesce(a.labels, ''), chr(31)))
             ORDER BY j.repository, j.labels LIMIT 1
         )
         UNION ALL
@@ -23,6 +31,9 @@ SELECT q.tenant, k.repository, k.labels, t.paused FROM queuing q JOIN tenants t 
             ORDER BY j.repository, j.labels LIMIT 1
         ) next
     )
-    SELECT kinds.repository, kinds.labels FROM kinds LIMIT %(limit)s
+    SELECT kinds.repository, kinds.labels FROM kinds
+    WHERE %(dispatch)s::text[] IS NULL
+        OR EXISTS (SELECT FROM unnest(kinds.labels) AS l (label) WHERE lower(l.label) = ANY(%(dispatch)s::text[]))
+    LIMIT %(limit)s
 ) k
 ORDER BY q.tenant, k.repository, k.labels;
