@@ -1,136 +1,15 @@
-"""`runyard github connect` and `check` against a GitHub over HTTP: the App works, and what is wrong is told."""
+"""`runyard github connect` against a GitHub over HTTP: the App that it makes works, and what goes wrong is told."""
 
 import asyncio
-import contextlib
-import html
-import json
-import queue
-import random
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
-from tests.cli.serverworld import LABELS, ask, run_here
+from tests.cli.githubworld import Lines, agree, connecting, play
+from tests.cli.serverworld import ask, run_here
 
-from runyard.cli.githubcheck import (
-    deliveries_line,
-    permissions_line,
-    rate_line,
-    runner_line,
-    server_line,
-)
-from runyard.cli.main import cli
-from runyard.cli.main import run as run_cli
-from runyard.clock import RealClock
 from runyard.embedded.github.core import GithubCore
-from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair
-from runyard.github.manifest import lacking, registration, wanted, web_of
-from runyard.github.views import DeliveryView, RateView
-from runyard.http.client import HttpTransport
-from runyard.http.messages import Request, Response
-from runyard.http.server import listen
-
-APP_ID = 7
-SOON = 100.0
-
-
-@contextlib.asynccontextmanager
-async def practice(keys: KeyPair) -> AsyncIterator[tuple[GithubCore, str]]:
-    async def deliver(_: Delivery) -> int:
-        return 502
-
-    core = GithubCore(
-        clock=RealClock(),
-        rng=random.Random(1),
-        app_id=APP_ID,
-        public_key=keys.public_pem,
-        webhook_secret="hush",
-        deliver=deliver,
-    )
-
-    async def handle(request: Request) -> Response:
-        return await core.handle(request)
-
-    listening = await listen(handle)
-    try:
-        yield core, listening.url
-    finally:
-        await listening.close()
-
-
-def play(scenario: Callable[[GithubCore, str], Awaitable[None]], keys: KeyPair) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(SOON), practice(keys) as (core, url):
-            await scenario(core, url)
-
-    asyncio.run(main())
-
-
-class Lines:
-    """Standard output that is read while it is written."""
-
-    def __init__(self) -> None:
-        self.seen: queue.Queue[str] = queue.Queue()
-        self._rest = ""
-
-    def write(self, text: str) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
-        for line in lines:
-            self.seen.put(line)
-        return len(text)
-
-    def flush(self) -> None:
-        pass
-
-    async def next(self) -> dict[str, object]:
-        found: dict[str, object] = json.loads(await asyncio.to_thread(self.seen.get, timeout=SOON))
-        return found
-
-
-def connecting(lines: Lines, *argv: str) -> int:
-    with contextlib.redirect_stdout(lines):
-        return run_cli(
-            cli, name="runyard", argv=["github", "connect", "--no-browser", "--json", *argv]
-        )
-
-
-async def agree(url: str, *, state: str = "") -> Response:
-    """What a person and their browser do: open the page, press the button, come back."""
-    page = (await ask(url, "GET", "/")).body.decode()
-    action = html.unescape(re.findall(r'action="([^"]+)"', page)[0])
-    manifest = html.unescape(re.findall(r'name="manifest" value="([^"]+)"', page)[0])
-    target = urlsplit(action)
-    way = HttpTransport(f"{target.scheme}://{target.netloc}")
-    try:
-        answer = await way.send(
-            Request(
-                method="POST",
-                path=target.path,
-                query=tuple(parse_qsl(target.query)),
-                headers=(("content-type", "application/x-www-form-urlencoded"),),
-                body=urlencode({"manifest": manifest}).encode(),
-            ),
-            timeout=SOON,
-        )
-    finally:
-        await way.close()
-    assert isinstance(answer, Response) and answer.status == 302, answer
-    back = urlsplit(answer.header("location"))
-    query = dict(parse_qsl(back.query))
-    if state:
-        query["state"] = state
-    way = HttpTransport(f"{back.scheme}://{back.netloc}")
-    try:
-        got = await way.send(
-            Request(method="GET", path=back.path, query=tuple(query.items())), timeout=SOON
-        )
-    finally:
-        await way.close()
-    assert isinstance(got, Response)
-    return got
+from runyard.github.manifest import registration, web_of
 
 
 def test_connect_makes_an_app_that_the_server_can_be_and_asks_again_for_nothing(
@@ -170,82 +49,6 @@ def test_connect_makes_an_app_that_the_server_can_be_and_asks_again_for_nothing(
     play(scenario, app_keys)
 
 
-def test_check_says_what_is_wrong_and_what_to_do(tmp_path: Path, app_keys: KeyPair) -> None:
-    async def scenario(core: GithubCore, url: str) -> None:
-        key = tmp_path / "app.pem"
-        key.write_text(app_keys.private_pem)
-        argv = ("github", "check", "--json", "--github-url", url,
-                "--github-app-id", str(APP_ID), "--github-key-file", str(key))  # fmt: skip
-
-        async def check(*more: str) -> tuple[int, dict[str, dict[str, str]]]:
-            code, out, err = await asyncio.to_thread(run_here, *argv, *more)
-            assert not err, err
-            lines = {line["what"]: line for line in json.loads(out)["lines"]}
-            assert all(line["fix"] for line in lines.values() if line["verdict"] != "ok")
-            return code, lines
-
-        code, lines = await check()
-        assert code == 1 and lines["installations"]["verdict"] == "fail"
-        acme = core.install("acme")
-        core.add_repo("acme/app")
-        code, lines = await check()
-        assert code == 0, lines
-        assert lines["acme: permissions"]["verdict"] == "ok"
-        assert lines["acme: runner group"]["found"].startswith("Default")
-        assert lines["clock"]["verdict"] == "ok"
-        assert lines["deliveries"]["verdict"] == "warn"
-        core.queue_job("acme/app", LABELS)
-        await core.settle()
-        code, lines = await check("--runner-group", "9", "--runner-version", "2.100.0")
-        assert code == 1
-        assert lines["deliveries"]["verdict"] == "fail" and "pull" in lines["deliveries"]["fix"]
-        assert lines["acme: runner group"]["verdict"] == "fail"
-        assert lines["runner"]["verdict"] == "fail"
-        core.suspend(acme)
-        code, lines = await check()
-        assert code == 1 and lines["acme"]["found"] == "suspended"
-
-    play(scenario, app_keys)
-
-
-def test_a_key_that_github_does_not_know_and_a_github_that_is_away_are_told_apart(
-    tmp_path: Path, app_keys: KeyPair
-) -> None:
-    async def scenario(core: GithubCore, url: str) -> None:
-        key = tmp_path / "app.pem"
-        key.write_text(app_keys.private_pem)
-        argv = ("github", "check", "--json", "--github-key-file", str(key))
-        code, out, _ = await asyncio.to_thread(
-            run_here, *argv, "--github-app-id", "8", "--github-url", url
-        )
-        assert code == 1 and "--github-app-id" in out
-        code, out, _ = await asyncio.to_thread(
-            run_here, *argv, "--github-app-id", "7", "--github-url", "http://127.0.0.1:1"
-        )
-        assert code == 1 and "--github-url" in out
-
-    play(scenario, app_keys)
-
-
-def test_a_token_for_one_repository_is_checked_there(tmp_path: Path, app_keys: KeyPair) -> None:
-    async def scenario(core: GithubCore, url: str) -> None:
-        core.install("mona", kind="User")
-        core.add_repo("mona/dots")
-        core.allow_token("github_pat_of_the_test", repo="mona/dots")
-        token = tmp_path / "token"
-        token.write_text("github_pat_of_the_test\n")
-        argv = ("github", "check", "--json", "--github-url", url, "--github-token-file", str(token))
-        code, out, err = await asyncio.to_thread(
-            run_here, *argv, "--github-repository", "mona/dots"
-        )
-        assert code == 0, (out, err)
-        assert "pat_of_the_test" not in out
-        code, out, _ = await asyncio.to_thread(run_here, *argv, "--github-repository", "mona/else")
-        assert code == 1
-
-    play(scenario, app_keys)
-
-
 def test_the_page_answers_under_names_of_this_machine_alone(
     tmp_path: Path, app_keys: KeyPair
 ) -> None:
@@ -260,23 +63,6 @@ def test_the_page_answers_under_names_of_this_machine_alone(
         assert await running == 1  # nobody came back
 
     play(scenario, app_keys)
-
-
-# ── verdicts ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_higher_permission_contains_the_lower_and_a_missing_one_is_named() -> None:
-    assert lacking({**wanted(organisation=True), "actions": "admin"}, organisation=True) == ()
-    assert [each.name for each in lacking({"actions": "read"}, organisation=True)] == [
-        "actions",
-        "metadata",
-        "organization_self_hosted_runners",
-    ]
-    line = permissions_line(
-        "acme", {**wanted(organisation=True), "actions": "read"}, is_organisation=True
-    )
-    assert line.verdict == "warn"  # jobs run all the same
-    assert permissions_line("acme", {}, is_organisation=True).verdict == "fail"
 
 
 WEBS = {
@@ -294,29 +80,3 @@ def test_people_are_sent_to_the_github_whose_api_it_is(api: str, web: str) -> No
     assert registration(api, organisation="acme", state="s") == (
         f"{web}/organizations/acme/settings/apps/new?state=s"
     )
-
-
-def test_the_rest_of_the_hour_and_the_versions_are_judged() -> None:
-    for left, verdict in ((5000, "ok"), (400, "warn"), (0, "fail")):
-        rate = RateView(limit=5000, remaining=left, reset=600)
-        assert rate_line("acme", rate, now=0.0).verdict == verdict
-    for version, verdict in (("3.9.2", "fail"), ("3.10.0", "ok"), ("3.20.1", "ok")):
-        assert server_line(version).verdict == verdict
-    for version, verdict in (
-        ("2.330.0", "ok"), ("v2.331.0", "ok"), ("2.329.0", "warn"), ("2.300.0", "fail"),
-        ("1.9.9", "fail"), ("new", "fail"), ("", "warn"),
-    ):  # fmt: skip
-        assert runner_line(version, newest="2.330.0").verdict == verdict
-
-
-def test_deliveries_that_fail_matter_only_to_who_relies_on_them() -> None:
-    def delivery(status: int) -> DeliveryView:
-        return DeliveryView(
-            id=1, guid="g", event="workflow_job", delivered_at="1970-01-01T00:00:10Z",
-            status_code=status,
-        )  # fmt: skip
-
-    good, bad = delivery(200), delivery(502)
-    for items, verdict in (((good,), "ok"), ((good, bad), "warn"), ((bad,), "fail"), ((), "warn")):
-        assert deliveries_line(items, intake="webhook", now=20.0).verdict == verdict
-        assert deliveries_line(items, intake="pull", now=20.0).verdict == "ok"

@@ -11,6 +11,10 @@ from tests.cli.serverworld import LABELS, SOON, Yard, ask, play, poll
 
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
+from runyard.cli.server import server, settings_of
+from runyard.cli.serverflags import flags_of
+from runyard.cli.speaking import speaker
+from runyard.clock import RealClock
 from runyard.db.owner import Owner, claim
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
@@ -283,6 +287,16 @@ def test_a_bad_setting_is_one_line_with_its_fix(
     assert says in told.err
     for secret in ("pass-word", "hush", "c2hvcnQ", "a:b@"):
         assert secret not in told.err
+
+
+def test_the_runner_group_that_was_chosen_is_the_servers(app_keys: KeyPair, tmp_path: Path) -> None:
+    for name, text in (("seal", "A" * 43 + "="), ("hook", "hush"), ("pem", app_keys.private_pem)):
+        (tmp_path / name).write_text(text)
+    argv = ["--seal-key-file", "seal", "--webhook-secret-file", "hook", "--github-key-file", "pem"]
+    argv = [word if word.startswith("--") else str(tmp_path / word) for word in argv]
+    given = server.make_context("server", [*argv, "--github-app-id", "7", "--runner-group", "5"])
+    flags = flags_of(given.params)
+    assert settings_of(flags, speaker(flags.github, clock=RealClock())).runner_group == 5
 
 
 def test_migrate_refuses_an_address_that_is_none_without_repeating_it(

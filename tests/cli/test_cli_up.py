@@ -83,12 +83,14 @@ KINDS: dict[str, tuple[list[str], RealGitHub]] = {
         [
             *("--github-token-file", "token", "--github-repository", "mona/dots"),
             *("--github-url", "https://ghe.example/api/v3", "--github-intake", "webhook"),
+            *("--runner-group", "5"),
         ],
         RealGitHub(
             url="https://ghe.example/api/v3",
             token=Path("token"),
             repository="mona/dots",
             pull=False,
+            runner_group=5,
         ),
     ),
     "what connect left": (
@@ -127,7 +129,7 @@ def test_a_real_github_reaches_the_machine_as_it_was_described(
     for name in ("key", "token"):
         path, expected = getattr(got, name), getattr(meant, name)
         assert path == (None if expected is None else tmp_path / expected)
-    rest = ("url", "app_id", "repository", "secret", "pull")
+    rest = ("url", "app_id", "repository", "secret", "pull", "runner_group")
     assert [getattr(got, name) for name in rest] == [getattr(meant, name) for name in rest]
     assert "hush" not in repr(got)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
 
@@ -281,6 +282,32 @@ def test_an_organisation_that_cannot_be_minted_at_is_served_at_its_repositories(
         assert (slot["state"], slot["intended_job"]) == ("armed", job)
 
     play(scenario, database_url, app_keys)
+
+
+def test_runners_are_in_the_chosen_group_at_an_organisation_and_in_the_only_one_elsewhere(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guest = await world.pod()
+        await world.offered(guest)
+        groups: list[tuple[str, int]] = []
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if "generate-jitconfig" not in request.path:
+                return await onward()
+            groups.append((request.path, msgspec.json.decode(request.body)["runner_group_id"]))
+            return json_response(404, {"message": "Not Found"})
+
+        world.github_wire.tamper = tamper
+        await world.mint()
+        await world.server.reader.step()
+        async with world.waiting(guest):
+            await world.match()
+        await world.mint()
+        assert groups == [(MINT_AT_ORG, 5), (MINT_AT_REPO, 1)]
+
+    play(scenario, database_url, app_keys, runner_group=5)
 
 
 def test_an_account_that_is_refused_costs_the_others_no_runner(

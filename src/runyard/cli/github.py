@@ -22,7 +22,15 @@ from runyard.cli.githubcheck import Facts, Line, examine
 from runyard.cli.githubfiles import Connected, Place, default_place
 from runyard.cli.harmless import harmless
 from runyard.cli.serverfiles import BadSetting, text_of, way_to
-from runyard.cli.speaking import Speaker, said, speaker, with_github
+from runyard.cli.speaking import (
+    OPTIONS,
+    RUNNER_GROUP,
+    Speaker,
+    intake,
+    said,
+    speaker,
+    with_options,
+)
 from runyard.cli.tables import show_json, show_table
 from runyard.clock import Clock, RealClock
 from runyard.github.api import GitHub
@@ -233,15 +241,7 @@ class _Flow:
 
 
 @github.command()
-@with_github
-@click.option(
-    "--github-intake",
-    type=click.Choice(["webhook", "pull"]),
-    default="webhook",
-    show_default=True,
-    help="How the server gets deliveries.",
-)
-@click.option("--runner-group", type=click.IntRange(min=1), default=1, show_default=True)
+@with_options((*OPTIONS, intake("webhook"), RUNNER_GROUP))
 @click.option("--runner-version", default="", help="Of the actions runner in your images: 2.330.0")
 @click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
 def check(

@@ -21,8 +21,8 @@ from runyard.github.api import GitHub
 from runyard.github.app import Auth
 from runyard.github.budget import Budget
 from runyard.github.errors import GitHubError
-from runyard.github.scope import Scope, organisation
-from runyard.github.views import DeliveryView, InstallationView, RateView
+from runyard.github.scope import Scope, organisation, repository
+from runyard.github.views import AppView, DeliveryView, InstallationView, RateView
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response, Stream, Transport
 
@@ -84,27 +84,27 @@ async def examine(way: Transport, *, auth: Auth, facts: Facts, clock: Clock) -> 
     api = GitHub(dated, app=auth, clock=clock, budget=Budget(clock))
     lines = list(await _server(dated, facts))
     if api.only is not None:
-        lines += await _safely("token", _token(api, api.only))
+        lines += await _token(api, api.only, clock)
         lines += await _safely("deliveries", _deliveries(api, facts, clock))
         lines += await _safely("runner", _runner(api, api.only, facts))
         return (*lines, *_clock_line(dated))
-    who = await _safely("App", _app(api))
-    lines += who
-    if any(line.verdict == "fail" for line in who):
-        return (*lines, *_clock_line(dated))
+    try:
+        app = await api.app()
+    except GitHubError as error:
+        return (*lines, _asked("App", error), *_clock_line(dated))
+    lines += _app(app)
     try:
         installed = await api.installations()
     except GitHubError as error:
         return (*lines, _asked("installations", error), *_clock_line(dated))
     lines += _installations(installed)
+    where: Scope | None = None
     for each in installed[:_SHOWN]:
         if each.suspended_at is None:
-            lines += await _safely(f"{each.account.login}", _installation(api, each, facts, clock))
+            found, some = await _installation(api, each, facts, clock)
+            lines, where = [*lines, *found], where or some
     lines += await _safely("deliveries", _deliveries(api, facts, clock))
-    if scopes := [
-        _scope(each) for each in installed if each.suspended_at is None and _is_org(each)
-    ]:
-        lines += await _safely("runner", _runner(api, scopes[0], facts))
+    lines += await _safely("runner", _runner(api, where, facts))
     return (*lines, *_clock_line(dated))
 
 
@@ -119,9 +119,9 @@ def _asked(what: str, error: GitHubError) -> Line:
     fixes: tuple[tuple[type[GitHubError], str], ...] = (
         (errors.Unreachable, "check the network, --github-url and, for your own server, --github-ca-file"),
         (errors.NoAnswer, "try again; look at GitHub's status page"),
-        (errors.Unauthorized, "check --github-app-id and --github-key-file, and this machine's clock"),
-        (errors.RateLimited, "wait; look for another client of the same App"),
-        (errors.NotAllowed, "give the App the permission and let the account accept it"),
+        (errors.Unauthorized, "check --github-app-id and --github-key-file, or the token, and this machine's clock"),
+        (errors.RateLimited, "wait; look for another client of the same App or token"),
+        (errors.NotAllowed, "give the token that permission; or give it the App, and let the account accept it"),
         (errors.NotFound, "install the App there, or correct --github-repository"),
     )  # fmt: skip
     fix = next((text for kind, text in fixes if isinstance(error, kind)), "read what GitHub says")
@@ -180,11 +180,9 @@ def _clock_line(dated: Dated) -> list[Line]:
 # ── the App ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _app(api: GitHub) -> list[Line]:
-    app = await api.app()
-    lines = [Line(verdict="ok", what="App", found=f"{app.slug or app.name} ({app.id})")]
-    lines.append(events_line("App", app.events, f"{app.html_url}/permissions"))
-    return lines
+def _app(app: AppView) -> list[Line]:
+    who = Line(verdict="ok", what="App", found=f"{app.slug or app.name} ({app.id})")
+    return [who, events_line("App", app.events, f"{app.html_url}/permissions")]
 
 
 def events_line(what: str, events: tuple[str, ...], where: str) -> Line:
@@ -207,6 +205,10 @@ def _installations(found: tuple[InstallationView, ...]) -> list[Line]:
             found=", ".join(each.account.login for each in found[:_SHOWN]),
         )
     ]
+    if len(found) > _SHOWN:
+        rest = f"{len(found) - _SHOWN} more; they are not looked at"
+        fix = f"look at them in the App's settings: only the first {_SHOWN} are asked about here"
+        lines.append(Line(verdict="warn", what="other installations", found=rest, fix=fix))
     for each in found:
         if each.suspended_at is not None:
             fix = "lift the suspension in the account's settings, under GitHub Apps"
@@ -216,28 +218,37 @@ def _installations(found: tuple[InstallationView, ...]) -> list[Line]:
 
 async def _installation(
     api: GitHub, each: InstallationView, facts: Facts, clock: Clock
-) -> list[Line]:
-    login, is_org, scope = each.account.login, _is_org(each), _scope(each)
+) -> tuple[list[Line], Scope | None]:
+    """What is found at one account, and a place there whose runners can be asked about."""
+    login, is_org = each.account.login, _is_org(each)
+    scope = organisation(login, installation_id=each.id)
+    where = scope if is_org else None
     lines = [permissions_line(login, each.permissions, is_organisation=is_org)]
     lines.append(events_line(login, each.events, "accept the App's new permissions there"))
-    seen = await api.repositories(scope)
-    if not seen:
-        fix = "let the installation see the repositories whose jobs shall run here"
-        lines.append(Line(verdict="warn", what=f"{login}: repositories", found="none", fix=fix))
+    try:
+        seen = await api.repositories(scope)
+    except GitHubError as error:
+        lines.append(_asked(f"{login}: repositories", error))
     else:
-        lines.append(Line(verdict="ok", what=f"{login}: repositories", found=str(len(seen))))
+        lines.append(_repositories(login, len(seen)))
+        if not is_org and seen:
+            where = repository(seen[0].full_name, installation_id=each.id)
     if is_org:
         lines += await _safely(f"{login}: runner group", _group(api, scope, facts))
-    lines.append(rate_line(login, await api.rate_limit(scope), now=clock.now()))
-    return lines
+    lines += await _safely(f"{login}: rate", _rate(api, scope, login, clock))
+    return lines, where
+
+
+def _repositories(login: str, count: int) -> Line:
+    what = f"{login}: repositories"
+    if count:
+        return Line(verdict="ok", what=what, found=str(count))
+    fix = "let the installation see the repositories whose jobs shall run here"
+    return Line(verdict="warn", what=what, found="none", fix=fix)
 
 
 def _is_org(each: InstallationView) -> bool:
     return each.account.type == "Organization"
-
-
-def _scope(each: InstallationView) -> Scope:
-    return organisation(each.account.login, installation_id=each.id)
 
 
 def permissions_line(login: str, has: dict[str, str], *, is_organisation: bool) -> Line:
@@ -270,12 +281,16 @@ async def _group(api: GitHub, scope: Scope, facts: Facts) -> list[Line]:
     return [Line(verdict="ok", what=what, found=f"{own.name}{public}")]
 
 
+async def _rate(api: GitHub, scope: Scope, login: str, clock: Clock) -> list[Line]:
+    return [rate_line(login, await api.rate_limit(scope), now=clock.now())]
+
+
 def rate_line(login: str, rate: RateView, *, now: float) -> Line:
     """What is left of the hour."""
     what, found = f"{login}: rate", f"{rate.remaining} of {rate.limit} requests left"
     if rate.limit and rate.remaining < rate.limit * LITTLE:
         minutes = max(0.0, rate.reset - now) / 60
-        fix = f"it is full again in {minutes:.0f} min; look for another client of the same App"
+        fix = f"it is full again in {minutes:.0f} min; look for another client that is the same to GitHub"
         verdict: Verdict = "warn" if rate.remaining else "fail"
         return Line(verdict=verdict, what=what, found=found, fix=fix)
     return Line(verdict="ok", what=what, found=found)
@@ -284,21 +299,35 @@ def rate_line(login: str, rate: RateView, *, now: float) -> Line:
 # ── a token, deliveries, runners ────────────────────────────────────────────────────────────────────
 
 
-async def _token(api: GitHub, repo: Scope) -> list[Line]:
+async def _token(api: GitHub, repo: Scope, clock: Clock) -> list[Line]:
     name = f"{repo.owner}/{repo.repo}"
+    return [
+        *await _safely("token", _runners(api, repo, name)),
+        *await _safely("jobs", _jobs(api, repo, name)),
+        *await _safely(f"{name}: rate", _rate(api, repo, name, clock)),
+    ]
+
+
+async def _runners(api: GitHub, repo: Scope, name: str) -> list[Line]:
     await api.list_runners(repo)  # only who may administer the repository may see them
-    lines = [Line(verdict="ok", what="token", found=f"may administer the runners of {name}")]
+    return [Line(verdict="ok", what="token", found=f"may administer the runners of {name}")]
+
+
+async def _jobs(api: GitHub, repo: Scope, name: str) -> list[Line]:
     await api.list_queued_jobs(repo)
-    lines.append(Line(verdict="ok", what="jobs", found=f"those of {name} can be read"))
-    rate = await api.rate_limit(repo)
-    return [*lines, rate_line(name, rate, now=float(rate.reset) - 3600.0)]
+    return [Line(verdict="ok", what="jobs", found=f"those of {name} can be read")]
 
 
 async def _deliveries(api: GitHub, facts: Facts, clock: Clock) -> list[Line]:
     try:
         page = await api.deliveries(purpose="read")
-    except errors.NoHook as error:
-        fix = "add a webhook for workflow jobs, or live with jobs being found a little later"
+    except (errors.NoHook, errors.NotAllowed) as error:
+        if api.only is None:
+            raise
+        fix = (
+            "add a webhook for workflow jobs and let the token read webhooks,"
+            " or live with jobs being found a little later"
+        )
         return [Line(verdict="warn", what="deliveries", found=str(error), fix=fix)]
     return [deliveries_line(page.items, intake=facts.intake, now=clock.now())]
 
@@ -323,19 +352,24 @@ def deliveries_line(items: tuple[DeliveryView, ...], *, intake: str, now: float)
     return Line(verdict=verdict, what="deliveries", found=found, fix=fix)
 
 
-async def _runner(api: GitHub, scope: Scope, facts: Facts) -> list[Line]:
-    return [runner_line(facts.runner_version, newest=await api.newest_runner(scope))]
+async def _runner(api: GitHub, scope: Scope | None, facts: Facts) -> list[Line]:
+    newest = "" if scope is None else await api.newest_runner(scope)
+    return [runner_line(facts.runner_version, newest=newest)]
 
 
 def runner_line(version: str, *, newest: str) -> Line:
     """Whether a runner of that version is still given jobs."""
     own, offered = _numbers(version), _numbers(newest)
+    if version and not own:
+        fix = "write --runner-version as 2.330.0"
+        return Line(verdict="fail", what="runner", found="not a version", fix=fix)
+    if not offered:
+        fix = "compare the one in your images with the releases of actions/runner yourself"
+        found = "GitHub does not say which one is the newest"
+        return Line(verdict="warn", what="runner", found=found, fix=fix)
     if not version:
         fix = "say which one is in your images: --runner-version"
         return Line(verdict="warn", what="runner", found=f"GitHub offers {newest}", fix=fix)
-    if not own:
-        fix = "write --runner-version as 2.330.0"
-        return Line(verdict="fail", what="runner", found="not a version", fix=fix)
     if own >= offered:
         return Line(verdict="ok", what="runner", found=version)
     fix = "put the newest into your images within 30 days of its release: GitHub gives older ones no jobs"

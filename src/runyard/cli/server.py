@@ -128,7 +128,7 @@ async def _setup(
 ) -> Setup:
     """Read and check everything first; connections are made when they are needed."""
     who = speaker(flags.github, clock=clock)
-    settings = _settings(flags, who)
+    settings = settings_of(flags, who)
     kube = _kube(flags, clock)
     stack.push_async_callback(kube.close)
     github = who.way()
@@ -165,7 +165,8 @@ def _kube(flags: Flags, clock: Clock) -> AuthTransport:
     return connect(found, clock=clock, environ=environ)
 
 
-def _settings(flags: Flags, who: Speaker) -> Settings:
+def settings_of(flags: Flags, who: Speaker) -> Settings:
+    """How the server is set up by these flags; `BadSetting` says what is wrong with them."""
     for flag, name in (
         ("--namespace", flags.namespace),
         ("--controller-namespace", flags.controller_namespace),
@@ -188,6 +189,7 @@ def _settings(flags: Flags, who: Speaker) -> Settings:
         controller=(flags.controller_namespace, flags.controller_account),
         modes=_modes(flags),
         intake="pull" if flags.github_intake == "pull" else "webhook",
+        runner_group=flags.runner_group,
     )
 
 

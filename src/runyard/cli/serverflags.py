@@ -3,18 +3,17 @@
 Secrets come from files: arguments can be read by others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from runyard.cli.speaking import OPTIONS, Said, said
+from runyard.cli.speaking import OPTIONS, RUNNER_GROUP, Option, Said, intake, said, with_options
 from runyard.wire import names
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +36,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     dashboard_token_file: Path | None
     github: Said
     github_intake: str
+    runner_group: int
     webhook_secret_file: tuple[Path, ...]
     seal_key_file: Path | None
     reconciler: tuple[str, ...]
@@ -149,14 +149,8 @@ SOCKET: tuple[Option, ...] = (
 )
 GITHUB: tuple[Option, ...] = (
     *OPTIONS,
-    click.option(
-        "--github-intake",
-        envvar="RUNYARD_GITHUB_INTAKE",
-        type=click.Choice(["webhook", "pull"]),
-        default="webhook",
-        show_default=True,
-        help="GitHub calls this server, or deliveries are fetched (needs no public address).",
-    ),
+    intake("webhook"),
+    RUNNER_GROUP,
     click.option(
         "--webhook-secret-file",
         envvar="RUNYARD_WEBHOOK_SECRET_FILE",
@@ -203,8 +197,4 @@ def flags_of(given: Mapping[str, Any]) -> Flags:
     return Flags(github=said(given), **own)
 
 
-def with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Put every flag on a command, in the order above."""
-    for option in reversed((*DATABASE, *CLUSTER, *SOCKET, *GITHUB, *ITSELF)):
-        command = option(command)
-    return command
+with_flags = with_options((*DATABASE, *CLUSTER, *SOCKET, *GITHUB, *ITSELF))

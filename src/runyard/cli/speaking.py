@@ -1,6 +1,6 @@
 """How commands speak to GitHub: as an App, or with a token for one repository; from flags, or from what `connect` left.
 
-Invariant: one way to say it for `runyard server`, `runyard up --github` and `runyard github check`; what is missing or
+Invariant: one way to say it for `runyard server`, `runyard up --github` and `runyard github`; what is missing or
 contradicts itself is one line with its fix.
 """
 
@@ -22,12 +22,12 @@ PUBLIC = "https://api.github.com"
 _FILE = click.Path(dir_okay=False, path_type=Path)
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-OPTIONS: tuple[Option, ...] = (
+WHERE: tuple[Option, ...] = (  # which GitHub, and where our App is kept
     click.option(
         "--github-dir",
         envvar="RUNYARD_GITHUB_DIR",
         type=click.Path(file_okay=False, path_type=Path),
-        help="What `runyard github connect` left: App, key, secret.  [default: ~/.config/runyard/github]",
+        help="Where `runyard github connect` keeps App, key and secret.  [default: ~/.config/runyard/github]",
     ),
     click.option(
         "--github-url",
@@ -41,6 +41,9 @@ OPTIONS: tuple[Option, ...] = (
         type=_FILE,
         help="The only authority to believe for --github-url (PEM).",
     ),
+)
+OPTIONS: tuple[Option, ...] = (
+    *WHERE,
     click.option(
         "--github-app-id",
         envvar="RUNYARD_GITHUB_APP_ID",
@@ -70,11 +73,37 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
-def with_github(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Put these flags on a command."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+RUNNER_GROUP: Option = click.option(
+    "--runner-group",
+    envvar="RUNYARD_RUNNER_GROUP",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="The number of the group that an organisation's runners are in; a repository has one group only.",
+)
+
+
+def intake(default: str) -> Option:
+    """How deliveries come."""
+    return click.option(
+        "--github-intake",
+        envvar="RUNYARD_GITHUB_INTAKE",
+        type=click.Choice(["webhook", "pull"]),
+        default=default,
+        show_default=True,
+        help="GitHub calls the server, or deliveries are fetched (needs no public address).",
+    )
+
+
+def with_options(options: tuple[Option, ...]) -> Option:
+    """Put these flags on a command, in their order."""
+
+    def put(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return put
 
 
 class Speaker(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from runyard.cli.speaking import Said, said, speaker, with_github
+from runyard.cli.speaking import OPTIONS, RUNNER_GROUP, Said, intake, said, speaker, with_options
 from runyard.cli.uplook import Look, look
 from runyard.clock import RealClock
 from runyard.embedded.lock import DirectoryInUse, DirectoryStuck
@@ -84,14 +85,7 @@ class CannotBegin(click.ClickException):
     "--demo", is_flag=True, help="Run 20 jobs with faults in between, count what is left, and end."
 )
 @click.option("--github", is_flag=True, help="Serve a real GitHub instead of the practice one.")
-@with_github
-@click.option(
-    "--github-intake",
-    type=click.Choice(["pull", "webhook"]),
-    default="pull",
-    show_default=True,
-    help="Fetch deliveries from GitHub (needs no public address), or rely on webhooks.",
-)
+@with_options((*OPTIONS, intake("pull"), RUNNER_GROUP))
 @click.option(
     "--runner",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -111,6 +105,7 @@ def up(
     runner: Path | None,
     github: bool,
     github_intake: str,
+    runner_group: int,
     **given: Any,
 ) -> None:
     """Run the whole fleet on this machine: Kubernetes API, Postgres, GitHub to practise with, server, operator, hosts.
@@ -122,7 +117,10 @@ def up(
     runyard up --demo                a minute with 20 jobs, four faults and a count of what leaked
     kubectl --kubeconfig DIR/kubeconfig get nodes,pods,runnerpools,events
     """
-    real = _github(said(given), real=github, demo=demo, runner=runner, intake=github_intake)
+    real = _github(said(given), real=github, demo=demo, runner=runner)
+    if real is not None:
+        pull = github_intake == "pull"
+        real = msgspec.structs.replace(real, pull=pull, runner_group=runner_group)
     with _directory(data, demo=demo) as root:
         options = Options(
             data=root.absolute(),
@@ -136,12 +134,10 @@ def up(
         sys.exit(_run(options, look(plain=plain, demo=demo, as_json=as_json)))
 
 
-def _github(
-    flags: Said, *, real: bool, demo: bool, runner: Path | None, intake: str
-) -> RealGitHub | None:
+def _github(flags: Said, *, real: bool, demo: bool, runner: Path | None) -> RealGitHub | None:
     """The real GitHub, if it is asked for; what is missing is named."""
     if not real:
-        if any(_typed(name) for name in Said.__struct_fields__):
+        if any(_typed(name) for name in (*Said.__struct_fields__, "runner_group")):
             raise click.UsageError("a GitHub was described without --github")
         return None
     if demo:
@@ -157,7 +153,6 @@ def _github(
         token=_whole(who.token_file),
         repository=who.repository,
         secret=who.secret,
-        pull=intake == "pull",
     )
 
 

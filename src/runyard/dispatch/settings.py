@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     token_cache: float = 60.0
     mint_within: float = 6.0  # mint and stamp together; under the offered deadline
     clear_within: float = 1.5  # taking a stamp off again, after the mint; still under it
-    runner_group: int = 1
+    runner_group: int = 1  # of organisations' runners; a repository has one group only
 
     github_points: float = (
         900.0  # a minute, for each installation: GitHub's own; a read costs 1, a write 5

@@ -30,6 +30,7 @@ from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
+_ONLY_GROUP = 1  # of a repository
 _WORK_FOLDERS = {"macos": "/Users/runner/work", "linux": "/home/runner/work"}
 
 
@@ -103,13 +104,14 @@ class Minter:
         return minting.result(), stamping.result()
 
     async def _mint(self, slot: Slot, labels: tuple[str, ...]) -> _Minted:
+        scope = scope_of(slot)
         try:
             async with self._clock.timeout(self._settings.mint_within):
                 made = await self._github.generate_jit(
-                    scope_of(slot),
+                    scope,
                     name=slot.runner_name,
                     labels=labels,
-                    group_id=self._settings.runner_group,
+                    group_id=self._settings.runner_group if scope.kind == "orgs" else _ONLY_GROUP,
                     work_folder=_WORK_FOLDERS.get(slot.platform, "_work"),
                 )
         except TimeoutError:

@@ -259,9 +259,9 @@ class GithubCore:
         self._keep()
         return repo.id
 
-    def allow_token(self, token: str, *, repo: str) -> None:
-        """A person made a personal access token for one repository."""
-        self._door.allow(token, repository=repo)
+    def allow_token(self, token: str, *, repo: str, hooks: bool = True) -> None:
+        """A person made a personal access token for one repository, which may see its webhooks or not."""
+        self._door.allow(token, repository=repo, hooks=hooks)
 
     def add_hook(self, repo: str, *, url: str, secret: str, deliver: Deliver | None = None) -> int:
         """A repository's owner adds a webhook of its own; its id."""

@@ -69,6 +69,13 @@ class Grant(msgspec.Struct, frozen=True):
     expires_at: float
 
 
+class Personal(msgspec.Struct, frozen=True):
+    """What a person's token is for."""
+
+    repository: str
+    hooks: bool  # may it see webhooks?
+
+
 class Door:
     """Checks credentials and hands out installation tokens."""
 
@@ -92,14 +99,14 @@ class Door:
         self.touch = touch
         self._known: dict[str, float] = {}
         self._grants: dict[str, Grant] = {}  # by the digest of the token
-        self._personal: dict[str, str] = {}  # the digest of a person's token → the one repository
+        self._personal: dict[str, Personal] = {}  # by the digest of the token
 
-    def allow(self, token: str, *, repository: str) -> None:
+    def allow(self, token: str, *, repository: str, hooks: bool = True) -> None:
         """A person made a token for one repository. Configured, and not kept."""
-        self._personal[_digest(token)] = repository.lower()
+        self._personal[_digest(token)] = Personal(repository.lower(), hooks)
 
-    def personal(self, credential: str) -> str | None:
-        """The repository that a person's token is for; nothing if it is no such token."""
+    def personal(self, credential: str) -> Personal | None:
+        """What a person's token is for; nothing if it is no such token."""
         return self._personal.get(_digest(credential))
 
     def add_key(self, public_key: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from runyard.embedded.github import deliveries, render
 from runyard.embedded.github.bodies import number, read_mint
 from runyard.embedded.github.deliveries import DeliveryLog
-from runyard.embedded.github.identity import Denied, Door, NotThere
+from runyard.embedded.github.identity import Denied, Door, NotThere, Personal
 from runyard.embedded.github.limits import Faults
 from runyard.embedded.github.model import Installation, Repo, Run, Runner
 from runyard.embedded.github.pages import delivery_page, paged
@@ -20,6 +20,8 @@ from runyard.embedded.github.settings import PracticeSettings
 from runyard.embedded.github.world import World
 from runyard.http.messages import Request, Response, json_response
 from runyard.wire.instants import to_rfc3339
+
+_NOT_YOURS = "Resource not accessible by personal access token"
 
 
 class Rest:
@@ -94,16 +96,18 @@ class Rest:
             case _:
                 raise NotThere
 
-    def as_person(self, request: Request, path: Sequence[str], only: str) -> Response:
+    def as_person(self, request: Request, path: Sequence[str], only: Personal) -> Response:
         """What the token of a person may do: whatever it is, at one repository."""
         match path:
-            case ("repos", owner, name, *_) if f"{owner}/{name}".lower() == only:
+            case ("repos", owner, name, *rest) if f"{owner}/{name}".lower() == only.repository:
+                if rest[:1] == ["hooks"] and not only.hooks:
+                    raise Denied(403, _NOT_YOURS)
                 caller = self._world.account(owner)
                 if caller is None:
                     raise NotThere
                 return self.as_installation(request, path, caller)
             case ("orgs", *_):
-                raise Denied(403, "Resource not accessible by personal access token")
+                raise Denied(403, _NOT_YOURS)
             case _:
                 raise NotThere
 

@@ -73,6 +73,7 @@ class Hub(msgspec.Struct, frozen=True, kw_only=True):
     repository: str = ""
     secret: str = ""  # of the App's webhook
     pull: bool = True
+    runner_group: int = 1
 
     def __repr__(self) -> str:
         return "Hub(…)"

@@ -35,6 +35,7 @@ class RealGitHub(msgspec.Struct, frozen=True, kw_only=True):
     repository: str = ""
     secret: str = ""  # of the App's webhook, if we know it
     pull: bool = True  # deliveries are fetched: no public address is needed
+    runner_group: int = 1
 
     def __repr__(self) -> str:
         return f"RealGitHub({self.url})"
@@ -161,4 +162,5 @@ def _said(real: RealGitHub) -> Hub:
         repository=real.repository,
         secret=real.secret,
         pull=real.pull,
+        runner_group=real.runner_group,
     )

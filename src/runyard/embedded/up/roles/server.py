@@ -58,6 +58,7 @@ def _settings(context: Context) -> Settings:
         webhook_secrets=context.webhook_secrets(),
         seal_key=context.secrets().seal,
         intake="pull" if hub is not None and hub.pull else "webhook",
+        runner_group=1 if hub is None else hub.runner_group,
         deadlines=Deadlines(offered=pace.offered, armed=pace.armed, draining=pace.draining),
         poll_wait_max=pace.poll_wait,
         mint_within=min(6.0, pace.offered * 0.7),
