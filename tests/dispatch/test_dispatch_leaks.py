@@ -12,7 +12,10 @@ from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.errors import KubeError
 from runyard.kube.kinds import PODS
+from runyard.parts import server
+from runyard.telemetry import conditions
 from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
+from runyard.telemetry.health import Health
 from runyard.wire import names
 
 STAMP = {names.POOL_OWNER: "acme"}
@@ -217,6 +220,49 @@ def test_a_pod_whose_stamp_was_taken_off_after_it_was_listed_keeps_its_runner_an
         assert len(world.github.runners()) == offered_again
 
     play(scenario, database_url, app_keys)
+
+
+def test_leaks_that_cannot_be_retired_do_not_keep_others_from_it_and_are_shown(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        health = Health(world.clock, conditions.ALL)
+        wired = server.wire(world.deps(health=health))
+        await known(world)
+        strange = [await world.pod(n, **{names.POOL_OWNER: "nobody-we-know"}) for n in (1, 2)]
+        await world.clock.sleep(1)
+        leaked = await stamped(world, 3)
+        await world.clock.sleep(301)
+        for _ in range(3):
+            await wired.stamped.step()
+        assert world.slot(leaked)["state"] == "draining"
+        told = [(each.code, each.message) for each in health.report()]
+        names_of = ", ".join(guest.name for guest in strange)
+        assert told == [("stamps-of-strangers", f"2: {names_of}")]
+        for guest in strange:
+            await world.delete_pod(guest)
+        await wired.stamped.step()
+        assert health.report() == ()
+
+    play(scenario, database_url, app_keys, recover_limit=1)
+
+
+def test_slots_whose_pods_are_there_but_not_listed_do_not_keep_others_from_the_proof(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guests = [await world.pod(number) for number in range(1, 4)]
+        unlisted, gone, _ = sorted(guests, key=lambda guest: guest.uid)
+        for guest in guests:
+            await world.poll(guest)
+        await world.label(unlisted, **{names.RUNNER: None})
+        await world.delete_pod(gone)
+        for _ in range(2):
+            await world.server.pods.step()
+        assert world.slot(gone)["state"] == "closed" and world.slot(unlisted)["state"] == "idle"
+
+    play(scenario, database_url, app_keys, recover_limit=1)
 
 
 def test_a_leak_that_is_offered_while_it_is_fenced_keeps_its_runner(

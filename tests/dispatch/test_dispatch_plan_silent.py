@@ -95,3 +95,15 @@ def test_if_most_are_silent_it_is_not_they_who_fail() -> None:
 
 def test_no_more_than_the_limit_at_a_time() -> None:
     assert len(judge(spoke(0, 1, 2), limit=2).leaks) == 2
+
+
+def test_those_that_could_not_be_retired_do_not_take_the_turn_of_others() -> None:
+    pods = tuple(pod(number) for number in range(6))
+    watched = tuple(Watched(each.uid, 0.0) for each in pods)
+    turns, after = [], ""
+    for _ in range(3):
+        (leak,) = judge_silence(
+            pods, spoke(0, 1, 2), watched=watched, now=900.0, grace=GRACE, limit=1, after=after
+        ).leaks
+        turns.append(after := leak.uid)
+    assert turns == ["u0", "u1", "u2"]

@@ -4,7 +4,7 @@ Every replica publishes the same figures from the same rows; dashboards take the
 that vanished gets one last zero.
 
 *The oldest job that could run is older than it may be, while a runner that fits is idle*: that is a fault of ours and
-of nobody else, whatever its cause, and so a health condition.
+of nobody else, whatever its cause, and so a health condition. Another one are fences that stay unanswered.
 """
 
 import msgspec
@@ -26,7 +26,7 @@ from runyard.telemetry.catalogue import (
     TUIST_RUNNERS_QUEUE_WITHHELD,
     TUIST_RUNNERS_SESSION_CLAMPED_COUNT,
 )
-from runyard.telemetry.conditions import JOBS_STARVE
+from runyard.telemetry.conditions import FENCES_UNANSWERED, JOBS_STARVE
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
@@ -42,6 +42,7 @@ class _Picture(msgspec.Struct, frozen=True, kw_only=True):
     claims: dict[tuple[str, str], int]  # by pool and state
     clamped: dict[str, int]
     idle: tuple[tuple[str, int], ...]
+    unfenced: str  # whose runners, how many and since when, in words
 
 
 class Gauges:
@@ -84,12 +85,13 @@ class Gauges:
         )
         if told:
             self._log.warning("jobs starve", pools=told)
-        if self._health is None:
-            return
-        if told:
-            self._health.fail(JOBS_STARVE.code, told)
-        else:
-            self._health.ok(JOBS_STARVE.code)
+        for condition, message in ((JOBS_STARVE, told), (FENCES_UNANSWERED, picture.unfenced)):
+            if self._health is None:
+                return
+            if message:
+                self._health.fail(condition.code, message)
+            else:
+                self._health.ok(condition.code)
 
     def _publish(self, each: Figures, picture: _Picture) -> None:
         meter, fleet = self._meter, each.pool
@@ -115,12 +117,17 @@ class Gauges:
         claims = await tx.all(SQL.claims_by_state)
         clamped = await tx.all(SQL.sessions_clamped)
         idle = await tx.all(SQL.slots_idle, silent_after=self._settings.deadlines.idle)
+        fences = await tx.all(SQL.fences_unanswered, older=self._settings.fence_patience)
         return _Picture(
             waiting=waiting,
             rooms=rooms,
             claims={(row["fleet_name"], row["lifecycle_state"]): row["claims"] for row in claims},
             clamped={row["pool"]: row["sessions"] for row in clamped},
             idle=tuple((row["pool"], row["idle"]) for row in idle),
+            unfenced=", ".join(
+                f"{row['tenant']}: {row['fences']} for up to {round(row['age'] / 60)} min"
+                for row in fences
+            ),
         )
 
 

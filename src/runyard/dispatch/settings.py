@@ -96,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ghosts_every: float = 120.0
     ghost_age: float = 120.0
     gauges_every: float = 30.0
+    fence_patience: float = 600.0  # a fence that is not answered for so long is a health condition
     starve_after: float = 60.0  # a job that could run, while a runner that fits is idle
     audit_every: float = 20.0  # one call a time; a webhook that a crash cut off waits for this
     audit_settle: float = 30.0  # younger deliveries may still be on their way

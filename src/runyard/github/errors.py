@@ -118,3 +118,10 @@ class NameTaken(Unknown):
 
 class Unreadable(Unknown):
     """The answer is not what the API promises."""
+
+
+def hidden(error: GitHubError) -> bool:
+    """Whether GitHub said for certain that it shows us nothing there: deleted, taken from us, the App not installed."""
+    if isinstance(error, NoToken):
+        return error.scope == "account"
+    return isinstance(error, NotFound | NotAllowed)

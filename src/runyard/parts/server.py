@@ -63,7 +63,7 @@ from runyard.github.errors import GitHubError
 from runyard.http.messages import Handler, Transport
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
-from runyard.telemetry.conditions import GITHUB_BUDGET_LOW, RECONCILER_OFF
+from runyard.telemetry.conditions import GITHUB_BUDGET_LOW, RECONCILER_OFF, STAMPS_OF_STRANGERS
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Condition, Health
 from runyard.telemetry.log import Logger
@@ -405,6 +405,7 @@ def _stamped(ground: _Ground, fencer: Fencer) -> OrphanedStampedPods:
         lookout=_lookout(ground),
         retirer=_retirer(ground, fencer),
         desk=ground.desk(Reconciler.ORPHANED_STAMPED_PODS),
+        report=_reporter(ground.deps, STAMPS_OF_STRANGERS),
         settings=ground.deps.settings,
     )
 

@@ -79,6 +79,19 @@ RECONCILER_OFF = Condition(
     text="What it heals piles up meanwhile. Switch it on again with --reconciler NAME=enabled.",
     severity=Severity.WARNING,
 )
+FENCES_UNANSWERED = Condition(
+    code="fences-unanswered",
+    title="GitHub does not say that runners are gone",
+    text="Their jobs and their budget are held until it does. If the App was uninstalled there, install it again.",
+    severity=Severity.WARNING,
+    depends_on=("github-unreachable", "github-refused"),
+)
+STAMPS_OF_STRANGERS = Condition(
+    code="stamps-of-strangers",
+    title="Pods carry the stamp of an owner whom nobody knows",
+    text="A runner may be at work there, and nobody can be asked. Look at the Pod; if nothing runs in it, delete it.",
+    severity=Severity.WARNING,
+)
 JOBS_STARVE = Condition(
     code="jobs-starve",
     title="Jobs wait although fitting runners are idle",
@@ -104,5 +117,7 @@ ALL: tuple[Condition, ...] = (
     HOST_DISK_FULL,
     LOOP_STALLED,
     RECONCILER_OFF,
+    FENCES_UNANSWERED,
+    STAMPS_OF_STRANGERS,
     JOBS_STARVE,
 )

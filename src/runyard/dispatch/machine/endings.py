@@ -112,7 +112,8 @@ def inconclusive(view: View, event: Inconclusive, ctx: Context) -> Decision:
     slot = view.slot
     if slot is None or stale(slot, event.generation, ctx):
         return refuse("asked for an earlier life of this slot")
-    return Decision(slots=(linger(slot, wait=again(slot, ctx.deadlines), why="ask again"),))
+    wait = max(event.wait, again(slot, ctx.deadlines))
+    return Decision(slots=(linger(slot, wait=wait, why="ask again"),))
 
 
 def _fenceable(slot: Slot) -> bool:

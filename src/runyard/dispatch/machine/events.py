@@ -85,6 +85,7 @@ class Inconclusive(msgspec.Struct, frozen=True, kw_only=True):
     """Answer: the question was asked and nothing follows from it yet; ask again later."""
 
     generation: int
+    wait: float = 0.0  # not before that many seconds
 
 
 class Retire(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import msgspec
 
 from runyard.dispatch.machine.values import SlotState
 from runyard.dispatch.plans.stamped import PodView
+from runyard.dispatch.plans.taking import next_of
 
 
 class OpenSlot(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,9 +20,9 @@ class OpenSlot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missing(
-    pods: tuple[PodView, ...], opened: tuple[OpenSlot, ...], *, limit: int
+    pods: tuple[PodView, ...], opened: tuple[OpenSlot, ...], *, limit: int, after: str = ""
 ) -> tuple[OpenSlot, ...]:
-    """Those to ask about, at most `limit`; the oldest first, so that nobody waits for ever."""
+    """Those to ask about, at most `limit`, beginning after the uid that was asked about last."""
     alive = {pod.uid for pod in pods if not pod.over}
     unseen = [slot for slot in opened if slot.pod_uid not in alive]
-    return tuple(sorted(unseen, key=lambda slot: (-slot.age, slot.pod_uid))[:limit])
+    return next_of(unseen, after=after, limit=limit, key=lambda slot: slot.pod_uid)

@@ -12,6 +12,7 @@ import msgspec
 
 from runyard.dispatch.machine.values import SlotState
 from runyard.dispatch.plans.stamped import Leak, PodView, SlotView, leak
+from runyard.dispatch.plans.taking import next_of
 
 _FEW = 2  # so many may be silent at once even in a small fleet
 
@@ -38,8 +39,9 @@ def judge_silence(
     now: float,
     grace: float,
     limit: int,
+    after: str = "",
 ) -> Verdict:
-    """Judge every running Pod that no claim speaks for; at most `limit` are retired at a time."""
+    """Judge every running Pod that no claim speaks for; at most `limit` are retired at a time, others the next time."""
     known = {slot.pod_uid: slot for slot in slots}
     since = {each.uid: each.since for each in watched}
     running = [pod for pod in pods if pod.running and not pod.ending]
@@ -48,14 +50,11 @@ def judge_silence(
         return Verdict(leaks=(), watched=())
     seen = tuple(Watched(pod.uid, since.get(pod.uid, now)) for pod in silent)
     overdue = [
-        (now - each.since, pod)
+        leak(pod, known.get(pod.uid), age=now - each.since, why="does not ask for work")
         for each, pod in zip(seen, silent, strict=True)
         if now - each.since >= grace
     ]
-    leaks = tuple(
-        leak(pod, known.get(pod.uid), age=age, why="does not ask for work")
-        for age, pod in overdue[:limit]
-    )
+    leaks = next_of(overdue, after=after, limit=limit, key=lambda each: each.uid)
     return Verdict(leaks=leaks, watched=seen)
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from runyard.dispatch.machine.events import Retire
 from runyard.dispatch.machine.values import CLAIMS, Fence, SlotState
+from runyard.dispatch.plans.taking import next_of
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,18 +57,19 @@ def find_leaks(
     now: float,
     grace: float,
     limit: int,
+    after: str = "",
 ) -> tuple[Leak, ...]:
-    """Stamped, without a claim, older than the grace; the oldest first, at most `limit`."""
+    """Stamped, without a claim, older than the grace; at most `limit`, beginning after the uid that was judged last."""
     known = {slot.pod_uid: slot for slot in slots}
     leaks = [
         leak(pod, known.get(pod.uid), age=now - pod.created_at, why="stamped without a claim")
-        for pod in sorted(pods, key=lambda each: (each.created_at, each.uid))
+        for pod in pods
         if pod.owner
         and not pod.ending
         and now - pod.created_at >= grace
         and not _spoken_for(known.get(pod.uid))
     ]
-    return tuple(leaks[:limit])
+    return next_of(leaks, after=after, limit=limit, key=lambda each: each.uid)
 
 
 def _spoken_for(slot: SlotView | None) -> bool:

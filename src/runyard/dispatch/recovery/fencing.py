@@ -2,15 +2,17 @@
 
 "Absent" is only an answer if something in the same scope could be read just now; a scope that we
 have lost access to answers 404 for everything. Without a runner id (the mint's answer was lost) the
-runner is looked up by its name, which was written down before the mint. No answer at all is `None`:
-ask again later.
+runner is looked up by its name, which was written down before the mint.
+
+No answer frees nothing. It is asked for again, though not often where GitHub says for certain that it shows us nothing
+(the App was uninstalled): that proves nothing of a runner. A fence that stays unanswered is a health condition.
 """
 
-from runyard.dispatch.machine.events import FenceAnswer, Fenced
+from runyard.dispatch.machine.events import FenceAnswer, Fenced, Inconclusive
 from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.recovery.safe_delete import SafeDelete, Still
 from runyard.github.api import GitHub
-from runyard.github.errors import GitHubError
+from runyard.github.errors import GitHubError, hidden
 from runyard.github.scope import Scope, parse
 from runyard.github.views import Removal
 from runyard.telemetry.catalogue import RUNYARD_FENCES_TOTAL
@@ -22,6 +24,7 @@ _ANSWERS = {
     Removal.BUSY: FenceAnswer.BUSY,
     Removal.ABSENT: FenceAnswer.ABSENT,
 }
+_HIDDEN_AGAIN = 300.0
 
 
 class Fencer:
@@ -33,14 +36,15 @@ class Fencer:
         self._meter = meter
         self._log = log
 
-    async def fence(self, slot: Slot) -> Fenced | None:
-        """GitHub's answer, or None if it could not be had."""
+    async def fence(self, slot: Slot) -> Fenced | Inconclusive:
+        """GitHub's answer, if it could be had."""
         try:
             answer = await self._ask(slot)
         except GitHubError as error:
             self._meter.inc(RUNYARD_FENCES_TOTAL, answer="none")
             self._log.info("fence unanswered", pod=slot.pod_name, error=str(error))
-            return None
+            wait = _HIDDEN_AGAIN if hidden(error) else 0.0
+            return Inconclusive(generation=slot.generation, wait=wait)
         self._meter.inc(RUNYARD_FENCES_TOTAL, answer=answer.value)
         return Fenced(generation=slot.generation, answer=answer, scope_read=True)
 

@@ -2,7 +2,8 @@
 
 A rule that deletes things must be possible to stop, at once and alone, without stopping the server. And a rule that
 was stopped must not be forgotten: `off` is a health condition for as long as it lasts. In a dry run everything is
-read and judged as usual, nothing is asked of GitHub and nothing is changed; the log says what would have been done.
+read and judged as usual, nothing is asked of GitHub, and nothing is moved but the time of the next look; the log says
+what would have been done.
 
 The deadlines of the slot machine are not reconcilers and cannot be switched off, except for two edges: that of an
 offer (`stale_claims`) and those of a runner that is armed or at work (`orphaned_runners`).

@@ -35,6 +35,8 @@ class PodsAgainstSlots:
         self._clock = clock
         self._settings = settings
         self._watched: tuple[Watched, ...] = ()
+        self._asked = ""  # whom the last tick ended with, each way
+        self._retired = ""
 
     async def step(self) -> None:
         """One comparison."""
@@ -42,8 +44,10 @@ class PodsAgainstSlots:
         look = None if self._desk.off else await self._lookout.look()
         if look is None:
             return
-        for slot in missing(look.pods, look.opened, limit=self._settings.recover_limit):
+        limit = self._settings.recover_limit
+        for slot in missing(look.pods, look.opened, limit=limit, after=self._asked):
             await self._close(slot)
+            self._asked = slot.pod_uid
         await self._retire(look, watched)
 
     async def _close(self, slot: OpenSlot) -> None:
@@ -69,9 +73,11 @@ class PodsAgainstSlots:
             now=self._clock.monotonic(),
             grace=grace,
             limit=self._settings.silent_limit,
+            after=self._retired,
         )
         for leak in verdict.leaks:
             await self._retirer.retire(
                 leak, desk=self._desk, kind="silent_pod", grace=grace, era=look.era
             )
+            self._retired = leak.uid
         self._watched = verdict.watched

@@ -3,9 +3,9 @@
 One rule against lost webhooks, cancelled jobs and loops around a poisoned one: a job that was given
 back is not offered again until GitHub has said that it is still queued.
 
-What GitHub hides from us (a repository that was deleted, a permission that was taken) is not over for that: it may
-come back. But GitHub itself keeps no job in its queue for longer than a day; one that is older and cannot be seen is
-over, whatever became of it.
+What GitHub hides from us (a repository that was deleted, a permission that was taken, an App that was uninstalled) is
+not over for that: it may come back, and is asked for less and less often. But GitHub itself keeps no job in its queue
+for longer than a day; one that is older and cannot be seen is over, whatever became of it.
 """
 
 from runyard.db.contract import Database, Row, Tx
@@ -18,15 +18,15 @@ from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL, Store
 from runyard.dispatch.waiting import Waiters
 from runyard.github.api import GitHub
-from runyard.github.errors import GitHubError, NotAllowed, NotFound
+from runyard.github.errors import GitHubError, hidden
 from runyard.github.scope import repository
 from runyard.github.views import JobView
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
 _LATER = 30.0
+_LONGEST = 900.0  # between two looks for what GitHub hides from us
 _KNOWN = ("queued", "in_progress", "completed")
-_HIDDEN = (NotFound, NotAllowed)
 
 
 class Reader:
@@ -65,8 +65,8 @@ class Reader:
             if row["state"] == JobState.RUNNING and self._running.dry:
                 self._running.would(finding(row), "ask GitHub about it")
                 await self._later(row["job_id"])
-            elif not await self._read(row):
-                await self._later(row["job_id"])
+            elif wait := await self._read(row):
+                await self._later(row["job_id"], wait)
 
     async def step_stale(self) -> None:
         """Read the jobs that have been waiting for long: GitHub may have forgotten them."""
@@ -80,8 +80,8 @@ class Reader:
             if self._queued.dry:
                 self._queued.would(finding(row), "ask GitHub about it")
                 await self._later(row["job_id"])
-            elif not await self._read(row):
-                await self._later(row["job_id"])
+            elif wait := await self._read(row):
+                await self._later(row["job_id"], wait)
 
     async def ask(self, job_id: int) -> bool:
         """Ask about one job now; False if GitHub could not be asked or the job is unknown."""
@@ -90,10 +90,10 @@ class Reader:
             return await tx.one(SQL.job_where, job_id=job_id)
 
         row = await self._database.transact(where, name="where is the job")
-        return row is not None and await self._read(row)
+        return row is not None and not await self._read(row)
 
-    async def _read(self, row: Row) -> bool:
-        """Read one job and apply the answer; False if there is none."""
+    async def _read(self, row: Row) -> float:
+        """Read one job and apply the answer; if there is none, how long to wait before the next try."""
         scope = repository(row["repository"], installation_id=row["installation_id"])
         try:
             view = await self._github.get_job(scope, row["job_id"])
@@ -103,17 +103,19 @@ class Reader:
                 await self._github.list_queued_jobs(scope)
         except GitHubError as error:
             self._log.info("job not read", job=row["job_id"], error=str(error))
-            if isinstance(error, _HIDDEN) and self._outlived(row):
-                await self._apply(row, _over(row, "stale"))
-                return True
-            return False
+            if not hidden(error):
+                return _LATER
+            if not self._outlived(row):
+                return min(_LONGEST, max(_LATER, float(row["age"]) / 10))
+            await self._apply(row, _over(row, "stale"))
+            return 0.0
         if view is not None and view.status not in _KNOWN:
-            return False  # not in the queue yet: somebody has to approve it first
+            return _LATER  # not in the queue yet: somebody has to approve it first
         fact = to_fact(
             view, job_id=row["job_id"], tenant=row["tenant"], last_runner=row["runner_name"]
         )
         await self._apply(row, fact)
-        return True
+        return 0.0
 
     async def _apply(self, row: Row, fact: JobFact) -> None:
         decision = await self._store.job_read(fact, row["tenant"], look_at=row["look_at"])
@@ -131,9 +133,9 @@ class Reader:
             old and row["state"] == JobState.QUEUED and not (self._queued.off or self._queued.dry)
         )
 
-    async def _later(self, job_id: int) -> None:
+    async def _later(self, job_id: int, wait: float = _LATER) -> None:
         async def work(tx: Tx) -> int:
-            return await tx.run(SQL.job_look_later, job_id=job_id, look_in=_LATER)
+            return await tx.run(SQL.job_look_later, job_id=job_id, look_in=wait)
 
         await self._database.transact(work, name="look later")
 

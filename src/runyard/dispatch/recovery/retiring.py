@@ -18,6 +18,8 @@ from runyard.dispatch.store import SQL, Store
 from runyard.github.scope import parse
 from runyard.wire.names import POOL_OWNER, runner_name
 
+STRANGER = "nobody knows its owner, so nobody can be asked whether a runner is at work in it"
+
 
 class Retirer:
     """Takes leaked Pods out of service."""
@@ -28,29 +30,32 @@ class Retirer:
         self._prover = prover
         self._fencer = fencer
 
-    async def retire(self, leak: Leak, *, desk: Desk, kind: str, grace: float, era: str) -> None:
-        """Retire one; whatever fails is booked, and does not stop the batch."""
+    async def retire(self, leak: Leak, *, desk: Desk, kind: str, grace: float, era: str) -> str:
+        """Retire one, or say why it was left; whatever fails is booked, and does not stop the batch."""
         finding = Finding(pod=leak.event.pod_name, reason=leak.event.why, age=leak.age, grace=grace)
         if desk.dry:
             desk.would(finding, "fence its runner and delete it")
-            return
+            return ""
         try:
             if not await self._as_judged(leak, era):
-                desk.left(finding, "it has moved on since it was judged")
-                return
-            if not await self._fenced(leak, era):
-                desk.left(finding, "not fenced: its runner may be at work")
-                return
-            decision = await self._store.about_slot(
-                leak.uid, leak.event, name="retire leaked Pod", asked_in=era
-            )
+                left = "it has moved on since it was judged"
+            elif not (left := await self._unfenced(leak, era)):
+                left = await self._take_out(leak, era)
         except WORLD as error:
             desk.failed(finding, error)
-            return
-        if decision.refused:
-            desk.left(finding, decision.refused)
+            return ""
+        if left:
+            desk.left(finding, left)
         else:
             desk.healed(finding, kind=kind)
+        return left
+
+    async def _take_out(self, leak: Leak, era: str) -> str:
+        """Why its slot may not leave idle; it has left if there is none."""
+        decision = await self._store.about_slot(
+            leak.uid, leak.event, name="retire leaked Pod", asked_in=era
+        )
+        return decision.refused
 
     async def _as_judged(self, leak: Leak, era: str) -> bool:
         """The Pod first: a stamp that is there now, and no later offer after that, was left behind."""
@@ -64,10 +69,10 @@ class Retirer:
     async def _unmoved(self, leak: Leak, era: str) -> bool:
         return await self._store.unmoved(leak.uid, leak.event.generation, asked_in=era)
 
-    async def _fenced(self, leak: Leak, era: str) -> bool:
-        """Is certainly no runner at work in this Pod?"""
+    async def _unfenced(self, leak: Leak, era: str) -> str:
+        """Why a runner may be at work in this Pod; empty if certainly none is."""
         if not leak.owner:
-            return True  # no stamp, so no JIT was ever delivered to it
+            return ""  # no stamp, so no JIT was ever delivered to it
 
         async def scopes(tx: Tx) -> list[Row]:
             return await tx.all(SQL.tenant_scopes, tenant=leak.owner)
@@ -81,7 +86,7 @@ class Retirer:
             name = runner_name(leak.event.pod_name)
             answer = await self._fencer.fence_name(scope, name, still=still)
             if answer is None or answer is FenceAnswer.BUSY:
-                return False
+                return "not fenced: its runner may be at work"
         # About an owner that we do not know nobody can be asked, so only the Pod itself can tell: one that asks
         # for work has none. One that does not may be at work for them, and then ends by itself.
-        return bool(found) or leak.asks
+        return "" if found or leak.asks else STRANGER

@@ -168,13 +168,13 @@ class Sweeper:
                 why = await self._prover.gone(pod_name=slot.pod_name, pod_uid=slot.pod_uid)
                 return PodGone(why=why) if why else inconclusive
             case Question.FENCE:
-                return await self._fencer.fence(slot) or inconclusive
+                return await self._fencer.fence(slot)
             case Question.ASK_JOB:
                 return await self._ask_job(slot, slot.executing_job, inconclusive)
             case Question.ASK_INTENDED:
                 if slot.intended_job is not None:
                     await self._reader.ask(slot.intended_job)
-                return await self._fencer.fence(slot) or inconclusive
+                return await self._fencer.fence(slot)
             case Question.REAP:
                 return await self._reap(slot, era) or inconclusive
             case Question.NOTHING:
@@ -214,8 +214,10 @@ def _reap_reason(slot: Slot) -> str:
 
 
 def _overdue(row: Row) -> Overdue:
+    # An App that was installed again speaks for the runners of its last time, too: they are the account's.
+    slot = msgspec.structs.replace(to_slot(row), installation_id=row["installed_as"])
     return Overdue(
-        slot=to_slot(row),
+        slot=slot,
         era=row["era"],
         age=row["age"],
     )
