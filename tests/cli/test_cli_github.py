@@ -1,12 +1,16 @@
 """`runyard github connect` against a GitHub over HTTP: the App that it makes works, and what goes wrong is told."""
 
 import asyncio
+import random
 from pathlib import Path
 
 import pytest
-from tests.cli.githubworld import Lines, agree, connecting, play
-from tests.cli.serverworld import ask, run_here
+from tests.cli.githubworld import Lines, agree, connecting, play, shown
+from tests.cli.serverworld import run_here
 
+from runyard.cli.github import app_name
+from runyard.cli.githubfiles import Connected, Place
+from runyard.cli.serverfiles import BadSetting
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.manifest import registration, web_of
@@ -43,8 +47,11 @@ def test_connect_makes_an_app_that_the_server_can_be_and_asks_again_for_nothing(
         assert code == 0, (out, err)
         assert secret not in out and "PRIVATE" not in out
         again = Lines()
-        assert await asyncio.to_thread(connecting, again, *argv) == 0
-        assert (await again.next())["event"] == "known"
+        # What was made is known: neither whose it is nor where its GitHub is need be said again.
+        core.faults.fail_next("/app/installations", 502)
+        assert await asyncio.to_thread(connecting, again, "--github-dir", str(place)) == 0
+        for event in ("known", "no-answer", "installed"):
+            assert (await again.next())["event"] == event
 
     play(scenario, app_keys)
 
@@ -57,12 +64,106 @@ def test_the_page_answers_under_names_of_this_machine_alone(
         argv = ("--github-url", url, "--github-dir", str(tmp_path / "g"), "--wait", "2")
         running = asyncio.create_task(asyncio.to_thread(connecting, lines, *argv))
         page = str((await lines.next())["url"])
-        assert (await ask(page, "GET", "/", host="evil.example")).status == 421
-        shown = await ask(page, "GET", "/")
-        assert "script" not in shown.header("content-security-policy")
+        assert (await shown(page, host="evil.example")).status == 421
+        assert (await shown(page, "/")).status == 404  # whoever else is on this machine
+        right = await shown(page)
+        assert right.status == 200
+        assert "script" not in right.header("content-security-policy")
         assert await running == 1  # nobody came back
 
     play(scenario, app_keys)
+
+
+def test_the_environment_says_which_github_as_it_does_for_the_server(
+    tmp_path: Path, app_keys: KeyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(core: GithubCore, url: str) -> None:
+        core.install("mona", kind="User")
+        monkeypatch.setenv("RUNYARD_GITHUB_URL", url)
+        monkeypatch.setenv("RUNYARD_GITHUB_DIR", str(tmp_path / "g"))
+        lines = Lines()
+        running = asyncio.create_task(asyncio.to_thread(connecting, lines))
+        assert (await agree(str((await lines.next())["url"]))).status == 200
+        assert await running == 0
+        assert (tmp_path / "g" / "app.json").exists()
+
+    play(scenario, app_keys)
+
+
+def test_an_app_whose_key_cannot_be_kept_is_told_at_once(
+    tmp_path: Path, app_keys: KeyPair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(core: GithubCore, url: str) -> None:
+        place, lines = tmp_path / "g", Lines()
+        argv = ("--github-url", url, "--github-dir", str(place))
+        running = asyncio.create_task(asyncio.to_thread(connecting, lines, *argv))
+        page = str((await lines.next())["url"])
+        place.rmdir()  # whatever keeps a file from being written, for root too
+        answer = await agree(page)
+        assert answer.status == 500 and b"delete the App at GitHub" in answer.body
+        assert await running == 1
+
+    play(scenario, app_keys)
+    assert "delete the App at GitHub" in capsys.readouterr().err
+
+
+def test_a_directory_that_holds_anything_else_is_left_as_it_is(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "letters").write_text("to somebody")
+    code, _, err = run_here("github", "connect", "--no-browser", "--github-dir", str(tmp_path))
+    assert code == 2 and "directory of its own" in err
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_secret_that_is_there_and_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert place.webhook_secret() == ""
+    place.secret.write_bytes(b"\xff\xfe")
+    with pytest.raises(BadSetting, match="not text"):
+        place.webhook_secret()
+    place.secret.unlink()
+    place.secret.mkdir()
+    with pytest.raises(BadSetting, match="cannot be read"):
+        place.webhook_secret()
+
+
+BAD = {
+    "a long name": (["--name", "n" * 35], "34 characters"),
+    "no path": (["--webhook-url", "https://ci.example"], "https://ci.example/webhooks/github"),
+    "no TLS": (["--webhook-url", "http://ci.example/webhooks/github"], "https://HOST/webhooks"),
+    "no host": (["--webhook-url", "https:///webhooks/github"], "https://HOST/webhooks"),
+    "half a host": (["--webhook-url", "https://[::1/webhooks/github"], "https://HOST/webhooks"),
+    "another organisation": (["--org", "other"], "was made for acme"),
+    "another GitHub": (["--github-url", "https://ghe.example/api/v3"], "was made at https://api."),
+}
+
+
+@pytest.mark.parametrize(("argv", "says"), BAD.values(), ids=BAD)
+def test_what_cannot_be_is_refused_before_a_page_is_opened(
+    argv: list[str], says: str, tmp_path: Path
+) -> None:
+    place = Place(tmp_path / "g")
+    place.prepare()
+    app = Connected(
+        app_id=9,
+        slug="s",
+        html_url="",
+        github_url="https://api.github.com",
+        organisation="acme",
+    )
+    place.keep(app, key="k", secret="hush")
+    code, out, err = run_here(
+        "github", "connect", "--no-browser", "--github-dir", str(place.root), *argv
+    )
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert says in err
+
+
+@pytest.mark.parametrize("org", ["", "acme", "a" * 39, "a" * 20 + "-" * 10])
+def test_the_name_of_an_app_ends_by_chance_however_long_the_organisations_is(org: str) -> None:
+    rng = random.Random(1)
+    one, two = app_name(org, rng), app_name(org, rng)
+    assert one != two and len(one) <= 34 and "--" not in one[-7:]
 
 
 WEBS = {

@@ -5,7 +5,8 @@ the browser back here with a code; the code is traded, once, for the App's key a
 
 Invariants:
 - The code is believed only with the `state` that this very run made up: nobody else can hand us an App of theirs.
-- The page answers under a name of loopback alone, runs no script, and is gone when the command ends.
+- The page answers under a name of loopback alone, at an address that nobody else on this machine can guess (it shows
+  the `state`), runs no script, and is gone when the command ends.
 - A secret is in no page, no address and no line of output.
 """
 
@@ -36,6 +37,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     webhook: str
     api: str
     state: str
+    door: str  # the page's path, without the slash
+
+
+class NotKept(Exception):
+    """The App was made, and what GitHub tells of it only once could not be written down."""
 
 
 Trade = Callable[[str], Awaitable[str]]  # a code → where the App is installed
@@ -51,13 +57,14 @@ class Page:
         self._lock = asyncio.Lock()
         self._installed_at = ""
         self.done = asyncio.Event()
+        self.lost: NotKept | None = None
 
     async def open(self, *, port: int) -> tuple[str, Callable[[], Awaitable[None]]]:
         """Serve on loopback; the address, and what ends it."""
         table = Routes(
             "runyard github connect",
             "v1",
-            (Route("GET", "/", self._begin), Route("GET", BACK, self._back)),
+            (Route("GET", f"/{self._wanted.door}", self._begin), Route("GET", BACK, self._back)),
         )
 
         async def handle(request: Request) -> Response:
@@ -69,7 +76,7 @@ class Page:
 
         listening = await listen(handle, port=port, patience=Patience(close=1.0))
         self._url = listening.url
-        return listening.url, listening.close
+        return f"{listening.url}/{self._wanted.door}", listening.close
 
     async def _begin(self, _: Request) -> Response:
         wanted = self._wanted
@@ -111,9 +118,13 @@ class Page:
                     self._installed_at = await self._trade(request.param("code"))
                 except GitHubError as error:
                     words = html.escape(str(error))
-                    text = f"<p>GitHub did not take the code: {words}</p><p><a href='/'>Try again</a></p>"
-                    return _page(502, text)
+                    again = f'<p><a href="/{self._wanted.door}">Try again</a></p>'
+                    return _page(502, f"<p>GitHub did not take the code: {words}</p>{again}")
+                except NotKept as error:
+                    self.lost = error
                 self.done.set()
+        if self.lost is not None:
+            return _page(500, f"<p>{html.escape(str(self.lost))}</p>")
         link = html.escape(self._installed_at, quote=True)
         text = (
             "<h1>The App is there</h1><p>Its key is on this machine, for you alone. Now install it"

@@ -13,18 +13,21 @@ import sys
 import webbrowser
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import msgspec
 
-from runyard.cli.connecting import Page, Wanted
+from runyard.cli.connecting import NotKept, Page, Wanted
 from runyard.cli.githubcheck import Facts, Line, examine
 from runyard.cli.githubfiles import Connected, Place, default_place
 from runyard.cli.harmless import harmless
 from runyard.cli.serverfiles import BadSetting, text_of, way_to
 from runyard.cli.speaking import (
     OPTIONS,
+    PUBLIC,
     RUNNER_GROUP,
+    WHERE,
     Speaker,
     intake,
     said,
@@ -33,6 +36,7 @@ from runyard.cli.speaking import (
 )
 from runyard.cli.tables import show_json, show_table
 from runyard.clock import Clock, RealClock
+from runyard.github import errors, manifest
 from runyard.github.api import GitHub
 from runyard.github.app import AppAuth
 from runyard.github.budget import Budget
@@ -40,9 +44,17 @@ from runyard.github.errors import GitHubError
 from runyard.github.setup import convert_manifest
 from runyard.github.views import NewApp
 from runyard.http.client import HttpTransport
+from runyard.wire.paths import GITHUB_WEBHOOK
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}", re.ASCII)
 _LOOK_EVERY = 2.0
+_PASSING = (
+    errors.Unknown,
+    errors.Unreachable,
+    errors.RateLimited,
+    errors.BudgetExhausted,
+    errors.NoToken,
+)
 
 
 class NotConnected(click.ClickException):
@@ -64,26 +76,11 @@ def github() -> None:
 @github.command()
 @click.option("--org", default="", help="Make it for this organisation.  [default: for yourself]")
 @click.option("--name", default="", help="The App's name at GitHub, unique there.")
-@click.option(
-    "--github-url",
-    default="https://api.github.com",
-    show_default=True,
-    help="GitHub's API; for GitHub Enterprise Server https://HOST/api/v3.",
-)
-@click.option(
-    "--github-ca-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The only authority to believe for --github-url (PEM).",
-)
+@with_options(WHERE)
 @click.option(
     "--webhook-url",
     default="",
     help="https://HOST/webhooks/github of your server.  [default: none, deliveries are fetched]",
-)
-@click.option(
-    "--github-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where key and secrets are kept.  [default: ~/.config/runyard/github]",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the local page.")
 @click.option("--no-browser", is_flag=True, help="Only print the address to open.")
@@ -115,17 +112,20 @@ def connect(
     """
     if org and not _NAME.fullmatch(org):
         raise BadSetting(f"--org: {org!r} is not the name of an organisation")
-    if webhook_url and not webhook_url.startswith("https://"):
-        raise BadSetting("--webhook-url: GitHub sends secrets there; begin it with https://")
+    if len(name) > manifest.NAME_LIMIT:
+        raise BadSetting(f"--name: GitHub takes {manifest.NAME_LIMIT} characters. Choose less")
+    _check_webhook(webhook_url)
     place = Place(github_dir or default_place(os.environ))
+    api = _api(place.load(), place, org=org, github_url=github_url)
     place.prepare()
     rng, clock = random.SystemRandom(), RealClock()
     wanted = Wanted(
-        name=name or f"runyard-{org or 'runners'}-{rng.randbytes(2).hex()}"[:34],
+        name=name or app_name(org, rng),
         organisation=org,
         webhook=webhook_url,
-        api=github_url.rstrip("/"),
+        api=api,
         state=rng.randbytes(24).hex(),
+        door=rng.randbytes(16).hex(),
     )
     way = way_to("--github-url", wanted.api, ca=github_ca_file)
     say = _Say(as_json=as_json)
@@ -134,6 +134,46 @@ def connect(
         asyncio.run(flow.run(port=port, browser=not no_browser, within=float(wait)))
     except GitHubError as error:
         raise NotConnected(f"GitHub: {harmless(str(error))}. Run the command again") from None
+
+
+def app_name(org: str, rng: random.Random) -> str:
+    """A name that is free at GitHub: its end is by chance, whatever comes before."""
+    end = f"-{rng.randbytes(2).hex()}"
+    return f"runyard-{org or 'runners'}"[: manifest.NAME_LIMIT - len(end)].rstrip("-") + end
+
+
+def _check_webhook(url: str) -> None:
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme != "https" or not host:
+        raise BadSetting(
+            f"--webhook-url: write it as https://HOST{GITHUB_WEBHOOK}; GitHub sends secrets there"
+        )
+    if not parts.path.endswith(GITHUB_WEBHOOK):
+        raise BadSetting(
+            f"--webhook-url: the server hears GitHub at {GITHUB_WEBHOOK}. Write https://{parts.netloc}{GITHUB_WEBHOOK}"
+        )
+
+
+def _api(made: Connected | None, place: Place, *, org: str, github_url: str) -> str:
+    """Which GitHub it is; an App that was made before belongs where it was made."""
+    said = github_url.rstrip("/")
+    if made is None:
+        return said or PUBLIC
+    another = "Name another --github-dir for another App"
+    if org and org.lower() != made.organisation.lower():
+        whose = made.organisation or "yourself"
+        raise BadSetting(f"--org: the App in {place.root} was made for {whose}. {another}")
+    if said and said != made.github_url.rstrip("/"):
+        raise BadSetting(
+            f"--github-url: the App in {place.root} was made at {made.github_url}. {another}"
+        )
+    return made.github_url
 
 
 class _Say:
@@ -188,6 +228,8 @@ class _Flow:
                 await asyncio.to_thread(webbrowser.open, url)
             async with self._clock.timeout(within):
                 await page.done.wait()
+            if page.lost is not None:
+                raise NotConnected(str(page.lost))
         except TimeoutError:
             raise NotConnected(
                 f"nobody came back from GitHub within {within:g} s. Run the command again"
@@ -204,7 +246,13 @@ class _Flow:
             github_url=self._wanted.api,
             organisation=self._wanted.organisation,
         )
-        self._place.keep(app, key=made.pem, secret=made.webhook_secret or "")
+        try:
+            self._place.keep(app, key=made.pem, secret=made.webhook_secret or "")
+        except OSError as error:
+            raise NotKept(
+                f"the App {made.slug} was made, and its key cannot be written to {self._place.root}"
+                f" ({error.strerror}). Make room there, delete the App at GitHub, and run the command again"
+            ) from None
         self._say(
             "made",
             f"the App {made.slug} is there; its key and secrets are in {self._place.root}",
@@ -223,21 +271,27 @@ class _Flow:
                 f"--github-dir: {self._place.key} is damaged. Remove the directory and connect again"
             ) from None
         api = GitHub(self._way, app=auth, clock=self._clock, budget=Budget(self._clock))
-        link, told = f"{app.html_url}/installations/new", False
+        link, told = f"{app.html_url}/installations/new", ""
+        missing = f"the App is not installed yet: {link}. Run the command again after it"
         with contextlib.suppress(TimeoutError):
             async with self._clock.timeout(within):
                 while True:
-                    where = [each.account.login for each in await api.installations()]
+                    try:
+                        where = [each.account.login for each in await api.installations()]
+                        event, text = "install", f"install it: {link}"
+                    except _PASSING as error:
+                        where = []
+                        event, text = "no-answer", f"GitHub: {harmless(str(error))}; asking again"
                     wanted = app.organisation.lower()
                     if any(not wanted or name.lower() == wanted for name in where):
                         names = ", ".join(where)
                         self._say("installed", f"installed at {names}", accounts=where)
                         return
-                    if not told:
-                        self._say("install", f"install it: {link}", url=link)
-                        told = True
+                    if event != told:
+                        self._say(event, text, url=link)
+                        told = event
                     await self._clock.sleep(_LOOK_EVERY)
-        raise NotConnected(f"the App is not installed yet: {link}. Run the command again after it")
+        raise NotConnected(missing if told == "install" else "GitHub did not answer in time")
 
 
 @github.command()

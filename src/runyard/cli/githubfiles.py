@@ -4,9 +4,12 @@
     app.pem           its private key
     webhook.secret    what GitHub signs webhooks with
 
-Invariant: the directory and each file are for their owner alone, from the first moment on.
+Invariants:
+- The directory and each file are for their owner alone, from the first moment on.
+- A directory that holds anything else, or is somebody else's, is not touched.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,11 +55,22 @@ class Place(msgspec.Struct, frozen=True):
         """Make the directory, for its owner alone."""
         try:
             self.root.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+            if not self._ours():
+                raise BadSetting(
+                    f"--github-dir: {self.root} is not for an App alone. Name a directory of its own"
+                )
             self.root.chmod(PRIVATE_DIRECTORY)
         except OSError as error:
             raise BadSetting(
-                f"--github-dir: {self.root} cannot be made ({error.strerror}). Choose another one"
+                f"--github-dir: {self.root} cannot be used ({error.strerror}). Choose another one"
             ) from None
+
+    def _ours(self) -> bool:
+        names = tuple(path.name for path in (self.app, self.key, self.secret))
+        drafts = tuple(f".{name}." for name in names)
+        return self.root.stat().st_uid == os.geteuid() and all(
+            each.name in names or each.name.startswith(drafts) for each in self.root.iterdir()
+        )
 
     def keep(self, app: Connected, *, key: str, secret: str) -> None:
         """Write it all; the App's description comes last, so that what is there is whole."""
@@ -68,8 +82,13 @@ class Place(msgspec.Struct, frozen=True):
         """What GitHub signs with; empty if it has none."""
         try:
             return self.secret.read_text(encoding="utf-8").strip()
-        except (OSError, ValueError):
+        except FileNotFoundError:
             return ""
+        except OSError as error:
+            why = f"cannot be read ({error.strerror}). Check its permissions"
+        except ValueError:
+            why = "is not text. Restore it, or remove the directory and connect again"
+        raise BadSetting(f"--github-dir: {self.secret} {why}")
 
     def load(self) -> Connected | None:
         """What is there; `None` if nothing is."""

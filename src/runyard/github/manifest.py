@@ -1,7 +1,8 @@
 """What an App must be allowed to do, and the manifest from which GitHub makes one. Pure.
 
 An organisation's runners need `organization_self_hosted_runners`, a repository's own need `administration`; the latter
-opens much more, so it is asked for only where there is no organisation.
+opens much more, so it is asked for only where there is no organisation. Who wants an organisation's runners at its
+repositories gives it to the App by hand.
 
 Invariant: what is asked for here, what `check` demands and what the server uses are this one table.
 """
@@ -17,7 +18,7 @@ EVENT = "workflow_job"
 NOWHERE = "https://runyard.invalid/webhooks/github"
 _LEVELS = ("", "read", "write", "admin")
 _SHARED = {"actions": "write", "metadata": "read"}
-_NAME_LIMIT = 34  # of an App at GitHub
+NAME_LIMIT = 34  # of an App at GitHub
 
 
 class Lack(msgspec.Struct, frozen=True):
@@ -47,8 +48,8 @@ def manifest(
     name: str, *, organisation: str, webhook: str, redirect: str, homepage: str
 ) -> dict[str, Any]:
     """The App as GitHub is asked to make it."""
-    if not name or len(name) > _NAME_LIMIT:
-        raise ValueError(f"an App's name has 1 to {_NAME_LIMIT} characters")
+    if not name or len(name) > NAME_LIMIT:
+        raise ValueError(f"an App's name has 1 to {NAME_LIMIT} characters")
     return {
         "name": name,
         "url": homepage,
