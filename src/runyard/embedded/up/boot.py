@@ -9,22 +9,25 @@ from pathlib import Path
 
 import msgspec
 
+from runyard.dispatch.settings import Settings
 from runyard.embedded.up.layout import Layout
+
+_SERVER = Settings(webhook_secrets=(), seal_key=b"")
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How patient the parts are, in seconds. The defaults are production's; a demo has no time."""
 
-    stamped_grace: float = 300.0
-    silent_grace: float = 300.0
-    recover_every: float = 60.0
-    sweep_every: float = 5.0
-    read_every: float = 5.0
-    pools_every: float = 30.0
-    ghosts_every: float = 120.0
-    ghost_age: float = 120.0
-    audit_every: float = 60.0
-    audit_settle: float = 30.0
+    stamped_grace: float = _SERVER.stamped_grace
+    silent_grace: float = _SERVER.silent_grace
+    recover_every: float = _SERVER.recover_every
+    sweep_every: float = _SERVER.sweep_every
+    read_every: float = _SERVER.read_every
+    pools_every: float = _SERVER.pools_every
+    ghosts_every: float = _SERVER.ghosts_every
+    ghost_age: float = _SERVER.ghost_age
+    audit_every: float = _SERVER.audit_every
+    audit_settle: float = _SERVER.audit_settle
     orphan_grace: float = 120.0
     drain_seconds: float = 300.0
     list_every: float = 5.0
@@ -32,10 +35,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     lease_every: float = 10.0
     runner_silent_after: float = 30.0
     runner_lost_after: float = 600.0
-    poll_wait: float = 25.0
-    offered: float = 8.0
-    armed: float = 120.0
-    draining: float = 900.0
+    poll_wait: float = _SERVER.poll_wait_max
+    offered: float = _SERVER.deadlines.offered
+    armed: float = _SERVER.deadlines.armed
+    draining: float = _SERVER.deadlines.draining
 
 
 QUICK = Pace(

@@ -39,7 +39,7 @@ async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
         clock=context.clock,
         rng=context.rng,
         log=context.log(),
-        settings=_settings(context),
+        settings=settings(context),
         kube=with_faults(kube, boot),
         token=context.token(boot.name),
         github=github,
@@ -52,7 +52,8 @@ async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
     )
 
 
-def _settings(context: Context) -> Settings:
+def settings(context: Context) -> Settings:
+    """The server's, at this machine's pace."""
     pace, hub = context.boot.pace, context.boot.github
     return Settings(
         webhook_secrets=context.webhook_secrets(),
@@ -61,7 +62,7 @@ def _settings(context: Context) -> Settings:
         runner_group=1 if hub is None else hub.runner_group,
         deadlines=Deadlines(offered=pace.offered, armed=pace.armed, draining=pace.draining),
         poll_wait_max=pace.poll_wait,
-        mint_within=min(6.0, pace.offered * 0.7),
+        mint_within=min(6.0, pace.offered * 0.75),
         clear_within=min(1.5, pace.offered * 0.2),
         stamped_grace=pace.stamped_grace,
         silent_grace=pace.silent_grace,
