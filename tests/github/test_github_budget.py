@@ -58,15 +58,16 @@ def test_a_short_wait_is_waited_out() -> None:
     assert clock.t == pytest.approx(1001, abs=0.1)
 
 
-def test_an_audit_leaves_enough_for_a_fence() -> None:
+@pytest.mark.parametrize(("purpose", "most"), [("audit", 70), ("people", 95)])
+def test_background_work_and_people_leave_enough_for_a_fence(purpose: str, most: int) -> None:
     budget = Budget(Clock(), points_per_minute=100, patience=0)
     taken = 0
     with pytest.raises(BudgetExhausted):
         while True:
-            spend(budget, 1, purpose="audit")
+            spend(budget, 1, purpose=purpose)
             taken += 1
-    assert taken == 70
-    for _ in range(6):
+    assert taken == most
+    for _ in range((100 - most) // 5):
         spend(budget, 5, purpose="fence")
     with pytest.raises(BudgetExhausted):
         spend(budget, 5, purpose="fence")

@@ -32,7 +32,7 @@ READ_POINTS = 1
 WRITE_POINTS = 5
 POINTS_PER_MINUTE = 900.0
 # Share of a budget that a purpose may not touch, so that urgent work finds something left.
-KEEP_FREE: Mapping[str, float] = {"audit": 0.3, "read": 0.1, "pull": 0.05}
+KEEP_FREE: Mapping[str, float] = {"audit": 0.3, "read": 0.1, "pull": 0.05, "people": 0.05}
 HAIR = 0.001  # more than computed: rounding must not leave a bucket a trace short, again and again
 LONGEST_BLOCK = 3600.0
 _PRIMARY = "core"  # as `x-ratelimit-resource` calls it; an older server sends no name
