@@ -156,6 +156,13 @@ def test_jobs_that_wait_already_follow_the_new_priority_of_their_repository(
         assert desk.world.job(new)["priority"] == 5
         late = await desk.world.queued("acme/lib")
         assert desk.world.job(late)["priority"] == 5
+        answer = await desk.patch(
+            "acme", b'{"repositories": [{"repository": "Acme/LIB", "priority": 6}]}'
+        )
+        assert answer.status == 200, answer.body  # GitHub's names have no case
+        assert desk.world.job(late)["priority"] == 6
+        known = [each["repository"] for each in answer.json()["repositories"]]
+        assert known == ["acme/app", "acme/lib"]
 
     play(scenario, database_url, app_keys)
 
@@ -169,6 +176,11 @@ BAD_PATCHES = {
     "another platform": b'{"limits": [{"platform": "windows", "vcpus": 1}]}',
     "another's repository": b'{"repositories": [{"repository": "mona/dots", "weight": 2}]}',
     "a path": b'{"repositories": [{"repository": "acme/../x", "weight": 2}]}',
+    "a repository of nobody": b'{"repositories": [{"repository": "acme/ap", "weight": 2}]}',
+    "a repository twice": b'{"repositories": [{"repository": "acme/app"}, {"repository": "acme/APP"}]}',
+    "a platform twice": b'{"limits": [{"platform": "linux", "vcpus": 1}, {"platform": "linux"}]}',
+    "a name with a line end": b'{"repositories": [{"repository": "acme/app\\n", "weight": 2}]}',
+    "a word that ends with a line": b'{"why": "a\\n", "weight": 2}',
     "a field that is none": b'{"wieght": 2}',
     "a word with a line end": b'{"why": "a\\nb", "weight": 2}',
     "a word with nothing in it": b'{"why": "a\\u0000b", "weight": 2}',
@@ -317,6 +329,13 @@ def test_a_job_that_is_alone_in_its_run_is_cancelled_and_can_be_run_once_more(
         await world.github.settle()
         (again,) = (each for each in (await desk.get("/api/v1/jobs", state="queued"))["items"])
         assert again["job"] != job and again["run_attempt"] == 2
+        asked = (await desk.get(f"/api/v1/jobs/{job}"))["asked"]
+        assert [(each["what"], each["outcome"], each["actor"]) for each in asked] == [
+            ("retry", "queued again, under a new number", "mona@desk"),
+            ("cancel", "cancelling", "mona@desk"),
+            ("retry", "refused: it is not over yet", "mona@desk"),
+        ]
+        assert (await desk.get("/api/v1/tenants/acme"))["changes"] == []
 
     play(scenario, database_url, app_keys)
 
@@ -343,5 +362,9 @@ def test_a_github_that_does_not_answer_is_told_as_such(
         desk.world.github.faults.outage = True
         answer = await desk.ask("POST", f"/api/v1/jobs/{job}/cancel", b"{}")
         assert answer.status == 502 and answer.json()["reason"]
+        desk.world.github.faults.outage = False
+        (asked,) = (await desk.get(f"/api/v1/jobs/{job}"))["asked"]  # it may have done it
+        assert (asked["what"], asked["actor"]) == ("cancel", "mona@desk")
+        assert answer.json()["reason"] in asked["outcome"]
 
     play(scenario, database_url, app_keys)

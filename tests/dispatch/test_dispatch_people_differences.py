@@ -1,9 +1,12 @@
 """What a wish changes: no more than it says, and nothing if it is so already."""
 
-from hypothesis import given
+from typing import Any
+
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runyard.dispatch.people.differences import Now, wish
+from runyard.dispatch.people.differences import BadWish, Now, spelled, wish
 from runyard.wire.people import Limit, Repository, RepositoryPatch, TenantPatch
 
 NUMBERS = st.integers(0, 100)
@@ -56,8 +59,43 @@ def test_half_a_limit_keeps_the_other_half() -> None:
     assert found.limits == (Limit(platform="macos", vcpus=6, memory_gb=28),)
 
 
-def test_a_repository_that_is_not_known_yet_begins_with_the_usual_share() -> None:
-    patch = TenantPatch(repositories=(RepositoryPatch(repository="a/b", priority=3),))
-    found = wish(Now(weight=1, paused=False), patch)
-    assert found.repositories == (Repository(repository="a/b", weight=1.0, priority=3),)
+APP = Repository(repository="a/App", weight=1.0, priority=0)
+
+
+def test_a_repository_in_another_case_is_the_one_that_is_known() -> None:
+    patch = TenantPatch(repositories=(RepositoryPatch(repository="A/aPP", priority=3),))
+    found = wish(
+        Now(weight=1, paused=False, repositories=(APP,)), spelled(patch, (APP,), tenant="a")
+    )
+    assert found.repositories == (Repository(repository="a/App", weight=1.0, priority=3),)
     assert found.differences[0].source == "weight 1, priority 0"
+
+
+BAD = {
+    "nobody's": ((), ("a/ap",), "a/ap is not known"),
+    "a platform twice": (("macos", "macos"), (), "limits names macos twice"),
+    "a repository twice": ((), ("a/App", "a/app"), "repositories names a/app twice"),
+}
+
+
+@pytest.mark.parametrize(("platforms", "repositories", "told"), BAD.values(), ids=BAD)
+def test_a_wish_that_would_do_nothing_or_two_things_is_refused(
+    platforms: tuple[Any, ...], repositories: tuple[str, ...], told: str
+) -> None:
+    patch = TenantPatch(
+        limits=tuple(Limit(platform=each, vcpus=1) for each in platforms),
+        repositories=tuple(RepositoryPatch(repository=each, weight=2) for each in repositories),
+    )
+    with pytest.raises(BadWish, match=told):
+        spelled(patch, (APP,), tenant="a")
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
+@example(1.0, 1.0000004)
+def test_a_weight_that_is_different_is_written_however_small_the_difference(
+    before: float, after: float
+) -> None:
+    found = wish(Now(weight=before, paused=False), TenantPatch(weight=after))
+    assert found.weight == after
+    told = [(each.source, each.target) for each in found.differences]
+    assert [(float(a), float(b)) for a, b in told] == ([(before, after)] if before != after else [])

@@ -152,6 +152,24 @@ def deliver(world: World, number: int) -> None:
     )
 
 
+def test_what_people_changed_and_asked_is_kept_for_a_year(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        for days in (364, 366):
+            world.execute(
+                "INSERT INTO tenant_changes (at, tenant, field, source, target, why, actor)"
+                " VALUES (to_timestamp(%s), 'acme', 'weight', '1', '2', '', 'mona')",
+                world.clock.now() - days * DAY,
+            )
+        await world.server.pruner.step()
+        (left,) = world.rows("SELECT extract(epoch FROM at)::float AS at FROM tenant_changes")
+        assert left["at"] == pytest.approx(world.clock.now() - 364 * DAY)
+        assert world.meter.get(RUNYARD_PRUNED_ROWS_TOTAL, table="tenant_changes") == 1
+
+    play(scenario, database_url, app_keys)
+
+
 def test_a_job_known_only_by_its_end_is_pruned_too(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()

@@ -118,6 +118,12 @@ def show(asked: Asked, number: int, *, as_json: bool) -> None:
                 for slot in found.slots
             ],
         )
+    if found.asked:
+        click.echo()
+        show_table(
+            ("when", "asked", "outcome", "who"),
+            [(moment(each.at), each.what, each.outcome, each.actor) for each in found.asked],
+        )
     if found.transitions:
         click.echo()
         show_table(

@@ -69,4 +69,5 @@ def _rules(settings: Retention) -> tuple[_Rule, ...]:
         _Rule(table="deliveries", sql=SQL.prune_deliveries, older=settings.deliveries),
         _Rule(table="samples", sql=SQL.prune_samples, older=settings.samples),
         _Rule(table="ghost_sightings", sql=SQL.prune_sightings, older=settings.sightings),
+        _Rule(table="tenant_changes", sql=SQL.prune_changes, older=settings.changes),
     )

@@ -35,6 +35,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: float = 7 * _DAY
     samples: float = 90 * _DAY
     sightings: float = 30 * _DAY
+    changes: float = 365 * _DAY  # what people changed and asked
     every: float = 600.0
     batch: int = 1000  # rows in one transaction
     within: float = 240.0  # of one step; what is left waits for the next

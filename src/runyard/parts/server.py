@@ -230,7 +230,7 @@ def wire(deps: ServerDeps) -> Wired:
         sweeper=_sweeper(ground, reader, fencer),
         reader=reader,
         waiters=ground.waiters,
-        rest=Rest(people=People(database), work=Work(database, github=github), log=log),
+        rest=Rest(people=People(database), work=Work(database, github=github, log=log), log=log),
         closer=closer,
         gauges=Gauges(
             database,

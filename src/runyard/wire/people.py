@@ -19,9 +19,11 @@ Platform = Literal["linux", "macos"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Weight = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
 Priority = Annotated[int, msgspec.Meta(ge=-1_000_000, le=1_000_000)]
-Why = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")]
+# An end that is one: to Python `$` alone also holds before a last line end, and others do not know Python's `\Z`.
+_END = r"$(?!\n)"
+Why = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*" + _END)]
 RepositoryName = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$")
+    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}" + _END)
 ]
 
 
@@ -165,12 +167,22 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
 
 
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody asked GitHub about a job, and what became of it."""
+
+    at: float
+    what: str
+    outcome: str
+    actor: str
+
+
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known of a job."""
 
     job: Job
     slots: tuple[Slot, ...]
     transitions: tuple[Transition, ...]  # oldest first
+    asked: tuple[Question, ...] = ()  # newest first
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -37,6 +37,36 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...]
 
 
+class BadWish(Exception):
+    """A patch that makes no sense; the message says what."""
+
+
+def spelled(patch: TenantPatch, known: tuple[Repository, ...], *, tenant: str) -> TenantPatch:
+    """The patch with repositories as GitHub spells them; `BadWish` for an unknown one, and for what is said twice."""
+    _once("limits", [each.platform for each in patch.limits])
+    _once("repositories", [each.repository.lower() for each in patch.repositories])
+    names = {each.repository.lower(): each.repository for each in known}
+    for each in patch.repositories:
+        if each.repository.lower() not in names:
+            raise BadWish(
+                f"{each.repository} is not known as a repository of {tenant}; one is known from its first job on,"
+                f" and `runyard tenant show {tenant}` names them"
+            )
+    return msgspec.structs.replace(
+        patch,
+        repositories=tuple(
+            msgspec.structs.replace(each, repository=names[each.repository.lower()])
+            for each in patch.repositories
+        ),
+    )
+
+
+def _once(field: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadWish(f"{field} names {twice[0]} twice")
+
+
 def wish(now: Now, patch: TenantPatch) -> Wish:
     """What is to be written so that the patch holds."""
     weight = now.weight if patch.weight is None else patch.weight
@@ -44,7 +74,7 @@ def wish(now: Now, patch: TenantPatch) -> Wish:
     limits = _limits(now.limits, patch.limits)
     repositories = _repositories(now.repositories, patch.repositories)
     differences = (
-        *_differs("weight", f"{now.weight:g}", f"{weight:g}"),
+        *_differs("weight", _number(now.weight), _number(weight)),
         *_differs("paused", _yes(now.paused), _yes(paused)),
         *(difference for _, difference in limits),
         *(difference for _, difference in repositories),
@@ -81,9 +111,7 @@ def _repositories(
     by_name = {each.repository: each for each in known}
     found: list[tuple[Repository, Difference]] = []
     for each in wanted:
-        has = by_name.get(
-            each.repository, Repository(repository=each.repository, weight=1.0, priority=0)
-        )
+        has = by_name[each.repository]  # `spelled` has looked
         repository = Repository(
             repository=each.repository,
             weight=has.weight if each.weight is None else each.weight,
@@ -103,7 +131,12 @@ def _told(limit: Limit) -> str:
 
 
 def _share(repository: Repository) -> str:
-    return f"weight {repository.weight:g}, priority {repository.priority}"
+    return f"weight {_number(repository.weight)}, priority {repository.priority}"
+
+
+def _number(value: float) -> str:
+    """As short as it can be and still be that number: what looks the same is the same."""
+    return repr(value).removesuffix(".0")
 
 
 def _yes(value: bool) -> str:

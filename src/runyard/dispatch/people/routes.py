@@ -22,6 +22,7 @@ from functools import wraps
 from typing import Any
 
 from runyard.db.contract import DatabaseError
+from runyard.dispatch.people.differences import BadWish
 from runyard.dispatch.people.jobs import Filter, No, Refusal, Work
 from runyard.dispatch.people.tenants import People
 from runyard.github.errors import GitHubError
@@ -141,7 +142,7 @@ class Rest:
                 summary="Cancel the run of a job at GitHub.",
                 body=wire.Cancel,
                 answers=_ASKED,
-                headers=((wire.ACTOR, "who asks, for the log"),),
+                headers=((wire.ACTOR, "who asks, for the audit trail"),),
                 secured=True,
                 limit=_SMALL,
             ),
@@ -152,7 +153,7 @@ class Rest:
                 summary="Run a job once more at GitHub.",
                 body=wire.Retry,
                 answers=_ASKED,
-                headers=((wire.ACTOR, "who asks, for the log"),),
+                headers=((wire.ACTOR, "who asks, for the audit trail"),),
                 secured=True,
                 limit=_SMALL,
             ),
@@ -198,15 +199,10 @@ class Rest:
         if not _LOGIN.fullmatch(tenant):
             return _no_tenant()
         actor = _actor(request)
-        strange = [
-            each.repository
-            for each in body.repositories
-            if each.repository.partition("/")[0].lower() != tenant.lower()
-        ]
-        if strange:
-            reason = f"{strange[0]} is not a repository of {tenant}"
-            return problem(422, "the body is not what is asked for", reason=reason)
-        found = await self._people.change(tenant, body, actor=actor)
+        try:
+            found = await self._people.change(tenant, body, actor=actor)
+        except BadWish as error:
+            return problem(422, "the body is not what is asked for", reason=str(error))
         if found is None:
             return _no_tenant()
         self._log.info("tenant changed", tenant=tenant, actor=actor, reason=body.why)
@@ -239,21 +235,13 @@ class Rest:
     async def _cancel(self, request: Request, job: str, body: wire.Cancel) -> Response:
         if not _NUMBER.fullmatch(job):
             return _no_job()
-        asked = await self._work.cancel(int(job), others=body.others)
-        return self._told(request, "cancel", int(job), asked)
+        asked = await self._work.cancel(int(job), others=body.others, actor=_actor(request))
+        return _told(asked)
 
     async def _retry(self, request: Request, job: str, body: wire.Retry) -> Response:
         if not _NUMBER.fullmatch(job):
             return _no_job()
-        asked = await self._work.retry(int(job))
-        return self._told(request, "retry", int(job), asked)
-
-    def _told(self, request: Request, what: str, job: int, asked: wire.Asked | Refusal) -> Response:
-        outcome = asked.no.value if isinstance(asked, Refusal) else asked.outcome
-        self._log.info(
-            "asked by people", what=what, job=job, actor=_actor(request), outcome=outcome
-        )
-        return _refused(asked) if isinstance(asked, Refusal) else json_response(202, asked)
+        return _told(await self._work.retry(int(job), actor=_actor(request)))
 
 
 _FIXES = {
@@ -263,6 +251,10 @@ _FIXES = {
     No.NOT_NOW: "wait until all jobs of its run are over; a run that is a month old cannot be repeated, and the App"
     " needs to write actions",
 }
+
+
+def _told(asked: wire.Asked | Refusal) -> Response:
+    return _refused(asked) if isinstance(asked, Refusal) else json_response(202, asked)
 
 
 def _refused(refusal: Refusal) -> Response:

@@ -2,14 +2,14 @@
 
 Invariants:
 - A change and its entries in the audit trail are one transaction, under the tenant's lock.
-- A tenant is made by its first webhook alone; what people change is somebody who is known.
+- Tenants and repositories are made by their first webhook alone; what people change is somebody who is known.
 """
 
 import msgspec
 
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
-from runyard.dispatch.people.differences import Difference, Now, Wish, wish
+from runyard.dispatch.people.differences import Difference, Now, Wish, spelled, wish
 from runyard.wire.people import Change, Limit, Repository, Tenant, TenantPatch, Tenants, Use
 
 SQL = load("runyard.dispatch.people")
@@ -48,7 +48,7 @@ class People:
         return await self._database.transact(work, name="tenant")
 
     async def change(self, name: str, patch: TenantPatch, *, actor: str) -> Tenant | None:
-        """Make the patch hold; `None` if there is no such tenant.
+        """Make the patch hold; `None` if there is no such tenant, `BadWish` if it makes no sense.
 
         Whoever resumes a tenant says that it can be served: what it was passed over for is tried at once.
         """
@@ -57,13 +57,16 @@ class People:
             held = await tx.one(SQL.tenant_hold, tenant=name)
             if held is None:
                 return None
-            found = wish(await _now(tx, held, patch), patch)
+            now = await _now(tx, held, patch)
+            found = wish(now, spelled(patch, now.repositories, tenant=name))
             if found.differences:
                 await _write(tx, name, found)
             tried = await _try_again(tx, name) if patch.paused is False else ()
             for each in (*found.differences, *tried):
                 entry = msgspec.structs.asdict(each)
-                await tx.run(SQL.change_append, tenant=name, why=patch.why, actor=actor, **entry)
+                await tx.run(
+                    SQL.change_append, tenant=name, job=None, why=patch.why, actor=actor, **entry
+                )
             return await _show(tx, name)
 
         return await self._database.transact(work, name="tenant change")
@@ -89,7 +92,7 @@ async def _now(tx: Tx, held: Row, patch: TenantPatch) -> Now:
     known = await tx.all(
         SQL.repositories_named,
         tenant=name,
-        repositories=[each.repository for each in patch.repositories],
+        repositories=[each.repository.lower() for each in patch.repositories],
     )
     return Now(
         weight=held["weight"],

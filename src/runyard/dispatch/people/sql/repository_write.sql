@@ -1,4 +1,3 @@
--- A repository's share and priority; one whose jobs are still to come is known from now on.
-INSERT INTO repositories (tenant, repository, weight, priority)
-VALUES (%(tenant)s, %(repository)s, %(weight)s, %(priority)s)
-ON CONFLICT (tenant, repository) DO UPDATE SET weight = excluded.weight, priority = excluded.priority;
+-- A repository's share and priority.
+UPDATE repositories SET weight = %(weight)s, priority = %(priority)s
+WHERE tenant = %(tenant)s AND repository = %(repository)s;
