@@ -21,7 +21,7 @@ _WAKES = "runyard_poll_wakes_total"
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What was found."""
 
-    megabytes: float
+    megabytes: float  # of the whole process, while all of them wait
     woken: float
     all_seconds: float
     cpu_ms: float  # of the server, for one poll to begin
@@ -119,20 +119,22 @@ class _Crowd:
 
 async def _gather(place: World, server: Server, count: int) -> Seen:
     around = msgspec.json.decode((place.folder / "around.json").read_bytes(), type=Around)
-    line = Line(server.url)
 
     async def job(number: int, labels: tuple[str, ...]) -> None:
         headers, body = webhook(around.accounts[0], number, labels)
+        # A line of its own: one that rests while all of them come is closed by the server.
+        line = Line(server.url)
         status, _ = await line.ask(GITHUB_WEBHOOK, headers, body)
+        line.close()
         assert status == 200, status
 
     await job(1, ("nobody-has-this",))  # what a server only needs once, it has now
     await asyncio.sleep(1.0)
-    before, cpu = server.memory(), server.cpu()
+    cpu = server.cpu()
     crowd = _Crowd(place, server, count)
     await crowd.come(around)
     cost = (server.cpu() - cpu) * 1000 / count
-    held = server.memory() - before
+    held = server.memory()
     wakes = server.metric(_WAKES)
     await job(2, LABELS)
     await crowd.answered(1)
