@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube bench-dispatch test-dispatch recovery-table
+.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube bench-dispatch test-dispatch recovery-table recovery-many
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -96,6 +96,9 @@ test-dispatch: .venv/ready ## Run all tests of dispatch and recovery, the slow o
 
 recovery-table: .venv/ready ## Kill the server process at each of its effects, measure until rest, write docs/recovery.md
 	@$(PY) -m benches.recovery.run
+
+recovery-many: .venv/ready ## Run 10,000 jobs while servers and the database are killed; every job once, no budget exceeded
+	@$(PY) -m benches.recovery.many
 
 fmt: .venv/ready ## Format the code and apply the linter's safe fixes
 	@$(PY) -m ruff check --fix-only --quiet .

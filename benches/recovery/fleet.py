@@ -52,6 +52,7 @@ SECRET = "the-secret-of-this-webhook"
 LABEL = "fleet"
 TENANT = "acme"
 REPO = "acme/app"
+RUNNER = (1, 1)  # virtual processors and GB of memory
 _DAY = 86400
 
 
@@ -173,8 +174,8 @@ class Fleet:
             "runnerLabels": ["self-hosted", "macOS"],
             "replicas": self.sizes.seats,
             "os": "darwin",
-            "podCPUMilli": 1000,
-            "podMemoryMB": 1024,
+            "podCPUMilli": RUNNER[0] * 1000,
+            "podMemoryMB": RUNNER[1] * 1024,
         }
         return {"metadata": {"name": "pool"}, "spec": spec}
 

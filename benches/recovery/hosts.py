@@ -45,7 +45,8 @@ class Hosts:
         self.ended = False  # nothing has power any more
         self.bell = bell  # rung by whoever changes a Pod
         self.fates: dict[Fate, int] = {}  # how many guests are still to break, and in which way
-        self.lost: set[str] = set()  # uids whose node does nothing any more
+        self.node = "host"  # where Pods are bound
+        self._lost: set[str] = set()  # uids whose node does nothing any more
         self.jits: list[tuple[str, str]] = []  # (Pod uid, JIT) as they arrived
         self._admin = admin
         self._guest = Guest(self, host="host", server=server, over=self._is_over)
@@ -64,6 +65,13 @@ class Hosts:
         """Power is cut: nobody says anything any more, and the agent sees a VM that ended."""
         self._over.add(guest.vm)
         self._tasks[guest.uid].cancel()
+
+    def lose(self, *, then: str) -> None:
+        """The node is gone with all that runs there, and publishes nothing any more; another one takes its place."""
+        self.node = then
+        for guest in list(self.guests.values()):
+            self._lost.add(guest.uid)
+            self.die(guest)
 
     def _is_over(self, vm: str) -> bool:
         return self.ended or vm in self._over
@@ -84,7 +92,7 @@ class Hosts:
 
     def _look_at(self, pod: Pod, group: asyncio.TaskGroup) -> None:
         uid = pod.metadata.uid
-        if uid in self.lost:
+        if uid in self._lost:
             return
         task = self._tasks.get(uid)
         if task is None and not pod.metadata.deletion_timestamp:
@@ -125,7 +133,8 @@ class Hosts:
             code = await self._guest.live(spec, "")
         except (KubeError, TransportError, asyncio.CancelledError):
             code = 1
-        await self._publish(pod, {"phase": "Failed" if code else "Succeeded"})
+        if meta.uid not in self._lost:
+            await self._publish(pod, {"phase": "Failed" if code else "Succeeded"})
         self.bell.set()
 
     async def _bind(self, pod: Pod) -> None:
@@ -135,7 +144,7 @@ class Hosts:
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": meta.name, "uid": meta.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": "host"},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self.node},
         }
         await self._admin._ask("POST", path, body=body)
 

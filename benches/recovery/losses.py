@@ -12,6 +12,7 @@ from benches.recovery.rest import at_rest
 from benches.recovery.rows import Row
 
 from runyard.http.messages import Request, Response, json_response
+from runyard.kube.kinds import NODES
 from runyard.sim.guest import GuestView
 from runyard.wire import names
 
@@ -50,6 +51,23 @@ async def _never_registers(fleet: Fleet) -> None:
     fleet.hosts.fates["hang-with-jit"] = 1
     fleet.queue(seconds=JOB)
     await _until(fleet, "a guest with a JIT", lambda: bool(fleet.hosts.jits))
+
+
+async def _never_ends(fleet: Fleet) -> None:
+    """The runner has done its job, and the machine under it goes on."""
+    fleet.hosts.fates["hang-after-job"] = 1
+    fleet.queue(seconds=JOB)
+    await _until(fleet, "a machine that hangs", lambda: bool(_hung(fleet)))
+
+
+async def _node_lost(fleet: Fleet) -> None:
+    """The machine is gone with its runners, one of which has a JIT; then somebody takes its Node away."""
+    fleet.hosts.fates["hang-with-jit"] = 1
+    fleet.queue(seconds=JOB)
+    await _until(fleet, "a guest with a JIT", lambda: bool(_hung(fleet)))
+    await fleet.admin.create(NODES, {"metadata": {"name": "another"}})
+    fleet.hosts.lose(then="another")
+    await fleet.admin.delete(NODES, "host")
 
 
 async def _job_cancelled(fleet: Fleet) -> None:
@@ -137,6 +155,29 @@ LOSSES = (
             clock="registration: 120 s",
         ),
         _job_cancelled,
+    ),
+    Loss(
+        Row(
+            key="never-ends",
+            what="the job is over, the machine under its runner never ends",
+            left="a draining slot, a stamp",
+            repair="deadline of the draining state, reap",
+            bound=960.0,
+            clock="draining: 900 s",
+        ),
+        _never_ends,
+    ),
+    Loss(
+        Row(
+            key="node-lost",
+            what="the node is lost with all its Pods, and its Node is taken away",
+            left="Pods that nobody ends; an armed slot, a stamp, a registration",
+            repair="idle ones: the operator; the armed one: deadline of the armed state, fence, reap; Pods that nobody "
+            "confirms: the operator, once it has read that their Node is gone",
+            bound=480.0,
+            clock="registration: 120 s; a deletion that nobody confirms: 300 s",
+        ),
+        _node_lost,
     ),
     Loss(
         Row(

@@ -25,7 +25,8 @@ from typing import Any
 import msgspec
 import psycopg
 from benches.recovery.crowd import Dispatcher
-from benches.recovery.fleet import Fleet, Sizes, fleet
+from benches.recovery.fleet import RUNNER, Fleet, Sizes, fleet
+from benches.recovery.replay import LIMITS, LOG, Replayed, Size, replay
 from benches.recovery.servers import Server
 from psycopg.rows import dict_row
 
@@ -48,13 +49,8 @@ SETTINGS = {
     "log_min_messages": "log",
 }
 _TELL = 10.0  # seconds between two lines about how far it is
-CLAIMS = ("offered", "armed", "executing", "draining")
-_REPLAY = """
-SELECT t.pod_uid, t.source, t.target, s.tenant, s.platform, s.vcpus, s.memory_gb,
-    pg_xact_commit_timestamp(t.xmin) AS at
-FROM transitions t JOIN slots s USING (pod_uid)
-WHERE t.subject = 'slot' ORDER BY pg_xact_commit_timestamp(t.xmin), t.id
-"""
+_ENDS_WITHIN = 120.0  # for a kill that is under way when the last job is done
+_UNWRITTEN = "SELECT pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() AS yes"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +75,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     done: int
     incarnations: int
     commits: int
-    forgotten: int  # acknowledged commits that the database lost
+    kills: dict[str, int]
+    unwritten: int  # kills of the database at which it had acknowledged what it had not written
+    forgotten: int  # webhooks answered with 200 that the database lost
     deadlocks: int
     used: dict[
         str, int
@@ -93,8 +91,9 @@ class Run:
     def __init__(self, plan: Plan, postgres: EmbeddedPostgres, made: Fleet, url: str) -> None:
         self.plan, self.postgres, self.fleet, self.url = plan, postgres, made, url
         self.rng = random.Random(plan.seed)
-        self.told: list[str] = []
         self.acknowledged: list[str] = []
+        self.kills: Counter[str] = Counter()
+        self.unwritten = 0
         self.forgotten = 0
         self.deadlocks = 0
         carry = made._carry
@@ -118,7 +117,9 @@ class Run:
         tasks.append(asyncio.ensure_future(made.github.run()))
         disturbing = asyncio.ensure_future(self._disturb())
         try:
-            await self._feed(tasks)
+            await self._feed([*tasks, disturbing])
+            if self._done() >= plan.jobs:  # so all kills are due
+                await asyncio.wait_for(disturbing, _ENDS_WITHIN)
         finally:
             disturbing.cancel()
             for each in crowd:
@@ -127,16 +128,18 @@ class Run:
                 task.cancel()
             await asyncio.gather(*tasks, disturbing, return_exceptions=True)
         self.deadlocks += await self._stat("deadlocks")
-        replayed, used = await self._replay()
+        replayed = await self._replay()
         return Result(
             seconds=made.clock.monotonic() - began,
             done=self._done(),
             incarnations=sum(each.incarnations for each in crowd),
-            commits=replayed,
+            commits=replayed.commits,
+            kills=dict(self.kills),
+            unwritten=self.unwritten,
             forgotten=self.forgotten,
             deadlocks=self.deadlocks,
-            used=used,
-            failures=(*self.told, *self._judge()),
+            used=replayed.most,
+            failures=(*replayed.failures[:20], *self._judge()),
         )
 
     async def _feed(self, tasks: list["asyncio.Future[None]"]) -> None:
@@ -167,6 +170,7 @@ class Run:
                 await self._kill_server(self.rng.choice(self.fleet.servers))
             else:
                 await self._kill_database()
+            self.kills[kill] += 1
 
     async def _kill_server(self, server: Server) -> None:
         server.signal(signal.SIGKILL)
@@ -176,10 +180,21 @@ class Run:
     async def _kill_database(self) -> None:
         """The postmaster and with it all sessions; what was not written yet is forgotten."""
         self.deadlocks += await self._stat("deadlocks")
+        self.unwritten += await self._unwritten()
         os.kill(self.postgres.pid, signal.SIGKILL)
         await asyncio.to_thread(self._start_again)
         known = await self._rows("SELECT guid FROM deliveries")
         self.forgotten += len(set(self.acknowledged) - {row["guid"] for row in known})
+
+    async def _unwritten(self) -> bool:
+        """Wait for a moment in which a kill is a loss; whether there was one."""
+        until = self.fleet.clock.monotonic() + _ENDS_WITHIN
+        while self.fleet.clock.monotonic() < until:
+            (row,) = await self._rows(_UNWRITTEN)
+            if row["yes"]:
+                return True
+            await asyncio.sleep(0.01)
+        return False
 
     def _start_again(self) -> None:
         self.postgres.stop(immediate=True)
@@ -198,42 +213,21 @@ class Run:
                 found.append(f"job {number}: {job.executions} runs, {job.status} {job.conclusion}")
         if len(self.fleet.jobs) < self.plan.jobs:
             found.append(f"only {len(self.fleet.jobs)} jobs were queued in time")
+        due = {"server": self.plan.server_kills, "database": self.plan.database_kills}
+        if self.kills != Counter(due):
+            found.append(f"kills that ended well: {dict(self.kills)} of {due}")
+        if self.unwritten < self.plan.database_kills:
+            found.append("a kill of the database met nothing that it had still to write")
         log = self.postgres.log.read_text(errors="replace")
         if self.deadlocks or "deadlock detected" in log:
             found.append(f"{self.deadlocks} deadlocks")
         return found[:20]
 
-    async def _replay(self) -> tuple[int, dict[str, int]]:
-        """Every commit in its order: what each tenant's claims held after it."""
+    async def _replay(self) -> Replayed:
         limits = {
-            (row["tenant"], row["platform"]): (row["vcpus"], row["memory_gb"])
-            for row in await self._rows("SELECT * FROM tenant_limits")
+            row["tenant"]: Size(row["vcpus"], row["memory_gb"]) for row in await self._rows(LIMITS)
         }
-        rows = await self._rows(_REPLAY)
-        held: dict[str, dict[str, Any]] = {}
-        cpus: Counter[tuple[str, str]] = Counter()
-        memory: Counter[tuple[str, str]] = Counter()
-        most: Counter[str] = Counter()
-        commits = 0
-        for number, row in enumerate(rows):
-            before, after = held.pop(row["pod_uid"], None), row["target"] in CLAIMS
-            if before is not None:
-                key = (before["tenant"], before["platform"])
-                cpus[key] -= before["vcpus"]
-                memory[key] -= before["memory_gb"]
-            if after:
-                held[row["pod_uid"]] = row
-                key = (row["tenant"], row["platform"])
-                cpus[key] += row["vcpus"]
-                memory[key] += row["memory_gb"]
-            if number + 1 < len(rows) and rows[number + 1]["at"] == row["at"]:
-                continue  # the same commit
-            commits += 1
-            for key, limit in limits.items():
-                most[key[0]] = max(most[key[0]], cpus[key])
-                if cpus[key] > limit[0] or memory[key] > limit[1]:
-                    self.told.append(f"{key} held {cpus[key]} of {limit[0]} at {row['at']}")
-        return commits, dict(most)
+        return replay(await self._rows(LOG), limits, Size(*RUNNER))
 
     async def _stat(self, column: str) -> int:
         found = await self._rows(
@@ -296,7 +290,9 @@ def main() -> None:
         result = asyncio.run(run(plan, Path(name)))
     print(plan)
     print(result)
-    sys.exit(1 if result.failures else 0)
+    if not result.forgotten:
+        print("the database lost no webhook: this run does not show what it is for")
+    sys.exit(1 if result.failures or not result.forgotten else 0)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import msgspec
 
 from runyard.db.contract import Database, Tx
 from runyard.http.messages import Request, Response, Stream, Transport
+from runyard.http.probes import HEALTHZ, METRICS, READYZ
 from runyard.parts.reporting import kind_of
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ JOURNAL = "RUNYARD_POINTS_JOURNAL"
 ORDER = "RUNYARD_POINTS_ORDER"
 DEADLINES = "RUNYARD_POINTS_DEADLINES"  # the machine's, where they are not the shipped ones
 
+_PROBES = (HEALTHZ, READYZ, METRICS)
 _NUMBER = re.compile(r"/\d+(?=/|$)")
 _OWNED = re.compile(r"^/(orgs|users)/[^/]+|^/repos/[^/]+/[^/]+")
 _LABELS = re.compile(rb'"(tuist\.dev/[a-z-]+)":\s*(null)?')
@@ -146,5 +148,10 @@ def github_name(request: Request) -> str:
 
 
 def answer_name(method: str, path: str, status: int) -> str:
-    """`answer: 200 POST /api/internal/runners/dispatch`."""
+    """`answer: 200 POST /api/internal/runners/dispatch`; no name where a probe is answered.
+
+    How often somebody looks is not the server's work, and changes nothing: such an answer is no effect.
+    """
+    if path in _PROBES:
+        return ""
     return f"answer: {status} {method} {_NUMBER.sub('/*', path)}"

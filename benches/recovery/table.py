@@ -9,6 +9,7 @@ from benches.recovery.rows import ROWS, Row, row_of
 
 BEGIN = "<!-- measured: begin (make recovery-table writes this part) -->"
 END = "<!-- measured: end -->"
+_NOT = "not measured"
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -27,7 +28,7 @@ def matrix(outcomes: Iterable[Outcome], losses: Iterable[tuple[Row, list[float]]
         "| crash or loss | left behind | who repairs it | bound | crashes | p50 | p99 |",
         "|---|---|---|---|---|---|---|",
     ]
-    lines += [_line(row, by_key[row.key]) for row in ROWS if by_key[row.key]]
+    lines += [_line(row, by_key[row.key]) for row in ROWS]
     lines += [_line(row, values) for row, values in losses]
     return "\n".join(lines)
 
@@ -64,8 +65,10 @@ def _line(row: Row, values: list[float]) -> str:
 
 
 def _shown(values: list[float]) -> tuple[str, str]:
+    if not values:
+        return _NOT, _NOT
     return f"{quantile(values, 0.5):.1f} s", f"{quantile(values, 0.99):.1f} s"
 
 
 def _worst(values: list[float]) -> str:
-    return f"{max(values):.1f} s" if values else "not measured"
+    return f"{max(values):.1f} s" if values else _NOT

@@ -57,6 +57,8 @@ def _wrap_answers(points: p.Points) -> None:
         self: Any, request: web.BaseRequest, answer: web.StreamResponse, start: float | None
     ) -> Any:
         name = p.answer_name(request.method, request.path, answer.status)
+        if not name:
+            return await finish(self, request, answer, start)
         return await points.around(name, lambda: finish(self, request, answer, start))
 
     http_server._Connection.finish_response = wrapped  # type: ignore[method-assign]  # to be wrapped is its fate

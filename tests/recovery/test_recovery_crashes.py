@@ -1,4 +1,8 @@
-"""The real server process is killed at the effects of a dispatch; everything comes to rest, and every job ran once."""
+"""The real server process is killed at the effects of a dispatch; everything comes to rest, and every job ran once.
+
+How long that took is a measurement and not asserted here: the patience of these tests is generous, because a machine
+may be busy. `make recovery-table` holds the times against their bounds.
+"""
 
 import asyncio
 import random
@@ -6,6 +10,7 @@ import random
 import pytest
 from benches.recovery.matrix import Case, Ground, Outcome, cases, crash, discover, run_cases
 from benches.recovery.points import Point
+from benches.recovery.rows import row_of
 
 SERVED = "answer: 200 POST /api/internal/runners/dispatch"
 SAMPLE = (
@@ -13,6 +18,7 @@ SAMPLE = (
     Point("commit: arm", "after", 1),
     Point(SERVED, "before", 2),
 )
+EFFECTS = 25  # a dispatch has more; fewer found would be a blind instrument
 
 
 def test_a_dispatch_survives_a_kill_at_its_turning_points(place: Ground) -> None:
@@ -20,24 +26,41 @@ def test_a_dispatch_survives_a_kill_at_its_turning_points(place: Ground) -> None
         async with place.fleet("sample") as made:
             return [await crash(made, Case(point)) for point in SAMPLE]
 
-    for outcome in asyncio.run(scenario()):
-        assert outcome.failure == ""
-        assert outcome.seconds is not None, f"never reached: {outcome.case.point}"
+    assert broken(asyncio.run(scenario())) == []
+
+
+def broken(outcomes: list[Outcome]) -> list[str]:
+    """What failed, and what was not reached: about that nothing is known."""
+    return [
+        f"{each.case.point}: {each.failure or 'not reached'}"
+        for each in outcomes
+        if each.failure or each.seconds is None
+    ]
+
+
+def sampled(todo: list[Case], rng: random.Random) -> list[Case]:
+    """Every point of the dispatch itself; of those elsewhere every second one, others with another seed."""
+    path = [case for case in todo if row_of(case).key != "elsewhere"]
+    rest = [case for case in todo if row_of(case).key == "elsewhere"]
+    rng.shuffle(rest)
+    return path + rest[::2]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_kill_at_any_effect_leaves_nothing_behind(place: Ground) -> None:
+    """A sample, for the sake of time: `make recovery-table` kills at all points, several times each."""
+    rng = random.Random(1)
+
     async def scenario() -> list[Outcome]:
         async with place.fleet("discovery") as made:
             usual, repair = await discover(made)
-        todo = cases(usual, repair, rng=random.Random(1))
-        print(f"{len(usual)} effects of a dispatch, {len(repair)} more of a repair")  # noqa: T201 a result
-        return [outcome async for outcome in run_cases(place, todo, side_by_side=8)]
+        assert len(usual) >= EFFECTS, f"the instrument sees less than a dispatch has: {usual}"
+        todo = sampled(cases(usual, repair, rng=rng), rng)
+        print(f"{len(usual)} effects and {len(repair)} of a repair; {len(todo)} kills")  # noqa: T201 a result
+        return [outcome async for outcome in run_cases(place, todo, side_by_side=4)]
 
     outcomes = asyncio.run(scenario())
-    assert [f"{each.case.point}: {each.failure}" for each in outcomes if each.failure] == []
-    reached = {each.case.point.name for each in outcomes if each.seconds is not None}
-    assert len(reached) >= 25, "the instrument sees less than a dispatch has"
-    path = {"commit: claim", "commit: arm", "commit: webhook", SERVED}
-    assert path <= reached
+    assert broken(outcomes) == []
+    reached = {each.case.point.name for each in outcomes}
+    assert {"commit: claim", "commit: arm", "commit: webhook", SERVED} <= reached

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from benches.recovery import table
+from benches.recovery import run, table
 from benches.recovery.matrix import Case, Outcome, cases
 from benches.recovery.points import (
     Point,
@@ -134,6 +134,12 @@ def test_the_same_effect_for_another_tenant_has_the_same_name() -> None:
     assert answer_name("POST", "/x/5/y", 204) == "answer: 204 POST /x/*/y"
 
 
+def test_the_answer_to_a_probe_is_no_effect() -> None:
+    """Whether somebody looks is not the server's work: such a point is not reached when nobody does."""
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert answer_name("GET", path, 200) == ""
+
+
 def test_every_effect_is_met_before_and_after_it() -> None:
     usual, repair = (
         Counter({"commit: claim": 9, "kube: GET pods": 1}),
@@ -161,15 +167,33 @@ def test_every_row_of_a_dispatch_is_somebodys(tmp_path: Path) -> None:
     assert found | {"in-repair"} == {row.key for row in ROWS}
 
 
+def test_a_point_that_was_not_reached_is_a_failure_and_so_is_one_that_took_too_long() -> None:
+    arm, claim, swept = (Case(Point(f"commit: {name}", "after")) for name in ("arm", "claim", "x"))
+    outcomes = [
+        Outcome(case=arm),
+        Outcome(case=claim, seconds=row_of(claim).bound + 1, last="a stamp"),
+        Outcome(case=swept, seconds=1.0),
+    ]
+    unreached, late = run.failures(outcomes, [])
+    assert unreached.startswith("after commit: arm: not reached")
+    assert late.startswith("after commit: claim: 31.0 s, the bound is 30 s") and "a stamp" in late
+
+
+def test_a_row_that_was_not_measured_is_shown_as_that() -> None:
+    lines = table.matrix([], ()).splitlines()
+    assert len(lines) == 2 + len(ROWS)
+    assert all(line.endswith("| 0 | not measured | not measured |") for line in lines[2:])
+
+
 def test_the_page_gets_its_table_between_the_markers_and_keeps_the_rest(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"above\n{table.BEGIN}\nold\n{table.END}\nbelow\n")
+    page.write_text(f"above\n{table.BEGIN}\nof yesterday\n{table.END}\nbelow\n")
     done = [
         Outcome(case=Case(Point("commit: arm", "after")), seconds=seconds) for seconds in (1.0, 3.0)
     ]
     table.write(page, table.matrix(done, ()))
     text = page.read_text()
-    assert text.startswith("above\n") and text.endswith("\nbelow\n") and "old" not in text
+    assert text.startswith("above\n") and text.endswith("\nbelow\n") and "of yesterday" not in text
     assert "| 2 | 1.0 s | 3.0 s |" in text
     page.write_text("no markers")
     with pytest.raises(SystemExit, match="no place for the table"):

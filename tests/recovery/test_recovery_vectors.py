@@ -1,10 +1,11 @@
-"""The three ways in which stamped Pods once leaked, each on the real server process with a real Postgres."""
+"""Three ways in which stamped Pods once leaked, and a machine that never ends: on the real server and a real Postgres."""
 
 import asyncio
 import signal
 
 import pytest
 from benches.recovery.fleet import Fleet
+from benches.recovery.losses import LOSSES, measure
 from benches.recovery.matrix import Ground
 from benches.recovery.rest import at_rest
 
@@ -113,5 +114,17 @@ def test_a_runner_that_never_registers_is_fenced_when_its_clock_has_run_out(plac
             assert len(fleet.hosts.jits) == 2, "its job was given to another Pod, once"
             assert fleet.github.jobs()[job].conclusion == "success"
             assert first[0] not in {pod.metadata.uid for pod in await fleet.pods()}
+
+    asyncio.run(scenario())
+
+
+def test_a_machine_that_never_ends_is_reaped_when_its_clock_has_run_out(place: Ground) -> None:
+    """The shipped clock is 900 s; here it is 6 s. The recovery table has the time with the shipped one."""
+    (loss,) = (each for each in LOSSES if each.row.key == "never-ends")
+
+    async def scenario() -> None:
+        async with place.fleet("endless", deadlines={"draining": 6.0}) as fleet:
+            await measure(fleet, loss)
+            assert len(fleet.hosts.jits) == 1, "its job was not run again"
 
     asyncio.run(scenario())
