@@ -1,4 +1,4 @@
-"""Three ways in which stamped Pods once leaked, and a machine that never ends: on the real server and a real Postgres."""
+"""Three ways in which stamped Pods once leaked, and a machine that never ends: on a real server and a real Postgres."""
 
 import asyncio
 import signal
