@@ -9,6 +9,7 @@ from tests.dispatch.test_dispatch_intake import AS_LARGE_AS_CAN_BE
 
 from runyard.db.contract import DatabaseError, Unavailable
 from runyard.embedded.github.identity import KeyPair
+from runyard.github.budget import KEEP_FREE
 from runyard.github.errors import ServerFailed
 from runyard.http.messages import Request, Response, Stream
 from runyard.parts import server
@@ -106,6 +107,27 @@ def test_days_are_read_in_bounded_steps_that_another_replica_goes_on_with(
     play(scenario, database_url, app_keys, audit_pages=2, audit_repositories=0)
 
 
+def test_fifty_jobs_a_second_can_be_kept_up_with(database_url: str, app_keys: KeyPair) -> None:
+    """Each delivery is listed a few times, because stretches overlap; not so often that a step cannot list them all."""
+
+    async def scenario(world: World) -> None:
+        every, sent = world.settings.audit_every, 100
+        for _ in range(9):
+            for _ in range(sent):
+                world.queue("mona/dots")
+            await world.github.settle()
+            await world.clock.sleep(every)
+            before = len(world.github_wire.requests)
+            await world.server.audit.step()
+        pages = asked(world, before, ONE.rstrip("/"))
+        assert len(pages) - 1 <= 4 * sent / 100, "the overlap is longer than need be"
+        busy = 4 * every * 50 * 3 / 100
+        allowed = world.settings.github_points * every / 60 * (1 - KEEP_FREE["audit"])
+        assert busy <= world.settings.audit_pages <= allowed
+
+    play(scenario, database_url, app_keys, audit_repositories=0)
+
+
 def test_what_could_not_be_read_stays_due_and_what_was_is_not_read_again(
     database_url: str, app_keys: KeyPair
 ) -> None:
@@ -139,13 +161,13 @@ def test_a_payload_that_github_cannot_show_is_asked_for_by_webhook_a_few_times(
         job = await world.queued()
         world.github_wire.tamper = unreadable
         for _ in range(6):
-            await world.clock.sleep(60)
+            await world.clock.sleep(10)
             await world.server.audit.step()
             await world.github.settle()
         assert len([r for r in world.github_wire.requests if r.path.endswith("/attempts")]) == 3
         world.execute("DELETE FROM redeliveries")
         world.deliver = True
-        await world.clock.sleep(60)
+        await world.clock.sleep(10)
         await world.server.audit.step()
         await world.github.settle()
         assert world.job(job)["state"] == "queued"
@@ -227,7 +249,7 @@ def test_a_delivery_that_the_database_refuses_does_not_hold_up_the_others(
         world.deliver = False
         first, second = world.queue(), world.queue()
         await world.github.settle()
-        await world.clock.sleep(100)
+        await world.clock.sleep(20)
         if error is Unavailable:  # nobody is at fault: everything waits
             with pytest.raises(Unavailable):
                 await audit.step()
@@ -275,6 +297,21 @@ def test_a_job_that_waits_at_github_is_found_without_any_event(
         assert [row["kind"] for row in kinds] == ["Organization", "User"]
         await world.server.audit.step()
         assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="missed_job") == 2
+
+    play(scenario, database_url, app_keys)
+
+
+def test_repositories_are_asked_while_deliveries_cannot_be_listed(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.queued()
+        world.deliver = False
+        lost = world.queue()
+        world.github.faults.fail_next(ONE.rstrip("/"), 503)
+        with pytest.raises(ServerFailed):
+            await world.server.audit.step()
+        assert world.job(lost)["state"] == "queued"
 
     play(scenario, database_url, app_keys)
 

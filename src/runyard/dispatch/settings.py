@@ -99,10 +99,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     gauges_every: float = 30.0
     fence_patience: float = 600.0  # a fence that is not answered for so long is a health condition
     starve_after: float = 60.0  # a job that could run, while a runner that fits is idle
-    audit_every: float = 20.0  # one call a time; a webhook that a crash cut off waits for this
+    # A webhook that a crash cut off waits for this. One call for each 100 deliveries of the last 80 s, at least one.
+    audit_every: float = 20.0
     audit_settle: float = 30.0  # younger deliveries may still be on their way
-    audit_overlap: float = 180.0  # attempts appear in GitHub's list when they end
-    audit_pages: int = 100  # of 100 deliveries, in one step
+    audit_pages: int = (
+        150  # of 100 deliveries, in one step: 50 jobs a second, with three events each, need 120
+    )
     audit_repositories: int = 1  # asked in one step what waits there
     intake: Literal["webhook", "pull"] = "webhook"
     pull_every: float = 3.0

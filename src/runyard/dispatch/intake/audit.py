@@ -10,7 +10,8 @@ A young delivery that GitHub counts as delivered may still be on its way through
 that has failed is over: nobody brings it again, so it is made up for at once. A crash thus costs the events that it
 cut off no more than the time until the next audit, and a replica that starts begins with one.
 
-Each stretch begins a little before the end of the last one, because attempts appear in the list when they end.
+Each stretch begins a little before the end of the last one: there are those that were left alone, and attempts appear
+in the list when they end. At 20 s between audits each delivery is listed four times.
 """
 
 import msgspec
@@ -28,6 +29,8 @@ from runyard.github.views import DeliveryView
 from runyard.telemetry.log import Logger
 
 _REACHED = "deliveries"
+# GitHub waits 10 s for an answer, and lists the attempt then; clocks differ.
+_LISTED_LATE = 30.0
 FIRST_LOOK = 86400.0  # GitHub fails a job that no runner took within a day
 
 
@@ -66,14 +69,19 @@ class Audit:
         # Half as long again as the loop takes: a dead replica's turn is soon over, a living one keeps its own.
         if not await self._turns.mine("audit", every=1.5 * self._settings.audit_every):
             return
+        failed: errors.GitHubError | None = None
         try:
             await self._deliveries()
-        except (errors.NoHook, errors.NotAllowed) as error:
-            if self._github.only is None:
-                raise
-            # A token's owner need not have a webhook, nor the right to look at webhooks: then jobs are listed.
-            self._log.info("no deliveries to audit", why=str(error))
-        await self._queued.step()
+        except errors.GitHubError as error:
+            unneeded = isinstance(error, errors.NoHook | errors.NotAllowed)
+            if unneeded and self._github.only is not None:
+                # A token's owner need not have a webhook, nor the right to look at webhooks: then jobs are listed.
+                self._log.info("no deliveries to audit", why=str(error))
+            else:
+                failed = error
+        await self._queued.step()  # asks other endpoints, from another budget
+        if failed is not None:
+            raise failed
 
     async def _deliveries(self) -> None:
         began = self._clock.now()
@@ -97,8 +105,8 @@ class Audit:
         row = await tx.one(SQL.cursor_read, name=_REACHED)
         since = began - FIRST_LOOK if row is None else float(row["value"])
         await tx.run(SQL.gap_open, since=since, until=began)
-        reached = str(began - self._settings.audit_overlap)
-        await tx.run(SQL.cursor_write, name=_REACHED, value=reached)
+        reached = began - self._settings.audit_settle - _LISTED_LATE
+        await tx.run(SQL.cursor_write, name=_REACHED, value=str(reached))
         await tx.run(SQL.redelivery_forget)
 
     async def _page(self, gap: _Gap, began: float) -> None:
