@@ -1,5 +1,6 @@
 """Every way in which a mint and its stamp can end: the rows, the stamp and the registration are right afterwards."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -29,7 +30,8 @@ def test_the_table_of_conclusions_has_no_hole() -> None:
     for (mint, stamp), found in table.items():
         back = found in (Conclusion.FAIL, Conclusion.CLEAR_AND_FAIL)
         assert back == (mint is MintAnswer.REFUSED)
-        assert (found is Conclusion.FAIL) == (back and stamp is StampAnswer.REFUSED)
+        never = stamp in (StampAnswer.REFUSED, StampAnswer.INVALID)
+        assert (found is Conclusion.FAIL) == (back and never)
 
 
 # ── GitHub's answers ────────────────────────────────────────────────────────────────────────────
@@ -260,6 +262,7 @@ def test_a_job_that_cannot_be_minted_for_is_not_tried_again_at_once(
 
 MINT_AT_ORG = "/orgs/acme/actions/runners/generate-jitconfig"
 MINT_AT_REPO = "/repos/acme/app/actions/runners/generate-jitconfig"
+MINT_AT_USER = "/repos/mona/dots/actions/runners/generate-jitconfig"
 
 
 def test_an_organisation_that_cannot_be_minted_at_is_served_at_its_repositories(
@@ -363,6 +366,108 @@ def test_each_refusal_doubles_the_time_and_no_success_is_needed_to_try_again(
             async with world.waiting(guest):
                 await world.match()
             assert len(world.mints) == 1
+
+    play(scenario, database_url, app_keys)
+
+
+@pytest.mark.parametrize(("status", "first"), [(403, 60), (503, 5)], ids=["account", "GitHub"])
+def test_mints_that_fail_together_are_one_failure(
+    database_url: str, app_keys: KeyPair, status: int, first: int
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guests = [await world.pod(number) for number in range(1, 8)]
+        for _ in guests:
+            await world.queued()
+        async with world.waiting(*guests[:5]):
+            await world.match()
+        assert len(world.mints) == 5
+        world.github.faults.fail_next(MINT_AT_ORG, status, 99)
+        await mint_together(world)
+        assert passed_over(world) == (1, pytest.approx(first, abs=2))
+        await world.clock.sleep(first + 1)
+        await world.server.reader.step()
+        async with world.waiting(guests[5], guests[6]):
+            await world.match()
+        assert len(world.mints) == 1
+        await world.mint()
+        assert passed_over(world) == (2, pytest.approx(2 * first, abs=2)), "the try failed"
+
+    play(scenario, database_url, app_keys)
+
+
+def test_tries_of_two_accounts_that_meet_one_outage_are_one_failure_of_github(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        guests = [await world.pod(number) for number in range(1, 5)]
+        for path in (MINT_AT_ORG, MINT_AT_USER):
+            world.github.faults.fail_next(path, 403)
+        for guest, repo in zip(guests, ("acme/app", "mona/dots"), strict=False):
+            await world.offered(guest, repo)
+        await mint_together(world)
+        kinds = [row["kind"] for row in world.rows("SELECT kind FROM exclusions ORDER BY kind")]
+        assert kinds == ["account", "repository"]
+        await world.clock.sleep(61)
+        await world.server.reader.step()
+        async with world.waiting(*guests[2:]):
+            await world.match()
+        assert len(world.mints) == 2, "each account is tried"
+        for path in (MINT_AT_ORG, MINT_AT_USER):
+            world.github.faults.fail_next(path, 503)
+        await mint_together(world)
+        assert passed_over(world, "github") == (1, pytest.approx(5, abs=2))
+
+    play(scenario, database_url, app_keys)
+
+
+async def mint_together(world: World) -> None:
+    mints, world.mints[:] = list(world.mints), []
+    await asyncio.gather(*mints)
+
+
+def passed_over(world: World, kind: str = "%") -> tuple[int, float]:
+    """How often it failed, and for how many seconds nobody of it is served."""
+    (row,) = world.rows(
+        "SELECT failures, extract(epoch FROM until)::float AS until FROM exclusions"
+        " WHERE kind LIKE %s",
+        kind,
+    )
+    return row["failures"], row["until"] - world.clock.now()
+
+
+def test_an_account_whose_name_is_no_label_is_passed_over_and_told_why(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.pool()
+        world.github.install("mona-")  # names could end so once
+        world.github.add_repo("mona-/dots")
+        first, second = await world.pod(), await world.pod(2)
+        job = await world.offered(first, "mona-/dots")
+        await world.mint()
+        (row,) = world.rows("SELECT kind, name, failures, why FROM exclusions")
+        assert row == {
+            "kind": "account",
+            "name": "mona-",
+            "failures": 1,
+            "why": "Kubernetes does not take 'mona-' as a stamp",
+        }
+        world.served_long()
+        await world.clock.sleep(0.5)
+        await world.server.sweeper.step()
+        assert not world.github.runners() and world.job(job)["state"] == "queued"
+        await world.server.reader.step()
+        async with world.waiting(second):
+            await world.match()
+        assert world.slot(second)["state"] == "idle", "a second runner was spent on the same name"
+        await world.clock.sleep(61)
+        await world.server.reader.step()
+        async with world.waiting(second):
+            await world.match()
+        await world.mint()
+        assert passed_over(world) == (2, pytest.approx(120, abs=2))
 
     play(scenario, database_url, app_keys)
 

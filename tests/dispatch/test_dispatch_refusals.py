@@ -31,6 +31,8 @@ from runyard.github import errors
          ("repository", 60.0, 3600.0), 60.0),
         (Failure(kind="NotFound", scope="repository"), "exclude_repository",
          ("repository", 60.0, 3600.0), 60.0),
+        (Failure(kind="StampInvalid", scope="account"), "exclude_account",
+         ("account", 60.0, 3600.0), 60.0),
         (Failure(kind="NotFound", scope="account", at_org=True), "back_to_idle", None, 0.0),
         (Failure(kind="Unauthorized"), "page", ("github", 30.0, 300.0), 30.0),
         (Failure(kind="Rejected", scope="job"), "back_to_idle", None, 60.0),

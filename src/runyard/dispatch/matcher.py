@@ -155,7 +155,7 @@ class Matcher:
             pool.mint_labels,
             repository=proposal.repository,
             era=era,
-            trial=bool(proposal.trial),
+            trial=proposal.trial,
         )
         spawn(work)
 

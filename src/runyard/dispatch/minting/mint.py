@@ -79,14 +79,16 @@ class Minter:
         *,
         repository: str = "",
         era: str = "",
-        trial: bool = False,
+        trial: str = "",
     ) -> None:
         """Bring an offered slot to armed, or back, or leave it to the fence. Never raises for the world's faults.
 
-        `trial`: this mint tries whether its repository, its account or GitHub must still be passed over.
+        `trial`: the exclusion (`kind:name`) of which this mint tries whether it must still hold.
         """
         try:
             minted, stamp = await self._both(slot, labels)
+            if stamp is StampAnswer.INVALID:
+                minted = _unstampable(minted, slot)
             await self._learn(slot, minted, repository=repository, trial=trial)
             await self._conclude(slot, minted, stamp, era)
         except DatabaseError as error:
@@ -127,10 +129,10 @@ class Minter:
             answer=MintAnswer.MINTED, runner_id=made.runner_id, jit=made.encoded_jit_config
         )
 
-    async def _learn(self, slot: Slot, minted: _Minted, *, repository: str, trial: bool) -> None:
+    async def _learn(self, slot: Slot, minted: _Minted, *, repository: str, trial: str) -> None:
         """Write down who is to be passed over, or that nobody need be any more."""
         verdict = minted.verdict
-        made = minted.answer is MintAnswer.MINTED
+        made = minted.answer is MintAnswer.MINTED and verdict.passing is None
         if made and not trial:
             return
 
@@ -147,6 +149,7 @@ class Minter:
                     name=names[verdict.passing.kind],
                     first=verdict.passing.first,
                     longest=verdict.passing.longest,
+                    trial=trial,
                     why=minted.detail,
                 )
 
@@ -210,6 +213,16 @@ class Minter:
 def scope_of(slot: Slot) -> Scope:
     """Where the slot's runner is registered."""
     return parse(slot.scope, installation_id=slot.installation_id)
+
+
+def _unstampable(minted: _Minted, slot: Slot) -> _Minted:
+    """Whatever GitHub said: no runner of this account can be had while its Pods cannot be stamped."""
+    said = f"; GitHub: {minted.detail}" if minted.detail else ""
+    return msgspec.structs.replace(
+        minted,
+        detail=f"Kubernetes does not take {slot.tenant!r} as a stamp{said}"[:300],
+        verdict=judge(Failure(kind="StampInvalid", scope="account")),
+    )
 
 
 def _failure(error: GitHubError, slot: Slot) -> Failure:

@@ -33,7 +33,10 @@ class Stamper:
         try:
             async with self._clock.timeout(within):
                 pod = await self._label(slot, POOL_OWNER, slot.tenant)
-        except (NotFound, Conflict, Forbidden, Invalid, NotSent):
+        except Invalid as error:
+            self._log.warning("stamp refused for ever", pod=slot.pod_name, error=str(error))
+            return StampAnswer.INVALID
+        except (NotFound, Conflict, Forbidden, NotSent):
             return StampAnswer.REFUSED
         except (KubeError, TransportError, TimeoutError):
             return StampAnswer.UNCLEAR

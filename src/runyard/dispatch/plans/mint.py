@@ -1,6 +1,6 @@
 """What to do with the two answers of an offer: GitHub's to the mint, Kubernetes' to the stamp.
 
-mint      stamp                what follows
+mint      stamp                what follows (an invalid stamp is a refused one)
 minted    acknowledged         arm
 minted    refused or unclear   abandon: a runner exists that must never be delivered; fence it
 refused   never asked, refused fail: back to idle, nothing to tidy up
@@ -26,6 +26,7 @@ class StampAnswer(StrEnum):
 
     STAMPED = "stamped"
     REFUSED = "refused"  # certainly not stamped: the Pod is gone, going, or another one
+    INVALID = "invalid"  # certainly not stamped, nor will any Pod be: it is the account's name
     UNCLEAR = "unclear"
 
 
@@ -50,7 +51,8 @@ def conclude(mint: MintAnswer, stamp: StampAnswer, *, detail: str = "") -> Reaso
     if mint is MintAnswer.MINTED and stamp is StampAnswer.STAMPED:
         return Reasoned(conclusion=Conclusion.ARM, reason="minted and stamped")
     if mint is MintAnswer.REFUSED:
-        follows = Conclusion.FAIL if stamp is StampAnswer.REFUSED else Conclusion.CLEAR_AND_FAIL
+        never = stamp in (StampAnswer.REFUSED, StampAnswer.INVALID)
+        follows = Conclusion.FAIL if never else Conclusion.CLEAR_AND_FAIL
         return Reasoned(conclusion=follows, reason=f"mint refused: {detail}")
     reason = f"mint {mint}, stamp {stamp}: {detail}"
     return Reasoned(conclusion=Conclusion.ABANDON, reason=reason)

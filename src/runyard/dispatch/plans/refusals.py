@@ -10,11 +10,12 @@
     no such endpoint at the organisation    back_to_idle        nobody: at the repository next  at once
     the repository is not found, or denied  exclude_repository  the repository                  1 min, doubling to 1 h
     the account is denied or not installed  exclude_account     the account                     1 min, doubling to 1 h
+    its name is no value of a label         exclude_account     the account                     1 min, doubling to 1 h
     our key is not accepted                 page                everybody                       30 s, doubling to 5 min
     this request will never succeed         back_to_idle        nobody: the job waits           1 min
 
-After the time one try is made; only if it succeeds are the others let through. So a repository that can never
-be served costs one runner a moment now and then, and nobody else anything.
+After the time one try is made; only if it succeeds are the others let through, and only if it fails is the time
+doubled. So a repository that can never be served costs one runner a moment now and then, and nobody else anything.
 """
 
 import msgspec
@@ -70,7 +71,7 @@ def judge(failure: Failure) -> Verdict:
         return Verdict(outcome="page", hold_job=_KEY.first, passing=_KEY)
     if kind == "NotFound" and failure.at_org:
         return Verdict(outcome="back_to_idle", hold_job=0.0, to_repositories=True)
-    if kind in {"NotFound", "NotAllowed", "NoToken"} and failure.scope in _REFUSED:
+    if kind in {"NotFound", "NotAllowed", "NoToken", "StampInvalid"} and failure.scope in _REFUSED:
         refused = _REFUSED[failure.scope]
         return Verdict(outcome=f"exclude_{failure.scope}", hold_job=refused.first, passing=refused)
     if kind == "NoToken":
