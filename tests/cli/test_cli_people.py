@@ -1,14 +1,17 @@
 """`runyard tenant` and `runyard job` against a real server: what is said, what is kept, how it ends."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
-from tests.cli.serverworld import LABELS, Yard, play
+from tests.cli.serverworld import LABELS, Yard, play, run_here
 
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
 from runyard.embedded.github.identity import KeyPair
+from runyard.http.messages import Request, Response
+from runyard.http.server import listen
 
 
 async def _job(yard: Yard, url: str) -> int:
@@ -97,6 +100,14 @@ BAD = {
     "a path for a name": (["tenant", "show", "a/b"], "not the name"),
     "no number": (["job", "show", "x"], "not a valid integer"),
     "nobody listens": (["job", "list"], "does not answer"),
+    "no authority": (
+        ["job", "list", "--server", "https://127.0.0.1:1", "--ca-file", "nowhere.pem"],
+        "--ca-file: nowhere.pem cannot be used (No such file",
+    ),
+    "an authority that is none": (
+        ["job", "list", "--server", "https://127.0.0.1:1", "--ca-file", __file__],
+        "certificate in PEM",
+    ),
     "no address": (["job", "list", "--server", "nowhere"], "--server"),
 }
 
@@ -124,3 +135,34 @@ def test_without_a_server_and_without_a_machine_the_fix_is_named(
     monkeypatch.delenv("RUNYARD_SERVER", raising=False)
     assert run_cli(cli, name="runyard", argv=["job", "list"]) == 2
     assert "--server URL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["for people", "for scripts"])
+def test_somebody_elses_server_is_not_taken_for_ours(more: tuple[str, ...]) -> None:
+    async def main() -> tuple[int, str, str]:
+        async def handle(_: Request) -> Response:
+            return Response(status=200, body=b"<html>\xff welcome")
+
+        listening = await listen(handle)
+        try:
+            argv = ("explain", "job", "7", "--server", listening.url, *more)
+            return await asyncio.to_thread(run_here, *argv)
+        finally:
+            await listening.close()
+
+    code, out, err = asyncio.run(main())
+    assert (code, out) == (2, "") and "not runyard's" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "warned"),
+    [("http://ci.invalid", True), ("https://ci.invalid", False), ("http://127.0.0.1:1", False)],
+)
+def test_a_token_that_everybody_on_the_way_can_read_is_warned_of(
+    server: str, warned: bool, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery")
+    code, _, err = run_here("job", "list", "--server", server, "--token-file", str(token))
+    assert code == 2 and "correct-horse" not in err
+    assert ("in plain text" in err) == warned

@@ -3,13 +3,13 @@
     @click.command()
     @asks_a_server
     def show(asked: Asked) -> None:
-        answer = asked.get("/api/v1/overview")
+        found = asked.read(Jobs, "GET", "/api/v1/jobs")
 
 Without `--server` the machine of `runyard up` is asked, at its loopback. A token is read from a file,
 never from an argument, which everybody on a machine can read.
 
 Invariants: a refusal becomes one line with its reason and its fix, and exit code 1; a server that cannot be reached,
-or a command line that makes no sense, exit code 2. No secret is printed.
+or a command line that makes no sense, exit code 2. No secret is printed; one that is sent in plain text is warned of.
 """
 
 import asyncio
@@ -21,12 +21,14 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 import msgspec
 
 from runyard.cli.harmless import harmless
 from runyard.embedded.up.layout import BadDirectory, Layout, default_root, read_json
+from runyard.http.addresses import is_loopback
 from runyard.http.client import HttpTransport
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response
@@ -61,10 +63,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     token: str = ""
     ca_file: Path | None = None
-
-    def get(self, path: str, *, query: tuple[tuple[str, str], ...] = ()) -> bytes:
-        """Read something."""
-        return self.send("GET", path, query=query)
 
     def read(
         self,
@@ -126,7 +124,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     def _tls(self) -> ssl.SSLContext | None:
         if self.ca_file is None:
             return None
-        return ssl.create_default_context(cafile=str(self.ca_file))
+        try:
+            return ssl.create_default_context(cafile=str(self.ca_file))
+        except OSError as error:  # no PEM in it is one too
+            why = error.strerror or "no certificate"
+            told = f"--ca-file: {self.ca_file} cannot be used ({why}). Name the authority's certificate in PEM"
+            raise Unreachable(harmless(told)) from None
 
 
 def asks_a_server(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,9 +160,21 @@ def asks_a_server(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, server: str | None, token_file: Path | None, ca_file: Path | None, **more: Any
     ) -> Any:
         asked = Asked(server=server or _here(), token=_token(token_file), ca_file=ca_file)
+        if asked.token and _open_to_all(asked.server):
+            told = f"runyard: the token goes to {asked.server} in plain text, for everybody on the way. Use https"
+            click.echo(harmless(told), err=True)
         return command(*args, asked=asked, **more)
 
     return asking
+
+
+def _open_to_all(server: str) -> bool:
+    """Whether what is sent there can be read on the way."""
+    try:
+        parts = urlsplit(server)
+        return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+    except ValueError:
+        return False  # it is no address at all, which is told when it is used
 
 
 def _here() -> str:

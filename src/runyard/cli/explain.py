@@ -31,11 +31,8 @@ def explain(kind: str, id: str, asked: Asked, *, as_json: bool) -> None:
     """
     if not id or "/" in id:
         raise click.UsageError(f"{id!r} is not the name or number of a {kind}")
-    body = asked.get(f"/api/v1/explain/{kind}/{id}")
-    if as_json:
-        click.echo(harmless(body.decode()))
-        return
-    click.echo(harmless(told(msgspec.json.decode(body, type=Explanation))))
+    found = asked.read(Explanation, "GET", f"/api/v1/explain/{kind}/{id}")
+    click.echo(harmless(msgspec.json.encode(found).decode() if as_json else told(found)))
 
 
 def told(found: Explanation) -> str:

@@ -82,6 +82,13 @@ def test_a_database_that_cannot_be_used_is_refused(
     assert "DATABASE_URL" in said and "unset it" in said
 
 
+@pytest.mark.parametrize("url", ["postgre://u:pass-word@h/d", "postgresql://u:%pass-word@h/d"])
+def test_an_address_that_is_none_is_refused_and_its_password_not_told(url: str) -> None:
+    with directory() as data:
+        said = refused(data, url)
+    assert "DATABASE_URL" in said and "pass-word" not in said
+
+
 def test_a_database_that_is_away_for_a_while_is_waited_for(outside: EmbeddedPostgres) -> None:
     """Longer than a part that cannot start would be tried at the machine's first start."""
     with directory() as data, Up(data, DATABASE_URL=outside.conninfo) as up:
