@@ -148,7 +148,7 @@ class Polls:
                     async with self._clock.timeout(left):
                         await bell.wait()
                     if not self._waiters.over:
-                        self._meter.inc(RUNYARD_POLL_WAKES_TOTAL, fleet=guest.pool)
+                        self._meter.inc(RUNYARD_POLL_WAKES_TOTAL, pool=guest.pool)
                 except TimeoutError:
                     pass
                 finally:

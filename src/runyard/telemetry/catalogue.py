@@ -217,7 +217,7 @@ TUIST_RUNNERS_DISPATCH_REQUEST_COUNT = counter(
 )
 RUNYARD_POLL_WAKES_TOTAL = counter(
     "runyard_poll_wakes_total",
-    labels=("fleet",),
+    labels=("pool",),
     help="Polls that were woken before their time; a job should wake one.",
 )
 TUIST_RUNNERS_WEBHOOK_COUNT = counter(
