@@ -174,8 +174,8 @@ LOSSES = (
             left="Pods that nobody ends; an armed slot, a stamp, a registration",
             repair="idle ones: the operator; the armed one: deadline of the armed state, fence, reap; Pods that nobody "
             "confirms: the operator, once it has read that their Node is gone",
-            bound=480.0,
-            clock="registration: 120 s; a deletion that nobody confirms: 300 s",
+            bound=600.0,
+            clock="registration: 120 s; a deletion that nobody confirms: twice its grace and 300 s, seen within 60 s",
         ),
         _node_lost,
     ),

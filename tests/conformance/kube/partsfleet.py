@@ -95,6 +95,13 @@ class Fleet:
         assert isinstance(answer, Response)
         return answer.status, answer.json()
 
+    async def metric(self, part: str, name: str) -> float:
+        """The sum of a metric's series."""
+        answer = await self._doors[part].send(Request(method="GET", path="/metrics"), timeout=10)
+        assert isinstance(answer, Response)
+        found = [line for line in answer.body.decode().splitlines() if line.startswith(name)]
+        return sum(float(line.rpartition(" ")[2]) for line in found)
+
     async def complaint(self, part: str, code: str, *, seconds: float = 90) -> str:
         """What that part says about a condition, once it says that it does not do its work for it."""
 
