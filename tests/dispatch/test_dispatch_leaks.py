@@ -1,5 +1,7 @@
 """Pods against slots, and registrations against claims: leaks are healed, and nothing else is touched."""
 
+import contextlib
+
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
 
@@ -8,6 +10,7 @@ from runyard.dispatch.plans.ghosts import Registration, unspoken
 from runyard.dispatch.plans.stamped import PodView, SlotView, find_leaks
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
+from runyard.github.errors import GitHubError
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.errors import KubeError
@@ -375,9 +378,9 @@ def test_only_names_of_our_making_are_judged(name: str, ours: bool) -> None:
     assert not unspoken(busy, frozenset(), pools=pools)
 
 
-async def ghost(world: World, guest: Guest) -> None:
+async def ghost(world: World, guest: Guest, repo: str = "acme/app") -> None:
     """A registration whose slot is lost."""
-    await world.armed(guest)
+    await world.armed(guest, repo)
     world.execute("UPDATE slots SET state = 'closed', fence = 'done', intended_job = NULL")
     world.execute("UPDATE jobs SET state = 'done'")
 
@@ -434,6 +437,64 @@ def test_a_scope_that_cannot_be_read_is_left_for_another_time(
         world.github.faults.outage = False
         await world.server.ghosts.step()
         assert not world.github.runners()
+
+    play(scenario, database_url, app_keys)
+
+
+async def ghosts_in_two_scopes(world: World) -> None:
+    await world.pool()
+    for number, repo in ((1, "acme/app"), (2, "mona/dots")):
+        await ghost(world, await world.pod(number), repo)
+    await world.server.ghosts.step()
+    await world.clock.sleep(121)
+    assert len(world.github.runners()) == 2
+
+
+def test_a_scope_that_hangs_does_not_keep_the_others_from_a_look(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        await ghosts_in_two_scopes(world)
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            if request.path.startswith("/orgs/acme/actions/runners"):
+                await world.clock.sleep(1000)
+            return await onward()
+
+        world.github_wire.tamper = tamper
+        for _ in range(2):
+            with contextlib.suppress(TimeoutError, GitHubError):
+                async with world.clock.timeout(5):
+                    await world.server.ghosts.step()
+        (left,) = world.github.runners().values()
+        assert left.name.endswith("1")
+
+    play(scenario, database_url, app_keys)
+
+
+def test_the_limit_is_of_a_tick_and_not_of_a_scope(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await ghosts_in_two_scopes(world)
+        for left in (1, 0):
+            await world.server.ghosts.step()
+            assert len(world.github.runners()) == left
+
+    play(scenario, database_url, app_keys, recover_limit=1)
+
+
+def test_lists_are_taken_by_one_replica_at_a_time(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(world: World) -> None:
+        await ghosts_in_two_scopes(world)
+        other = server.wire(world.deps(name="server-2"))
+        await world.server.ghosts.step()
+        await world.server.pods.step()
+        asked = len(world.github_wire.requests), len(world.kube_wire.requests)
+        await other.ghosts.step()
+        await other.pods.step()
+        assert (len(world.github_wire.requests), len(world.kube_wire.requests)) == asked
+        await world.clock.sleep(31)
+        await other.pods.step()
+        assert len(world.kube_wire.requests) > asked[1], "it follows one that does not come back"
 
     play(scenario, database_url, app_keys)
 

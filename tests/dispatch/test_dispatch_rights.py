@@ -37,6 +37,7 @@ HURRY: dict[str, Any] = {
     "deadlines": Deadlines(idle=30.0, armed=8.0, ask_again=5.0, fence_again=3.0),
     "stamped_grace": 15.0,
     "recover_every": 5.0,
+    "pods_every": 5.0,
     "sweep_every": 3.0,
     "pools_every": 5.0,
     "match_every": 2.0,

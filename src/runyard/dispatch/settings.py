@@ -84,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     read_every: float = 5.0
     read_limit: int = 50
     recover_every: float = 60.0
+    pods_every: float = 20.0  # a claim whose Pod went unreported is held for as long
     recover_limit: int = 50  # findings of one tick
     delete_most: int = 120  # Pods that one replica deletes in any minute, for whatever reason
     stale_queued_every: float = 30.0

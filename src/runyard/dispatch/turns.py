@@ -1,8 +1,8 @@
 """Whose turn a task is, where one replica at a time is enough.
 
-What asks GitHub for much (the audit, the pull of deliveries, the look for ghosts) would cost N times as much with N
-replicas. So each such loop first asks for its turn: a row with an end, by the database's clock. Who holds it
-keeps it while it comes back in time; when it does not, the next one to ask takes over.
+What asks for much (the audit, the pull of deliveries, the look for ghosts at GitHub; the list of all Pods) would cost
+N times as much with N replicas. So each such loop first asks for its turn: a row with an end, by the database's clock.
+Who holds it keeps it while it comes back in time; when it does not, the next one to ask takes over.
 
 This saves calls, and nothing more: a holder that hangs may still be at work when another one begins, so whatever is
 done in a turn must be right when done twice.

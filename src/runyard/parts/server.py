@@ -154,7 +154,7 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
         ("read", wired.reader.step, settings.read_every, 120.0),
         ("stale-queued-jobs", wired.reader.step_stale, settings.stale_queued_every, 120.0),
         ("orphaned-stamped-pods", wired.stamped.step, settings.recover_every, 120.0),
-        ("pods-against-slots", wired.pods.step, settings.recover_every, 120.0),
+        ("pods-against-slots", wired.pods.step, settings.pods_every, 120.0),
         ("ghosts", wired.ghosts.step, settings.ghosts_every, 120.0),
         ("audit", wired.audit.step, settings.audit_every, 300.0),
         ("gauges", wired.gauges.step, settings.gauges_every, 30.0),
@@ -195,6 +195,7 @@ class _Ground(msgspec.Struct, frozen=True, kw_only=True):
     pools: Pools
     seal: Seal
     prover: Prover
+    turns: Turns
     deleter: SafeDelete
 
     def desk(self, reconciler: Reconciler) -> Desk:
@@ -250,6 +251,7 @@ def wire(deps: ServerDeps) -> Wired:
             pools=ground.pools,
             deleter=ground.deleter,
             desk=ground.desk(Reconciler.GHOST_REGISTRATIONS),
+            turns=ground.turns,
             log=log,
             settings=settings,
         ),
@@ -288,6 +290,7 @@ def _ground(deps: ServerDeps) -> _Ground:
         kube=kube,
         github=github,
         prover=prover,
+        turns=Turns(deps.database, holder=deps.name),
         deleter=SafeDelete(
             kube=kube,
             github=github,
@@ -329,7 +332,6 @@ def _lookers(ground: _Ground, intake: Intake) -> tuple[Audit, Puller]:
     """Who looks for what no webhook told."""
     deps, github = ground.deps, ground.github
     settings, database, clock = deps.settings, deps.database, deps.clock
-    turns = Turns(database, holder=deps.name)
     comparer = Comparer(
         github=github,
         database=database,
@@ -351,7 +353,7 @@ def _lookers(ground: _Ground, intake: Intake) -> tuple[Audit, Puller]:
         database=database,
         comparer=comparer,
         queued=queued,
-        turns=turns,
+        turns=ground.turns,
         clock=clock,
         log=deps.log,
         settings=settings,
@@ -360,7 +362,7 @@ def _lookers(ground: _Ground, intake: Intake) -> tuple[Audit, Puller]:
         github=github,
         comparer=comparer,
         queued=queued,
-        turns=turns,
+        turns=ground.turns,
         clock=clock,
         settings=settings,
     )
@@ -416,6 +418,7 @@ def _pods(ground: _Ground, fencer: Fencer, closer: Closer) -> PodsAgainstSlots:
         closer=closer,
         retirer=_retirer(ground, fencer),
         desk=ground.desk(Reconciler.PODS_AGAINST_SLOTS),
+        turns=ground.turns,
         clock=ground.deps.clock,
         settings=ground.deps.settings,
     )

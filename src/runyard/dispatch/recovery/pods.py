@@ -1,4 +1,4 @@
-"""Pods against slots, both ways, once a minute.
+"""Pods against slots, both ways, three times a minute, by one replica at a time.
 
 One way: an open slot whose Pod is not in the list, or has ended, is a hint, and the proof is asked for. The other way:
 a Pod that runs and does not ask for work holds a seat for nothing and is retired (`plans.silent`).
@@ -13,6 +13,7 @@ from runyard.dispatch.recovery.looking import Look, Lookout
 from runyard.dispatch.recovery.reconciling import WORLD, Desk, Finding
 from runyard.dispatch.recovery.retiring import Retirer
 from runyard.dispatch.settings import Settings
+from runyard.dispatch.turns import Turns
 
 
 class PodsAgainstSlots:
@@ -25,6 +26,7 @@ class PodsAgainstSlots:
         closer: Closer,
         retirer: Retirer,
         desk: Desk,
+        turns: Turns,
         clock: Clock,
         settings: Settings,
     ) -> None:
@@ -32,6 +34,7 @@ class PodsAgainstSlots:
         self._closer = closer
         self._retirer = retirer
         self._desk = desk
+        self._turns = turns
         self._clock = clock
         self._settings = settings
         self._watched: tuple[Watched, ...] = ()
@@ -40,8 +43,15 @@ class PodsAgainstSlots:
 
     async def step(self) -> None:
         """One comparison."""
-        watched, self._watched = self._watched, ()  # a look that fails starts every count anew
-        look = None if self._desk.off else await self._lookout.look()
+        watched, self._watched = (
+            self._watched,
+            (),
+        )  # a look that fails, or is not ours, starts every count anew
+        if self._desk.off:
+            return
+        if not await self._turns.mine("pods against slots", every=1.5 * self._settings.pods_every):
+            return
+        look = await self._lookout.look()
         if look is None:
             return
         limit = self._settings.recover_limit

@@ -1,12 +1,18 @@
-"""Ghost registrations: runners at GitHub that nobody speaks for, deleted once they were seen twice (`plans.ghosts`)."""
+"""Ghost registrations: runners at GitHub that nobody speaks for, deleted once they were seen twice (`plans.ghosts`).
+
+A look costs calls in every scope, so one replica at a time takes it. It may be cut off in a scope that answers slowly,
+and it ends when it has found enough: the next look goes on behind that scope.
+"""
 
 from runyard.db.contract import Database, Row, Tx
 from runyard.dispatch.plans.ghosts import Registration, unspoken
+from runyard.dispatch.plans.taking import next_of
 from runyard.dispatch.pools import Pools
 from runyard.dispatch.recovery.reconciling import Desk, Finding
 from runyard.dispatch.recovery.safe_delete import SafeDelete
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL
+from runyard.dispatch.turns import Turns
 from runyard.github.api import GitHub
 from runyard.github.errors import GitHubError
 from runyard.github.scope import Scope, parse
@@ -25,6 +31,7 @@ class GhostRegistrations:
         pools: Pools,
         deleter: SafeDelete,
         desk: Desk,
+        turns: Turns,
         log: Logger,
         settings: Settings,
     ) -> None:
@@ -33,25 +40,35 @@ class GhostRegistrations:
         self._pools = pools
         self._deleter = deleter
         self._desk = desk
+        self._turns = turns
         self._log = log
         self._settings = settings
+        self._last = ""  # the scope that was looked at last
 
     async def step(self) -> None:
         """One look at every scope; a scope that cannot be read is skipped and judged another time."""
         if self._desk.off:
             return
+        if not await self._turns.mine("ghosts", every=1.5 * self._settings.ghosts_every):
+            return
 
         async def used(tx: Tx) -> list[Row]:
             return await tx.all(SQL.scopes_used)
 
-        for row in await self._database.transact(used, name="scopes"):
+        rows = await self._database.transact(used, name="scopes")
+        left = self._settings.recover_limit
+        for row in next_of(rows, after=self._last, limit=len(rows), key=_key):
+            self._last = _key(row)
             scope = parse(row["scope"], installation_id=row["installation_id"])
             try:
-                await self._look(scope)
+                left -= await self._look(scope, limit=left)
             except GitHubError as error:
                 self._log.info("scope not read", scope=str(scope), error=str(error))
+            if left <= 0:
+                return
 
-    async def _look(self, scope: Scope) -> None:
+    async def _look(self, scope: Scope, *, limit: int) -> int:
+        """Judge one scope's; how many were found, at most `limit`."""
         # Before the slots are read: see plans.ghosts.
         listed = await self._github.list_runners(scope)
         runners = tuple(
@@ -72,10 +89,12 @@ class GhostRegistrations:
                 seen = await tx.one(SQL.ghost_note, scope=str(scope), runner_id=ghost.runner_id)
                 if seen is not None and seen["age"] >= self._settings.ghost_age:
                     old.append((ghost, float(seen["age"])))
-            return old[: self._settings.recover_limit]
+            return old[:limit]
 
-        for ghost, age in await self._database.transact(judge, name="ghosts"):
+        found = await self._database.transact(judge, name="ghosts")
+        for ghost, age in found:
             await self._delete(scope, ghost, age)
+        return len(found)
 
     async def _delete(self, scope: Scope, ghost: Registration, age: float) -> None:
         finding = Finding(
@@ -101,3 +120,7 @@ class GhostRegistrations:
             self._desk.healed(finding, kind="ghost_registration")
         else:
             self._desk.left(finding, removal.value)
+
+
+def _key(row: Row) -> str:
+    return f"{row['scope']} {row['installation_id']}"

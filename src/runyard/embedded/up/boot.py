@@ -21,6 +21,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     stamped_grace: float = _SERVER.stamped_grace
     silent_grace: float = _SERVER.silent_grace
     recover_every: float = _SERVER.recover_every
+    pods_every: float = _SERVER.pods_every
     sweep_every: float = _SERVER.sweep_every
     read_every: float = _SERVER.read_every
     pools_every: float = _SERVER.pools_every
@@ -45,6 +46,7 @@ QUICK = Pace(
     stamped_grace=4.0,
     silent_grace=20.0,
     recover_every=1.0,
+    pods_every=1.0,
     sweep_every=1.0,
     read_every=1.0,
     pools_every=1.0,

@@ -67,6 +67,7 @@ def settings(context: Context) -> Settings:
         stamped_grace=pace.stamped_grace,
         silent_grace=pace.silent_grace,
         recover_every=pace.recover_every,
+        pods_every=pace.pods_every,
         sweep_every=pace.sweep_every,
         read_every=pace.read_every,
         pools_every=pace.pools_every,
