@@ -60,6 +60,9 @@ class Books:
         self.by_runner: dict[str, str] = {}  # runner name → uid of the newest slot that had it
         self.limits: dict[tuple[str, str], tuple[int, int]] = {}
         self.counts: dict[str, int] = {}  # "source→target" → how often
+        self.displaced: dict[
+            str, str
+        ] = {}  # a job whose runner got another one → what the log says
 
     def look(self) -> tuple[str, dict[str, object]]:
         """The statement that shows what was logged since the last look."""
@@ -78,6 +81,8 @@ class Books:
         for change in changes:
             edge = f"{change.source or 'new'}→{change.target}"
             self.counts[edge] = self.counts.get(edge, 0) + 1
+            if edge == "bound→queued" and change.why.startswith("its runner got"):
+                self.displaced[change.key] = change.why
         return tuple(changes), tuple(touched.values())
 
     def unlogged(self) -> str:
@@ -125,6 +130,10 @@ class Books:
         self._database.peek(
             SQL.limit_put, tenant=tenant, platform=platform, vcpus=vcpus, memory_gb=memory_gb
         )
+
+    def pause(self, tenant: str, *, paused: bool) -> None:
+        """Somebody pauses a tenant, or resumes it."""
+        self._database.peek(SQL.tenant_pause, tenant=tenant, paused=paused)
 
     def lose(self, pod_uid: str) -> None:
         """The database forgets a slot, as one does that has lost its last commits."""

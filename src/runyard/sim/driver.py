@@ -115,6 +115,10 @@ class SimDriver(VmDriver):
         vm = self._vms.get(name)
         return None if vm is None else vm.view
 
+    def has(self, image: str) -> bool:
+        """Whether an image is there, without asking the host."""
+        return image in self._images
+
     def views(self) -> tuple[VmView, ...]:
         """Every VM as it is now."""
         return tuple(vm.view for vm in self._vms.values())

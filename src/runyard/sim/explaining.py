@@ -7,7 +7,10 @@ same objects, the matcher's word, and what the living replicas say of themselves
 import random
 
 from runyard.db.contract import DatabaseError
+from runyard.http.errors import TransportError
 from runyard.http.loopback import Loopback
+from runyard.kube.client import Kube
+from runyard.kube.errors import KubeError
 from runyard.parts import server
 from runyard.parts.serving import explaining
 from runyard.sim.fleet import APP_ID, SPACE, Fleet
@@ -16,7 +19,7 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.web.alarms import Alarms
-from runyard.web.cluster import read_cluster
+from runyard.web.cluster import Cluster, read_cluster
 from runyard.web.explain.explainer import Explainer
 from runyard.web.explain.values import Explanation, Subject, Unknown
 from runyard.web.picture import Picture
@@ -32,11 +35,12 @@ class Asking:
         self._fleet = fleet
         self._database = fleet.open_database()
         self._looking = Settings(namespace=SPACE)
+        self._kube = fleet.open_kube()
         deps = server.ServerDeps(
             name="somebody",
             clock=fleet.clock,
             rng=random.Random(0),
-            kube=Loopback(fleet.kube.handle),
+            kube=self._kube,
             token=lambda: "",
             github=Loopback(fleet.github.handle),
             app_id=APP_ID,
@@ -59,7 +63,7 @@ class Asking:
 
     async def _picture(self) -> Picture:
         now = self._fleet.clock.now()
-        await self._wired.pools.refresh()
+        kubernetes, cluster = await self._cluster(now)
         postgres, records = Source(name="Postgres", state="ok", as_of=now), None
         try:
             records = await read_records(self._database, self._looking, self._dispatch.look)
@@ -68,11 +72,19 @@ class Asking:
         return Picture(
             at=now,
             postgres=postgres,
-            kubernetes=Source(name="Kubernetes", state="ok", as_of=now),
+            kubernetes=kubernetes,
             records=records,
-            cluster=await read_cluster(self._fleet.admin, namespace=SPACE),
+            cluster=cluster,
             alarms=self._alarms(),
         )
+
+    async def _cluster(self, now: float) -> tuple[Source, Cluster | None]:
+        try:
+            await self._wired.pools.refresh()
+            cluster = await read_cluster(Kube(self._kube), namespace=SPACE)
+        except (KubeError, TransportError) as error:
+            return Source(name="Kubernetes", state="down", since=now, message=str(error)), None
+        return Source(name="Kubernetes", state="ok", as_of=now), cluster
 
     def _alarms(self) -> tuple[Alarm, ...]:
         """What the replica says that has noticed most."""

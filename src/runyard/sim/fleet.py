@@ -45,7 +45,7 @@ from runyard.sim.hosts import HostDriver, HostRecords, SimHost
 from runyard.sim.invariants import Invariants
 from runyard.sim.liveness import LOOK_EVERY, Liveness
 from runyard.sim.loop import VirtualLoop
-from runyard.sim.network import Faults, Link
+from runyard.sim.network import NO_FAULTS, Faults, Link
 from runyard.sim.orders import (
     OPERATOR,
     SECRET,
@@ -419,6 +419,12 @@ class Fleet:
     def open_database(self) -> InlineDatabase:
         """One more connection of the servers' kind: it is away when theirs are."""
         return self._open_database()
+
+    def open_kube(self) -> Link:
+        """One more line of the servers' kind to the Kubernetes API: cut when theirs are, and without delay."""
+        link = self._kube_link("server-somebody")
+        link.faults = NO_FAULTS
+        return link
 
     @property
     def app_key(self) -> str:

@@ -205,6 +205,17 @@ def test_the_chain_ends_at_the_host_that_is_not_there() -> None:
     assert found.numbers == {"silent": 90}
 
 
+def test_a_job_that_found_no_runner_is_never_free_because_its_pool_is_well() -> None:
+    scene = a_scene(
+        pools=[a_pool()],
+        runners=(a_runner(state="idle"), a_runner("mac-2", state="busy")),
+        matching=held(Hold.NO_RUNNER, "none", pools=("mac",)),
+    )
+    chain = of_job(a_job(), None, scene)
+    assert binding(chain).constraint is Constraint.NO_RUNNER
+    assert chain[-1].constraint is Constraint.AS_ASKED
+
+
 def test_of_two_pools_the_one_that_will_have_a_runner_first_is_binding() -> None:
     scene = a_scene(
         pools=[a_pool("mac", replicas=0), a_pool("other")],

@@ -24,6 +24,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     shapes: Callable[[int], tuple[Shape, ...]]
     play: Callable[[Fleet], Awaitable[None]]
     without: tuple[Without, ...] = ()
+    unguarded: str = ""  # why no single guard answers it, if none does
     long: bool = False  # takes more than a few seconds
 
 

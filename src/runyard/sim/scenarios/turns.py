@@ -89,6 +89,7 @@ async def account_that_cannot_mint(fleet: Fleet) -> None:
         expect(f"runners are not asked for in vain again and again: {wasted:.0f}", wasted <= 10)
         fleet.tell(f"{wasted:.0f} mints in vain, acme waited {longest:.0f} s at most")
         fleet.github.faults.mend()
+    with trouble(fleet, "birch-is-passed-over"):
         tried = partial(_fewer_queued, fleet, refused)
         took = await until(fleet, "birch is tried again", tried, within=10 * MINUTE)
         fleet.tell(f"birch was tried again {took:.0f} s after the repair")
@@ -222,6 +223,7 @@ SCENARIOS = (
         tells="one tenant queues ten thousand jobs, and others come later",
         shapes=three_tenants,
         play=partial(flood_of_one_tenant, jobs=10_000),
+        unguarded="the smaller flood is played without its guard",
         long=True,
     ),
 )

@@ -11,7 +11,7 @@ from runyard.web.explain.pods import on_host
 from runyard.web.explain.pools import of_pool
 from runyard.web.explain.scene import JobFacts, Scene, SlotFacts
 from runyard.web.explain.slots import of_slot
-from runyard.web.explain.values import Constraint, Step
+from runyard.web.explain.values import FREE, Constraint, Step
 from runyard.web.words import lasted
 
 MATCHER = "dispatch: the matcher"
@@ -96,7 +96,7 @@ def _held(job: JobFacts, scene: Scene) -> tuple[Step, ...]:
         since=job.enqueued_at,
         numbers=dict(held.numbers),
         ends=_ENDS[held.hold],
-        leads=bool(beyond),
+        leads=bool(beyond) and beyond[0].constraint not in FREE,
     )
     return (step, *beyond)
 
