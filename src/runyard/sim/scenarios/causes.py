@@ -374,13 +374,13 @@ CAUSES: dict[str, tuple[Cause, ...] | str] = {
     ),
     "capped-tenant-asks-for-no-hosts": (_CAPPED,),
     "flood-of-one-tenant": (
-        Cause(subject="job", affected=_youngest, named=Constraint.ALL_BUSY, settled=2.0, every=5.0),
+        Cause(subject="job", affected=_youngest, named=Constraint.ALL_BUSY, settled=2.0, every=15.0),
         Cause(
             subject="job",
             affected=_youngest_while_some_boot,
             named=Constraint.BOOTING,
             settled=4.0,
-            every=5.0,
+            every=15.0,
         ),
     ),
     "flood-of-ten-thousand-jobs": "the same as the smaller flood, for longer",
