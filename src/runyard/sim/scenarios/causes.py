@@ -374,7 +374,9 @@ CAUSES: dict[str, tuple[Cause, ...] | str] = {
     ),
     "capped-tenant-asks-for-no-hosts": (_CAPPED,),
     "flood-of-one-tenant": (
-        Cause(subject="job", affected=_youngest, named=Constraint.ALL_BUSY, settled=2.0, every=15.0),
+        Cause(
+            subject="job", affected=_youngest, named=Constraint.ALL_BUSY, settled=2.0, every=15.0
+        ),
         Cause(
             subject="job",
             affected=_youngest_while_some_boot,
