@@ -43,7 +43,7 @@ sim: .venv/ready ## Watch a simulated fleet live through two hours with faults
 	@$(RUNYARD) sim --seed 1 --hours 2 --demo
 
 test: .venv/ready ## Run the fast tests
-	@$(PY) -m pytest -n $(WORKERS) -m "not slow" $(PYTEST_ARGS)
+	@$(PY) -m pytest -n $(WORKERS) -m "not slow and not long" $(PYTEST_ARGS)
 
 kube-assets: ## Build a real Kubernetes control plane for the tests, once, into the user's cache
 	@sh tools/kube_assets.sh
@@ -55,12 +55,12 @@ conformance: .venv/ready ## Hold the embedded Kubernetes API against a real one,
 	@$(PY) tools/controlplane.py --version
 	@$(PY) -m pytest -n $(WORKERS) -p no:randomly tests/conformance $(PYTEST_ARGS)
 
-test-all: .venv/ready ## Run every test, the proof of the slot machine and 100 simulated hours
+test-all: .venv/ready ## Run every test but the few long ones, the proof of the slot machine and 100 simulated hours
 	@$(STAGE) "system packages" sh tools/system.sh
 	-@$(STAGE) "real Kubernetes" sh tools/kube_assets.sh
 	-@$(STAGE) "helm" $(PY) tools/helm.py
 	@$(PY) tools/controlplane.py --version
-	@$(STAGE) "tests" $(PY) -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	@$(STAGE) "tests" $(PY) -m pytest -n $(WORKERS) -m "not long" $(PYTEST_ARGS)
 	@$(STAGE) "proof of the slot machine" $(RUNYARD) prove
 	@$(STAGE) "simulation, 100 seeds of one hour" $(RUNYARD) sim --seeds 100 --hours 1
 

@@ -46,7 +46,7 @@ def sampled(todo: list[Case], rng: random.Random) -> list[Case]:
     return path + rest[::4]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_kill_at_any_effect_leaves_nothing_behind(place: Ground) -> None:
     """A sample, for the sake of time: `make recovery-table` kills at all points, several times each."""

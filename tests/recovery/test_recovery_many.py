@@ -26,7 +26,7 @@ def check(plan: Plan, folder: Path) -> None:
     assert max(result.used.values()) > 0, "the replay saw no claim"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_job_runs_once_while_servers_and_database_die(tmp_path: Path) -> None:
     """A share of the whole: `make recovery-many` runs 10,000 jobs."""
