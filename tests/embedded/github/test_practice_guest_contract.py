@@ -183,6 +183,7 @@ class Model:
     """The guest of the simulator, and the world around it."""
 
     github_reachable = True
+    watchdog_yields = True
 
     def __init__(self, core: GithubCore, clock: VirtualClock, tasks: asyncio.TaskGroup) -> None:
         self.core = self.github = core
