@@ -41,6 +41,7 @@ from runyard.kube.config import ConfigError
 from runyard.kube.connect import connect
 from runyard.kube.kubeconfig import find_config
 from runyard.parts.serving import Door, Replica, Setup, Tell
+from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import Logger, configure, get_logger
 from runyard.web.access import Access, AccessError
 from runyard.web.settings import Settings as Looking
@@ -75,7 +76,7 @@ def server(**given: Any) -> None:
     except ConfigError as error:
         raise BadSetting(str(error)) from None
     except BaseExceptionGroup as group:
-        first = _first(group)
+        first = first_of(group)
         if not isinstance(first, DatabaseError) or isinstance(first, Unavailable):
             raise
         raise Failed(f"the database cannot be used: {first}") from None
@@ -266,8 +267,3 @@ class _Schema:
         if not pending:
             return ""
         return f"the schema lacks {', '.join(pending)}: run `runyard migrate pre`, or start with --migrate"
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

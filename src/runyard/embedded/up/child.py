@@ -23,6 +23,7 @@ from runyard.clock import RealClock
 from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.layout import BadDirectory
+from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import configure, get_logger
 
 CANNOT_WORK = 3
@@ -49,7 +50,8 @@ def main() -> int:
         log.critical("cannot work", error=str(error))
         return CANNOT_WORK
     except BaseException as error:
-        log.critical("crashed", exc_info=error)
+        first = first_of(error)
+        log.critical("crashed", error=f"{type(first).__name__}: {first}", exc_info=error)
         return 1
     return 0
 
