@@ -136,8 +136,8 @@ def test_a_step_ends_in_time_and_starves_no_table(database_url: str, app_keys: K
             took.append(world.clock.monotonic() - began)
             left.append((count(world)["deliveries"], count(world)["samples"]))
         assert max(took) == settings.within
-        # Each step has time for fifteen batches: six tables once, and nine more of the two that are full.
-        assert left == [(70, 75), (40, 50), (10, 25), (0, 0)], begun
+        # Each step has time for fifteen batches: seven tables once, and eight more of the two that are full.
+        assert left == [(75, 75), (50, 50), (25, 25), (0, 0)], begun
 
     play(scenario, database_url, app_keys)
 
