@@ -39,4 +39,4 @@ def test_with_every_fault_the_invariants_hold_and_the_fleet_comes_to_rest(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_each_kind_of_fault_alone_heals(stage: Stage, kind: str) -> None:
-    lived(stage.simulate(small(seed=11, hours=1.5, faults=(kind,))))
+    lived(stage.simulate(small(seed=11, hours=0.5, faults=(kind,))))
