@@ -36,6 +36,7 @@ from runyard.embedded.up.machine import Options, RealGitHub
 from runyard.embedded.up.ports import PortTaken
 from runyard.embedded.up.supervisor import PartFailed
 from runyard.http.tls import TlsError
+from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import configure, get_logger
 
 CANNOT_BEGIN = (
@@ -203,7 +204,7 @@ def _explain(group: BaseExceptionGroup[BaseException], show: Look) -> int:
     )
     if rest is not None or known is None:
         raise group
-    first = _first(known)
+    first = first_of(known)
     if _full(first):
         raise CannotBegin(
             f"no space left on the disk ({first}). Free some, or choose another --data DIR"
@@ -216,11 +217,6 @@ def _explain(group: BaseExceptionGroup[BaseException], show: Look) -> int:
 
 def _full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in FULL
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 async def _live(options: Options, show: Look) -> int:
