@@ -14,6 +14,7 @@ BREACHES = {
     "pools/breach.py": "import runyard.node\nimport runyard.vm.contract\nimport aiohttp\n",
     "node/breach.py": "import runyard.github\n",
     "dispatch/breach.py": "import runyard.vm.contract\n",
+    "xcresult/breach.py": "import runyard.kube\nimport obstore\nimport procrastinate\n",
     "node/plans/breach.py": "import asyncio\n",
     "web/breach.py": "import runyard.github\n",
     "sim/breach.py": "import runyard.node.plans.breach\n",
