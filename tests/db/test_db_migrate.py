@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from runyard.db import migrate
+from runyard.db import libraries, migrate
 from runyard.db.contract import Unavailable
 from runyard.db.migrate import MigrationError
 
@@ -42,6 +42,7 @@ def test_our_own_history_applies_to_an_empty_database_and_then_is_done(
 ) -> None:
     names = [file.name for file in migrate.history()]
     assert names[0] == "0001_pre_time.sql"
+    names += [step.name for step in libraries.queue().due(())]
     assert list(migrate.pending(empty_database_url)) == names
     assert list(migrate.apply(empty_database_url)) == names
     assert migrate.apply(empty_database_url) == ()

@@ -9,6 +9,9 @@ transaction, so any number may start at once; a file that was applied and then c
 because nobody could say any more what the database looks like. Records of files that are not here are
 left alone: an older release may meet a newer database. A server that is away, or goes away meanwhile, is
 `Unavailable`, and all of it may be tried again.
+
+The tables of the job queue belong to a library (`libraries.py`); its files follow ours and are recorded beside them,
+but not compared: they are not ours to change.
 """
 
 import contextlib
@@ -25,6 +28,7 @@ from psycopg import pq
 
 from runyard.db.address import whole
 from runyard.db.contract import DatabaseError, Unavailable
+from runyard.db.libraries import Library, Step, queue
 
 Phase = Literal["pre", "post", "all"]
 
@@ -87,7 +91,8 @@ def pending(
         there = link.execute("SELECT to_regclass('runyard_migrations') IS NOT NULL").fetchone()
         applied = _applied(link) if there and there[0] else {}
     _verify(files, applied)
-    return tuple(file.name for file in _due(files, applied, phase))
+    ours = tuple(file.name for file in _due(files, applied, phase))
+    return ours if source is not None else ours + _names(queue(), applied, phase)
 
 
 def foreign(conninfo: str) -> bool:
@@ -120,7 +125,55 @@ def apply(
         due = _due(files, applied, phase)
         if phase == "post":
             _refuse_early_post(files, applied, due)
-        return tuple(file.name for file in due if _apply_one(link, file))
+        names = tuple(file.name for file in due if _apply_one(link, file))
+        return names if source is not None else names + _apply_library(link, queue(), phase)
+
+
+def _names(library: Library, applied: dict[str, str], phase: Phase) -> tuple[str, ...]:
+    return tuple(step.name for step in library.due(applied) if phase in {"all", step.phase})
+
+
+def _apply_library(
+    link: psycopg.Connection[Any], library: Library, phase: Phase
+) -> tuple[str, ...]:
+    """Apply what is due of a library, each step in a transaction of its own."""
+    names: list[str] = []
+    for name in _names(library, _applied(link), phase):
+        try:
+            with link.transaction():
+                link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+                applied = _applied(link)
+                due = {step.name: step for step in library.due(applied)}
+                if name in due:  # nobody else was faster
+                    _refuse_strangers(link, library, due[name])
+                    _apply_step(link, due[name], applied)
+                    names.append(name)
+        except psycopg.Error as error:
+            if link.broken:
+                raise
+            raise MigrationError(f"{name} failed and was rolled back: {error}") from error
+    return tuple(names)
+
+
+def _refuse_strangers(link: psycopg.Connection[Any], library: Library, step: Step) -> None:
+    there = link.execute("SELECT to_regclass(%s) IS NOT NULL", [library.table]).fetchone()
+    if step.covers and there and there[0]:
+        raise MigrationError(
+            f"{library.table} is there, and runyard did not put it there: give {library.name}'s tables another"
+            " schema or database, or drop them"
+        )
+
+
+def _apply_step(link: psycopg.Connection[Any], step: Step, applied: dict[str, str]) -> None:
+    link.execute(cast("Any", step.sql))
+    if link.info.transaction_status != pq.TransactionStatus.INTRANS:
+        raise MigrationError(f"{step.name} ends its transaction; it must not")
+    checksum = hashlib.sha256(step.sql.encode()).hexdigest()
+    for name in (step.name, *step.covers):
+        if name not in applied:
+            link.execute(
+                "INSERT INTO runyard_migrations (name, checksum) VALUES (%s, %s)", [name, checksum]
+            )
 
 
 def _apply_one(link: psycopg.Connection[Any], file: Migration) -> bool:
