@@ -1,0 +1,209 @@
+"""An object store in files: the `Data/` directory of a bundle, and its Info.plist.
+
+Invariants:
+- An id that is no id never becomes a path. A data file that is a link, a pipe or a directory is a problem
+  of that object, whatever it leads to: links are not followed.
+- A file is read while it is open, and is closed before the next one, also when the reader stops early.
+- OSError that is no statement about the file (no space, too many open files, a broken disk) stays what it is.
+"""
+
+import errno
+import os
+import plistlib
+import stat
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from xml.parsers.expat import ExpatError
+
+from runyard.xcresult.archives.limits import Limits
+from runyard.xcresult.errors import BundleInvalid, TooLarge, UnsupportedFormat
+from runyard.xcresult.reader.frames import FrameDamaged, pieces, whole
+from runyard.xcresult.reader.ids import RefsDamaged, decode_refs, is_id
+from runyard.xcresult.reader.objects import Info, ObjectProblem, Objects
+
+DATA = "Data"
+INFO = "Info.plist"
+INFO_BYTES = 1 << 20
+BLOCK = 1 << 18
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+
+
+class Directory(Objects):
+    """The bundle that lies in a directory."""
+
+    def __init__(self, path: Path, *, limits: Limits = Limits()) -> None:  # noqa: B008  (frozen)
+        self.path = path
+        self.limits = limits
+        self._data = os.fspath(path / DATA)
+
+    def info(self) -> Info:
+        """What Info.plist says, once it is known to be of a kind that can be read."""
+        return read_info(self.path)
+
+    def has(self, object_id: str) -> bool:
+        """Whether the payload is there, in a file of its own."""
+        if not is_id(object_id):
+            return False
+        try:
+            found = os.lstat(f"{self._data}/data.{object_id}")
+        except FileNotFoundError:
+            return False
+        return stat.S_ISREG(found.st_mode)
+
+    def read(self, object_id: str) -> bytes:
+        """The payload, decompressed."""
+        stored = self.stored(object_id)
+        try:
+            return whole(stored, limit=self.limits.object_bytes)
+        except FrameDamaged as error:
+            raise ObjectProblem(object_id, str(error)) from error
+
+    def stream(self, object_id: str) -> Iterator[bytes]:
+        """The payload, decompressed, piece by piece."""
+        try:
+            yield from pieces(self.blocks(object_id))
+        except FrameDamaged as error:
+            raise ObjectProblem(object_id, str(error)) from error
+
+    def refs(self, object_id: str) -> tuple[str, ...]:
+        """The ids of the objects that this one points at."""
+        found = _open(self._data, "refs", object_id)
+        if found is None:
+            return ()
+        with open(found, "rb") as file:  # noqa: PTH123  (a descriptor, not a path)
+            data = file.read(self.limits.object_bytes + 1)
+        if len(data) > self.limits.object_bytes:
+            raise TooLarge(
+                f"a list of references is larger than {self.limits.object_bytes} bytes"
+                " (limit object_bytes)"
+            )
+        try:
+            return decode_refs(data, limit=self.limits.references)
+        except RefsDamaged as error:
+            raise ObjectProblem(object_id, str(error)) from error
+
+    def has_refs(self, object_id: str) -> bool:
+        """Whether the object has a refs file: without one its id cannot be verified."""
+        return is_id(object_id) and os.path.lexists(f"{self._data}/refs.{object_id}")
+
+    def ids(self) -> Iterator[str]:
+        """All ids that have a payload, sorted."""
+        try:
+            with os.scandir(self._data) as entries:
+                names = [entry.name for entry in entries if entry.name.startswith("data.")]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if len(names) > self.limits.entries:
+            raise TooLarge(f"more than {self.limits.entries} objects (limit entries)")
+        yield from sorted(name for name in (n.removeprefix("data.") for n in names) if is_id(name))
+
+    def stored(self, object_id: str) -> bytes:
+        """The bytes of the data file as they lie there."""
+        found = self._opened(object_id)
+        with open(found, "rb", buffering=0) as file:  # noqa: PTH123  (a descriptor, not a path)
+            data = file.read(self.limits.object_bytes + 1)
+        if len(data) > self.limits.object_bytes:
+            raise TooLarge(
+                f"an object is larger than {self.limits.object_bytes} bytes (limit object_bytes)"
+            )
+        return data
+
+    def blocks(self, object_id: str) -> Iterator[bytes]:
+        """The same, block by block."""
+        with open(self._opened(object_id), "rb", buffering=0) as file:  # noqa: PTH123  (as above)
+            while block := file.read(BLOCK):
+                yield block
+
+    def _opened(self, object_id: str) -> int:
+        found = _open(self._data, "data", object_id)
+        if found is None:
+            raise ObjectProblem(object_id, "the object is missing")
+        return found
+
+
+def read_info(bundle: Path) -> Info:
+    """The bundle's Info.plist, judged: BundleInvalid when it is damaged, UnsupportedFormat when foreign."""
+    try:
+        descriptor = os.open(bundle / INFO, _FLAGS)
+    except OSError as error:
+        if error.errno in (*_MISSING, errno.ELOOP):
+            raise BundleInvalid(f"no {INFO} in the bundle") from error
+        raise
+    with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor, not a path)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BundleInvalid(f"{INFO} is no regular file")
+        data = file.read(INFO_BYTES + 1)
+    if len(data) > INFO_BYTES:
+        raise BundleInvalid(f"{INFO} is larger than {INFO_BYTES} bytes")
+    try:
+        return _judged(plistlib.loads(data))
+    except (ExpatError, plistlib.InvalidFileException, *_PLIST) as error:
+        raise BundleInvalid(f"{INFO} is damaged: {error}") from error
+
+
+# What plistlib lets escape on bytes that are no property list.
+_PLIST = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
+
+def _judged(info: object) -> Info:
+    if not isinstance(info, dict):
+        raise BundleInvalid(f"{INFO} is damaged: no dictionary")
+    version, storage, root = (_part(info, name) for name in ("version", "storage", "rootId"))
+    major, minor = version.get("major"), version.get("minor")
+    if not isinstance(major, int) or not isinstance(minor, int):
+        raise BundleInvalid(f"{INFO} names no format version")
+    backend, compression = str(storage.get("backend")), str(storage.get("compression"))
+    if major != 3:
+        raise UnsupportedFormat(f"format {major}.{minor}: only format 3 can be read")
+    if backend != "fileBacked2" or compression != "standard":
+        raise UnsupportedFormat(f"storage {backend}, compression {compression}: cannot be read")
+    root_id = root.get("hash")
+    if not isinstance(root_id, str) or not is_id(root_id):
+        raise BundleInvalid(f"{INFO} names no root object")
+    created = info.get("dateCreated")
+    return Info(
+        major=major,
+        minor=minor,
+        root_id=root_id,
+        backend=backend,
+        compression=compression,
+        created=_seconds(created) if isinstance(created, datetime) else None,
+    )
+
+
+def _part(info: dict[str, object], name: str) -> dict[str, object]:
+    part = info.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _seconds(moment: datetime) -> float:
+    """A property list's dates are UTC and do not say so."""
+    return (moment - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001  (both without a zone)
+
+
+def _open(data: str, kind: str, object_id: str) -> int | None:
+    """A descriptor of a regular file that is no link; None when there is no such file."""
+    if not is_id(object_id):
+        raise ObjectProblem(object_id, "not an object id")
+    try:
+        descriptor = os.open(f"{data}/{kind}.{object_id}", _FLAGS)
+    except OSError as error:
+        if error.errno in _MISSING:
+            return None
+        if error.errno in (errno.ELOOP, errno.EACCES, errno.ENXIO, errno.EISDIR):
+            raise ObjectProblem(object_id, f"the {kind} file: {error.strerror}") from error
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise ObjectProblem(object_id, f"the {kind} file is no regular file")

@@ -1,0 +1,108 @@
+"""Payloads as they are stored: one zstd frame, or raw bytes.
+
+A writer stores raw what zstd does not make smaller, so the first bytes decide, for each payload anew. Frames
+do not say how long their content is: the output is bounded by the caller, never by the frame.
+
+Invariants:
+- A frame that does not end is damage, and so are bytes after its end. A truncated frame would otherwise
+  decode, silently, to a part of its content.
+- Nothing here raises anything but FrameDamaged and TooLarge.
+"""
+
+from collections.abc import Generator, Iterable, Iterator
+
+from runyard.xcresult.errors import TooLarge
+
+try:
+    from compression import zstd  # type: ignore[import-not-found, unused-ignore]  # from 3.14 on
+except ImportError:
+    from backports import zstd
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+PIECE = 1 << 18
+"""Bytes that a stream hands out at once, at most."""
+
+compress = zstd.compress
+
+
+class FrameDamaged(ValueError):
+    """The stored bytes are no whole frame."""
+
+
+def whole(stored: bytes, *, limit: int) -> bytes:
+    """The payload of `stored`, of at most `limit` bytes."""
+    if not stored.startswith(MAGIC):
+        if len(stored) > limit:
+            raise _too_large(limit)
+        return stored
+    parts: list[bytes] = []
+    room = limit
+    while stored:
+        decoder = zstd.ZstdDecompressor()
+        try:
+            part = decoder.decompress(stored, room + 1)
+        except zstd.ZstdError as error:
+            raise FrameDamaged(f"damaged zstd frame: {error}") from error
+        room -= len(part)
+        if room < 0:
+            raise _too_large(limit)
+        if not decoder.eof:
+            raise FrameDamaged("truncated zstd frame")
+        parts.append(part)
+        stored = decoder.unused_data
+        if stored and not stored.startswith(MAGIC):
+            raise FrameDamaged(f"{len(stored)} bytes after the zstd frame")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def pieces(stored: Iterable[bytes]) -> Iterator[bytes]:
+    """The payload piece by piece, in memory that does not depend on its size."""
+    source = _refilled(iter(stored))
+    head = next(source, b"")
+    if not head.startswith(MAGIC):
+        yield from (part for part in (head,) if part)
+        yield from source
+        return
+    rest = head
+    while rest:
+        rest = yield from _frame(rest, source)
+        if rest and not rest.startswith(MAGIC):
+            raise FrameDamaged("bytes after the zstd frame")
+
+
+def _frame(data: bytes, source: Iterator[bytes]) -> Generator[bytes, None, bytes]:
+    """One frame, piece by piece; returns what follows it."""
+    decoder = zstd.ZstdDecompressor()
+    while True:
+        try:
+            part = decoder.decompress(data, PIECE)
+        except zstd.ZstdError as error:
+            raise FrameDamaged(f"damaged zstd frame: {error}") from error
+        if part:
+            yield part
+        if decoder.eof:
+            break
+        data = next(source, b"") if decoder.needs_input else b""
+        if decoder.needs_input and not data:
+            raise FrameDamaged("truncated zstd frame")
+    rest: bytes = decoder.unused_data
+    while len(rest) < len(MAGIC) and (more := next(source, b"")):
+        rest += more
+    return rest
+
+
+def _refilled(stored: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes without empty pieces; the first is long enough to tell its kind by."""
+    head = b""
+    for part in stored:
+        head += part
+        if len(head) >= len(MAGIC):
+            yield head
+            yield from (part for part in stored if part)
+            return
+    if head:
+        yield head
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"an object is larger than {limit} bytes (limit object_bytes)")
