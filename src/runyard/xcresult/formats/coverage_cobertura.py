@@ -1,0 +1,110 @@
+"""Coverage as Cobertura XML, for GitLab, Jenkins, Azure and SonarQube.
+
+A directory is a package and a source file is a class, since Apple's data knows no better. A package's and a
+class's rate is that of its lines. The totals of the whole are Apple's own, the report's, which is
+what people compare with Xcode (reader/coverage/model.py says why those differ). Without a report they are
+those of the lines. Apple counts no branches, so there are none.
+
+Consumers want paths relative to the checkout; `root` is the directory to take away.
+"""
+
+from collections.abc import Iterator
+from xml.sax.saxutils import quoteattr
+
+import msgspec
+
+from runyard.xcresult.formats.coverage_files import plain, share
+from runyard.xcresult.reader.coverage.model import Coverage, FileLines, Line
+
+HEAD = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n'
+    '<!DOCTYPE coverage SYSTEM "http://cobertura.sourceforge.net/xml/coverage-04.dtd">\n'
+)
+NO_BRANCHES = 'branch-rate="0" complexity="0"'
+
+
+class _Counts(msgspec.Struct, gc=False):
+    covered: int = 0
+    valid: int = 0
+
+    def add(self, lines: tuple[Line, ...]) -> None:
+        self.covered += sum(line.count > 0 for line in lines)
+        self.valid += len(lines)
+
+    @property
+    def rate(self) -> str:
+        return f'line-rate="{share(self.covered, self.valid)}"'
+
+
+def render(coverage: Coverage, *, root: str = "", timestamp: float = 0.0) -> Iterator[str]:
+    """Write the document, one piece a file. `timestamp`: when the tests began."""
+    packages: dict[str, list[str]] = {}
+    for path in sorted(coverage.source.paths()):
+        packages.setdefault(_relative(path, root).rpartition("/")[0], []).append(path)
+    counted = {
+        name: _counts(coverage, paths) for name, paths in packages.items()
+    }  # rates stand before the lines that they are of, so all lines are read twice and never kept
+    total = _total(coverage, counted)
+    yield HEAD
+    yield (
+        f'<coverage {total.rate} lines-covered="{total.covered}" lines-valid="{total.valid}" '
+        f'branches-covered="0" branches-valid="0" {NO_BRANCHES} '
+        f'version="runyard" timestamp="{timestamp:.3f}">\n'
+    )
+    yield f"  <sources>\n    <source>{_escaped(root or '.')}</source>\n  </sources>\n"
+    yield "  <packages>\n"
+    for name, paths in packages.items():
+        dotted = name.strip("/").replace("/", ".")
+        yield (
+            f"    <package name={_quoted(dotted)} {counted[name].rate} {NO_BRANCHES}>\n"
+            "      <classes>\n"
+        )
+        for path in paths:
+            yield _class(dotted, _relative(path, root), coverage.source.lines(path) or FileLines())
+        yield "      </classes>\n    </package>\n"
+    yield "  </packages>\n</coverage>\n"
+
+
+def _counts(coverage: Coverage, paths: list[str]) -> _Counts:
+    counts = _Counts()
+    for path in paths:
+        found = coverage.source.lines(path)
+        counts.add(found.lines if found else ())
+    return counts
+
+
+def _total(coverage: Coverage, counted: dict[str, _Counts]) -> _Counts:
+    if coverage.executable:
+        return _Counts(coverage.covered, coverage.executable)
+    return _Counts(
+        sum(counts.covered for counts in counted.values()),
+        sum(counts.valid for counts in counted.values()),
+    )
+
+
+def _class(package: str, path: str, found: FileLines) -> str:
+    counts = _Counts()
+    counts.add(found.lines)
+    stem = path.rpartition("/")[2].rpartition(".")[0] or path
+    name = f"{package}.{stem}" if package else stem
+    lines = "".join(
+        f'            <line number="{line.number}" hits="{line.count}" branch="false"/>\n'
+        for line in found.lines
+    )
+    return (
+        f"        <class name={_quoted(name)} filename={_quoted(path)} {counts.rate} {NO_BRANCHES}>\n"
+        f"          <methods/>\n          <lines>\n{lines}          </lines>\n        </class>\n"
+    )
+
+
+def _relative(path: str, root: str) -> str:
+    prefix = root.rstrip("/") + "/" if root else ""
+    return path[len(prefix) :] if prefix and path.startswith(prefix) else path
+
+
+def _quoted(text: str) -> str:
+    return quoteattr(plain(text))
+
+
+def _escaped(text: str) -> str:
+    return _quoted(text)[1:-1]

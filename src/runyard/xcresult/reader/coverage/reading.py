@@ -1,0 +1,88 @@
+"""From an action of a bundle to its coverage.
+
+A bundle whose coverage is damaged is still a good bundle. So a part that cannot be read is a warning of
+the coverage and never an error: the report without lines, lines without a report, or neither.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from runyard.xcresult.errors import XcresultError
+from runyard.xcresult.reader.coverage.archive import Archive
+from runyard.xcresult.reader.coverage.merging import merge
+from runyard.xcresult.reader.coverage.model import Coverage, LineSource, NoLines
+from runyard.xcresult.reader.coverage.report import Report, decode_report
+from runyard.xcresult.reader.model import Action, Warning  # noqa: A004  (of the bundle)
+from runyard.xcresult.reader.objects import ObjectProblem, Objects
+
+NAMES = ("Index", "Coverage")
+
+
+class _Entry(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    type: int = 0
+
+
+def read_coverage(objects: Objects, action: Action) -> Coverage | None:
+    """What one action measured; None for an action that measured nothing."""
+    if not action.coverage_report_id and not action.coverage_archive_id:
+        return None
+    warnings: list[Warning] = []
+    report = _report(objects, action.coverage_report_id, warnings)
+    source = _source(objects, action.coverage_archive_id, warnings)
+    if report is None:
+        return Coverage(source=source, warnings=tuple(warnings))
+    warnings += [Warning(message=f"coverage: {text}") for text in report.complaints]
+    return Coverage(
+        covered=report.covered,
+        executable=report.executable,
+        targets=report.targets,
+        source=source,
+        warnings=tuple(warnings),
+    )
+
+
+def read_all_coverage(objects: Objects, actions: Iterable[Action]) -> Coverage | None:
+    """What all actions measured, merged. Actions that name the same objects are read once."""
+    measured = {
+        (action.coverage_report_id, action.coverage_archive_id): action for action in actions
+    }
+    read = (read_coverage(objects, action) for action in measured.values())
+    return merge([coverage for coverage in read if coverage is not None])
+
+
+def _report(objects: Objects, object_id: str, warnings: list[Warning]) -> Report | None:
+    if not object_id:
+        return None
+    try:
+        return decode_report(objects.read(object_id))
+    except (ObjectProblem, XcresultError) as error:
+        warnings.append(Warning(message=f"coverage report: {error}", object_id=object_id))
+        return None
+
+
+def _source(objects: Objects, object_id: str, warnings: list[Warning]) -> LineSource:
+    if not object_id:
+        return NoLines()
+    try:
+        index, counts = (objects.read(found) for found in _parts(objects, object_id))
+        return Archive(index, counts)
+    except (ObjectProblem, XcresultError) as error:
+        warnings.append(Warning(message=f"coverage archive: {error}", object_id=object_id))
+        return NoLines()
+
+
+def _parts(objects: Objects, object_id: str) -> list[str]:
+    """The ids of Index and Coverage: a directory's entries are its references, in order."""
+    try:
+        entries = msgspec.json.decode(objects.read(object_id), type=tuple[_Entry, ...])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ObjectProblem(object_id, f"is no directory: {error}") from error
+    named = {
+        entry.name: found for entry, found in zip(entries, objects.refs(object_id), strict=False)
+    }
+    try:
+        return [named[name] for name in NAMES]
+    except KeyError as error:
+        raise ObjectProblem(object_id, f"the directory has no {error.args[0]}") from error
