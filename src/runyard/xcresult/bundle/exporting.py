@@ -1,0 +1,274 @@
+"""Attachments of a result as files, with the manifest that Apple's `xcresulttool export attachments` writes.
+
+A payload is streamed from the store to a file, a piece at a time, so memory does not grow with it. The name
+on disk is the attachment's uuid and an extension; nothing else of what a stranger wrote becomes part of a
+path. The human name is kept in the manifest, where it can do no harm.
+
+Invariants:
+- Nothing is written outside of the directory, and no link in it is followed: a file is made anew under a
+  name of its own and then moved into place. A payload that breaks off leaves no file.
+- A payload is written once, however often it is referred to. Exporting again gives the same names and files.
+- What could not be exported is told, and hinders nothing else.
+- The extension is that of the human name, unless the first bytes say better: HEIC under the name of a PNG is HEIC.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from runyard.files import write_whole
+from runyard.xcresult.archives.limits import Limits
+from runyard.xcresult.errors import TooLarge
+from runyard.xcresult.reader.model import Attachment, Case, Device, Result, Run
+from runyard.xcresult.reader.objects import ObjectProblem, Objects
+
+MANIFEST = "manifest.json"
+READABLE = 0o644
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_EXTENSION = re.compile(r"[A-Za-z0-9]{1,16}")
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_TYPES = {
+    "public.plain-text": "txt",
+    "public.utf8-plain-text": "txt",
+    "public.text": "txt",
+    "public.png": "png",
+    "public.jpeg": "jpeg",
+    "public.heic": "heic",
+    "public.json": "json",
+    "public.xml": "xml",
+    "public.html": "html",
+    "public.mpeg-4": "mp4",
+    "public.zip-archive": "zip",
+    "com.adobe.pdf": "pdf",
+    "com.apple.property-list": "plist",
+    "com.compuserve.gif": "gif",
+}
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One attachment, in the words of Apple's manifest."""
+
+    exported_file_name: str
+    suggested_human_readable_name: str
+    is_associated_with_failure: bool
+    timestamp: float | msgspec.UnsetType = msgspec.UNSET
+    configuration_name: str
+    device_name: str
+    device_id: str
+    repetition_number: int | msgspec.UnsetType = msgspec.UNSET
+    arguments: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class CaseAttachments(msgspec.Struct, frozen=True, kw_only=True):
+    """The attachments of one test."""
+
+    identifier: str = msgspec.field(name="testIdentifier")
+    identifier_url: str = msgspec.field(name="testIdentifierURL")
+    attachments: tuple[Exported, ...]
+
+
+class Missed(msgspec.Struct, frozen=True, kw_only=True):
+    """An attachment that could not be exported, and why."""
+
+    test: str
+    name: str
+    why: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was exported. `tests` is the manifest as Apple has it."""
+
+    tests: tuple[CaseAttachments, ...]
+    files: int
+    size: int
+    """Bytes of all files together."""
+    missed: tuple[Missed, ...] = ()
+
+    def encoded(self) -> bytes:
+        """The content of manifest.json."""
+        return msgspec.json.format(msgspec.json.encode(self.tests), indent=2) + b"\n"
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """Which attachments to export."""
+
+    only_failures: bool = False
+    tests: tuple[str, ...] = ()
+    """Identifiers, or the beginning of them up to a slash: a suite. Empty: all."""
+
+    def case(self, case: Case) -> bool:
+        """Is this test asked for?"""
+        names = (
+            case.identifier,
+            f"{case.target}/{case.identifier}",
+            case.identifier_url,
+            case.name,
+        )
+        return not self.tests or any(
+            name == asked or name.startswith(asked.rstrip("/") + "/")
+            for asked in self.tests
+            for name in names
+        )
+
+    def attachment(self, attachment: Attachment) -> bool:
+        """Is this attachment asked for, if its test is?"""
+        return attachment.on_failure or not self.only_failures
+
+
+def export(
+    objects: Objects,
+    result: Result,
+    to: Path,
+    *,
+    limits: Limits = Limits(),  # noqa: B008  frozen: one default for all
+    chosen: Chosen = Chosen(),  # noqa: B008  the same
+    progress: Callable[[int], None] | None = None,
+) -> Manifest:
+    """Write the attachments and manifest.json into `to`, which is made if need be."""
+    to.mkdir(parents=True, exist_ok=True)
+    exporting = _Exporting(objects, to, limits=limits, progress=progress)
+    tests = tuple(
+        CaseAttachments(
+            identifier=case.identifier, identifier_url=case.identifier_url, attachments=found
+        )
+        for case in result.cases
+        if chosen.case(case) and (found := tuple(exporting.of_case(case, result, chosen)))
+    )
+    manifest = Manifest(
+        tests=tests, files=exporting.files, size=exporting.bytes, missed=tuple(exporting.missed)
+    )
+    write_whole(to / MANIFEST, manifest.encoded(), mode=READABLE)
+    return manifest
+
+
+class _Exporting:
+    """The state of one export: names that are taken, payloads that are written, bytes so far."""
+
+    def __init__(
+        self, objects: Objects, to: Path, *, limits: Limits, progress: Callable[[int], None] | None
+    ) -> None:
+        self._objects = objects
+        self._to = to
+        self._limits = limits
+        self._progress = progress
+        self._written: dict[str, str] = {}
+        self._taken = {MANIFEST}
+        self.bytes = 0
+        self.missed: list[Missed] = []
+
+    @property
+    def files(self) -> int:
+        return len(self._written)
+
+    def of_case(self, case: Case, result: Result, chosen: Chosen) -> Iterator[Exported]:
+        for run in case.runs:
+            for attachment in run.attachments:
+                if not chosen.attachment(attachment):
+                    continue
+                name = self._file(attachment, case)
+                if name:
+                    yield _exported(name, attachment, run, result)
+
+    def _file(self, attachment: Attachment, case: Case) -> str:
+        """The file that holds the payload, written if it is not there yet; empty when it cannot be had."""
+        if attachment.payload_id in self._written:
+            return self._written[attachment.payload_id]
+        try:
+            if not attachment.payload_id:
+                raise ObjectProblem("", "its payload was not kept")
+            pieces = self._objects.stream(attachment.payload_id)
+            first = next(pieces, b"")
+            name = self._free(file_name(attachment, first))
+            self._write(name, first, pieces)
+        except ObjectProblem as problem:
+            self.missed.append(
+                Missed(test=case.identifier, name=attachment.filename, why=str(problem))
+            )
+            return ""
+        self._written[attachment.payload_id] = name
+        return name
+
+    def _free(self, name: str) -> str:
+        """The name, or one beside it; names that differ by case alone are one file on a Mac."""
+        stem, dot, extension = name.partition(".")
+        number, free = 1, name
+        while free.lower() in self._taken:
+            number += 1
+            free = f"{stem}-{number}{dot}{extension}"
+        self._taken.add(free.lower())
+        return free
+
+    def _write(self, name: str, first: bytes, pieces: Iterator[bytes]) -> None:
+        draft = self._to / f".{name}.{os.getpid()}"
+        draft.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(draft, flags, READABLE), "wb") as file:
+                size = self._put(file, first, 0)
+                for piece in pieces:
+                    size = self._put(file, piece, size)
+            draft.replace(self._to / name)
+        except BaseException:  # also when the command is interrupted: a part is no attachment
+            draft.unlink(missing_ok=True)
+            raise
+
+    def _put(self, file: BinaryIO, piece: bytes, size: int) -> int:
+        size += len(piece)
+        self.bytes += len(piece)
+        if size > self._limits.entry_bytes:
+            raise TooLarge(
+                f"an attachment is larger than {self._limits.entry_bytes} bytes (entry_bytes)"
+            )
+        if self.bytes > self._limits.total_bytes:
+            raise TooLarge(
+                f"the attachments are larger than {self._limits.total_bytes} bytes (total_bytes)"
+            )
+        file.write(piece)
+        if self._progress is not None:
+            self._progress(len(piece))
+        return size
+
+
+def file_name(attachment: Attachment, beginning: bytes) -> str:
+    """A name of letters, digits, dashes and one dot, the same for the same attachment."""
+    extension = _extension(attachment, beginning)
+    uuid = attachment.uuid
+    if not _UUID.fullmatch(uuid):
+        found = _UUID.findall(attachment.filename)
+        uuid = found[-1] if found else _made_up(attachment)
+    return f"{uuid.upper()}.{extension}" if extension else uuid.upper()
+
+
+def _made_up(attachment: Attachment) -> str:
+    told = f"{attachment.payload_id}\0{attachment.filename}".encode("utf-8", "replace")
+    digest = hashlib.sha256(told).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
+
+
+def _extension(attachment: Attachment, beginning: bytes) -> str:
+    if beginning[4:8] == b"ftyp" and beginning[8:12] in _HEIC:
+        return "heic"
+    dotted = attachment.filename.rpartition(".")
+    if dotted[1] and _EXTENSION.fullmatch(dotted[2]):
+        return dotted[2].lower()
+    return _TYPES.get(attachment.uniform_type, "")
+
+
+def _exported(name: str, attachment: Attachment, run: Run, result: Result) -> Exported:
+    device = result.actions[run.action].device if run.action < len(result.actions) else Device()
+    return Exported(
+        exported_file_name=name,
+        suggested_human_readable_name=attachment.filename or attachment.name,
+        is_associated_with_failure=attachment.on_failure,
+        timestamp=msgspec.UNSET if attachment.timestamp is None else attachment.timestamp,
+        configuration_name=run.configuration,
+        device_name=device.name,
+        device_id=device.identifier,
+        repetition_number=run.repetition.iteration if run.repetition is not None else msgspec.UNSET,
+        arguments=tuple(each.value for each in run.arguments) if run.arguments else msgspec.UNSET,
+    )

@@ -1,0 +1,245 @@
+"""A result as JUnit XML, the dialect that CI servers share.
+
+One `testsuite` for each suite of a target, named `Target.Suite.Inner`; one `testcase` for each set of
+arguments, configuration and device of a test. Repetitions of a test are one `testcase`, as Maven's Surefire
+writes them: if it passed in the end, what failed before is a `flakyFailure`; if not, the first failure is
+the `failure` and the others are `rerunFailure`. An expected failure passes, and says so in `system-out`.
+Runner errors are `error`s in a suite of their own, one for each target.
+
+Invariants:
+- The document is well-formed and complete, whatever the bundle says.
+- The counts of a suite are those of its `testcase` elements; the counts of the document are the sums.
+- `time` is there when it is known, in seconds.
+- A test is named by its function, and by its display name only if it has no function, so that history
+  survives a new label.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from runyard.xcresult.formats import words, xml
+from runyard.xcresult.formats.groups import Group, groups, name_of
+from runyard.xcresult.reader.model import Case, Failure, Result, Run, RunnerError
+
+_FRAMES = 50
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One `testcase`: its lines, and what it adds to the counts."""
+
+    lines: tuple[str, ...]
+    time: float | None = None
+    failure: bool = False
+    error: bool = False
+    skipped: bool = False
+
+
+class SuiteXml(msgspec.Struct, kw_only=True):
+    """One `testsuite`, while it is collected."""
+
+    name: str
+    properties: dict[str, str]
+    timestamp: str = ""
+    entries: list[Entry] = msgspec.field(default_factory=list)
+
+
+def junit(results: Iterable[Result], *, root: str = "") -> Iterator[str]:
+    """The lines of one document for one or several results; files are named as seen from `root`."""
+    found: list[SuiteXml] = []
+    names: list[str] = []
+    for result in results:
+        found += _suites(result, root)
+        names += [result.test_plan] if result.test_plan else []
+    entries = [entry for suite in found for entry in suite.entries]
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield xml.opening(
+        "testsuites", {"name": ", ".join(dict.fromkeys(names)) or "tests", **_counts(entries)}
+    )
+    for suite in found:
+        yield from _suite(suite)
+    yield "</testsuites>"
+
+
+def _suites(result: Result, root: str) -> list[SuiteXml]:
+    found: dict[tuple[object, ...], SuiteXml] = {}
+    several = len({case.plan for case in result.cases}) > 1
+    for case in result.cases:
+        if case.runner_error or case.sessionless:
+            continue
+        for group in groups(case):
+            key = (case.plan, case.target, case.suites)
+            if key not in found:
+                name = ".".join((case.target, *case.suites))
+                name = f"{name} ({case.plan})" if several and case.plan else name
+                found[key] = SuiteXml(
+                    name=name,
+                    properties=_properties(result, case),
+                    timestamp=_timestamp(result, group),
+                )
+            found[key].entries.append(_entry(result, case, group, suite=found[key].name, root=root))
+    suites = list(found.values())
+    if result.errors:
+        suites.append(_errors(result))
+    return suites
+
+
+def _properties(result: Result, case: Case) -> dict[str, str]:
+    runs = case.runs
+    devices = [
+        result.actions[run.action].device for run in runs if run.action < len(result.actions)
+    ]
+    told = {
+        "test plan": case.plan,
+        "configuration": ", ".join(dict.fromkeys(run.configuration for run in runs)),
+        "device": ", ".join(dict.fromkeys(words.device(device) for device in devices)),
+        "xcode": result.xcode,
+        "format": result.format,
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _timestamp(result: Result, group: Group) -> str:
+    known = group.action < len(result.actions)
+    started = result.actions[group.action].started if known else None
+    if started is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # a year that no calendar has
+        return ""
+
+
+def _entry(result: Result, case: Case, group: Group, *, suite: str, root: str) -> Entry:
+    name = case.function or case.name
+    told = name_of(group, case, result.actions)
+    run = group.deciding
+    alone = len(case.runs) == 1
+    time = run.duration or (case.duration if alone else None)
+    attributes = {"name": f"{name} [{told}]" if told else name, "classname": suite}
+    if time is not None:
+        attributes["time"] = f"{time:.6f}"
+    place = next((failure.place for failure in group.failures if failure.place), None)
+    if place is not None and group.status == "Failure":
+        attributes["file"] = words.below(place.path, root)
+        if place.line:
+            attributes["line"] = str(place.line)
+    inside = [*_outcome(group), *_output(case, group)]
+    lines = [xml.opening("testcase", attributes), *inside, "</testcase>"]
+    return Entry(
+        lines=tuple(lines) if inside else (xml.opening("testcase", attributes, empty=True),),
+        time=time,
+        failure=group.status == "Failure",
+        skipped=group.status == "Skipped",
+    )
+
+
+def _outcome(group: Group) -> Iterator[str]:
+    if group.status == "Skipped":
+        skip = group.deciding.skip
+        message = words.cut(skip.message) if skip is not None else ""
+        yield xml.element("skipped", {"message": message} if message else {})
+    elif group.status == "Failure":
+        failed = [run for run in group.runs if run.status == "Failure"]
+        yield from _failures("failure", failed[0])
+        for run in failed[1:]:
+            yield from _reruns("rerunFailure", run)
+    elif group.flaky:
+        for run in group.runs:
+            if run.status == "Failure":
+                yield from _reruns("flakyFailure", run)
+
+
+def _failures(name: str, run: Run) -> Iterator[str]:
+    """One element: consumers of JUnit expect at most one, so several failures of a run share it."""
+    first, text = _told(run)
+    yield xml.element(name, {"message": first.message, "type": _type(first)}, text)
+
+
+def _reruns(name: str, run: Run) -> Iterator[str]:
+    first, text = _told(run)
+    yield xml.opening(name, {"message": first.message, "type": _type(first)})
+    yield xml.element("stackTrace", {}, text)
+    yield f"</{name}>"
+
+
+def _told(run: Run) -> tuple[Failure, str]:
+    shown = words.shown_failures(run)
+    if not shown:
+        nothing = Failure(message="The test failed and recorded no reason.")
+        return nothing, nothing.message
+    text = "\n".join(_failure(failure) for failure in shown)
+    first = shown[0]
+    return msgspec.structs.replace(first, message=words.cut(first.message)), words.cut(text)
+
+
+def _failure(failure: Failure) -> str:
+    place = words.long_place(failure.place)
+    lines = [f"{place}: {failure.message}" if place else failure.message]
+    for frame in failure.frames[:_FRAMES]:
+        where = words.short_place(frame.place)
+        parts = (frame.image, frame.symbol or frame.address, f"({where})" if where else "")
+        told = " ".join(part for part in parts if part)
+        lines += [f"    at {told}"] if told else []
+    return "\n".join(lines)
+
+
+def _type(failure: Failure) -> str:
+    return failure.issue_type or "Failure"
+
+
+def _output(case: Case, group: Group) -> Iterator[str]:
+    told = [f"display name: {case.name}"] if case.function and case.name != case.function else []
+    for run in group.runs:
+        for expected in run.expected_failures:
+            cause = words.told(expected.failure) if expected.failure is not None else ""
+            told.append(
+                ": ".join(part for part in ("expected failure", expected.reason, cause) if part)
+            )
+        told += [f"warning: {words.told(warning)}" for warning in run.issue_warnings]
+    if told:
+        yield xml.element("system-out", {}, words.cut("\n".join(told)))
+
+
+def _errors(result: Result) -> SuiteXml:
+    """Runner errors are `error`s; what does not fail the run is a `failure` that a reader can see."""
+    suite = SuiteXml(name="Errors outside of tests", properties={})
+    for number, error in enumerate(result.errors, start=1):
+        name = f"error {number}" if len(result.errors) > 1 else "error"
+        attributes = {"name": name, "classname": error.target or "runner"}
+        body = _error(error)
+        lines = (xml.opening("testcase", attributes), body, "</testcase>")
+        suite.entries.append(Entry(lines=lines, error=error.fatal, failure=not error.fatal))
+    return suite
+
+
+def _error(error: RunnerError) -> str:
+    kind = "error" if error.fatal else "failure"
+    message = words.cut(error.message)
+    return xml.element(kind, {"message": message, "type": "Runner Error"}, message)
+
+
+def _suite(suite: SuiteXml) -> Iterator[str]:
+    attributes = {"name": suite.name, **_counts(suite.entries)}
+    if suite.timestamp:
+        attributes["timestamp"] = suite.timestamp
+    yield xml.opening("testsuite", attributes)
+    if suite.properties:
+        yield "<properties>"
+        for name, value in suite.properties.items():
+            yield xml.element("property", {"name": name, "value": value})
+        yield "</properties>"
+    for entry in suite.entries:
+        yield from entry.lines
+    yield "</testsuite>"
+
+
+def _counts(entries: list[Entry]) -> dict[str, str]:
+    return {
+        "tests": str(len(entries)),
+        "failures": str(sum(entry.failure for entry in entries)),
+        "errors": str(sum(entry.error for entry in entries)),
+        "skipped": str(sum(entry.skipped for entry in entries)),
+        "time": f"{sum(entry.time or 0.0 for entry in entries):.6f}",
+    }

@@ -1,0 +1,209 @@
+"""A result as Markdown, for the summary of a CI job or a comment: counts, failures, flaky tests, the slowest.
+
+A bundle's words stand only inside code: spans and fences that are longer than any run of backticks in them.
+So no HTML, no link, no mention and no table cell of a stranger comes to life, and the text can still be
+read as it is.
+
+Invariants:
+- At most `limit` bytes; what does not fit is counted. The counts come first and are never lost.
+- Control characters are shown as their codes.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from runyard.xcresult.formats import words
+from runyard.xcresult.formats.groups import groups, name_of
+from runyard.xcresult.formats.summary import Summary, counts, slowest, summary
+from runyard.xcresult.reader.model import Case, Result, Run
+
+LIMIT = 1_000_000
+"""Bytes; GitHub takes 1 MiB for the summary of one step."""
+_SLOWEST = 10
+_ISSUES = 20
+_MESSAGE = 4000
+_CODED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_VERDICTS = {
+    "success": "✅ passed",
+    "failure": "❌ failed",
+    "skipped": "⏭️ skipped",
+    "build failed": "❌ build failed",
+    "no tests": "⏭️ no tests",
+}
+
+
+def markdown(result: Result, *, title: str, root: str = "", limit: int = LIMIT) -> str:
+    """The whole text."""
+    numbers = summary(result)
+    head = _head(result, numbers, title)
+    left = limit - len(head.encode()) - 200  # room for the last lines of each list
+    parts = [head]
+    for blocks, name in _sections(result, numbers, root):
+        shown, left = _fitting(blocks, left)
+        if not shown and not blocks:
+            continue
+        parts += shown
+        missing = len(blocks) - len(shown)
+        if missing:
+            parts.append(f"\n… and {missing} more {name}, left out for length.\n")
+            break
+    return "".join(parts)
+
+
+def code(value: str, limit: int = 300) -> str:
+    """A code span that holds exactly these words, on one line."""
+    clean = _visible(words.line_of(value, limit)) or " "
+    ticks = "`" * (_longest_run(clean) + 1)
+    pad = " " if clean.startswith("`") or clean.endswith("`") else ""
+    return f"{ticks}{pad}{clean}{pad}{ticks}"
+
+
+def cell(value: str) -> str:
+    """A code span for a table: a pipe would end the cell, even inside code."""
+    return code(value).replace("|", "\\|")
+
+
+def fence(value: str) -> str:
+    """A block of code that nothing inside can end."""
+    clean = "\n".join(_visible(line) for line in words.cut(value, _MESSAGE).splitlines())
+    ticks = "`" * max(3, _longest_run(clean) + 1)
+    return f"{ticks}text\n{clean}\n{ticks}\n"
+
+
+def _longest_run(value: str) -> int:
+    return max((len(run) for run in re.findall("`+", value)), default=0)
+
+
+def _visible(value: str) -> str:
+    if value.isprintable():
+        return value
+    return "".join(
+        f"\\u{ord(char):04x}" if unicodedata.category(char) in _CODED and char != "\t" else char
+        for char in value
+    )
+
+
+def _head(result: Result, numbers: Summary, title: str) -> str:
+    took = words.lasted(numbers.duration)
+    row = (
+        numbers.tests,
+        numbers.passed,
+        numbers.failed,
+        numbers.skipped,
+        numbers.expected_failures,
+        len(numbers.flaky),
+        numbers.runs,
+    )
+    lines = [
+        f"## {_VERDICTS[numbers.verdict]}: {code(title)}",
+        "",
+        f"{counts(numbers)}{f', in {took}' if took else ''}.",
+        "",
+        "| tests | passed | failed | skipped | expected failures | flaky | runs |",
+        "|--:|--:|--:|--:|--:|--:|--:|",
+        f"| {' | '.join(map(str, row))} |",
+        "",
+    ]
+    told = [f"format {result.format}"]
+    if result.xcode:
+        told.append(f"Xcode {code(result.xcode)}")
+    if result.test_plan:
+        told.append(f"test plan {code(result.test_plan)}")
+    told += [f"on {code(device)}" for device in numbers.devices[:10]]
+    lines.append(", ".join(told) + ".")
+    built = (
+        (numbers.build_errors, "build error"),
+        (numbers.build_warnings, "build warning"),
+        (numbers.analyzer_warnings, "analyzer warning"),
+        (numbers.warnings, "unreadable part"),
+    )
+    lines += (
+        [", ".join(words.count(n, word) for n, word in built if n) + "."]
+        if any(n for n, _ in built)
+        else []
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _sections(result: Result, numbers: Summary, root: str) -> Iterator[tuple[list[str], str]]:
+    yield (
+        _titled("Errors", [_error(each.target, each.message) for each in numbers.errors]),
+        "errors",
+    )
+    yield (
+        _titled("Failures", [_failing(result, case, root) for case in numbers.failing]),
+        "failures",
+    )
+    yield _titled("Flaky", [_flaky(result, case, root) for case in numbers.flaky]), "flaky tests"
+    errors = [issue for issue in result.build_issues if issue.kind == "error"][:_ISSUES]
+    blocks = [_issue(words.long_place(each.place, root), each.message) for each in errors]
+    yield _titled("Build errors", blocks), "build errors"
+    yield _slow(slowest(result, _SLOWEST)), "slow tests"
+
+
+def _titled(title: str, blocks: list[str]) -> list[str]:
+    return [f"\n### {title}\n\n{blocks[0]}", *blocks[1:]] if blocks else []
+
+
+def _error(target: str, message: str) -> str:
+    return f"- {code(target or 'runner')}\n\n{_indented(fence(message))}\n"
+
+
+def _issue(place: str, message: str) -> str:
+    return f"- {code(place) if place else 'build'}\n\n{_indented(fence(message))}\n"
+
+
+def _failing(result: Result, case: Case, root: str) -> str:
+    lines = [f"- {code(words.path_of(case))}"]
+    for group in groups(case):
+        if group.status != "Failure":
+            continue
+        name = name_of(group, case, result.actions)
+        lines += [f"  with {code(name)}"] if name else []
+        lines += _reasons(group.deciding, root)
+    return "\n".join(lines) + "\n"
+
+
+def _flaky(result: Result, case: Case, root: str) -> str:
+    lines = [f"- {code(words.path_of(case))}"]
+    for group in groups(case):
+        failed = [run for run in group.runs if run.status == "Failure"]
+        if not failed:
+            continue
+        name = name_of(group, case, result.actions)
+        told = f"failed {len(failed)} of {words.count(len(group.runs), 'time')}"
+        lines.append(f"  {told}{f', with {code(name)}' if name else ''}")
+        lines += _reasons(failed[-1], root)
+    return "\n".join(lines) + "\n"
+
+
+def _reasons(run: Run, root: str) -> list[str]:
+    lines = []
+    for failure in words.shown_failures(run):
+        place = words.long_place(failure.place, root)
+        lines += ["", f"  at {code(place)}"] if place else []
+        lines += ["", _indented(fence(failure.message))]
+    return lines
+
+
+def _indented(block: str) -> str:
+    return "\n".join(f"  {line}" for line in block.splitlines())
+
+
+def _slow(cases: tuple[Case, ...]) -> list[str]:
+    rows = [f"| {cell(words.path_of(case))} | {words.lasted(case.duration)} |\n" for case in cases]
+    if not rows:
+        return []
+    return [f"\n### Slowest\n\n| test | time |\n|---|--:|\n{rows[0]}", *rows[1:]]
+
+
+def _fitting(blocks: Sequence[str], left: int) -> tuple[list[str], int]:
+    shown: list[str] = []
+    for block in blocks:
+        size = len(block.encode())
+        if size > left:
+            return shown, 0
+        shown.append(block)
+        left -= size
+    return shown, left

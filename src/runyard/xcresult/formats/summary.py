@@ -1,0 +1,113 @@
+"""A result in numbers, and the parts of it that people ask for first.
+
+Runner errors and issues without a test are no tests here, though Apple's figures count them as cases:
+they are told as errors.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from runyard.xcresult.formats import words
+from runyard.xcresult.reader.model import Case, Result, RunnerError
+
+Verdict = Literal["success", "failure", "skipped", "build failed", "no tests"]
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of one result."""
+
+    verdict: Verdict
+    tests: int
+    passed: int
+    failed: int
+    skipped: int
+    expected_failures: int
+    runs: int
+    duration: float | None
+    devices: tuple[str, ...]
+    failing: tuple[Case, ...]
+    flaky: tuple[Case, ...]
+    errors: tuple[RunnerError, ...]
+    build_errors: int
+    build_warnings: int
+    analyzer_warnings: int
+    warnings: int
+
+    @property
+    def bad(self) -> bool:
+        """A test or a runner failed, or the build did, so that nothing was tested."""
+        return self.verdict in {"failure", "build failed"}
+
+
+def tests(result: Result) -> tuple[Case, ...]:
+    """The cases that are tests."""
+    return tuple(case for case in result.cases if not (case.runner_error or case.sessionless))
+
+
+def summary(result: Result) -> Summary:
+    """The numbers of a result."""
+    cases = tests(result)
+    issues = [issue.kind for issue in result.build_issues]
+    statuses = [case.status for case in cases]
+    return Summary(
+        verdict=_verdict(result, cases),
+        tests=len(cases),
+        passed=statuses.count("Success"),
+        failed=statuses.count("Failure"),
+        skipped=statuses.count("Skipped"),
+        expected_failures=statuses.count("Expected Failure"),
+        runs=sum(len(case.runs) for case in cases),
+        duration=_duration(result, cases),
+        devices=_devices(result),
+        failing=tuple(case for case in cases if case.status == "Failure"),
+        flaky=tuple(case for case in cases if case.flaky),
+        errors=result.errors,
+        build_errors=issues.count("error"),
+        build_warnings=issues.count("warning"),
+        analyzer_warnings=issues.count("analyzer"),
+        warnings=len(result.warnings),
+    )
+
+
+def counts(numbers: Summary) -> str:
+    """`6 tests: 4 failed, 2 passed`, in one line."""
+    if not numbers.tests:
+        return "no tests"
+    parts = (
+        (numbers.failed, "failed"),
+        (len(numbers.flaky), "flaky"),
+        (numbers.expected_failures, "failed as expected"),
+        (numbers.skipped, "skipped"),
+        (numbers.passed, "passed"),
+    )
+    told = ", ".join(f"{number} {word}" for number, word in parts if number)
+    return f"{words.count(numbers.tests, 'test')}: {told}"
+
+
+def slowest(result: Result, most: int) -> tuple[Case, ...]:
+    """The cases that took longest, those first."""
+    timed = [case for case in tests(result) if case.duration]
+    return tuple(sorted(timed, key=lambda case: -(case.duration or 0.0))[:most])
+
+
+def _verdict(result: Result, cases: tuple[Case, ...]) -> Verdict:
+    if any(error.fatal for error in result.errors):
+        return "failure"
+    if any(case.status == "Failure" for case in cases):
+        return "failure"
+    if cases:
+        return "skipped" if all(case.status == "Skipped" for case in cases) else "success"
+    broken = any(issue.kind == "error" for issue in result.build_issues)
+    return "build failed" if broken else "no tests"
+
+
+def _duration(result: Result, cases: tuple[Case, ...]) -> float | None:
+    if result.duration is not None:
+        return result.duration
+    total = sum(run.duration for case in cases for run in case.runs)
+    return total or None
+
+
+def _devices(result: Result) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words.device(action.device) for action in result.actions))
