@@ -1,0 +1,154 @@
+"""Crash reports: which attachment of a case is one, and what a person needs to know of it.
+
+When the process under test dies, the report that the system wrote (`.ips`) hangs on the failure that it
+caused. Its first line is a header, the rest one JSON object. The digest says how the process died and
+where: the frames of the thread that did it. A report is a stranger's text, and a test has a result with or
+without it: whatever is wrong with it, the answer is None and never an error.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from runyard.xcresult.errors import XcresultError
+from runyard.xcresult.reader.model import Attachment, Case, Run
+from runyard.xcresult.reader.objects import ObjectProblem, Objects
+
+BYTES = 16 * 2**20
+"""Larger files are not looked at; reports have some hundred kilobytes."""
+FRAMES = 512
+TEXT = 2000
+"""Characters of one value; Swift's symbols can be long."""
+SUFFIX = ".ips"
+
+
+class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process died."""
+
+    exception_type: str | None = None
+    """EXC_CRASH, EXC_BREAKPOINT, …"""
+    signal: str | None = None
+    """SIGABRT, SIGTRAP, …"""
+    exception_subtype: str | None = None
+    triggered_thread_frames: str | None = None
+    """One line a frame: `index  image  symbol (File.swift:line) + offset`."""
+
+
+def crash_attachment(case: Case) -> tuple[Run, Attachment] | None:
+    """The crash report of a case, with the run that crashed: the first run's, a failure's own first."""
+    found = [
+        (run, attachment)
+        for run in case.runs
+        if run.status == "Failure"
+        for attachment in run.attachments
+        if is_crash_report(attachment)
+    ]
+    found.sort(key=lambda pair: not pair[1].on_failure)
+    return found[0] if found else None
+
+
+def is_crash_report(attachment: Attachment) -> bool:
+    """Whether an attachment is a crash report, by either of its names."""
+    return any(name.lower().endswith(SUFFIX) for name in (attachment.filename, attachment.name))
+
+
+def read_crash(objects: Objects, attachment: Attachment) -> CrashReport | None:
+    """The digest of an attached report; None when its payload is missing, too large or no report."""
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        for piece in objects.stream(attachment.payload_id):
+            size += len(piece)
+            if size > BYTES:
+                return None
+            pieces.append(piece)
+    except (ObjectProblem, XcresultError):
+        return None
+    return crash_report(b"".join(pieces))
+
+
+def crash_report(text: bytes) -> CrashReport | None:
+    """The digest of a report; None for what is none."""
+    payload = _payload(text) if len(text) <= BYTES else None
+    if payload is None:
+        return None
+    exception = _dict(payload.get("exception"))
+    frames = "\n".join(_frames(payload))
+    report = CrashReport(
+        exception_type=_text(exception.get("type")) or None,
+        signal=_text(exception.get("signal")) or None,
+        exception_subtype=_text(exception.get("subtype")) or None,
+        triggered_thread_frames=frames or None,
+    )
+    return report if report != CrashReport() else None
+
+
+def _payload(text: bytes) -> dict[object, object] | None:
+    """The object after the header line; the whole text for a report that lost its header."""
+    _, _, rest = text.partition(b"\n")
+    for candidate in (rest, text):
+        try:
+            found = msgspec.json.decode(candidate)
+        except (ValueError, RecursionError):  # ValueError: msgspec's, and of bytes that are no text
+            continue
+        if isinstance(found, dict):
+            return found
+    return None
+
+
+def _frames(payload: dict[object, object]) -> Iterator[str]:
+    images = [_dict(image) for image in _list(payload.get("usedImages"))]
+    for index, frame in enumerate(_list(_triggered(payload).get("frames"))[:FRAMES]):
+        yield _frame(index, _dict(frame), images)
+
+
+def _triggered(payload: dict[object, object]) -> dict[object, object]:
+    """The thread that crashed: the one that says so, else the one that the report points at."""
+    threads = [_dict(thread) for thread in _list(payload.get("threads"))]
+    for thread in threads:
+        if thread.get("triggered") is True:
+            return thread
+    faulting = _number(payload.get("faultingThread"))
+    return threads[faulting] if faulting is not None and faulting < len(threads) else {}
+
+
+def _frame(index: int, frame: dict[object, object], images: list[dict[object, object]]) -> str:
+    number = _number(frame.get("imageIndex"))
+    image = images[number] if number is not None and number < len(images) else {}
+    name = _text(image.get("name")) or _text(image.get("path")).rpartition("/")[2] or "???"
+    symbol = _text(frame.get("symbol"))
+    offset = _number(frame.get("symbolLocation")) if symbol else None
+    if offset is None:
+        offset = _number(frame.get("imageOffset")) or 0
+    return f"{index}  {name}  {symbol or _base(image)}{_place(frame)} + {offset}"
+
+
+def _base(image: dict[object, object]) -> str:
+    """Where the image began, for a frame without a symbol: what a symbolicator is asked with."""
+    base = _number(image.get("base"))
+    return "???" if base is None else f"0x{base:x}"
+
+
+def _place(frame: dict[object, object]) -> str:
+    file = _text(frame.get("sourceFile"))
+    line = _number(frame.get("sourceLine"))
+    if not file:
+        return ""
+    return f" ({file}:{line})" if line else f" ({file})"
+
+
+def _dict(value: object) -> dict[object, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and value is not True and value >= 0 else None
+
+
+def _text(value: object) -> str:
+    """One line of text of bounded length."""
+    return " ".join(value[:TEXT].split()) if isinstance(value, str) else ""
