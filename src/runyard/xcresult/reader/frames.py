@@ -23,6 +23,8 @@ PIECE = 1 << 18
 """Bytes that a stream hands out at once, at most."""
 
 compress = zstd.compress
+new_decoder = zstd.ZstdDecompressor
+ZstdError = zstd.ZstdError
 
 
 class FrameDamaged(ValueError):
