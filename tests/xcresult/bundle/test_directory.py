@@ -111,9 +111,7 @@ def test_limits_are_held(tmp_path: Path) -> None:
 
 
 def described(tmp_path: Path, info: object) -> Directory:
-    (tmp_path / "Info.plist").write_bytes(
-        info if isinstance(info, bytes) else plistlib.dumps(info)  # type: ignore[arg-type]  # any
-    )
+    (tmp_path / "Info.plist").write_bytes(info if isinstance(info, bytes) else plistlib.dumps(info))
     return Directory(tmp_path)
 
 
