@@ -8,10 +8,12 @@ A body is read whole before its handler is asked, so whoever sends bodies decide
   answered; what would pass that is refused with a 503, at once. Bytes are counted as they come, not as they are
   announced, so nobody can book what they do not send.
 - A body that trickles is refused when patience ends.
+- A body that is streamed costs what lies between the socket and its reader, whatever its size: the sender waits for
+  the reader. It is asked for when it is first read: who refuses by the head has none of it. Its limit is the reader's.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
@@ -23,6 +25,7 @@ SMALL = 64 << 10
 BUDGET = 64 << 20
 
 Admit = Callable[[Request], Response | None]  # of a request without its body; None: it may send it
+Streamed = Callable[[Request], bool]  # likewise; whether its handler reads the body as it comes
 
 
 class Refusal(Exception):
@@ -51,9 +54,7 @@ class Intake:
         asked = told > SMALL
         if asked:
             self._ask(head)
-        if incoming.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
-            await incoming.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            incoming.writer.output_size = 0  # the answer itself has not begun
+        await _go_on(incoming)
         parts: list[bytes] = []
         size = 0
         try:
@@ -74,6 +75,19 @@ class Intake:
             raise Refusal(problem(400, "the body is malformed")) from None
         return b"".join(parts)
 
+    async def pieces(self, incoming: web.BaseRequest) -> AsyncIterator[bytes]:
+        """The body as it comes; `ConnectionError` if it breaks off, `TimeoutError` if no more comes."""
+        await _go_on(incoming)
+        while True:
+            try:
+                async with asyncio.timeout(self._patience):
+                    part = await incoming.content.readany()
+            except (RequestPayloadError, web.HTTPException):
+                raise ConnectionError("the body broke off, or is malformed") from None
+            if not part:
+                return
+            yield part
+
     def claim(self, more: int) -> None:
         """Hold that many bytes more; raises `Refusal` if that would be too many."""
         if self.held + more > self._budget:
@@ -90,6 +104,13 @@ class Intake:
     def _too_large(self) -> Refusal:
         reason = f"at most {self._limit} bytes are accepted"
         return Refusal(problem(413, "the body is too large", reason=reason))
+
+
+async def _go_on(incoming: web.BaseRequest) -> None:
+    """Say that the body is wanted, to a client that waits for that."""
+    if incoming.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+        await incoming.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        incoming.writer.output_size = 0  # the answer itself has not begun
 
 
 class Share:

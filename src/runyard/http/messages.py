@@ -9,6 +9,8 @@ Invariants:
 - Header names are lower case. Query parameters keep their order and are already decoded.
 - `path` is the decoded path without the query string and starts with `/`.
 - A handler never raises: whatever enters, it answers with a status code.
+- A body is whole before its handler is asked, unless the server was told to stream such requests: then `body` is empty
+  and `content` gives it as it comes, once; a sender that goes away is a `ConnectionError` there.
 """
 
 from asyncio import StreamReader, StreamWriter
@@ -28,6 +30,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: Pairs = ()
     headers: Pairs = ()
     body: bytes = b""
+    content: AsyncIterator[bytes] | None = None
 
     def header(self, name: str, default: str = "") -> str:
         """The first header of that (lower-case) name."""

@@ -30,7 +30,7 @@ from aiohttp import hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
 
 from runyard.http.addresses import decode_target
-from runyard.http.intake import BUDGET, Admit, Intake, Refusal, Share
+from runyard.http.intake import BUDGET, Admit, Intake, Refusal, Share, Streamed
 from runyard.http.messages import Handler, Pairs, Request, Response, Stream, Upgraded
 from runyard.http.problems import problem
 from runyard.http.sockets import bind, notice_vanished_peers
@@ -94,17 +94,21 @@ async def listen(
     body_limit: int = BODY_LIMIT,
     bodies: int = BUDGET,
     admit: Admit | None = None,
+    streamed: Streamed | None = None,
     patience: Patience | None = None,
 ) -> Listening:
     """Serve `handler` at `host:port`, or on a socket that is bound already.
 
     `bodies` bounds what all bodies under way hold, and `admit` says from whom a large one is taken (`intake`).
+    The body of a request that is `streamed` reaches the handler as it comes, of whatever size (`Request.content`).
     """
     patience = patience or Patience()
     bound = sock if sock is not None else bind(host, port)
     notice_vanished_peers(bound)
     intake = Intake(limit=body_limit, budget=bodies, patience=patience.body, admit=admit)
-    adapter = _Adapter(handler, intake, secure=tls is not None, patience=patience)
+    adapter = _Adapter(
+        handler, intake, secure=tls is not None, patience=patience, streamed=streamed
+    )
     acceptor = await asyncio.get_running_loop().create_server(
         adapter.connection,
         sock=bound,
@@ -121,9 +125,16 @@ class _Adapter:
     """Translates between aiohttp's requests and ours, and keeps account of the work under way."""
 
     def __init__(
-        self, handler: Handler, intake: Intake, *, secure: bool, patience: Patience
+        self,
+        handler: Handler,
+        intake: Intake,
+        *,
+        secure: bool,
+        patience: Patience,
+        streamed: Streamed | None,
     ) -> None:
         self._handler = handler
+        self._streamed = streamed
         self._intake = intake
         self._secure = secure
         self._patience = patience
@@ -181,6 +192,8 @@ class _Adapter:
         finally:
             share.free()
         if isinstance(answer, Response):
+            if request.content is not None and not incoming.content.at_eof():
+                return await self._refuse(incoming, answer)
             return await self._whole(incoming, request, answer)
         self._streaming[task] = None
         try:
@@ -234,6 +247,8 @@ class _Adapter:
         )
         if not incoming.can_read_body:
             return head
+        if self._streamed is not None and self._streamed(head):
+            return msgspec.structs.replace(head, content=self._intake.pieces(incoming))
         body = await self._intake.read(incoming, head, share)
         return msgspec.structs.replace(head, body=body) if body else head
 
