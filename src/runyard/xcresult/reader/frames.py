@@ -24,6 +24,8 @@ PIECE = 1 << 18
 
 compress = zstd.compress
 new_decoder = zstd.ZstdDecompressor
+new_encoder = zstd.ZstdCompressor
+Encoding = zstd.CompressionParameter
 ZstdError = zstd.ZstdError
 
 

@@ -1,0 +1,255 @@
+"""What each case of a plan is and does, before a byte of it is written.
+
+Everything about a case follows from its number and the seed, so that a case is drafted when it is wanted and
+forgotten when it is written: a hundred thousand of them take no memory. Cases are dealt out to targets and
+suites in turn, and their names repeat from suite to suite, as they do in life.
+"""
+
+import random
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+
+from runyard.xcresult.reader.model import Status
+from runyard.xcresult.writer.plan import Formats, Plan
+
+Outcome = Literal["pass", "fail", "skip", "expected", "retry"]
+
+STATUS: dict[Outcome, Status] = {
+    "pass": "Success",
+    "fail": "Failure",
+    "skip": "Skipped",
+    "expected": "Expected Failure",
+    "retry": "Success",
+}
+TARGETS = ("App", "Kit", "Network", "Cart", "Search", "Login", "Store", "Sync")
+THINGS = ("Basket", "Session", "Parser", "Cache", "Router", "Query", "Token", "Layout", "Größe")
+DEEDS = ("loads", "saves", "expires", "retries", "renders", "matches", "resets", "scrolls", "sorts")
+WORDS = ("hello", "world", "zürich", "", 'say "hi"', "[a]", "K2:_v", "日本", "0", "true")
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """A suite's place: its target, its path, its framework. No path: the functions without a suite."""
+
+    target: str
+    path: tuple[str, ...]
+    swift: bool
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A case."""
+
+    number: int
+    place: Place
+    function: str
+    identifier: str
+    identifier_url: str
+    display: str = ""
+    outcome: Outcome = "pass"
+    everywhere: bool = True
+    """Fails in each configuration and on each device, and not in the first alone."""
+    sets: tuple[tuple[str, ...], ...] = ()
+    """Argument sets, each the texts of its values."""
+    tagged: bool = False
+    tracked: bool = False
+    documented: bool = False
+    measured: bool = False
+
+    @property
+    def name(self) -> str:
+        """As it is shown."""
+        return self.display or self.function
+
+
+class DraftRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One execution of a case."""
+
+    status: Status
+    duration: float
+    logged: float
+    """What the log says; the duration itself is zero where only the log knows it."""
+    iteration: int = 0
+    """0: under no policy."""
+    arguments: tuple[str, ...] = ()
+    first: bool = False
+    """The first run of its case in the bundle: attachments go there."""
+
+
+class Drafts:
+    """The cases of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.formats = Formats(plan.minor)
+        self.mode = self._mode()
+        self.scheme = "Shop"
+        suites = max(1, plan.suites)
+        self._top_level = min(plan.top_level, plan.cases) if self.formats.swift_testing else 0
+        self._strides = max(1, plan.targets), suites
+
+    def _mode(self) -> str:
+        if not self.formats.policies:
+            return ""
+        if self.plan.repeated:
+            return "FixedIterations"
+        return "RunRetryOnFailure" if self.plan.retries else ""
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(
+            TARGETS[n % len(TARGETS)]
+            + (str(n // len(TARGETS)) if n >= len(TARGETS) else "")
+            + "Tests"
+            for n in range(max(1, self.plan.targets))
+        )
+
+    @cached_property
+    def test_plans(self) -> tuple[str, ...]:
+        """Before plans had names there was one."""
+        count = self.plan.test_plans if self.formats.plan_names else 1
+        return tuple(f"{self.scheme}{n or ''}" for n in range(max(1, count)))
+
+    @cached_property
+    def configurations(self) -> tuple[str, ...]:
+        """Their names."""
+        if self.plan.configurations <= 1:
+            return ("Test Scheme Action",)
+        return tuple(f"Configuration {n + 1}" for n in range(self.plan.configurations))
+
+    def places(self, target: str) -> tuple[Place, ...]:
+        """The suites of a target."""
+        nesting = max(1, self.plan.nesting)
+        found = []
+        for number in range(max(1, self.plan.suites)):
+            thing = THINGS[number % len(THINGS)]
+            again = str(number // len(THINGS)) if number >= len(THINGS) else ""
+            swift = self.plan.swift and self.formats.swift_testing and number % 2 == 1
+            inner = tuple(f"Level{level}" for level in range(1, nesting)) if swift else ()
+            found.append(Place(target, (f"{thing}{again}Tests", *inner), swift))
+        return tuple(found)
+
+    def cases(self, target: str, place: Place | None = None) -> Iterator[Draft]:
+        """The cases of a suite, or the target's functions without a suite."""
+        targets, suites = self._strides
+        column = self.targets.index(target)
+        if place is None:
+            alone = Place(target, (), swift=True)
+            for number in range(column, self._top_level, targets):
+                yield self._draft(number, alone, turn=number // targets)
+            return
+        row = self.places(target).index(place)
+        first = self._top_level + column + row * targets
+        for turn, number in enumerate(range(first, self.plan.cases, targets * suites)):
+            yield self._draft(number, place, turn=turn)
+
+    def _draft(self, number: int, place: Place, *, turn: int) -> Draft:
+        outcome = self._outcomes.get(number, "pass")
+        sets = self._sets(number, place) if number in self._parameterised else ()
+        words = f"{THINGS[turn % len(THINGS)]}{DEEDS[turn // 9 % len(DEEDS)].capitalize()}{turn // 81 or ''}"
+        if place.swift:
+            function = words[0].lower() + words[1:] + ("(value:)" if sets else "()")
+        else:
+            function = f"test{words}()"
+        identifier = "/".join((*place.path, function))
+        bare = identifier if place.swift else identifier.removesuffix("()")
+        return Draft(
+            number=number,
+            place=place,
+            function=function,
+            identifier=identifier,
+            identifier_url=f"test://com.apple.xcode/{self.scheme}/{place.target}/{bare}",
+            display=f"{words} as it should" if self.plan.named and place.swift else "",
+            outcome=outcome,
+            everywhere=number % 2 == 0,
+            sets=sets,
+            tagged=place.swift and number in self._tagged,
+            tracked=place.swift and number in self._tracked,
+            documented=place.swift and number in self._documented,
+            measured=number in self._measured,
+        )
+
+    def _sets(self, number: int, place: Place) -> tuple[tuple[str, ...], ...]:
+        if not place.swift:  # a UI test in several orientations
+            return tuple((str(1 + n),) for n in range(self.plan.argument_sets))
+        return tuple(
+            (WORDS[(number + n) % len(WORDS)] + (str(n) if n >= len(WORDS) else ""),)
+            for n in range(self.plan.argument_sets)
+        )
+
+    def runs(self, draft: Draft, *, first: bool) -> Iterator[DraftRun]:
+        """Its runs in one configuration on one device; `first` says that it is the bundle's first."""
+        chance = random.Random(self.plan.seed * 1_000_003 + draft.number)
+        outcome = draft.outcome
+        if outcome == "fail" and not (draft.everywhere or first):
+            outcome = "pass"
+        sets = draft.sets or ((),)
+        timeless = self.formats.timeless and draft.place.swift
+        for place, arguments in enumerate(sets):
+            mine = outcome
+            if outcome in ("fail", "retry") and place < len(sets) - 1:
+                mine = "pass"
+            for turn, status in enumerate(self._tries(mine)):
+                logged = 0.0 if status == "Skipped" else round(chance.uniform(0.001, 0.5), 6)
+                yield DraftRun(
+                    status=status,
+                    duration=0.0 if timeless else logged,
+                    logged=logged,
+                    iteration=turn + 1 if self.mode else 0,
+                    arguments=arguments,
+                    first=first and place == 0 and turn == 0,
+                )
+
+    def _tries(self, outcome: Outcome) -> tuple[Status, ...]:
+        status = STATUS[outcome]
+        most = max(2, self.plan.iterations)
+        passed: tuple[Status, ...] = ("Success",)
+        failed: tuple[Status, ...] = ("Failure",)
+        if self.mode == "FixedIterations":
+            if outcome == "fail":
+                return failed + passed * (most - 1)
+            return (status,) * most
+        if self.mode == "RunRetryOnFailure":
+            if outcome == "fail":
+                return failed * most
+            if outcome == "retry":
+                return failed * (most - 1) + passed
+        return (status,)
+
+    @cached_property
+    def _outcomes(self) -> dict[int, Outcome]:
+        """Which cases do not simply pass."""
+        plan, has = self.plan, self.formats
+        wanted: list[Outcome] = ["fail"] * plan.failures
+        wanted += ["skip"] * (plan.skips if has.issue_details else 0)
+        wanted += ["expected"] * (plan.expected_failures if has.policies else 0)
+        wanted += ["retry"] * (plan.retries if self.mode == "RunRetryOnFailure" else 0)
+        return dict(zip(self._some(len(wanted), salt=1), wanted, strict=False))
+
+    @cached_property
+    def _parameterised(self) -> frozenset[int]:
+        able = self.formats.configured or self.formats.swift_testing
+        return frozenset(self._some(self.plan.arguments if able else 0, salt=2))
+
+    @cached_property
+    def _tagged(self) -> frozenset[int]:
+        return frozenset(self._some(self.plan.tags, salt=3))
+
+    @cached_property
+    def _tracked(self) -> frozenset[int]:
+        return frozenset(self._some(self.plan.bugs, salt=4))
+
+    @cached_property
+    def _documented(self) -> frozenset[int]:
+        return frozenset(self._some(self.plan.documented, salt=5))
+
+    @cached_property
+    def _measured(self) -> frozenset[int]:
+        return frozenset(self._some(self.plan.metrics, salt=6))
+
+    def _some(self, count: int, *, salt: int) -> list[int]:
+        """So many of the cases, no case twice."""
+        chance = random.Random(self.plan.seed * 31 + salt)
+        return chance.sample(range(self.plan.cases), min(count, self.plan.cases))

@@ -1,0 +1,185 @@
+"""Activity logs: of the build, and of the tests with the text that the runners printed.
+
+Durations of targets and, in some formats, of Swift Testing are nowhere else. All times of a log have whole
+milliseconds and a tenth, so that no rounding of a sum decides what its milliseconds are.
+"""
+
+from collections.abc import Iterator
+
+from runyard.xcresult.writer.drafting import Draft, DraftRun, Drafts
+from runyard.xcresult.writer.encoding import Typed, Value
+from runyard.xcresult.writer.plan import Plan
+from runyard.xcresult.writer.storing import Store
+from runyard.xcresult.writer.texts import Texts
+
+LAUNCHED = 4.2501
+"""Seconds that all launches of an action take, and the whole test."""
+WHOLE = 5.5001
+OPENED = 0.5
+"""Seconds from the first launch to the first test target."""
+UNIT = "com.apple.dt.IDE.UnitTestLogSection"
+SIGNS = {"Success": "✔", "Failure": "✘", "Expected Failure": "✔", "Skipped": "➜"}
+
+
+def seconds(plan: Plan) -> float:
+    """How long an action's tests took, by its log. With several configurations the targets lie deeper."""
+    return WHOLE if plan.configurations > 1 else LAUNCHED - OPENED
+
+
+class Logs:
+    """Writes logs."""
+
+    def __init__(self, drafts: Drafts, *, store: Store, texts: Texts) -> None:
+        self._drafts = drafts
+        self._store = store
+        self._texts = texts
+
+    def build(self, begun: float) -> str:
+        """The log of a build."""
+        details = "CompileSwift normal arm64 /Users/builder/Developer/Shop/Basket.swift"
+        commands = tuple(
+            self._section(
+                "ActivityLogCommandInvocationSection",
+                f"Compile file {number}",
+                begun + number,
+                0.25,
+                commandDetails=details,
+                emittedOutput="note: nothing to see\n",
+                exitCode=0,
+            )
+            for number in range(3)
+        )
+        title = f"Build {self._drafts.scheme}"
+        return self._put(
+            self._section("ActivityLogSection", title, begun, 3.0, subsections=commands)
+        )
+
+    def tests(self, begun: float, *, first: bool) -> str:
+        """The log of one action."""
+        launches = tuple(
+            self._section("ActivityLogSection", f"Launch {target}", begun, 2.0 + n)
+            for n, target in enumerate(self._drafts.targets)
+        )
+        actions = self._section(
+            "ActivityLogSection", "Launch actions", begun, LAUNCHED, subsections=launches
+        )
+        title = f"Test {self._drafts.scheme}"
+        return self._put(
+            self._section(
+                "ActivityLogSection",
+                title,
+                begun,
+                WHOLE,
+                subsections=(
+                    each for part in (iter((actions,)), self._ran(begun, first)) for each in part
+                ),
+            )
+        )
+
+    def _put(self, section: Typed) -> str:
+        return self._store.put_object(section)
+
+    def _section(
+        self, kind: str, title: str, start: float, duration: float, **more: Value
+    ) -> Typed:
+        return Typed(
+            kind,
+            {
+                "domainType": UNIT if "Unit" in kind else "com.apple.dt.IDE.LogSection",
+                "duration": duration,
+                "messages": (),
+                "result": "succeeded",
+                "startTime": self._texts.date(start),
+                "title": title,
+                **more,
+            },
+        )
+
+    def _ran(self, begun: float, first: bool) -> Iterator[Typed]:
+        several = len(self._drafts.configurations) > 1
+        for number, configuration in enumerate(self._drafts.configurations):
+            parts = self._targets(begun + OPENED, first=first and number == 0)
+            if several:
+                title = f"Testing {configuration}"
+                yield self._section(
+                    "ActivityLogMajorSection", title, begun + OPENED, 3.0, subsections=parts
+                )
+            else:
+                yield from parts
+
+    def _targets(self, begun: float, *, first: bool) -> Iterator[Typed]:
+        for number, target in enumerate(self._drafts.targets):
+            printed = "".join(self._printed(target, first=first))
+            worker = self._section(
+                "ActivityLogUnitTestSection",
+                f"{self._drafts.scheme} ({9000 + number})",
+                begun,
+                1.0,
+                emittedOutput=printed,
+                subsections=self._suites(target, begun, first=first),
+            )
+            title = f"Test target {target}"
+            yield self._section(
+                "ActivityLogUnitTestSection", title, begun, 1.0, subsections=iter((worker,))
+            )
+
+    def _printed(self, target: str, *, first: bool) -> Iterator[str]:
+        for place in self._drafts.places(target):
+            for draft in self._drafts.cases(target, place):
+                yield self._lines(draft, first=first)
+            if place.swift:
+                named = (
+                    f'"All about {place.path[-1]}"' if self._drafts.plan.named else place.path[-1]
+                )
+                yield f"✔ Suite {named} passed after 1.500 seconds.\n"
+        for draft in self._drafts.cases(target):
+            yield self._lines(draft, first=first)
+
+    def _lines(self, draft: Draft, *, first: bool) -> str:
+        runs = tuple(self._drafts.runs(draft, first=first))
+        if draft.place.swift:
+            return _swift_lines(draft, runs)
+        path = f"-[{draft.place.target}.{draft.place.path[0]} {draft.function.removesuffix('()')}]"
+        return "".join(
+            f"Test Case '{path}' started.\nTest Case '{path}' "
+            f"{'failed' if run.status == 'Failure' else 'passed'} ({run.logged:.3f} seconds).\n"
+            for run in runs
+        )
+
+    def _suites(self, target: str, begun: float, *, first: bool) -> Iterator[Typed]:
+        for place in self._drafts.places(target):
+            if next(self._drafts.cases(target, place), None) is None:
+                continue
+            yield self._section(
+                "ActivityLogUnitTestSection",
+                f"Run test suite {place.path[-1]}",
+                begun,
+                1.5,
+                suiteName=place.path[-1],
+                subsections=(
+                    self._section(
+                        "ActivityLogUnitTestSection",
+                        f"Run test case {draft.function}",
+                        begun,
+                        0.0,
+                        emittedOutput=self._lines(draft, first=first),
+                        suiteName=place.path[-1],
+                        testName=draft.function,
+                    )
+                    for draft in self._drafts.cases(target, place)
+                ),
+            )
+
+
+def _swift_lines(draft: Draft, runs: tuple[DraftRun, ...]) -> str:
+    """One line for all argument sets of a try; a skipped test has no time."""
+    name = f'"{draft.display}"' if draft.display else draft.function
+    last = runs[-1]
+    if last.status == "Skipped":
+        return f"➜ Test {name} skipped.\n"
+    sets = f" with {len(draft.sets)} test cases" if draft.sets else ""
+    failed = any(run.status == "Failure" for run in runs)
+    word, sign = ("failed", SIGNS["Failure"]) if failed else ("passed", SIGNS["Success"])
+    issues = " with 1 issue" if failed else ""
+    took = f"{word} after {last.logged:.3f} seconds{issues}."
+    return f"◇ Test {name} started.\n{sign} Test {name}{sets} {took}\n"

@@ -1,0 +1,38 @@
+"""Write a synthetic bundle: any number of cases, activities, attachments, in any format.
+
+For tests and benches that need a bundle and have none, and for a reader to be held against what was meant:
+the bundle is consistent in itself (content ids, references, sizes), and `Written` says what is in it.
+"""
+
+from pathlib import Path
+
+from runyard.xcresult.writer.actions import Actions
+from runyard.xcresult.writer.attaching import Attaching
+from runyard.xcresult.writer.drafting import Drafts
+from runyard.xcresult.writer.plan import NEWEST, OLDEST, Plan, Written
+from runyard.xcresult.writer.storing import Store, write_info
+from runyard.xcresult.writer.summaries import Summaries
+from runyard.xcresult.writer.tally import Tally
+from runyard.xcresult.writer.texts import BEGIN, Texts
+from runyard.xcresult.writer.tree import Tree
+
+
+def write_bundle(directory: Path, plan: Plan) -> Written:
+    """Write the bundle of a plan as `directory`, which must not hold one yet."""
+    if not OLDEST <= plan.minor <= NEWEST:
+        raise ValueError(f"format 3.{plan.minor} is none of 3.{OLDEST} to 3.{NEWEST}")
+    drafts = Drafts(plan)
+    texts = Texts(plan.seed)
+    store = Store(directory, explicit=drafts.formats.explicit)
+    tally = Tally()
+    attaching = Attaching(plan, store=store, texts=texts)
+    summaries = Summaries(drafts, store=store, texts=texts, attaching=attaching)
+    tree = Tree(drafts, store=store, summaries=summaries, tally=tally)
+    root_id = Actions(drafts, store=store, texts=texts, tree=tree, tally=tally).root()
+    write_info(directory, minor=plan.minor, root_id=root_id, created=BEGIN)
+    return Written(
+        root_id=root_id,
+        objects=store.objects,
+        figures=tally.figures(plan, test_plan=drafts.test_plans[0], objects=store.objects),
+        payload_ids=tuple(attaching.payload_ids),
+    )
