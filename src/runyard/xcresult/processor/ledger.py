@@ -1,0 +1,211 @@
+"""What a processor writes down: claims, heartbeats, ends, rescues. Row and delivery change in one transaction.
+
+A transaction whose end is not known (the connection broke while it was committed) is asked about before anything is
+concluded: a claim by its owner, which is made up before it and used once; an end by the attempt's own record.
+
+Invariants:
+- A claim that was committed is worked on, even if we did not hear of its commit: no attempt is lost with an answer.
+- `True` or a claim means committed. An exception means that nothing is known to be committed; asking again is safe.
+"""
+
+import random
+
+from runyard.db.contract import CommitUnknown, Database, Tx
+from runyard.xcresult import store
+from runyard.xcresult.plans.attempts import Decision
+from runyard.xcresult.plans.rescuing import Redeliver, Rescue, Seen, plan
+from runyard.xcresult.processor.queue import delivery
+from runyard.xcresult.settings import QUEUE, Settings
+from runyard.xcresult.store import SQL, Backlog, Claim
+
+_AT_ONCE = 50  # runs mended in one transaction
+_DEAD = 1.5  # leases of silence after which a consumer is forgotten
+
+
+class Busy(Exception):
+    """Somebody is changing that run at this moment; the delivery stays where it was."""
+
+
+class Ledger:
+    """One processor's view of runs and deliveries."""
+
+    def __init__(
+        self, database: Database, *, name: str, rng: random.Random, settings: Settings
+    ) -> None:
+        self._database = database
+        self._name = name
+        self._rng = rng
+        self._settings = settings
+        self._worker: int | None = None
+        self._unsure: list[str] = []  # owners of claims of which we did not hear
+
+    async def next(self) -> Claim | None:
+        """The next run to work on, claimed; None if nothing is due."""
+        if self._unsure:
+            found = await self._recover(self._unsure[0])
+            self._unsure.pop(0)
+            if found is not None:
+                return found
+        owner = f"{self._name}/{self._rng.getrandbits(64):016x}"
+        worker = await self.beat()
+
+        async def take(tx: Tx) -> tuple[Claim | None, bool]:
+            return await self._take(tx, owner=owner, worker=worker)
+
+        while True:
+            try:
+                taken, more = await self._database.transact(take, name="xcresult claim")
+            except CommitUnknown:
+                self._unsure.append(owner)
+                raise
+            except Busy:
+                return None
+            if taken is not None or not more:
+                return taken
+
+    async def _take(self, tx: Tx, *, owner: str, worker: int) -> tuple[Claim | None, bool]:
+        """A claim; or whether there was a delivery that came to nothing."""
+        got = await delivery.fetch(tx, worker=worker)
+        if got is None:
+            return None, False
+        key = {"run_id": got.run_id, "shard": got.shard}
+        if await tx.one(SQL.run_lock, **key) is None and await tx.one(SQL.run_there, **key):
+            raise Busy
+        taken = await store.claim(
+            tx,
+            run_id=got.run_id,
+            shard=got.shard,
+            owner=owner,
+            job=got.job,
+            lease=self._settings.lease,
+        )
+        if taken is None:  # processed, given up, or deleted meanwhile
+            await delivery.retire(tx, job=got.job)
+        return taken, True
+
+    async def _recover(self, owner: str) -> Claim | None:
+        async def look(tx: Tx) -> Claim | None:
+            return await store.claimed(tx, owner=owner)
+
+        return await self._database.transact(look, name="xcresult claimed")
+
+    async def beat(self) -> int:
+        """This consumer is alive: its number in the queue. One that was taken for dead gets a new one."""
+
+        async def work(tx: Tx) -> int:
+            return await delivery.alive(tx, worker=self._worker)
+
+        self._worker = await self._database.transact(work, name="xcresult consumer")
+        return self._worker
+
+    async def leave(self) -> None:
+        """This consumer is gone."""
+
+        async def work(tx: Tx) -> None:
+            if self._worker is not None:
+                await delivery.unregister(tx, worker=self._worker)
+
+        await self._database.transact(work, name="xcresult consumer gone")
+        self._worker = None
+
+    async def renew(self, held: Claim) -> bool:
+        """The claim is still worked on; False: it was taken away, and everything done for it is in vain."""
+
+        async def work(tx: Tx) -> bool:
+            return await store.renew(tx, held, lease=self._settings.lease)
+
+        return await self._database.transact(work, name="xcresult heartbeat")
+
+    async def end(self, held: Claim, decision: Decision) -> bool:
+        """End an attempt that has no results; False: it was taken away before."""
+
+        async def work(tx: Tx) -> bool:
+            return await _conclude(tx, held, decision)
+
+        try:
+            return await self._database.transact(work, name="xcresult end")
+        except CommitUnknown:
+            return await self.settled(held) == decision.verdict
+
+    async def settled(self, held: Claim) -> str:
+        """What is written of an attempt; `running` while nothing is."""
+
+        async def look(tx: Tx) -> str:
+            return await store.outcome(tx, held)
+
+        return await self._database.transact(look, name="xcresult outcome")
+
+    async def mend(self) -> dict[str, int]:
+        """Rescue runs of workers that died, and bring rows and queue together: how many of what."""
+
+        async def lost(tx: Tx) -> tuple[Rescue | Redeliver, ...]:
+            return await self._mend(tx, await store.lapsed(tx, most=_AT_ONCE))
+
+        async def undelivered(tx: Tx) -> tuple[Rescue | Redeliver, ...]:
+            rows = await tx.all(SQL.runs_undelivered, prefix=f"{QUEUE}/", most=_AT_ONCE)
+            return await self._mend(tx, tuple(_seen(row) for row in rows))
+
+        async def strays(tx: Tx) -> int:
+            found = await delivery.stray(tx, most=_AT_ONCE)
+            for job in found:
+                await delivery.retire(tx, job=job)
+            await delivery.forget(tx, dead_after=_DEAD * self._settings.lease)
+            return len(found)
+
+        rescued = await self._database.transact(lost, name="xcresult rescue")
+        retired = await self._database.transact(strays, name="xcresult strays")
+        again = await self._database.transact(undelivered, name="xcresult redeliver")
+        given_up = sum(isinstance(each, Rescue) and each.decision.final for each in rescued)
+        return {
+            "rescued": len(rescued) - given_up,
+            "given_up": given_up,
+            "retired": retired,
+            "redelivered": len(again),
+        }
+
+    async def _mend(self, tx: Tx, seen: tuple[Seen, ...]) -> tuple[Rescue | Redeliver, ...]:
+        actions = plan(seen, settings=self._settings.retrying)
+        for action in actions:
+            if isinstance(action, Rescue):
+                await _conclude(tx, action.run, action.decision)
+            else:
+                await delivery.deliver(tx, run_id=action.run.run_id, shard=action.run.shard)
+        return actions
+
+    async def tidy(self) -> None:
+        """Forget deliveries that are long over."""
+
+        async def work(tx: Tx) -> None:
+            await delivery.prune(tx, keep_hours=self._settings.keep_jobs_hours)
+
+        await self._database.transact(work, name="xcresult prune")
+
+    async def backlog(self) -> Backlog:
+        """How much work there is."""
+        return await self._database.transact(store.backlog, name="xcresult backlog")
+
+
+async def _conclude(tx: Tx, held: Claim | Seen, decision: Decision) -> bool:
+    if decision.final:
+        job = await store.give_up(tx, held, decision)
+        if job is None:
+            return False
+        await delivery.retire(tx, job=job)
+        return True
+    put = await store.back(tx, held, decision)
+    if put is None:
+        return False
+    due_at, job = put
+    if not await delivery.again(tx, job=job, at=due_at):
+        await delivery.deliver(tx, run_id=held.run_id, shard=held.shard, at=due_at)
+    return True
+
+
+def _seen(row: dict[str, object]) -> Seen:
+    return Seen(
+        run_id=str(row["run_id"]),
+        shard=int(str(row["shard"])),
+        state="queued",
+        attempt=int(str(row["attempt"])),
+        spent=int(str(row["spent"])),
+    )

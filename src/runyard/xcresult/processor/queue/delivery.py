@@ -1,0 +1,134 @@
+"""Deliveries: what procrastinate keeps for us, each change in a transaction of the caller's.
+
+A run and shard has at most one job that waits and at most one that is under way (`queueing_lock` and `lock` of
+procrastinate). A delivery says only which run; everything else is on the run's row.
+
+Invariants:
+- A job that is gone, or was ended by somebody else, is no error here: the row decides, the sweep mends the rest.
+- procrastinate raises inside the transaction for a job that is not as expected, so it is looked at, and locked, first.
+"""
+
+import datetime as dt
+from typing import Annotated
+
+import msgspec
+from procrastinate.jobs import Job, Status
+
+from runyard.db.contract import Tx
+from runyard.db.statements import load
+from runyard.xcresult.processor.queue.connector import jobs
+from runyard.xcresult.settings import QUEUE
+
+NOBODY = "00000000-0000-0000-0000-000000000000"
+_UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+_sql = load("runyard.xcresult.processor.queue")
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was fetched."""
+
+    job: int
+    run_id: Annotated[str, msgspec.Meta(pattern=_UUID)]
+    shard: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
+
+class Consumers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who takes deliveries."""
+
+    alive: int
+    heard: dt.datetime | None
+
+
+def lock_of(run_id: str, shard: int) -> str:
+    """What a run and shard is called in the queue."""
+    return f"{QUEUE}/{run_id}/{shard}"
+
+
+async def deliver(tx: Tx, *, run_id: str, shard: int, at: dt.datetime | None = None) -> int:
+    """See to it that a run is delivered, not before `at`; its job, be it new or there already."""
+    lock = lock_of(run_id, shard)
+    live = await tx.one(_sql.live, lock=lock)
+    if live is not None and live["status"] == "todo":
+        return int(live["id"])
+    if live is not None:
+        await retire(tx, job=int(live["id"]))
+    job = await jobs(tx).defer_job_async(
+        Job(
+            queue=QUEUE,
+            task_name=QUEUE,
+            lock=lock,
+            queueing_lock=lock,
+            task_kwargs={"run_id": run_id, "shard": shard},
+            scheduled_at=at,
+        )
+    )
+    assert job.id is not None  # it was just made
+    return job.id
+
+
+async def fetch(tx: Tx, *, worker: int) -> Delivery | None:
+    """Take the next delivery that is due, if there is one."""
+    job = await jobs(tx).fetch_job([QUEUE], worker)
+    if job is None:
+        return None
+    assert job.id is not None  # it comes from a row
+    try:
+        return msgspec.convert({**job.task_kwargs, "job": job.id}, Delivery)
+    except msgspec.ValidationError:  # not of our making
+        return Delivery(job=job.id, run_id=NOBODY, shard=0)
+
+
+async def again(tx: Tx, *, job: int, at: dt.datetime) -> bool:
+    """Let a delivery that is under way come again; False if there is no such delivery any more."""
+    row = await tx.one(_sql.status, job=job)
+    if row is None or row["status"] != "doing":
+        return False
+    await jobs(tx).retry_job_by_id_async(job, at)
+    return True
+
+
+async def retire(tx: Tx, *, job: int, good: bool = False) -> bool:
+    """End a delivery for good; False if it was ended already."""
+    row = await tx.one(_sql.status, job=job)
+    if row is None or row["status"] not in ("todo", "doing"):
+        return False
+    status = Status.SUCCEEDED if good else Status.FAILED
+    await jobs(tx).finish_job_by_id_async(job, status, delete_job=False)
+    return True
+
+
+async def stray(tx: Tx, *, most: int) -> tuple[int, ...]:
+    """Deliveries under way that belong to no run that is being processed; locked."""
+    return tuple(int(row["id"]) for row in await tx.all(_sql.stray, queue=QUEUE, most=most))
+
+
+async def alive(tx: Tx, *, worker: int | None) -> int:
+    """A consumer is alive: its number, a new one if it has none or was taken for dead."""
+    if worker is not None and await tx.one(_sql.worker, worker=worker) is not None:
+        await jobs(tx).update_heartbeat(worker)
+        return worker
+    return await jobs(tx).register_worker()
+
+
+async def unregister(tx: Tx, *, worker: int) -> None:
+    """The consumer is gone."""
+    await jobs(tx).unregister_worker(worker)
+
+
+async def forget(tx: Tx, *, dead_after: float) -> None:
+    """Forget consumers that died."""
+    await jobs(tx).prune_stalled_workers(dead_after)
+
+
+async def prune(tx: Tx, *, keep_hours: int) -> None:
+    """Forget deliveries that are long over."""
+    await jobs(tx).delete_old_jobs(
+        keep_hours, queue=QUEUE, include_failed=True, include_cancelled=True, include_aborted=True
+    )
+
+
+async def consumers(tx: Tx, *, within: float) -> Consumers:
+    """Who was heard of in the last `within` seconds."""
+    row = await tx.one(_sql.consumers, within=within)
+    assert row is not None  # it counts
+    return Consumers(alive=row["alive"], heard=row["heard"])

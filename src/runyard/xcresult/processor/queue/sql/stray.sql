@@ -1,0 +1,8 @@
+-- Jobs under way that no run knows as its own, or only a run that is not being processed.
+SELECT job.id FROM procrastinate_jobs AS job
+WHERE job.queue_name = %(queue)s AND job.status = 'doing'
+    AND NOT EXISTS (
+        SELECT FROM test_runs AS run WHERE run.queue_job = job.id AND run.state = 'processing'
+    )
+ORDER BY job.id LIMIT %(most)s
+FOR UPDATE SKIP LOCKED

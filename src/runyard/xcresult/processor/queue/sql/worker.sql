@@ -1,0 +1,1 @@
+SELECT id FROM procrastinate_workers WHERE id = %(worker)s FOR UPDATE

@@ -1,0 +1,1 @@
+SELECT outcome FROM test_attempts WHERE run_id = %(run_id)s AND shard = %(shard)s AND attempt = %(attempt)s

@@ -1,0 +1,9 @@
+-- The tests themselves, before what became of them. In one order, so that two runs wait for each other and never in a circle.
+INSERT INTO test_cases (case_id, account, project, module, suite, name, identifier, first_seen, last_seen)
+SELECT DISTINCT ON (case_id)
+    case_id, %(account)s, %(project)s, module, suite, name, identifier, %(ran_at)s, %(ran_at)s
+FROM json_to_recordset(%(rows)s::json) AS r (case_id uuid, module text, suite text, name text, identifier text)
+ORDER BY case_id
+ON CONFLICT (case_id) DO UPDATE
+SET first_seen = LEAST(test_cases.first_seen, excluded.first_seen),
+    last_seen = GREATEST(test_cases.last_seen, excluded.last_seen)

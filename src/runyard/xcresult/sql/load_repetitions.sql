@@ -1,0 +1,8 @@
+INSERT INTO test_repetitions (
+    run_id, shard, number, argument, repetition, repetition_number, name, status, duration_ms
+)
+SELECT %(run_id)s::uuid, %(shard)s, number, argument, repetition, repetition_number, name, status, duration_ms
+FROM json_to_recordset(%(rows)s::json) AS r (
+    number integer, argument integer, repetition integer, repetition_number integer, name text, status text,
+    duration_ms bigint
+)

@@ -1,0 +1,2 @@
+UPDATE test_payloads SET uploaded_at = COALESCE(uploaded_at, runyard_now()), touched_at = runyard_now()
+WHERE payload_id = ANY(%(payloads)s::uuid[])

@@ -1,0 +1,1 @@
+SELECT state FROM test_runs WHERE run_id = %(run_id)s AND shard = %(shard)s

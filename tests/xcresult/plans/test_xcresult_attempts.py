@@ -1,0 +1,60 @@
+"""An attempt's end has one consequence, and nothing goes round for ever."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from runyard.xcresult.plans.attempts import Decision, End, Outcome, Retrying, decide
+
+RULES = Retrying()
+ENDS: tuple[End, ...] = ("done", "refused", "failed", "late", "lost", "no_room", "released")
+
+
+def ended(end: End, *, attempt: int = 1, spent: int = 0) -> Decision:
+    outcome = Outcome(end=end, code="code", reason="why")
+    return decide(outcome, attempt=attempt, spent=spent, settings=RULES)
+
+
+@pytest.mark.parametrize(
+    ("end", "spent", "verdict", "delay", "used"),
+    [
+        ("done", 0, "processed", 0, 1),
+        ("done", 4, "processed", 0, 5),
+        ("refused", 0, "failed", 0, 1),
+        ("failed", 0, "retry", 30, 1),
+        ("failed", 1, "retry", 120, 2),
+        ("failed", 2, "retry", 300, 3),
+        ("failed", 3, "retry", 600, 4),
+        ("failed", 4, "failed", 0, 5),
+        ("late", 0, "retry", 30, 1),
+        ("late", 4, "failed", 0, 5),
+        ("lost", 0, "lost", 0, 1),
+        ("lost", 4, "failed", 0, 5),
+        ("no_room", 4, "released", 30, 4),
+        ("released", 4, "released", 0, 4),
+    ],
+)
+def test_each_end_has_its_consequence(
+    end: End, spent: int, verdict: str, delay: float, used: int
+) -> None:
+    decision = ended(end, attempt=spent + 1, spent=spent)
+    assert (decision.verdict, decision.delay, decision.spent) == (verdict, delay, used)
+
+
+def test_a_run_that_no_machine_has_room_for_is_given_up_in_the_end() -> None:
+    assert not ended("no_room", attempt=RULES.claims - 1).final
+    last = ended("no_room", attempt=RULES.claims)
+    assert (last.verdict, last.code, last.reason) == ("failed", "code", "why")
+
+
+@given(some.lists(some.sampled_from(ENDS), min_size=RULES.claims))
+def test_whatever_happens_a_run_comes_to_its_end(ends: list[End]) -> None:
+    spent = 0
+    for attempt, end in enumerate(ends, start=1):
+        decision = ended(end, attempt=attempt, spent=spent)
+        assert decision.spent - spent in (0, 1)
+        if decision.final:
+            assert decision.delay == 0
+            return
+        spent = decision.spent
+    pytest.fail("it went round")
