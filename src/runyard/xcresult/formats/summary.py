@@ -76,13 +76,13 @@ def counts(numbers: Summary) -> str:
         return "no tests"
     parts = (
         (numbers.failed, "failed"),
-        (len(numbers.flaky), "flaky"),
         (numbers.expected_failures, "failed as expected"),
         (numbers.skipped, "skipped"),
         (numbers.passed, "passed"),
     )
     told = ", ".join(f"{number} {word}" for number, word in parts if number)
-    return f"{words.count(numbers.tests, 'test')}: {told}"
+    flaky = f" ({len(numbers.flaky)} flaky)" if numbers.flaky else ""
+    return f"{words.count(numbers.tests, 'test')}: {told}{flaky}"
 
 
 def slowest(result: Result, most: int) -> tuple[Case, ...]:

@@ -8,16 +8,15 @@ ways for commands.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 import msgspec
 
 from runyard.xcresult.formats import words
+from runyard.xcresult.formats.details import described, left_behind
 from runyard.xcresult.formats.groups import Group, combined, groups, name_of
+from runyard.xcresult.formats.lines import Line, Span, Style
 from runyard.xcresult.formats.summary import Summary, counts, summary, tests
 from runyard.xcresult.reader.model import Case, Result, Run, Status, Suite
-
-Style = Literal["plain", "strong", "dim", "failure", "success", "skipped", "expected", "flaky"]
 
 MARKS: dict[Style, str] = {
     "failure": "✗",
@@ -38,20 +37,6 @@ _MESSAGE_LINES = 12
 _MESSAGE = 4000
 
 
-class Span(msgspec.Struct, frozen=True):
-    """Some words of one meaning."""
-
-    text: str
-    style: Style = "plain"
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One line; `depth` levels below the edge."""
-
-    depth: int
-    spans: tuple[Span, ...]
-
-
 class Node(msgspec.Struct):
     """A target or a suite, while the tree is built."""
 
@@ -61,8 +46,14 @@ class Node(msgspec.Struct):
     cases: list[Case] = msgspec.field(default_factory=list)
 
 
-def tree(result: Result, *, title: str, only_failures: bool = False) -> Iterator[Line]:
-    """All lines of a result. With `only_failures`: without tests that just passed or were skipped."""
+def tree(
+    result: Result, *, title: str, only_failures: bool = False, details: bool = False
+) -> Iterator[Line]:
+    """All lines of a result.
+
+    With `only_failures`: without tests that just passed or were skipped. With `details`: with what tests say of
+    themselves and what they left (activities only if they were read).
+    """
     numbers = summary(result)
     yield from _head(result, numbers, title)
     yield from _problems(result)
@@ -71,7 +62,7 @@ def tree(result: Result, *, title: str, only_failures: bool = False) -> Iterator
     ]
     for node in _first_failed(_nodes(result, shown).values()):
         yield Line(0, (Span(""),))
-        yield from _node(node, 0, result)
+        yield from _node(node, 0, result, details=details)
 
 
 def _head(result: Result, numbers: Summary, title: str) -> Iterator[Line]:
@@ -151,7 +142,7 @@ def _below(node: Node, name: str, suite: Suite | None) -> Node:
     return node.nodes[name]
 
 
-def _node(node: Node, depth: int, result: Result) -> Iterator[Line]:
+def _node(node: Node, depth: int, result: Result, *, details: bool) -> Iterator[Line]:
     style = _node_style(node)
     took = words.lasted(node.duration)
     spans = [Span(MARKS[style], style), Span(f" {node.name}", "strong")]
@@ -159,12 +150,12 @@ def _node(node: Node, depth: int, result: Result) -> Iterator[Line]:
         spans.append(Span(f"  {took}", "dim"))
     yield Line(depth, tuple(spans))
     for case in sorted(node.cases, key=lambda case: _FIRST.index(_style(case))):
-        yield from _case(case, depth + 1, result)
+        yield from _case(case, depth + 1, result, details=details)
     for child in _first_failed(node.nodes.values()):
-        yield from _node(child, depth + 1, result)
+        yield from _node(child, depth + 1, result, details=details)
 
 
-def _case(case: Case, depth: int, result: Result) -> Iterator[Line]:
+def _case(case: Case, depth: int, result: Result, *, details: bool) -> Iterator[Line]:
     style = _style(case)
     found = groups(case)
     took = words.lasted(case.duration)
@@ -172,16 +163,19 @@ def _case(case: Case, depth: int, result: Result) -> Iterator[Line]:
     spans += [Span(f"  {took}", "dim")] if took else []
     spans += [Span("  flaky", "flaky")] if case.flaky else []
     yield Line(depth, tuple(spans))
+    if details:
+        yield from described(case, depth + 1)
     alone = len(found) == 1 and len(found[0].runs) == 1
     for group in found:
-        yield from _group(group, depth + 1, name=name_of(group, case, result.actions), alone=alone)
+        name = name_of(group, case, result.actions)
+        yield from _group(group, depth + 1, name=name, alone=alone, details=details)
 
 
-def _group(group: Group, depth: int, *, name: str, alone: bool) -> Iterator[Line]:
+def _group(group: Group, depth: int, *, name: str, alone: bool, details: bool) -> Iterator[Line]:
     if alone:
         if name:
             yield Line(depth, (Span(f"[{words.line_of(name)}]", "dim"),))
-        yield from _run(group.deciding, depth)
+        yield from _run(group.deciding, depth, details=details)
         return
     repeated = len(group.runs) > 1
     style: Style = "flaky" if group.flaky else _STYLES[group.status]
@@ -195,10 +189,10 @@ def _group(group: Group, depth: int, *, name: str, alone: bool) -> Iterator[Line
             mark = Span(MARKS[_STYLES[run.status]], _STYLES[run.status])
             yield Line(at, (mark, Span(f" {label}"), Span(f"  {took}" if took else "", "dim")))
             at += 1
-        yield from _run(run, at)
+        yield from _run(run, at, details=details)
 
 
-def _run(run: Run, depth: int) -> Iterator[Line]:
+def _run(run: Run, depth: int, *, details: bool) -> Iterator[Line]:
     if run.status == "Failure":
         for failure in words.shown_failures(run):
             yield from _message(depth, "", words.told(failure), "failure")
@@ -211,6 +205,8 @@ def _run(run: Run, depth: int) -> Iterator[Line]:
             message = expected.reason or (expected.failure.message if expected.failure else "")
             if message:
                 yield from _message(depth, "", message, "expected")
+    if details:
+        yield from left_behind(run, depth)
 
 
 def _message(depth: int, before: str, message: str, style: Style) -> Iterator[Line]:

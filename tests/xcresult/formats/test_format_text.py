@@ -1,0 +1,218 @@
+"""The tree, Markdown and annotations: failures first, bounded, and no stranger's text comes to life."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.xcresult.formats.results import case, everything, failure, result, run
+
+from runyard.cli.xcresultpaint import painted, plain
+from runyard.xcresult.formats import words
+from runyard.xcresult.formats.github import github
+from runyard.xcresult.formats.groups import groups
+from runyard.xcresult.formats.markdown import cell, code, fence, markdown
+from runyard.xcresult.formats.summary import summary
+from runyard.xcresult.formats.tree import tree
+from runyard.xcresult.reader.model import BuildIssue, Result, RunnerError
+
+HOSTILE = "\x1b[2J\x9b31m</code>`|\u202e\r\n::error::x ##[add-mask]y\x07\u2028@everyone <img src=x>"
+
+
+def text_of(made: Result, **options: bool) -> str:
+    return plain(tree(made, title="App.xcresult", **options))
+
+
+def test_the_tree_tells_failures_first() -> None:
+    shown = text_of(everything())
+    lines = shown.splitlines()
+    assert lines[0] == (
+        "✗ App.xcresult  failed  8 tests: 3 failed, 1 failed as expected, 1 skipped, 3 passed (1 flaky)  1 min 1 s"
+    )
+    order = [
+        shown.index(name)
+        for name in ("testFail()", "testFlaky()", "testExpected()", "testSkip()", "testPass()")
+    ]
+    assert order == sorted(order)
+    for words_ in (
+        "CartTests.swift:7: 1 is not 2",
+        "│ error in UITests: the runner crashed",
+        "build error at App.swift:1: no such module",
+        "│ not readable: an object is missing",
+        "≈ testFlaky()  250 ms  flaky",
+        "✗ First Run",
+        "✓ Retry 1",
+        "✗ [2]",
+        "on iPhone 17 (iOS Simulator 26.0)",
+    ):
+        assert words_ in shown
+    assert "inner" not in shown, "a failure below another one speaks twice"
+
+
+def test_only_failures_leaves_out_what_passed() -> None:
+    shown = text_of(everything(), only_failures=True)
+    assert "testFail()" in shown and "testFlaky()" in shown
+    assert "testPass()" not in shown and "OtherTests" not in shown
+
+
+def test_nothing_of_a_bundle_commands_a_terminal_or_begins_a_line() -> None:
+    made = result(
+        case(
+            HOSTILE,
+            run("Failure", failures=(failure(HOSTILE),)),
+            status="Failure",
+            suites=(HOSTILE,),
+            target=HOSTILE,
+        ),
+        errors=(RunnerError(message=HOSTILE, target=HOSTILE),),
+        issues=(BuildIssue(kind="error", message=HOSTILE),),
+    )
+    shown = plain(tree(made, title=HOSTILE, details=True))
+    for line in shown.split("\n"):
+        assert line.isprintable(), line
+        assert not re.match(r"\s*::", line)
+    colours = re.sub(r"\x1b\[[0-9;]*m", "", painted(tree(made, title=HOSTILE)))
+    assert all(line.isprintable() for line in colours.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict", "bad"),
+    [
+        (result(case("a()")), "success", False),
+        (result(case("a()", status="Failure")), "failure", True),
+        (result(case("a()", status="Skipped")), "skipped", False),
+        (result(), "no tests", False),
+        (result(issues=(BuildIssue(kind="error", message="x"),)), "build failed", True),
+        (result(case("a()"), issues=(BuildIssue(kind="error", message="x"),)), "success", False),
+        (result(case("a()"), errors=(RunnerError(message="x"),)), "failure", True),
+        (result(case("a()"), errors=(RunnerError(message="x", fatal=False),)), "success", False),
+    ],
+)
+def test_the_verdict(made: Result, verdict: str, bad: bool) -> None:
+    assert (summary(made).verdict, summary(made).bad) == (verdict, bad)
+
+
+def test_retries_are_judged_by_the_last_and_repetitions_by_the_worst() -> None:
+    both = (run("Failure", retry=1), run("Success", retry=2))
+    (retried,) = groups(case("a()", *both))
+    assert (retried.status, retried.flaky) == ("Success", True)
+    fixed = (
+        run("Failure", retry=1, mode="FixedIterations"),
+        run("Success", retry=2, mode="FixedIterations"),
+    )
+    (repeated,) = groups(case("a()", *fixed))
+    assert (repeated.status, repeated.flaky) == ("Failure", False)
+    (unordered,) = groups(case("a()", *reversed(both)))
+    assert unordered.status == "Success"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (None, ""),
+        (0.0, "0 ms"),
+        (0.0031, "3.1 ms"),
+        (0.0996, "100 ms"),
+        (0.9, "900 ms"),
+        (1.25, "1.2 s"),
+        (59.96, "1 min 0 s"),
+        (75.2, "1 min 15 s"),
+        (3725, "1 h 2 min"),
+    ],
+)
+def test_durations_in_words(seconds: float | None, told: str) -> None:
+    assert words.lasted(seconds) == told
+
+
+def test_markdown_has_counts_failures_flaky_and_slowest() -> None:
+    shown = markdown(everything(), title="App.xcresult", root="/Users/ci/app")
+    assert shown.startswith("## ❌ failed: `App.xcresult`\n")
+    assert "| 8 | 3 | 3 | 1 | 1 | 1 | 12 |" in shown
+    for words_ in (
+        "`AppTests / CartTests / testFail()`",
+        "at `Tests/CartTests.swift:7`",
+        "1 is not 2",
+        "### Flaky",
+        "failed 1 of 2 times",
+        "### Slowest",
+        "with `2`",
+        "### Build errors",
+        "### Errors",
+    ):
+        assert words_ in shown
+
+
+def test_markdown_is_bounded_and_counts_what_it_left_out() -> None:
+    many = [
+        case(f"t{n}()", run("Failure", failures=(failure("é" * 3000),)), status="Failure")
+        for n in range(2000)
+    ]
+    shown = markdown(result(*many), title="x")
+    assert 900_000 < len(shown.encode()) <= 1_000_000
+    (left,) = re.findall(r"and (\d+) more failures, left out", shown)
+    assert shown.count("t1") and shown.count("\n- `") + int(left) == 2000
+    assert len(markdown(result(*many), title="x", limit=5000).encode()) <= 5000
+
+
+@given(st.text(st.sampled_from("`|<a\n\r\t \\~\x1b\u202e*"), max_size=30))
+def test_code_holds_whatever_it_is_given(text: str) -> None:
+    span = code(text)
+    ticks = re.match("`+", span)
+    assert ticks is not None and "\n" not in span and "\x1b" not in span
+    inner = span[len(ticks[0]) : -len(ticks[0])]
+    assert ticks[0] not in re.findall("`+", inner)
+    assert not re.search(r"(?<!\\)\|", cell(text))
+    block = fence(text).rstrip("\n").split("\n")
+    closing = block[-1]
+    assert block[0] == f"{closing}text"
+    assert all(
+        len(found) < len(closing) for line in block[1:-1] for found in re.findall("`+", line)
+    )
+
+
+def test_annotations_have_places_and_escapes() -> None:
+    made = result(
+        case(
+            "a,b:c()", run("Failure", failures=(failure("100%\nsure: yes, yes"),)), status="Failure"
+        ),
+    )
+    first, last = github(made, title="App.xcresult", root="/Users/ci/app")
+    assert first == (
+        "::error file=Tests/CartTests.swift,line=7,title=AppTests / CartTests / a%2Cb%3Ac()::100%25%0Asure: yes, yes"
+    )
+    assert last == "runyard: App.xcresult: failure, 1 test: 1 failed"
+
+
+def test_annotations_are_few_and_the_rest_is_counted() -> None:
+    many = [
+        case(f"t{n}()", run("Failure", failures=(failure(),)), status="Failure") for n in range(25)
+    ]
+    lines = list(github(result(*many), title="x"))
+    assert sum(line.startswith("::error ") for line in lines) == 10
+    assert "runyard: 15 more errors are not annotated: GitHub shows 10" in lines
+
+
+def test_a_flaky_test_is_a_notice_and_a_build_warning_a_warning() -> None:
+    lines = list(github(everything(), title="x", root="/Users/ci/app"))
+    assert any(line.startswith("::notice file=Tests/CartTests.swift,line=11,") for line in lines)
+    assert any(line.startswith("::warning file=App.swift,line=3,") for line in lines)
+    assert lines[0].startswith("::error title=UITests::the runner crashed")
+
+
+def test_a_path_outside_of_the_root_stays_as_it_is() -> None:
+    assert words.below("/Users/ci/application/x", "/Users/ci/app") == "/Users/ci/application/x"
+    assert words.below("/Users/ci/app/x", "/Users/ci/app/") == "x"
+    assert words.below("/x", "") == "/x"
+
+
+def test_no_annotation_is_made_by_the_bundle_itself() -> None:
+    made = result(
+        case(
+            HOSTILE, run("Failure", failures=(failure(HOSTILE),)), status="Failure", target=HOSTILE
+        ),
+        errors=(RunnerError(message=HOSTILE),),
+    )
+    for line in github(made, title=HOSTILE):
+        assert "\n" not in line and "\r" not in line
+        assert line.startswith(("::error ", "runyard: "))
+        assert not line.startswith("runyard: ") or "##[" not in line
