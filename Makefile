@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube bench-dispatch test-dispatch recovery-table recovery-many
+.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube bench-dispatch test-dispatch bench-xcresult test-xcresult recovery-table recovery-many
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -92,6 +92,15 @@ test-dispatch: .venv/ready ## Run all tests of dispatch and recovery, the slow o
 	$(STAGE) "crashes of real servers" $(PY) -m pytest -n $(WORKERS) tests/recovery $(PYTEST_ARGS) || status=1; \
 	$(STAGE) "incidents" $(PY) -m pytest -n $(WORKERS) tests/sim/fleet/test_fleet_scenarios.py \
 	  tests/sim/fleet/test_fleet_explained.py $(PYTEST_ARGS) || status=1; \
+	exit $$status
+
+bench-xcresult: .venv/ready ## Measure reading result bundles: speed, memory, attachments, processing; fails on a miss
+	@$(PY) -m benches.xcresult.run $(BENCH_ARGS)
+
+test-xcresult: .venv/ready ## Run all tests of result bundles, the slow and the long ones, the fuzz and the real bundles included
+	@status=0; \
+	$(STAGE) "result bundles" $(PY) -m pytest -n $(WORKERS) tests/xcresult $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "object storage" $(PY) -m pytest -n $(WORKERS) tests/blobs $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 recovery-table: .venv/ready ## Kill the server process at each of its effects, measure until rest, write docs/recovery.md

@@ -86,6 +86,7 @@ class Drafts:
         self.mode = self._mode()
         self.scheme = "Shop"
         suites = max(1, plan.suites)
+        self._places: dict[str, tuple[Place, ...]] = {}
         self._top_level = min(plan.top_level, plan.cases) if self.formats.swift_testing else 0
         self._strides = max(1, plan.targets), suites
 
@@ -121,6 +122,11 @@ class Drafts:
 
     def places(self, target: str) -> tuple[Place, ...]:
         """The suites of a target."""
+        if target not in self._places:
+            self._places[target] = self._suites(target)
+        return self._places[target]
+
+    def _suites(self, target: str) -> tuple[Place, ...]:
         nesting = max(1, self.plan.nesting)
         found = []
         for number in range(max(1, self.plan.suites)):
