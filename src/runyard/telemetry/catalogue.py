@@ -42,6 +42,19 @@ RUN_MILLISECONDS = (
     14400000.0,
     21600000.0,
 )
+JOB_MILLISECONDS = (
+    100.0,
+    250.0,
+    500.0,
+    1000.0,
+    2500.0,
+    5000.0,
+    10000.0,
+    30000.0,
+    60000.0,
+    300000.0,
+    600000.0,
+)
 REQUEST_MILLISECONDS = (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
 LONG_SECONDS = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0)
 
@@ -296,6 +309,90 @@ TART_KUBELET_GUEST_DISK_USAGE_PERCENT = gauge(
 TART_KUBELET_UNOWNED_VMS = gauge(
     "tart_kubelet_unowned_vms",
     help="VMs on this host that the agent has no record for; it never touches them.",
+)
+
+# ── processor of test results ───────────────────────────────────────────────────────────────────
+
+TUIST_OBAN_QUEUE_LENGTH_COUNT = gauge(
+    "tuist_oban_queue_length_count",
+    labels=("queue", "state"),
+    help="Runs by what they wait for: available, retryable, scheduled, executing.",
+)
+TUIST_OBAN_QUEUE_OLDEST_AVAILABLE_AGE_SECONDS = gauge(
+    "tuist_oban_queue_oldest_available_age_seconds",
+    labels=("queue",),
+    help="How long the oldest run that could be begun has waited for it.",
+)
+TUIST_OBAN_JOB_PROCESSING_DURATION_MILLISECONDS = histogram(
+    "tuist_oban_job_processing_duration_milliseconds",
+    labels=("queue", "state"),
+    help="How long an attempt took, by how it ended.",
+    buckets=JOB_MILLISECONDS,
+)
+TUIST_OBAN_JOB_QUEUE_TIME_MILLISECONDS = histogram(
+    "tuist_oban_job_queue_time_milliseconds",
+    labels=("queue",),
+    help="How long a run waited before its first attempt.",
+    buckets=WAIT_MILLISECONDS,
+)
+TUIST_REPO_POOL_READY_CONN_COUNT = gauge(
+    "tuist_repo_pool_ready_conn_count",
+    labels=("repo",),
+    help="Connections to the database that are open and free.",
+)
+TUIST_REPO_POOL_SIZE = gauge(
+    "tuist_repo_pool_size", labels=("repo",), help="Connections to the database that are open."
+)
+TUIST_REPO_POOL_CHECKOUT_QUEUE_STARVED_SAMPLES = gauge(
+    "tuist_repo_pool_checkout_queue_starved_samples",
+    labels=("repo",),
+    help="How many looks of the last minute found somebody waiting for a connection.",
+)
+RUNYARD_PROCESSOR_ATTEMPTS_TOTAL = counter(
+    "runyard_processor_attempts_total",
+    labels=("outcome", "code"),
+    help="Attempts that ended, by what became of them and why.",
+)
+RUNYARD_PROCESSOR_DISCARDS_TOTAL = counter(
+    "runyard_processor_discards_total", labels=("code",), help="Runs that were given up, by cause."
+)
+RUNYARD_PROCESSOR_PHASE_SECONDS = histogram(
+    "runyard_processor_phase_seconds",
+    labels=("phase",),
+    help="How long a phase of an attempt took: download, read, upload, write.",
+    buckets=LONG_SECONDS,
+)
+RUNYARD_PROCESSOR_MENDED_TOTAL = counter(
+    "runyard_processor_mended_total",
+    labels=("what",),
+    help="Runs of dead workers taken over, and disagreements of rows and queue that were mended.",
+)
+RUNYARD_PROCESSOR_CONSUMERS = gauge(
+    "runyard_processor_consumers", help="Processors that were heard of within 30 s."
+)
+RUNYARD_PROCESSOR_BUSY = gauge(
+    "runyard_processor_busy", help="Runs that this processor works on now."
+)
+RUNYARD_PROCESSOR_SCRATCH_BYTES = gauge(
+    "runyard_processor_scratch_bytes", help="Bytes of all files in the scratch directory."
+)
+RUNYARD_PROCESSOR_SCRATCH_FREE_BYTES = gauge(
+    "runyard_processor_scratch_free_bytes",
+    help="Bytes that are left on the filesystem of the scratch directory.",
+)
+RUNYARD_PROCESSOR_SCRATCH_SWEPT_TOTAL = counter(
+    "runyard_processor_scratch_swept_total",
+    help="Directories that were left behind by a crash and removed.",
+)
+RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL = counter(
+    "runyard_processor_attachments_total",
+    labels=("outcome",),
+    help="Payloads of attachments: uploaded, known already, or dropped because their upload failed.",
+)
+RUNYARD_PROCESSOR_CHECKS_TOTAL = counter(
+    "runyard_processor_checks_total",
+    labels=("outcome",),
+    help="Comparisons with Apple's own tool: same, different, failed.",
 )
 
 # ── runyard's own ───────────────────────────────────────────────────────────────────────────────

@@ -100,6 +100,26 @@ JOBS_STARVE = Condition(
     depends_on=("database-unreachable", "github-unreachable", "github-refused"),
     visible_after=60.0,
 )
+NO_CONSUMER = Condition(
+    code="no-consumer",
+    title="Test results wait and nobody processes them",
+    text="Start `runyard processor`, or look why those that run cannot reach the database. Nothing is lost meanwhile.",
+    severity=Severity.WARNING,  # the server itself can do its work
+    depends_on=("database-unreachable",),
+    visible_after=30.0,
+)
+SCRATCH_FULL = Condition(
+    code="scratch-full",
+    title="The scratch directory of the processor has no room",
+    text="Free some on its filesystem, or point --scratch to another. Runs go to other processors meanwhile.",
+    visible_after=30.0,
+)
+BLOBS_UNREACHABLE = Condition(
+    code="blobs-unreachable",
+    title="Object storage does not answer, or refuses",
+    text="Check the place and the credentials given. Runs are tried again with growing delays.",
+    visible_after=30.0,
+)
 
 # A server without these can answer nobody. With anything else wrong it still takes webhooks and holds polls.
 TO_SERVE = (STARTING.code, DATABASE_UNREACHABLE.code)
@@ -120,4 +140,7 @@ ALL: tuple[Condition, ...] = (
     FENCES_UNANSWERED,
     STAMPS_OF_STRANGERS,
     JOBS_STARVE,
+    NO_CONSUMER,
+    SCRATCH_FULL,
+    BLOBS_UNREACHABLE,
 )
