@@ -108,7 +108,7 @@ def test_the_temporary_directory_is_gone_also_when_the_caller_raises(
     (tmp_path / "upload").write_bytes(building.zipped(BUNDLE))
     with pytest.raises(KeyboardInterrupt), opened(tmp_path / "upload") as found:
         assert found.is_relative_to(tmp_path / "tmp")
-        assert found.parent.stat().st_mode & 0o077 == 0
+        assert found.stat().st_mode & 0o077 == 0
         raise KeyboardInterrupt
     assert list((tmp_path / "tmp").iterdir()) == []
 

@@ -39,7 +39,7 @@ def test_a_good_bundle_is_good_though_something_was_pruned(tmp_path: Path) -> No
 
 
 def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
-    root, parent = bundle(tmp_path)
+    root, _ = bundle(tmp_path)
     raw = building.stored_object(building.noise(1000), squeeze=False)
     laid_out(root, raw)
     path = root / "Data" / f"data.{building.object_id(raw)}"

@@ -72,13 +72,7 @@ class Directory(Objects):
         found = _open(self._data, "refs", object_id)
         if found is None:
             return ()
-        with open(found, "rb") as file:  # noqa: PTH123  (a descriptor, not a path)
-            data = file.read(self.limits.object_bytes + 1)
-        if len(data) > self.limits.object_bytes:
-            raise TooLarge(
-                f"a list of references is larger than {self.limits.object_bytes} bytes"
-                " (limit object_bytes)"
-            )
+        data = _all(found, limit=self.limits.object_bytes, what="a list of references")
         try:
             return decode_refs(data, limit=self.limits.references)
         except RefsDamaged as error:
@@ -102,13 +96,7 @@ class Directory(Objects):
     def stored(self, object_id: str) -> bytes:
         """The bytes of the data file as they lie there."""
         found = self._opened(object_id)
-        with open(found, "rb", buffering=0) as file:  # noqa: PTH123  (a descriptor, not a path)
-            data = file.read(self.limits.object_bytes + 1)
-        if len(data) > self.limits.object_bytes:
-            raise TooLarge(
-                f"an object is larger than {self.limits.object_bytes} bytes (limit object_bytes)"
-            )
-        return data
+        return _all(found, limit=self.limits.object_bytes, what="an object")
 
     def blocks(self, object_id: str) -> Iterator[bytes]:
         """The same, block by block."""
@@ -207,3 +195,11 @@ def _open(data: str, kind: str, object_id: str) -> int | None:
         return descriptor
     os.close(descriptor)
     raise ObjectProblem(object_id, f"the {kind} file is no regular file")
+
+
+def _all(descriptor: int, *, limit: int, what: str) -> bytes:
+    """All of a file, whose size is looked at first: room for the limit itself is never taken."""
+    with open(descriptor, "rb", buffering=0) as file:
+        if os.fstat(descriptor).st_size > limit:
+            raise TooLarge(f"{what} is larger than {limit} bytes (limit object_bytes)")
+        return file.readall()
