@@ -61,6 +61,8 @@ class Actions:
             for test_plan in self._drafts.test_plans
             for number in range(max(1, self._plan.devices))
         ]
+        if self._plan.build_action:
+            actions.insert(0, self._only_build())
         scheme = typed(
             "EntityIdentifier",
             containerName="Shop project",
@@ -113,6 +115,19 @@ class Actions:
             startedTime=self._texts.date(BEGIN + number * 60 - 4),
             testPlanName=test_plan if self._drafts.formats.plan_names else None,
             title=f"Testing project {self._drafts.scheme} with scheme {self._drafts.scheme}",
+        )
+
+    def _only_build(self) -> Typed:
+        return typed(
+            "ActionRecord",
+            actionResult=self._result("action", "notRequested"),
+            buildResult=self._result("build", "succeeded"),
+            endedTime=self._texts.date(BEGIN - 10),
+            runDestination=self._destination(0),
+            schemeCommandName="Run",
+            schemeTaskName="Build",
+            startedTime=self._texts.date(BEGIN - 30),
+            title=f'Build "{self._drafts.scheme}"',
         )
 
     def _result(self, name: str, status: str, **fields: Value) -> Typed:

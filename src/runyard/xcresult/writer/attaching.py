@@ -2,28 +2,69 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from runyard.xcresult.writer.encoding import Typed, reference, typed
 from runyard.xcresult.writer.plan import Formats, Plan
 from runyard.xcresult.writer.storing import Store
+from runyard.xcresult.writer.tally import Tally
 from runyard.xcresult.writer.texts import Texts
 
 PIECE = 256 * 1024
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of attachment, and how its payload begins."""
+
+    uniform_type: str
+    extension: str
+    name: str
+    head: bytes = b""
+
+
 KINDS = (
-    ("public.png", "png", "kXCTAttachmentLegacyScreenImageData", b"\x89PNG\r\n\x1a\n"),
-    ("public.plain-text", "txt", "Calculation result", b""),
-    ("public.jpeg", "jpeg", "Launch Screen", b"\xff\xd8\xff\xe0"),
-    ("public.mpeg-4", "mp4", "kXCTAttachmentScreenRecording", b"\x00\x00\x00\x20ftypisom"),
+    Kind("public.png", "png", "kXCTAttachmentLegacyScreenImageData", b"\x89PNG\r\n\x1a\n"),
+    Kind("public.plain-text", "txt", "Calculation result"),
+    Kind("public.jpeg", "jpeg", "Launch Screen", b"\xff\xd8\xff\xe0"),
+    Kind("public.mpeg-4", "mp4", "kXCTAttachmentScreenRecording", b"\x00\x00\x00\x20ftypisom"),
 )
+CRASH = Kind("com.apple.ips", "ips", "Crash report")
+
+
+def crash_report(number: int) -> bytes:
+    """What the system writes when a process dies: a header line, then the report."""
+    frames = [
+        {
+            "imageIndex": 0,
+            "imageOffset": 4096,
+            "symbol": "Basket.total.getter",
+            "sourceLine": number,
+        },
+        {"imageIndex": 1, "imageOffset": 64},
+    ]
+    body = {
+        "exception": {
+            "type": "EXC_BREAKPOINT",
+            "signal": "SIGTRAP",
+            "subtype": "KERN_INVALID_ADDRESS",
+        },
+        "threads": [{"frames": []}, {"triggered": True, "frames": frames}],
+        "usedImages": [{"name": "Shop"}, {"path": "/usr/lib/swift/libswiftCore.dylib"}],
+    }
+    header = {"app_name": "Shop", "bug_type": "309", "incident_id": f"{number:08}"}
+    return msgspec.json.encode(header) + b"\n" + msgspec.json.encode(body)
 
 
 class Attaching:
     """Hands out the attachments of a plan, in order of their numbers, as runs ask for them."""
 
-    def __init__(self, plan: Plan, *, store: Store, texts: Texts) -> None:
+    def __init__(self, plan: Plan, *, store: Store, texts: Texts, tally: Tally) -> None:
         self._plan = plan
         self._formats = Formats(plan.minor)
         self._store = store
         self._texts = texts
+        self._tally = tally
+        self._crashes = 0
         self.payload_ids: list[str] = []
         self._bodies: dict[int, str] = {}
 
@@ -33,21 +74,42 @@ class Attaching:
         return self._plan.attachments // cases + (number < self._plan.attachments % cases)
 
     def take(self, when: float) -> Typed:
-        """The next attachment. Its payload is in the store."""
+        """The next attachment. Its payload is in the store, unless it is one of the lost ones."""
         number = len(self.payload_ids)
-        uniform_type, extension, name, _ = KINDS[number % len(KINDS)]
-        payload_id = self._payload(number)
+        size = self._plan.attachment_bytes
+        if number < self._plan.lost_payloads:
+            payload_id = self._store.put(f"lost payload {number}".encode())
+            self._store.lose(payload_id)
+        else:
+            payload_id = self._payload(number)
+            self._tally.attachments_present += 1
+            self._tally.attachment_bytes += size
         self.payload_ids.append(payload_id)
+        return self._record(KINDS[number % len(KINDS)], payload_id, size=size, when=when)
+
+    def crash(self, when: float) -> tuple[Typed, ...]:
+        """The next crash report, while there are any left."""
+        if self._crashes >= self._plan.crashes:
+            return ()
+        self._crashes += 1
+        report = crash_report(self._crashes)
+        payload_id = self._store.put(report)
+        self._tally.attachments_present += 1
+        self._tally.attachment_bytes += len(report)
+        return (self._record(CRASH, payload_id, size=len(report), when=when),)
+
+    def _record(self, kind: Kind, payload_id: str, *, size: int, when: float) -> Typed:
         uuid = self._texts.uuid()
+        self._tally.attachments += 1
         return typed(
             "ActionTestAttachment",
-            filename=f"{name}_{number}_{uuid}.{extension}",
+            filename=f"{kind.name}_{self._tally.attachments}_{uuid}.{kind.extension}",
             lifetime="keepAlways",
-            name=name,
+            name=kind.name,
             payloadRef=reference(payload_id),
-            payloadSize=self._plan.attachment_bytes,
+            payloadSize=size,
             timestamp=self._texts.date(when),
-            uniformTypeIdentifier=uniform_type,
+            uniformTypeIdentifier=kind.uniform_type,
             uuid=uuid if self._formats.policies else None,
         )
 
@@ -61,7 +123,7 @@ class Attaching:
     def _pieces(self, number: int) -> Iterator[bytes]:
         """The same bytes whenever they are asked for."""
         left = self._plan.attachment_bytes
-        head = KINDS[number % len(KINDS)][3] + f"payload {number}\n".encode()
+        head = KINDS[number % len(KINDS)].head + f"payload {number}\n".encode()
         texts = Texts(self._plan.seed + number)
         block = b""
         if self._plan.compressible:

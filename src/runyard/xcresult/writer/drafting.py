@@ -158,7 +158,8 @@ class Drafts:
         if place.swift:
             function = words[0].lower() + words[1:] + ("(value:)" if sets else "()")
         else:
-            function = f"test{words}()"
+            objective_c = self.places(place.target).index(place) % 4 == 2
+            function = f"test{words}" if objective_c else f"test{words}()"
         identifier = "/".join((*place.path, function))
         bare = identifier if place.swift else identifier.removesuffix("()")
         return Draft(

@@ -68,6 +68,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     payloads: int = 0
     """Different payloads of the attachments; 0: each has one of its own."""
     compressible: bool = True
+    crashes: int = 0
+    """Failing cases with a crash report (`.ips`) among the attachments of their failure."""
 
     logs: bool = True
     build_issues: int = 0
@@ -78,6 +80,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Source files with coverage."""
     diagnostics: int = 0
     """Files of the diagnostics tree."""
+    build_action: bool = False
+    """An action that only builds, before those that test."""
+
+    lost_payloads: int = 0
+    """Of the attachments, so many have no payload in the store, as if somebody had pruned it."""
+    lost_summaries: int = 0
+    """Passing cases whose long form is not in the store (from 53 on): the short form is what is left."""
 
 
 class Formats(msgspec.Struct, frozen=True):

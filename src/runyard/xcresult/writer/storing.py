@@ -96,6 +96,12 @@ class Store:
         self._write(f"refs.{object_id}", listed(b"", 0))
         return object_id
 
+    def lose(self, object_id: str) -> None:
+        """Remove an object, as if it had been pruned; what points at it still does."""
+        self._known.discard(object_id)
+        for kind in ("data", "refs"):
+            (self._data / f"{kind}.{object_id}").unlink(missing_ok=True)
+
     def _write(self, name: str, data: bytes) -> None:
         with open(self._prefix + name, "wb", buffering=0) as file:  # noqa: PTH123  (a third faster)
             file.write(data)

@@ -7,6 +7,7 @@ from runyard.xcresult.writer.attaching import Attaching
 from runyard.xcresult.writer.drafting import Draft, DraftRun, Drafts
 from runyard.xcresult.writer.encoding import Scalar, Typed, Value, reference, typed
 from runyard.xcresult.writer.storing import Store
+from runyard.xcresult.writer.tally import Tally
 from runyard.xcresult.writer.texts import BEGIN, Texts, source_file
 
 KIND = "com.apple.dt.xctest.activity-type."
@@ -22,13 +23,16 @@ METRIC = "com.apple.XCTPerformanceMetric_WallClockTime"
 class Summaries:
     """Writes runs."""
 
-    def __init__(self, drafts: Drafts, *, store: Store, texts: Texts, attaching: Attaching) -> None:
+    def __init__(
+        self, drafts: Drafts, *, store: Store, texts: Texts, attaching: Attaching, tally: Tally
+    ) -> None:
         self._drafts = drafts
         self._plan = drafts.plan
         self._formats = drafts.formats
         self._store = store
         self._texts = texts
         self._attaching = attaching
+        self._tally = tally
         self._now = BEGIN
 
     def short(self, draft: Draft, run: DraftRun) -> Typed:
@@ -37,6 +41,9 @@ class Summaries:
         summary_id = None
         if self._has_long(draft, run, attachments=attachments):
             summary_id = self._store.put_object(self._long(draft, run, attachments=attachments))
+            if self._loses(draft, run) and not attachments:
+                self._store.lose(summary_id)
+                self._tally.lost += 1
         fields: dict[str, Value] = {
             "duration": run.duration,
             **self._identity(draft),
@@ -53,6 +60,12 @@ class Summaries:
     def _has_long(self, draft: Draft, run: DraftRun, *, attachments: int) -> bool:
         more = run.iteration, len(run.arguments), attachments, self._plan.activities
         return self._formats.swift_testing or run.status != "Success" or draft.measured or any(more)
+
+    def _loses(self, draft: Draft, run: DraftRun) -> bool:
+        """Whether this long form gets lost: one that says no more than the short form."""
+        plain = run.first and draft.outcome == "pass" and not (run.arguments or run.iteration)
+        plain = plain and not (draft.display or draft.measured or draft.tagged or draft.tracked)
+        return plain and not draft.documented and self._tally.lost < self._plan.lost_summaries
 
     def _identity(self, draft: Draft) -> dict[str, Value]:
         return {
@@ -151,6 +164,8 @@ class Summaries:
         )
         line = 10 + draft.number % 500 + number
         taken = tuple(self._attaching.take(self._now) for _ in range(attachments))
+        if draft.outcome == "fail" and number == 0 and not expected:
+            taken += self._attaching.crash(self._now)
         fields: dict[str, Value] = {
             "attachments": taken,
             "fileName": path,

@@ -22,6 +22,10 @@ class Tally(msgspec.Struct, kw_only=True):
     runs_with_arguments: int = 0
     targets: set[str] = msgspec.field(default_factory=set)
     suites: set[tuple[str, ...]] = msgspec.field(default_factory=set)
+    attachments: int = 0
+    attachments_present: int = 0
+    attachment_bytes: int = 0
+    lost: int = 0
     fatal: int = 0
     harmless: int = 0
     failed_in_report: bool = False
@@ -83,9 +87,9 @@ class Tally(msgspec.Struct, kw_only=True):
             "skips": self.skips,
             "repeated_runs": self.repeated_runs,
             "runs_with_arguments": self.runs_with_arguments,
-            "attachments": plan.attachments if plan.cases else 0,
-            "attachments_present": plan.attachments if plan.cases else 0,
-            "attachment_bytes": plan.attachments * plan.attachment_bytes if plan.cases else 0,
+            "attachments": self.attachments,
+            "attachments_present": self.attachments_present,
+            "attachment_bytes": self.attachment_bytes,
             "targets": sorted(self.targets),
             "suites": len(self.suites),
             "destinations": self.destinations,
@@ -94,5 +98,5 @@ class Tally(msgspec.Struct, kw_only=True):
             "report_duration_ms": None if self.seconds is None else int(self.seconds * 1000),
             "errors": self.fatal + self.harmless,
             "build_issues": plan.build_issues,
-            "warnings": 0,
+            "warnings": self.lost,
         }

@@ -90,7 +90,8 @@ class Tree:
         if any(next(self._drafts.cases(target, each), None) for each in classes):
             inner = (each for place in classes for each in self._suite(place, turn, depth=0))
             bundle = self._group(Place(target, (f"{target}.xctest",), swift=False), inner)
-            yield self._group(Place(target, ("All tests",), swift=False), iter((bundle,)))
+            around = ("All tests", "Selected tests")[self._drafts.targets.index(target) % 2]
+            yield self._group(Place(target, (around,), swift=False), iter((bundle,)))
         for place in places:
             if place.swift:
                 yield from self._suite(place, turn, depth=0)
@@ -113,15 +114,17 @@ class Tree:
         yield self._group(Place(place.target, place.path[: depth + 1], place.swift), inner)
 
     def _group(self, place: Place, inner: Iterator[Typed]) -> Typed:
-        identifier = "/".join(place.path)
+        identifier, name = "/".join(place.path), place.path[-1]
+        if self._plan.minor == 49:
+            name = name.removesuffix(".xctest")  # seen in that format: only the identifier has it
         url = f"test://com.apple.xcode/{self._drafts.scheme}/{place.target}/{identifier}"
         named = self._plan.named and place.swift
         fields: dict[str, Value] = {
             "identifier": identifier,
             "identifierURL": url.replace(" ", "%20") if self._drafts.formats.urls else None,
-            "name": place.path[-1],
+            "name": name,
             "subtests": inner,
-            "summary": f"All about {place.path[-1]}" if named else None,
+            "summary": f"All about {name}" if named else None,
         }
         if not (place.swift and self._drafts.formats.timeless):
             fields["duration"] = 1.5
