@@ -15,6 +15,8 @@ import msgspec
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.coverage.model import FileCoverage, Function, TargetCoverage
 
+BYTES = 256 * 2**20
+"""Of the whole report: a property list needs many times its size in memory."""
 FILES = 500_000
 """Files of all targets together."""
 FUNCTIONS = 5_000_000
@@ -44,6 +46,8 @@ def decode_report(data: bytes) -> Report:
 
 
 def _archive(data: bytes) -> dict[str, object]:
+    if len(data) > BYTES:
+        raise TooLarge(f"the coverage report is larger than {BYTES} bytes")
     try:
         archive = plistlib.loads(data, fmt=plistlib.FMT_BINARY)
     except plistlib.InvalidFileException:
