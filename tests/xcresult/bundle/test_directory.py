@@ -166,3 +166,12 @@ def test_every_real_object_has_the_id_of_its_content(name: str) -> None:
     ]
     expected = fixtures.figures()[name]
     assert (len(ids), len(good)) == (expected["objects"], expected["objects_hash_ok"])
+
+
+def test_many_objects_that_grow_are_a_bomb_too(tmp_path: Path) -> None:
+    ids = [store(tmp_path, bytes([number]) * 1_000_000) for number in range(5)]
+    objects = Directory(tmp_path, limits=Limits(ratio=50, ratio_floor=3_000_000))
+    for object_id in ids[:3]:
+        objects.read(object_id)
+    with pytest.raises(TooLarge, match="ratio"):
+        objects.read(ids[3])

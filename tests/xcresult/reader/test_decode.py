@@ -165,3 +165,12 @@ def test_every_typed_object_of_the_real_bundles_decodes(name: str) -> None:
         data = objects.read(object_id)
         if is_typed(data):
             assert decode(data)
+
+
+def test_absurdly_many_objects_are_refused_before_they_take_memory() -> None:
+    few = b"[T[K2:_nV5:Array]" + b"[S1:A]" * 50 + b"]"
+    assert len(decode(few, nodes=60)) == 50
+    with pytest.raises(Malformed, match="more than 40 objects"):
+        decode(few, nodes=40)
+    text = b"[S" * 500  # a value may look like that, as long as it is not too long
+    assert decode(b"[T[K2:_nV6:String]K2:_vV1000:" + text + b"]", nodes=600) == text.decode()

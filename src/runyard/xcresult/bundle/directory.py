@@ -37,6 +37,8 @@ class Directory(Objects):
         self.path = path
         self.limits = limits
         self._data = os.fspath(path / DATA)
+        self._stored = 0
+        self._decoded = 0
 
     def info(self) -> Info:
         """What Info.plist says, once it is known to be of a kind that can be read."""
@@ -56,9 +58,22 @@ class Directory(Objects):
         """The payload, decompressed."""
         stored = self.stored(object_id)
         try:
-            return whole(stored, limit=self.limits.object_bytes)
+            payload = whole(stored, limit=self.limits.object_bytes)
         except FrameDamaged as error:
             raise ObjectProblem(object_id, str(error)) from error
+        self._count(len(stored), len(payload))
+        return payload
+
+    def _count(self, stored: int, decoded: int) -> None:
+        """Many objects that grow to the limit each are a bomb, too."""
+        self._stored += stored
+        self._decoded += decoded
+        most = max(self.limits.ratio_floor, self.limits.ratio * self._stored)
+        if self._decoded > most:
+            raise TooLarge(
+                f"the objects hold more than {self.limits.ratio} bytes for each that is stored"
+                " (limit ratio)"
+            )
 
     def stream(self, object_id: str) -> Iterator[bytes]:
         """The payload, decompressed, piece by piece."""

@@ -34,6 +34,8 @@ Node = dict[str, Any]
 
 DEPTH = 200
 """Levels of objects and arrays, as Limits has it."""
+NODES = 5_000_000
+"""Objects of one blob, scalars too. An empty one takes six bytes of the blob and forty times that in memory."""
 
 # Loose and bounded, for speed and against texts that would be searched again and again: what they take for
 # a head is judged by _HEAD and by its lengths before it counts.
@@ -59,12 +61,20 @@ def is_typed(data: bytes) -> bool:
     return data.startswith(b"[T[")
 
 
-def decode(data: bytes, *, known: frozenset[str] = frozenset(), depth: int = DEPTH) -> Any:
+def decode(
+    data: bytes,
+    *,
+    known: frozenset[str] = frozenset(),
+    depth: int = DEPTH,
+    nodes: int = NODES,
+) -> Any:
     """The one object that `data` is.
 
     An object of a type that is not among `known` goes by the name of its nearest supertype that is, so
     that a type that a later version derives from a known one is read as that.
     """
+    if len(data) > nodes * len("[S1:A]") and data.count(b"[S") + data.count(b"[T") > nodes:
+        raise Malformed(f"more than {nodes} objects in one")
     return _Decoder(data, known, depth).run()
 
 
@@ -179,10 +189,10 @@ class _Decoder:
         end = at + len(chain)
         if text[at:end] != "]" * len(chain):
             raise Malformed(f"a type that does not end at byte {at}")
-        known = self.known
-        for index, name in enumerate(chain):
-            nearest = (other for other in chain[index:] if other in known)
-            self.types[name] = next(nearest, name)
+        nearest = ""
+        for name in reversed(chain):
+            nearest = name if name in self.known else nearest
+            self.types[name] = nearest or name
         return chain[0], end
 
     def token(self, at: int, mark: str) -> tuple[str, int]:
