@@ -30,6 +30,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import msgspec
 import psycopg
 from psycopg import pq
 from psycopg.rows import DictRow, dict_row
@@ -140,6 +141,14 @@ def _has_rows(cursor: psycopg.AsyncCursor[DictRow]) -> bool:
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
+class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Connections that are open, those of them that are free, and how many wait for one."""
+
+    size: int
+    ready: int
+    waiting: int
+
+
 class PooledDatabase:
     """`Database` on a pool. Made by `open_pool`, which also closes it."""
 
@@ -164,6 +173,15 @@ class PooledDatabase:
             "BEGIN ISOLATION LEVEL READ COMMITTED;"
             f" SET LOCAL statement_timeout = {limit};"
             f" SET LOCAL idle_in_transaction_session_timeout = {limit}"
+        )
+
+    def stats(self) -> PoolStats:
+        """How the pool is, now."""
+        found = self._pool.get_stats()
+        return PoolStats(
+            size=found.get("pool_size", 0),
+            ready=found.get("pool_available", 0),
+            waiting=found.get("requests_waiting", 0),
         )
 
     async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:

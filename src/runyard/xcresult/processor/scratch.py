@@ -56,6 +56,11 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
         return self.path / "rows"
 
     @property
+    def expected(self) -> Path:
+        """What Apple's tool should say of it."""
+        return self.path / "expected.json"
+
+    @property
     def attachments(self) -> Path:
         """Attachments that had to become files."""
         return self.path / ATTACHMENTS
@@ -64,6 +69,11 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     def temporary(self) -> Path:
         """For libraries that want a directory for temporary files."""
         return self.path / "tmp"
+
+    def empty(self) -> None:
+        """Remove everything in it; it may take a while, and may be done while somebody is in there."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.path)
 
 
 class Scratch:
@@ -158,8 +168,7 @@ def _same(handle: int, path: Path) -> bool:
 
 
 def _remove(room: Room) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(room.path)
+    room.empty()
     room.lock.unlink(missing_ok=True)
 
 

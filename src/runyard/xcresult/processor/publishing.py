@@ -1,0 +1,80 @@
+"""A run's results into the database: all of them and the word that they are there, in one transaction.
+
+The transaction begins with the fence: it locks the row by its claim. A worker that lost its claim finds no row and
+writes nothing; one that has it cannot lose it before the end, because rescuers pass locked rows over. What an earlier
+processing wrote goes first, so that the same run may be processed any number of times.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from runyard.db.contract import Database, Tx
+from runyard.xcresult import store
+from runyard.xcresult.plans.attempts import Decision
+from runyard.xcresult.processor.order import Summary
+from runyard.xcresult.processor.queue import delivery
+from runyard.xcresult.processor.rowsfile import batches
+from runyard.xcresult.processor.uploading import Uploads
+from runyard.xcresult.store import SQL, Claim
+
+TABLES = (
+    "modules",
+    "suites",
+    "cases",
+    "case_runs",
+    "arguments",
+    "repetitions",
+    "failures",
+    "attachments",
+    "crashes",
+    "coverage_targets",
+    "coverage_files",
+)
+
+
+class Fenced(Exception):
+    """The run is somebody else's by now: nothing was written, and nothing may be."""
+
+
+async def publish(
+    database: Database,
+    claim: Claim,
+    decision: Decision,
+    *,
+    rows: Path,
+    summary: Summary,
+    uploads: Uploads,
+) -> None:
+    """Write it all; raises `Fenced`, and what a database raises."""
+
+    async def work(tx: Tx) -> None:
+        if not await store.hold(tx, claim):
+            raise Fenced
+        await tx.run(SQL.results_drop, **claim.key)
+        for table, text in batches(rows, *TABLES):
+            await _load(tx, table, text, claim, uploads)
+        await tx.run(SQL.payloads_uploaded, payloads=list(uploads.stored))
+        job = await store.publish(
+            tx,
+            claim,
+            decision,
+            summary=msgspec.json.encode(summary).decode(),
+            dropped=len(uploads.dropped),
+        )
+        assert job is not None  # the row is locked
+        await delivery.retire(tx, job=job, good=True)
+
+    await database.transact(work, name="xcresult publish")
+
+
+async def _load(tx: Tx, table: str, text: str, claim: Claim, uploads: Uploads) -> None:
+    await tx.run(
+        SQL[f"load_{table}"],
+        **claim.key,
+        rows=text,
+        account=claim.account,
+        project=claim.project,
+        ran_at=claim.ran_at,
+        dropped=list(uploads.dropped),
+    )

@@ -1,0 +1,93 @@
+"""What reading a bundle found, on its way from the child that read it to the transaction that writes it.
+
+A file of lines `TABLE<tab>JSON`: each is a batch of rows that one statement loads (`sql/load_TABLE.sql`). The parent
+passes the text on and never decodes it, so that its memory does not grow with a bundle. Batches come in an order in
+which they can be loaded.
+
+Invariant: no text holds what Postgres refuses. It takes neither NUL nor half of a surrogate pair, and a stranger's
+text may have both; each becomes U+FFFD. A text ends after `LONGEST` characters.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+
+BATCH = 2000
+BATCH_BYTES = 4 * 1024 * 1024
+LONGEST = 100_000
+_REFUSED = re.compile("[\x00\ud800-\udfff]")
+
+Row = dict[str, object]
+
+
+def clean(text: str) -> str:
+    """The text as Postgres takes it."""
+    if len(text) > LONGEST:
+        text = text[: LONGEST - 1] + "…"
+    if text.isascii() and "\x00" not in text:
+        return text
+    return _REFUSED.sub("\ufffd", text)
+
+
+class RowsFile:
+    """Writes batches; a batch is written when it is full, or when another table's begins."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._table = ""
+        self._rows: list[bytes] = []
+        self._size = 0
+        self._encoder = msgspec.json.Encoder()
+
+    def __enter__(self) -> Self:
+        self._file = self._path.open("xb")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._file is not None
+        try:
+            if error is None:
+                self._flush()
+        finally:
+            self._file.close()
+
+    def add(self, table: str, rows: Iterable[Row]) -> None:
+        """Rows of one table; their texts are cleaned here."""
+        if table != self._table:
+            self._flush()
+            self._table = table
+        for row in rows:
+            told = {
+                key: clean(value) if isinstance(value, str) else value for key, value in row.items()
+            }
+            text = self._encoder.encode(told)
+            self._rows.append(text)
+            self._size += len(text)
+            if len(self._rows) >= BATCH or self._size >= BATCH_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            assert self._file is not None
+            self._file.write(b"%s\t[%s]\n" % (self._table.encode(), b",".join(self._rows)))
+        self._rows, self._size = [], 0
+
+
+def batches(path: Path, *tables: str) -> Iterator[tuple[str, str]]:
+    """The batches of a file, those of certain tables if any are named: table and text."""
+    with path.open("rb") as file:
+        for line in file:
+            name, _, text = line.partition(b"\t")
+            table = name.decode()
+            if not tables or table in tables:
+                yield table, text.decode().rstrip("\n")
