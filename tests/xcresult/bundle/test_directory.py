@@ -175,3 +175,21 @@ def test_many_objects_that_grow_are_a_bomb_too(tmp_path: Path) -> None:
         objects.read(object_id)
     with pytest.raises(TooLarge, match="ratio"):
         objects.read(ids[3])
+
+
+def test_other_bytes_under_a_known_id_are_not_handed_out(tmp_path: Path) -> None:
+    child = store(tmp_path, b"child")
+    good = store(tmp_path, b"good", (child,))
+    evil = store(tmp_path, b"evil", (child,))
+    for kind in ("data", "refs"):
+        path = tmp_path / "Data" / f"{kind}.{good}"
+        path.write_bytes((tmp_path / "Data" / f"{kind}.{evil}").read_bytes())
+    objects = Directory(tmp_path)
+    with pytest.raises(ObjectProblem, match="hash mismatch"):
+        objects.read(good)
+    with pytest.raises(ObjectProblem, match="hash mismatch"):
+        list(objects.stream(good))
+    assert objects.read(evil) == b"evil"
+    assert Directory(tmp_path, checked=False).read(good) == b"evil"
+    (tmp_path / "Data" / f"refs.{good}").unlink()  # it cannot be checked then
+    assert objects.read(good) == b"".join(objects.stream(good)) == b"evil"

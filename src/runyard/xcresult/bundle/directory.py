@@ -4,10 +4,13 @@ Invariants:
 - An id that is no id never becomes a path. A data file that is a link, a pipe or a directory is a problem
   of that object, whatever it leads to: links are not followed.
 - A file is read while it is open, and is closed before the next one, also when the reader stops early.
+- Bytes that are not those that an id names are a problem of that object: whoever keeps payloads by their id
+  must not be handed others under it. An object without a refs file cannot be checked, and is let through.
 - OSError that is no statement about the file (no space, too many open files, a broken disk) stays what it is.
 """
 
 import errno
+import hashlib
 import os
 import plistlib
 import stat
@@ -19,7 +22,7 @@ from xml.parsers.expat import ExpatError
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.errors import BundleInvalid, TooLarge, UnsupportedFormat
 from runyard.xcresult.reader.frames import FrameDamaged, pieces, whole
-from runyard.xcresult.reader.ids import RefsDamaged, decode_refs, is_id
+from runyard.xcresult.reader.ids import RefsDamaged, decode_refs, hashed_id, is_id, new_hash
 from runyard.xcresult.reader.objects import Info, ObjectProblem, Objects
 
 DATA = "Data"
@@ -33,9 +36,16 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR)
 class Directory(Objects):
     """The bundle that lies in a directory."""
 
-    def __init__(self, path: Path, *, limits: Limits = Limits()) -> None:  # noqa: B008  (frozen)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        limits: Limits = Limits(),  # noqa: B008  (frozen)
+        checked: bool = True,
+    ) -> None:
         self.path = path
         self.limits = limits
+        self.checked = checked
         self._data = os.fspath(path / DATA)
         self._stored = 0
         self._decoded = 0
@@ -57,6 +67,12 @@ class Directory(Objects):
     def read(self, object_id: str) -> bytes:
         """The payload, decompressed."""
         stored = self.stored(object_id)
+        # Most objects have no references, and then the refs file need not be read.
+        if self.checked and hashed_id(hashlib.blake2b(stored)) != object_id:
+            digest = self._hash(object_id)
+            if digest is not None:
+                digest.update(stored)
+                _judge(object_id, digest)
         try:
             payload = whole(stored, limit=self.limits.object_bytes)
         except FrameDamaged as error:
@@ -77,10 +93,13 @@ class Directory(Objects):
 
     def stream(self, object_id: str) -> Iterator[bytes]:
         """The payload, decompressed, piece by piece."""
+        digest = self._hash(object_id) if self.checked else None
         try:
-            yield from pieces(self.blocks(object_id))
+            yield from pieces(_hashed(self.blocks(object_id), digest))
         except FrameDamaged as error:
             raise ObjectProblem(object_id, str(error)) from error
+        if digest is not None:
+            _judge(object_id, digest)
 
     def refs(self, object_id: str) -> tuple[str, ...]:
         """The ids of the objects that this one points at."""
@@ -92,6 +111,10 @@ class Directory(Objects):
             return decode_refs(data, limit=self.limits.references)
         except RefsDamaged as error:
             raise ObjectProblem(object_id, str(error)) from error
+
+    def _hash(self, object_id: str) -> hashlib.blake2b | None:
+        """The hash of an object's references; None for one that has no refs file."""
+        return new_hash(self.refs(object_id)) if self.has_refs(object_id) else None
 
     def has_refs(self, object_id: str) -> bool:
         """Whether the object has a refs file: without one its id cannot be verified."""
@@ -124,6 +147,18 @@ class Directory(Objects):
         if found is None:
             raise ObjectProblem(object_id, "the object is missing")
         return found
+
+
+def _hashed(blocks: Iterator[bytes], digest: hashlib.blake2b | None) -> Iterator[bytes]:
+    for block in blocks:
+        if digest is not None:
+            digest.update(block)
+        yield block
+
+
+def _judge(object_id: str, digest: hashlib.blake2b) -> None:
+    if hashed_id(digest) != object_id:
+        raise ObjectProblem(object_id, "its bytes are not those that its id names (hash mismatch)")
 
 
 def read_info(bundle: Path) -> Info:

@@ -79,7 +79,7 @@ def verify(
 
 class _Verifier:
     def __init__(self, directory: Path, limits: Limits, check: Check) -> None:
-        self._store = Directory(directory, limits=limits)
+        self._store = Directory(directory, limits=limits, checked=False)
         self._data = directory / DATA
         self._limits = limits
         self._check = check

@@ -29,11 +29,19 @@ def is_id(text: str) -> bool:
 
 def content_id(references: Iterable[str], stored: Iterable[bytes]) -> str:
     """The id of an object with these references and these stored bytes."""
-    digest = hashlib.blake2b()
-    for reference in references:
-        digest.update(_packed(reference))
+    digest = new_hash(references)
     for part in stored:
         digest.update(part)
+    return hashed_id(digest)
+
+
+def new_hash(references: Iterable[str] = ()) -> hashlib.blake2b:
+    """The hash of an object with these references, before the first of its stored bytes."""
+    return hashlib.blake2b(b"".join(map(_packed, references)))
+
+
+def hashed_id(digest: hashlib.blake2b) -> str:
+    """The id that a hash of everything gives."""
     return "0~" + urlsafe_b64encode(digest.digest()).decode("ascii")
 
 
