@@ -34,6 +34,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Components of the path of one entry."""
     object_bytes: int = 512 * MIB
     """One typed object, decompressed: it is decoded in memory, as a whole."""
+    decoded_bytes: int = 8 * GIB
+    """All typed objects of one reading together, decompressed."""
     depth: int = 200
     """Levels of a typed object, of nested suites and activities, of a directory listing."""
     references: int = 4_000_000

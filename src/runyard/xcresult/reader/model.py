@@ -138,6 +138,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     baseline_average: float | None = None
     max_regression: float | None = None
     max_deviation: float | None = None
+    max_percent_regression: float | None = None
+    max_percent_deviation: float | None = None
     polarity: str = ""
 
 

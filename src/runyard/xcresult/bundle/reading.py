@@ -1,0 +1,59 @@
+"""A bundle read: from its store, or from Apple's cache of it when the store was stripped.
+
+`read_bundle` takes the directory of a bundle; `read` takes whatever holds one (a directory around it, a ZIP, an
+Apple Archive, a tar) and leaves nothing behind.
+"""
+
+from pathlib import Path
+
+from runyard.xcresult.archives.limits import Limits
+from runyard.xcresult.bundle.directory import Directory
+from runyard.xcresult.bundle.opening import opened
+from runyard.xcresult.errors import BundleInvalid
+from runyard.xcresult.reader.model import Result, Wanted
+from runyard.xcresult.reader.objects import Info
+from runyard.xcresult.reader.result import StoreStripped, read_result
+
+DATABASE = "database.sqlite3"
+
+
+def read_bundle(
+    directory: Path,
+    *,
+    wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    processes: int = 1,
+) -> Result:
+    """What the bundle in this directory says."""
+    objects = Directory(directory, limits=limits)
+    info = objects.info()
+    try:
+        return read_result(
+            objects, info, wanted=wanted, depth=limits.depth, budget=limits.decoded_bytes
+        )
+    except StoreStripped:
+        if not _has_cache(directory):
+            raise
+        return _cached(directory, info)
+
+
+def read(
+    path: Path,
+    *,
+    wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    processes: int = 1,
+    scratch: Path | None = None,
+) -> Result:
+    """What the bundle in a file or a directory says; extracted below `scratch` if need be."""
+    with opened(path, scratch=scratch, limits=limits) as directory:
+        return read_bundle(directory, wanted=wanted, limits=limits, processes=processes)
+
+
+def _has_cache(directory: Path) -> bool:
+    database = directory / DATABASE
+    return database.is_file() and not database.is_symlink()
+
+
+def _cached(directory: Path, info: Info) -> Result:
+    raise BundleInvalid("the store is stripped")

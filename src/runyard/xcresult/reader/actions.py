@@ -1,0 +1,48 @@
+"""Actions: what ran where. One for each device, for each merged bundle, for a build before its test."""
+
+from runyard.xcresult.reader.decode import Node
+from runyard.xcresult.reader.fields import child, flag, reference, text, when
+from runyard.xcresult.reader.model import Action, Device
+
+
+def read_action(node: Node) -> Action:
+    """One action record."""
+    result = child(node, "actionResult")
+    destination = child(node, "runDestination")
+    coverage = child(result, "coverage")
+    sdk = child(destination, "targetSDKRecord")
+    device = _device(child(destination, "targetDeviceRecord"), destination)
+    return Action(
+        command=text(node, "schemeCommandName"),
+        task=text(node, "schemeTaskName"),
+        title=text(node, "title"),
+        plan=text(node, "testPlanName"),
+        status=text(result, "status"),
+        started=when(node, "startedTime"),
+        ended=when(node, "endedTime"),
+        device=device,
+        computer=_device(child(destination, "localComputerRecord"), {}),
+        sdk=text(sdk, "name") or text(sdk, "identifier"),
+        sdk_version=text(sdk, "operatingSystemVersion"),
+        has_tests=bool(reference(result, "testsRef")),
+        coverage_report_id=reference(coverage, "reportRef"),
+        coverage_archive_id=reference(coverage, "archiveRef"),
+        log_id=reference(result, "logRef"),
+        diagnostics_id=reference(result, "diagnosticsRef"),
+    )
+
+
+def _device(node: Node, destination: Node) -> Device:
+    version = text(node, "operatingSystemVersion")
+    long = text(node, "operatingSystemVersionWithBuildNumber")
+    return Device(
+        name=text(node, "name") or text(destination, "displayName"),
+        identifier=text(node, "identifier"),
+        platform=text(child(node, "platformRecord"), "userDescription"),
+        os_version=version,
+        os_build=long.partition("(")[2].partition(")")[0],
+        model_name=text(node, "modelName"),
+        model_code=text(node, "modelCode"),
+        architecture=text(destination, "targetArchitecture") or text(node, "nativeArchitecture"),
+        concrete=flag(node, "isConcreteDevice"),
+    )

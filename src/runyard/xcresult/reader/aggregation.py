@@ -1,0 +1,63 @@
+"""From many runs to one status, by Apple's rules.
+
+- One (device, configuration, argument set) retried on failure has the status of its highest iteration;
+  repeated for another reason, all of its iterations count.
+- Statuses combine: Failure if any, else Success if any, else Expected Failure if any, else Skipped. The same
+  precedence makes suites, targets and plans.
+- Flaky: it succeeded in the end, and an earlier iteration failed.
+- A duration is the mean of the runs' durations that are not zero.
+"""
+
+from collections.abc import Iterable
+
+from runyard.xcresult.reader.model import Run, Status
+
+RETRY = "RunRetryOnFailure"
+_PRECEDENCE: tuple[Status, ...] = ("Failure", "Success", "Expected Failure")
+
+
+def combine(statuses: Iterable[Status]) -> Status:
+    """One status for many."""
+    found = frozenset(statuses)
+    return next((status for status in _PRECEDENCE if status in found), "Skipped")
+
+
+def case_status(runs: tuple[Run, ...]) -> Status:
+    """The status of a case."""
+    if len(runs) == 1:
+        return runs[0].status
+    return combine(_final(group) for group in repetition_groups(runs))
+
+
+def is_flaky(runs: tuple[Run, ...]) -> bool:
+    """Whether a case succeeded in the end and failed before."""
+    if len(runs) == 1 or case_status(runs) != "Success":
+        return False
+    return any(run.status == "Failure" for run in runs)
+
+
+def repetition_groups(runs: Iterable[Run]) -> list[list[Run]]:
+    """The runs that repeat each other: of one device, one configuration, one set of arguments."""
+    groups: dict[tuple[object, ...], list[Run]] = {}
+    for run in runs:
+        arguments = sorted(
+            (one.label, one.name, one.value, one.identifier) for one in run.arguments
+        )
+        groups.setdefault((run.action, run.configuration, *arguments), []).append(run)
+    return list(groups.values())
+
+
+def mean_duration(durations: Iterable[float]) -> float | None:
+    """The mean of what is not zero; None when all is."""
+    found = [duration for duration in durations if duration > 0]
+    return sum(found) / len(found) if found else None
+
+
+def _final(runs: list[Run]) -> Status:
+    last = runs[0]
+    for run in runs:
+        if run.repetition is None or run.repetition.mode != RETRY:
+            return combine(run.status for run in runs)
+        if last.repetition and run.repetition.iteration >= last.repetition.iteration:
+            last = run
+    return last.status

@@ -1,0 +1,174 @@
+"""What the walk collected becomes the model's cases, suites, targets and errors.
+
+No tests, though they lie among them: a runner that failed ("App (123) encountered an error"), and issues that
+were recorded outside of any test. Both are told from real tests by their identifier, which is their name, and
+by having no URL; a test whose display name merely reads like that keeps its own identifier.
+"""
+
+import re
+from typing import Literal
+
+from runyard.xcresult.reader.aggregation import case_status, combine, is_flaky, mean_duration
+from runyard.xcresult.reader.durations import (
+    Named,
+    case_seconds,
+    label,
+    suite_seconds,
+    target_seconds,
+)
+from runyard.xcresult.reader.fields import text
+from runyard.xcresult.reader.logs import Log
+from runyard.xcresult.reader.model import Case, RunnerError, Status, Suite, Target
+from runyard.xcresult.reader.walk import CaseKey, OpenCase, TargetKey, Walk
+
+SESSIONLESS = "Issues recorded without an associated test or suite"
+SESSIONLESS_PREFIX = "Issue recorded without an associated test: "
+SWIFT_TESTING_SINCE = 53
+"""The first minor of an Xcode with Swift Testing."""
+_RUNNER = re.compile(r".+ encountered an error", re.DOTALL)
+Framework = Literal["XCTest", "Swift Testing", ""]
+
+
+def is_sessionless(name: str, *, identifier: str, url: str) -> bool:
+    """Whether this entry stands for issues without a test."""
+    return name == SESSIONLESS and identifier in ("", name) and not url
+
+
+def is_runner_error(name: str, *, identifier: str, url: str) -> bool:
+    """Whether this entry stands for a runner that failed."""
+    return bool(_RUNNER.fullmatch(name)) and identifier in ("", name) and not url
+
+
+def freeze_cases(walk: Walk, logs: dict[str, list[Log]]) -> tuple[Case, ...]:
+    """All cases; `logs` are those of each plan."""
+    told = _told(walk, logs)
+    return tuple(_case(key, case, walk.minor, told) for key, case in walk.cases.items())
+
+
+def freeze_suites(
+    walk: Walk, cases: tuple[Case, ...], logs: dict[str, list[Log]]
+) -> tuple[Suite, ...]:
+    """All suites, each with what its cases, at any depth, come to."""
+    statuses: dict[tuple[str, str, tuple[str, ...]], list[Status]] = {}
+    for case in cases:
+        for end in range(1, len(case.suites) + 1):
+            key = (case.plan, case.target, case.suites[:end])
+            statuses.setdefault(key, []).append(case.status)
+    silent: dict[TargetKey, list[Named]] = {}
+    durations = {key: mean_duration(suite.durations) for key, suite in walk.suites.items()}
+    for (plan, target, path), suite in walk.suites.items():
+        if durations[plan, target, path] is None:
+            silent.setdefault((plan, target), []).append((path, label(suite.name, suite.display)))
+    for (plan, target), names in silent.items():
+        for (path, _), seconds in suite_seconds(logs.get(plan, ()), target, names).items():
+            durations[plan, target, path] = seconds
+    return tuple(
+        Suite(
+            plan=key[0],
+            target=key[1],
+            path=key[2],
+            name=suite.display or suite.name,
+            identifier=suite.identifier,
+            identifier_url=suite.url,
+            status=combine(statuses.get(key, ())),
+            duration=durations[key],
+            tags=suite.tags,
+        )
+        for key, suite in walk.suites.items()
+    )
+
+
+def freeze_targets(
+    walk: Walk, cases: tuple[Case, ...], logs: dict[str, list[Log]]
+) -> tuple[Target, ...]:
+    """All targets; one whose runner failed has failed."""
+    statuses: dict[TargetKey, list[Status]] = {}
+    for case in cases:
+        statuses.setdefault((case.plan, case.target), []).append(case.status)
+    return tuple(
+        Target(
+            plan=plan,
+            name=name,
+            kind=text(target.node, "testKind"),
+            identifier_url=text(target.node, "identifierURL"),
+            project_path=text(target.node, "projectRelativePath"),
+            language=text(target.node, "testLanguage"),
+            region=text(target.node, "testRegion"),
+            status="Failure" if target.failures else combine(statuses.get((plan, name), ())),
+            duration=target_seconds(logs.get(plan, ()), name),
+            failures=tuple(target.failures.values()),
+        )
+        for (plan, name), target in walk.targets.items()
+    )
+
+
+def runner_errors(cases: tuple[Case, ...], targets: tuple[Target, ...]) -> tuple[RunnerError, ...]:
+    """What failed and is no test, each message of a target once."""
+    found: dict[tuple[str, str], RunnerError] = {}
+    for case in cases:
+        if not (case.runner_error or case.sessionless):
+            continue
+        prefix = SESSIONLESS_PREFIX if case.sessionless else ""
+        messages = [failure.message for run in case.runs for failure in run.failures]
+        for message in messages or [case.function]:
+            error = RunnerError(
+                message=prefix + message, target=case.target, fatal=not case.sessionless
+            )
+            found.setdefault((case.target, message), error)
+    for target in targets:
+        for failure in target.failures:
+            error = RunnerError(message=failure.message, target=target.name)
+            found.setdefault((target.name, failure.message), error)
+    return tuple(found.values())
+
+
+def _told(walk: Walk, logs: dict[str, list[Log]]) -> dict[tuple[TargetKey, Named], float]:
+    """What the logs tell of the cases whose runs have no duration."""
+    silent: dict[TargetKey, list[Named]] = {}
+    for (plan, target, path, _), case in walk.cases.items():
+        if logs.get(plan) and all(run.duration == 0 for run in case.runs):
+            silent.setdefault((plan, target), []).append((path, label(case.function, case.display)))
+    found: dict[tuple[TargetKey, Named], float] = {}
+    for key, names in silent.items():
+        for named, seconds in case_seconds(logs[key[0]], key[1], names).items():
+            found[key, named] = seconds
+    return found
+
+
+def _case(
+    key: CaseKey, case: OpenCase, minor: int, told: dict[tuple[TargetKey, Named], float]
+) -> Case:
+    plan, target, path, identifier = key
+    runs = tuple(case.runs)
+    framework = _framework(case, minor)
+    duration = mean_duration(run.duration for run in runs)
+    if duration is None and framework != "XCTest":
+        duration = told.get(((plan, target), (path, label(case.function, case.display))))
+    marks = {"identifier": identifier, "url": case.url}
+    sessionless = is_sessionless(case.function, **marks)
+    return Case(
+        plan=plan,
+        target=target,
+        suites=path,
+        identifier=identifier,
+        name=case.display or case.function,
+        function=case.function,
+        identifier_url=case.url,
+        framework=framework,
+        status=case_status(runs),
+        flaky=is_flaky(runs),
+        duration=duration,
+        runs=runs,
+        tags=case.tags,
+        bugs=case.bugs,
+        documentation=case.documentation,
+        runner_error=not sessionless and is_runner_error(case.function, **marks),
+        sessionless=sessionless,
+    )
+
+
+def _framework(case: OpenCase, minor: int) -> Framework:
+    """XCTest's names lose their parentheses in the URL, Swift Testing's keep them."""
+    if case.url:
+        return "Swift Testing" if case.url.endswith(")") else "XCTest"
+    return "XCTest" if minor < SWIFT_TESTING_SINCE else ""

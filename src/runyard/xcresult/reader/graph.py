@@ -1,0 +1,73 @@
+"""Objects that point at objects: each is loaded when it is needed, and forgotten once it is mapped.
+
+Invariants:
+- What is missing or damaged becomes one warning for each object, however often it is pointed at.
+- All objects together may decode to `budget` bytes: the same large object under a million references, or a
+  thousand bombs, end in TooLarge and not in hours.
+"""
+
+from runyard.xcresult.errors import BundleInvalid, TooLarge
+from runyard.xcresult.reader.decode import Malformed, Node, decode
+from runyard.xcresult.reader.model import Warning as BundleWarning
+from runyard.xcresult.reader.objects import ObjectProblem, Objects
+
+BUDGET = 8 << 30
+REFUSED = 8
+"""Objects beyond the limit of one object that a reading passes over: finding out costs time for each."""
+KNOWN = frozenset({"ActionTestSummaryGroup", "ActionTestMetadata", "ActionTestSummary"})
+"""Types by which the tree is told apart: a later version's subtype of one is read as that."""
+
+
+class Graph:
+    """Typed objects by id, with what was wrong with them."""
+
+    def __init__(self, objects: Objects, *, depth: int, budget: int = BUDGET) -> None:
+        self.objects = objects
+        self._depth = depth
+        self._budget = budget
+        self._left = budget
+        self._refused = 0
+        self._warnings: dict[str, BundleWarning] = {}
+
+    @property
+    def warnings(self) -> tuple[BundleWarning, ...]:
+        """Everything that was wrong, in the order in which it was met."""
+        return tuple(self._warnings.values())
+
+    def warn(self, message: str, *, object_id: str = "") -> None:
+        """Remember that a part could not be read while the rest is good."""
+        key = object_id or message
+        self._warnings.setdefault(key, BundleWarning(message=message, object_id=object_id))
+
+    def load(self, object_id: str, *, what: str) -> Node | None:
+        """The object, or None and a warning. `what` names it for people."""
+        if object_id in self._warnings:
+            return None
+        try:
+            return self._decoded(object_id)
+        except TooLarge as error:
+            self._refused += 1
+            if self._refused > REFUSED or self._left < 0:
+                raise
+            self.warn(f"{what}: {error}", object_id=object_id)
+            return None
+        except (ObjectProblem, Malformed) as error:
+            self.warn(f"{what}: {error}", object_id=object_id)
+            return None
+
+    def need(self, object_id: str, *, what: str) -> Node:
+        """The object without which there is no result."""
+        try:
+            return self._decoded(object_id)
+        except (ObjectProblem, Malformed) as error:
+            raise BundleInvalid(f"{what} cannot be read: {error} ({object_id})") from error
+
+    def _decoded(self, object_id: str) -> Node:
+        data = self.objects.read(object_id)
+        self._left -= len(data)
+        if self._left < 0:
+            raise TooLarge(f"more than {self._budget} bytes of typed objects (limit decoded_bytes)")
+        node = decode(data, known=KNOWN, depth=self._depth)
+        if not isinstance(node, dict):
+            raise Malformed("not an object of the kind that is pointed at")
+        return node

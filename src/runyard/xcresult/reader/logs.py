@@ -1,0 +1,142 @@
+"""The log of an action: how long things took, where nothing else says it.
+
+From 3.54 on most Swift Testing runs have no duration of their own. What is left is the text that the test
+process wrote (`Test NAME passed after 0.108 seconds`), in the log section of its target. A section that runs a
+suite holds the lines that were written while it ran: with tests in parallel also other suites' lines.
+
+```
+Test <scheme>
+  Launch actions
+    Launch <target>                       how long the target took
+  [Testing <configuration>]
+    Test target <target>
+      <process>                           everything that it wrote
+        Run test suite <suite>            how long the suite took
+          Run test case <case>
+```
+"""
+
+import re
+
+import msgspec
+
+from runyard.xcresult.reader.decode import Node
+from runyard.xcresult.reader.fields import children, number, text, when
+
+Path = tuple[str, ...]
+LINE = 4096
+"""A line that is longer was not written by a test library."""
+
+_TARGET, _SUITE, _LAUNCH = "Test target ", "Run test suite ", "Launch "
+_ENDED = re.compile(
+    r"\W{0,16}(Test|Suite) (.+?)(?: with [0-9]+ test cases?)?"
+    r" (?:passed|failed) after ([0-9]{1,12}(?:\.[0-9]{1,9})?) seconds?\b"
+)
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One thing that ended: a test or a suite, as the library calls it."""
+
+    kind: str
+    label: str
+    seconds: float
+
+
+class TargetLog(msgspec.Struct):
+    """What the log says of one target."""
+
+    lines: list[Line] = []
+    suite_lines: dict[Path, list[Line]] = {}
+    suite_seconds: dict[Path, float] = {}
+    seconds: float = 0.0
+    """Of its own sections; what its launches took is better."""
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    """What one action's log says."""
+
+    seconds: float | None
+    """The window in which tests ran."""
+    launches: dict[str, float]
+    targets: dict[str, TargetLog]
+
+
+def read_log(root: Node) -> Log:
+    """An action's log, mapped."""
+    sections = children(root, "subsections")
+    launch = next((one for one in sections if text(one, "title") == "Launch actions"), {})
+    targets: dict[str, TargetLog] = {}
+    waiting: list[tuple[Node, str, Path, bool]] = [(root, "", (), False)]
+    while waiting:
+        section, target, path, heard = waiting.pop()
+        title = text(section, "title")
+        if title.startswith(_TARGET):
+            target, path, heard = title.removeprefix(_TARGET), (), False
+            log = targets.setdefault(target, TargetLog())
+            log.seconds += number(section, "duration")
+        elif target and title.startswith(_SUITE):
+            path = _inside(path, text(section, "suiteName") or title.removeprefix(_SUITE))
+        if target:
+            heard = _hear(section, targets[target], path, title=title, heard=heard)
+        waiting.extend(
+            (one, target, path, heard) for one in reversed(children(section, "subsections"))
+        )
+    return Log(seconds=_window(root, sections, launch), launches=_launches(launch), targets=targets)
+
+
+def _inside(path: Path, suite: str) -> Path:
+    wrapper = suite in ("All tests", "Selected tests") or suite.endswith(".xctest")
+    return path if wrapper else (*path, suite)
+
+
+def _hear(section: Node, log: TargetLog, path: Path, *, title: str, heard: bool) -> bool:
+    """Take what the section wrote; True once the target's own text is known to hold its lines."""
+    lines = ended(text(section, "emittedOutput"))
+    if path and title.startswith(_SUITE):
+        log.suite_lines.setdefault(path, []).extend(lines)
+        log.suite_seconds[path] = log.suite_seconds.get(path, 0.0) + number(section, "duration")
+    if heard or not lines:
+        return heard
+    log.lines.extend(lines)
+    return True
+
+
+def ended(output: str) -> list[Line]:
+    """The lines of a test process that say how long something took."""
+    if " after " not in output:
+        return []
+    return [
+        Line(found[1], found[2], float(found[3]))
+        for line in output.split("\n")
+        if " after " in line and len(line) < LINE and (found := _ENDED.match(line))
+    ]
+
+
+def _window(root: Node, sections: list[Node], launch: Node) -> float | None:
+    starts = [when(one, "startTime") for one in sections if text(one, "title").startswith(_TARGET)]
+    known = [start for start in starts if start is not None]
+    launched = when(launch, "startTime")
+    if known and launched is not None and number(launch, "duration") > 0:
+        window = launched - min(known) + number(launch, "duration")
+        if window > 0:
+            return window
+    return number(root, "duration") or None
+
+
+def _launches(launch: Node) -> dict[str, float]:
+    """How long each target's launches took together; time that two of them share counts once."""
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for one in children(launch, "subsections"):
+        title, seconds = text(one, "title"), number(one, "duration")
+        if title.startswith(_LAUNCH) and seconds > 0:
+            start = when(one, "startTime") or 0.0
+            spans.setdefault(title.removeprefix(_LAUNCH), []).append((start, seconds))
+    return {target: _union(sorted(found)) for target, found in spans.items()}
+
+
+def _union(spans: list[tuple[float, float]]) -> float:
+    total, end = 0.0, float("-inf")
+    for start, seconds in spans:
+        total += max(0.0, seconds - max(0.0, end - start))
+        end = max(end, start + seconds)
+    return total

@@ -1,0 +1,382 @@
+"""The report of a test run: what a server stores and shows.
+
+One run has modules (test targets), a module has suites and cases, a case has failures, repetitions, arguments
+and attachments. Statuses are three: success, failure, skipped.
+
+Rules:
+- Milliseconds are cut, not rounded, and what took any time took at least one.
+- An expected failure is a success. A runner that failed is no case but an error, and fails the run; issues
+  without a test are errors that do not.
+- A case with arguments has its failures there. An argument of which any repetition failed has failed, and so
+  has its case, also when a retry succeeded; without arguments, the retry decides.
+- Quarantined failures do not fail the run, but stay failures.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from runyard.xcresult.reader.aggregation import case_status, mean_duration
+from runyard.xcresult.reader.arguments import shown
+from runyard.xcresult.reader.crashes import CrashReport
+from runyard.xcresult.reader.messages import IssueType, sorted_out
+from runyard.xcresult.reader.model import Case, Failure, Result, Run, Status
+
+Outcome = Literal["success", "failure", "skipped"]
+_OUTCOMES: dict[Status, Outcome] = {
+    "Success": "success",
+    "Expected Failure": "success",
+    "Failure": "failure",
+    "Skipped": "skipped",
+}
+
+
+class Quarantined(msgspec.Struct, frozen=True):
+    """An entry of `quarantined_tests.json`: a target, a suite of it, a test of that."""
+
+    target: str
+    class_: str | None = msgspec.field(default=None, name="class")
+    method: str | None = None
+
+
+class ReportFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """One failure."""
+
+    message: str | None
+    path: str | None
+    line_number: int
+    issue_type: IssueType | None
+
+
+class ReportRepetition(msgspec.Struct, frozen=True, kw_only=True):
+    """One repetition of a case, or of one of its arguments."""
+
+    repetition_number: int
+    name: str
+    status: Outcome
+    duration: int
+    failures: tuple[ReportFailure, ...] = ()
+
+
+class ReportArgument(msgspec.Struct, frozen=True, kw_only=True):
+    """One set of arguments."""
+
+    name: str
+    status: Outcome
+    duration: int
+    failures: tuple[ReportFailure, ...] = ()
+    repetitions: tuple[ReportRepetition, ...] = ()
+
+
+class ReportAttachment(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a case left. `file_path` is known once it has been exported."""
+
+    file_name: str
+    payload_id: str
+    size: int
+    uniform_type: str = ""
+    file_path: str | None = None
+    repetition_number: int | None = None
+    argument_name: str | None = None
+    on_failure: bool = False
+
+
+class ReportCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One test."""
+
+    name: str
+    test_suite_name: str | None
+    module: str
+    duration: int | None
+    status: Outcome
+    failures: tuple[ReportFailure, ...] = ()
+    repetitions: tuple[ReportRepetition, ...] = ()
+    arguments: tuple[ReportArgument, ...] = ()
+    crash_report: CrashReport | None = None
+    attachments: tuple[ReportAttachment, ...] = ()
+    is_quarantined: bool = False
+    is_flaky: bool = False
+    identifier: str = ""
+
+
+class ReportSuite(msgspec.Struct, frozen=True, kw_only=True):
+    """A suite of a module."""
+
+    name: str
+    status: Outcome
+    duration: int
+
+
+class Module(msgspec.Struct, frozen=True, kw_only=True):
+    """A test target."""
+
+    name: str
+    status: Outcome
+    duration: int
+    test_suites: tuple[ReportSuite, ...] = ()
+    test_cases: tuple[ReportCase, ...] = ()
+
+
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tests ran on."""
+
+    name: str
+    platform: str
+    os_version: str
+
+
+class ReportError(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that failed and is no test."""
+
+    message: str
+    target: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole test run."""
+
+    test_plan_name: str
+    status: Outcome
+    duration: int | None
+    test_modules: tuple[Module, ...] = ()
+    run_destinations: tuple[Destination, ...] = ()
+    errors: tuple[ReportError, ...] = ()
+
+
+def report(
+    result: Result,
+    *,
+    quarantine: tuple[Quarantined, ...] = (),
+    crashes: Mapping[str, CrashReport] | None = None,
+) -> Report:
+    """The report of a result. `crashes` are the digests of attached crash reports by payload id."""
+    modules = _modules(result, quarantine, crashes or {})
+    cases = [case for module in modules for case in module.test_cases]
+    return Report(
+        test_plan_name=result.test_plan,
+        status=_run_status(result, cases),
+        duration=milliseconds(result.duration),
+        test_modules=modules,
+        run_destinations=tuple(
+            Destination(name=name, platform=normalised(platform), os_version=version)
+            for name, platform, version in destinations(result)
+        ),
+        errors=tuple(
+            ReportError(message=error.message, target=error.target or None)
+            for error in result.errors
+        ),
+    )
+
+
+def milliseconds(seconds: float | None) -> int | None:
+    """Whole milliseconds, cut; at least one for what took any time."""
+    if seconds is None:
+        return None
+    return int(seconds * 1000) or int(seconds > 0)
+
+
+def destinations(result: Result) -> tuple[tuple[str, str, str], ...]:
+    """Name, platform and system version of each action's device, in order, without repeats."""
+    devices = (action.device for action in result.actions)
+    return tuple(dict.fromkeys((one.name, one.platform, one.os_version) for one in devices))
+
+
+def normalised(platform: str) -> str:
+    """`iOS Simulator` is `ios_simulator`, iPadOS is iOS; what is none of Apple's is `unknown`."""
+    name, _, rest = platform.lower().replace("ipados", "ios").partition(" ")
+    if name == "macos" and not rest:
+        return name
+    if name in ("ios", "tvos", "watchos", "visionos", "xros") and rest in ("", "simulator"):
+        name = name.replace("xros", "visionos")
+        return f"{name}_{rest}" if rest else name
+    return "unknown"
+
+
+def _run_status(result: Result, cases: list[ReportCase]) -> Outcome:
+    failing = [case for case in cases if case.status == "failure"]
+    if any(error.fatal for error in result.errors):
+        return "failure"
+    if any(not case.is_quarantined for case in failing):
+        return "failure"
+    return "skipped" if all(case.status == "skipped" for case in cases) else "success"
+
+
+def _modules(
+    result: Result, quarantine: tuple[Quarantined, ...], crashes: Mapping[str, CrashReport]
+) -> tuple[Module, ...]:
+    names = {(suite.plan, suite.target, suite.path): suite.name for suite in result.suites}
+    cases: dict[str, list[tuple[Case, ReportCase]]] = {}
+    for case in result.cases:
+        if case.runner_error or case.sessionless:
+            continue
+        path = [
+            names.get((case.plan, case.target, case.suites[: end + 1]), case.suites[end])
+            for end in range(len(case.suites))
+        ]
+        one = _case(case, suite="/".join(path), crashes=crashes)
+        if any(_matches(entry, case, path) for entry in quarantine):
+            one = msgspec.structs.replace(one, is_quarantined=True)
+        cases.setdefault(case.target, []).append((case, one))
+    return tuple(_module(result, name, found) for name, found in cases.items())
+
+
+def _module(result: Result, name: str, cases: list[tuple[Case, ReportCase]]) -> Module:
+    known = [one.duration for one in result.targets if one.name == name and one.duration]
+    reports = tuple(one for _, one in cases)
+    return Module(
+        name=name,
+        status="failure" if any(one.status == "failure" for one in reports) else "success",
+        duration=_length(sum(known) if known else None, reports),
+        test_suites=tuple(_suites(result, name, reports)),
+        test_cases=reports,
+    )
+
+
+def _suites(result: Result, target: str, cases: tuple[ReportCase, ...]) -> Iterable[ReportSuite]:
+    names = {(one.plan, one.path): one.name for one in result.suites if one.target == target}
+    inside: dict[str, list[ReportCase]] = {}
+    for case in cases:
+        parts = (case.test_suite_name or "").split("/")
+        for end in range(1, len(parts) + 1):
+            inside.setdefault("/".join(parts[:end]), []).append(case)
+    durations: dict[str, list[float]] = {}
+    for suite in result.suites:
+        if suite.target == target:
+            path = [
+                names.get((suite.plan, suite.path[: end + 1]), suite.path[end])
+                for end in range(len(suite.path))
+            ]
+            durations.setdefault("/".join(path), []).append(suite.duration or 0.0)
+    for name, seconds in durations.items():
+        found = tuple(inside.get(name, ()))
+        if found:
+            yield ReportSuite(
+                name=name,
+                status=_combined(one.status for one in found),
+                duration=_length(sum(seconds) or None, found),
+            )
+
+
+def _length(seconds: float | None, cases: tuple[ReportCase, ...]) -> int:
+    """Milliseconds of a suite or a module; what nobody measured took as long as its cases."""
+    known = milliseconds(seconds)
+    return sum(case.duration or 0 for case in cases) if known is None else known
+
+
+def _combined(statuses: Iterable[Outcome]) -> Outcome:
+    found = frozenset(statuses)
+    return "failure" if "failure" in found else "success" if "success" in found else "skipped"
+
+
+def _case(case: Case, *, suite: str, crashes: Mapping[str, CrashReport]) -> ReportCase:
+    arguments = _arguments(case)
+    status = _OUTCOMES[case.status]
+    if any(one.status == "failure" for one in arguments):
+        status = "failure"
+    return ReportCase(
+        name=case.name,
+        test_suite_name=suite or None,
+        module=case.target,
+        duration=milliseconds(case.duration),
+        status=status,
+        failures=() if arguments else _failures(case.runs),
+        repetitions=() if arguments else _repetitions(case.runs),
+        arguments=arguments,
+        crash_report=next(
+            (
+                crashes[one.payload_id]
+                for run in case.runs
+                for one in run.attachments
+                if one.payload_id in crashes
+            ),
+            None,
+        ),
+        attachments=tuple(one for run in case.runs for one in _attachments(run)),
+        is_flaky=case.flaky,
+        identifier=case.identifier,
+    )
+
+
+def _arguments(case: Case) -> tuple[ReportArgument, ...]:
+    groups: dict[str, list[Run]] = {}
+    for run in case.runs:
+        if run.arguments:
+            groups.setdefault(shown(run.arguments), []).append(run)
+    return tuple(_argument(name, tuple(runs)) for name, runs in groups.items())
+
+
+def _argument(name: str, runs: tuple[Run, ...]) -> ReportArgument:
+    failed = any(run.status == "Failure" for run in runs)
+    return ReportArgument(
+        name=name,
+        status="failure" if failed else _OUTCOMES[case_status(runs)],
+        duration=milliseconds(mean_duration(run.duration for run in runs)) or 0,
+        failures=_failures(runs),
+        repetitions=_repetitions(runs),
+    )
+
+
+def _repetitions(runs: tuple[Run, ...]) -> tuple[ReportRepetition, ...]:
+    """The repetitions, where there was more than one."""
+    if sum(run.repetition is not None for run in runs) < 2:
+        return ()
+    return tuple(
+        ReportRepetition(
+            repetition_number=run.repetition.iteration,
+            name=repetition_name(run.repetition.iteration),
+            status=_OUTCOMES[run.status],
+            duration=milliseconds(run.duration) or 0,
+            failures=_failures((run,)),
+        )
+        for run in runs
+        if run.repetition
+    )
+
+
+def repetition_name(iteration: int) -> str:
+    """As Apple's tool calls it."""
+    return "First Run" if iteration <= 1 else f"Retry {iteration - 1}"
+
+
+def _failures(runs: Iterable[Run]) -> tuple[ReportFailure, ...]:
+    """The failures that speak for the runs: the top-level ones, or whatever there is."""
+    found: list[Failure] = []
+    for run in runs:
+        top = [failure for failure in run.failures if failure.top_level]
+        found.extend(top or run.failures)
+    return tuple(_failure(failure) for failure in found)
+
+
+def _failure(failure: Failure) -> ReportFailure:
+    message, issue_type = sorted_out(failure.message)
+    return ReportFailure(
+        message=message or None,
+        path=failure.place.path if failure.place else None,
+        line_number=failure.place.line if failure.place else 0,
+        issue_type=issue_type,
+    )
+
+
+def _attachments(run: Run) -> Iterable[ReportAttachment]:
+    name = shown(run.arguments) if run.arguments else None
+    for one in run.attachments:
+        if one.present:
+            yield ReportAttachment(
+                file_name=one.filename or one.name,
+                payload_id=one.payload_id,
+                size=one.size,
+                uniform_type=one.uniform_type,
+                repetition_number=run.repetition.iteration if run.repetition else None,
+                argument_name=name,
+                on_failure=one.on_failure,
+            )
+
+
+def _matches(entry: Quarantined, case: Case, path: list[str]) -> bool:
+    """Whether an entry means this case: its suite by name, its method with or without parentheses."""
+    if entry.target != case.target:
+        return False
+    suites = {"/".join(path), "/".join(case.suites), *path[-1:], *case.suites[-1:]}
+    methods = {case.name, case.function, case.function.removesuffix("()")}
+    return entry.class_ in (None, *sorted(suites)) and entry.method in (None, *sorted(methods))

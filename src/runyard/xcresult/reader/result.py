@@ -1,0 +1,114 @@
+"""A whole bundle read: from the root object to the model's `Result`.
+
+The root must be there and be what it should be. Each action's tests are read object by object and forgotten
+once they are mapped, then its log. Tests that are damaged are a warning as long as another action's can be
+read; with none left there is no result.
+"""
+
+from runyard.xcresult.errors import BundleInvalid
+from runyard.xcresult.reader.actions import read_action
+from runyard.xcresult.reader.cases import (
+    freeze_cases,
+    freeze_suites,
+    freeze_targets,
+    runner_errors,
+)
+from runyard.xcresult.reader.decode import DEPTH, Node
+from runyard.xcresult.reader.durations import total
+from runyard.xcresult.reader.fields import child, children, kind, reference, text
+from runyard.xcresult.reader.graph import BUDGET, Graph
+from runyard.xcresult.reader.issues import read_build_issues
+from runyard.xcresult.reader.logs import Log, read_log
+from runyard.xcresult.reader.model import Action, Result, Wanted
+from runyard.xcresult.reader.objects import Info, Objects
+from runyard.xcresult.reader.walk import Walk
+
+ROOT = "ActionsInvocationRecord"
+
+
+class StoreStripped(BundleInvalid):
+    """The store lacks the objects without which there is no result."""
+
+
+def read_result(
+    objects: Objects,
+    info: Info,
+    *,
+    wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
+    depth: int = DEPTH,
+    budget: int = BUDGET,
+) -> Result:
+    """Everything that the bundle says."""
+    if not objects.has(info.root_id):
+        raise StoreStripped(f"the root object is missing ({info.root_id})")
+    graph = Graph(objects, depth=depth, budget=budget)
+    root = graph.need(info.root_id, what="the root object")
+    if kind(root) != ROOT:
+        raise BundleInvalid(f"the root object is no {ROOT} but {kind(root)!r}")
+    scheme = _scheme(graph, root)
+    records = children(root, "actions")
+    actions = tuple(read_action(one) for one in records)
+    walk = Walk(graph, minor=info.minor, activities=wanted.activities)
+    _walk_tests(walk, records, actions, scheme=scheme)
+    by_plan: dict[str, list[Log]] = {}
+    if wanted.logs:
+        for action in actions:
+            if (log := _log(graph, action)) is not None:
+                by_plan.setdefault(action.plan or scheme, []).append(log)
+    cases = freeze_cases(walk, by_plan)
+    targets = freeze_targets(walk, cases, by_plan)
+    return Result(
+        format=f"{info.major}.{info.minor}",
+        source="store",
+        test_plan=next((action.plan for action in actions if action.plan), scheme),
+        scheme=scheme,
+        actions=actions,
+        targets=targets,
+        suites=freeze_suites(walk, cases, by_plan),
+        cases=cases,
+        errors=runner_errors(cases, targets),
+        build_issues=tuple(
+            issue for one in records for issue in read_build_issues(child(one, "buildResult"))
+        ),
+        warnings=graph.warnings,
+        duration=total(log for logs in by_plan.values() for log in logs),
+    )
+
+
+def _scheme(graph: Graph, root: Node) -> str:
+    metadata_id = reference(root, "metadataRef")
+    if not metadata_id:
+        return ""
+    metadata = graph.load(metadata_id, what="the invocation's metadata") or {}
+    return text(child(metadata, "schemeIdentifier"), "entityName")
+
+
+def _walk_tests(
+    walk: Walk, records: list[Node], actions: tuple[Action, ...], *, scheme: str
+) -> None:
+    problems: list[str] = []
+    readable = 0
+    for index, (record, action) in enumerate(zip(records, actions, strict=True)):
+        tests_id = reference(child(record, "actionResult"), "testsRef")
+        if not tests_id:
+            continue
+        tests = walk.graph.load(tests_id, what="the tests of an action")
+        if tests is None:
+            problems.append(tests_id)
+            continue
+        readable += 1
+        walk.tests(tests, action=index, plan=action.plan or scheme)
+    if problems and not readable:
+        stripped = not any(walk.graph.objects.has(one) for one in problems)
+        causes = [one for one in walk.graph.warnings if one.object_id in problems]
+        raise (StoreStripped if stripped else BundleInvalid)(
+            "; ".join(f"{one.message} ({one.object_id})" for one in causes)
+        )
+
+
+def _log(graph: Graph, action: Action) -> Log | None:
+    """An action's log. Without it some durations are missing and nothing else."""
+    if not action.log_id or not graph.objects.has(action.log_id):
+        return None
+    root = graph.load(action.log_id, what="the log of an action")
+    return read_log(root) if root else None

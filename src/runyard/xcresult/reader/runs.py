@@ -1,0 +1,143 @@
+"""One run: its short form in the tree, and its long form where there is one.
+
+The short form (ActionTestMetadata) always has status and duration. The long form (ActionTestSummary) has all the
+rest; before 3.53 a passing test often has none. A long form that is missing or damaged costs the run its
+details and nothing else.
+"""
+
+from typing import get_args
+
+import msgspec
+
+from runyard.xcresult.reader.activities import Steps
+from runyard.xcresult.reader.attachments import gather
+from runyard.xcresult.reader.decode import Node
+from runyard.xcresult.reader.fields import (
+    child,
+    children,
+    maybe_number,
+    number,
+    pairs,
+    some_number,
+    text,
+    texts,
+    whole,
+)
+from runyard.xcresult.reader.issues import read_expected, read_failures, read_skip
+from runyard.xcresult.reader.model import Argument, Bug, Metric, Repetition, Run, Status, Tag
+from runyard.xcresult.reader.objects import Objects
+
+STATUSES: dict[str, Status] = {status: status for status in get_args(Status)}
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run happened, and how to read it."""
+
+    action: int
+    configuration: str
+    minor: int
+    activities: bool
+
+
+def read_run(short: Node, long: Node, *, place: Place, objects: Objects, summary_id: str) -> Run:
+    """A run from its two forms; `long` is empty when there is none."""
+    minor = place.minor
+    failures = read_failures(long, "failureSummaries", minor=minor, objects=objects)
+    expected = (
+        read_expected(long, minor=minor, objects=objects) if "expectedFailures" in long else ()
+    )
+    steps = Steps(
+        objects,
+        failures=frozenset(failure.uuid for failure in failures if failure.uuid),
+        wanted=place.activities,
+    )
+    activities = steps.walk(long, "activitySummaries")
+    return Run(
+        action=place.action,
+        configuration=place.configuration,
+        status=read_status(short, long),
+        duration=max(number(short, "duration") or number(long, "duration"), 0.0),
+        repetition=_repetition(long),
+        arguments=_arguments(long),
+        failures=failures,
+        expected_failures=expected,
+        skip=read_skip(long),
+        attachments=gather(steps.attachments, failures=failures, expected=expected),
+        metrics=tuple(_metric(one) for one in children(long, "performanceMetrics")),
+        issue_warnings=read_failures(long, "warningSummaries", minor=minor, objects=objects),
+        activities=activities,
+        summary_id=summary_id,
+    )
+
+
+def read_status(short: Node, long: Node) -> Status:
+    """Apple's word for how it ended. A word that nobody knows is no success."""
+    word = text(short, "testStatus") or text(long, "testStatus")
+    return STATUSES.get(word, "Failure")
+
+
+def read_tags(node: Node) -> tuple[Tag, ...]:
+    """The tags of a test or a suite: objects with a name, or plain names."""
+    named = tuple(Tag(text(one, "name")) for one in children(node, "tags"))
+    return named or tuple(Tag(name) for name in texts(node, "tags"))
+
+
+def read_bugs(node: Node) -> tuple[Bug, ...]:
+    """The issues that a test says it tracks."""
+    return tuple(
+        Bug(identifier=text(one, "identifier"), url=text(one, "url"), comment=text(one, "comment"))
+        for one in children(node, "trackedIssues")
+    )
+
+
+def read_documentation(node: Node) -> tuple[str, ...]:
+    """What a test's documentation says."""
+    return tuple(text(one, "content") for one in children(node, "documentation"))
+
+
+def _repetition(long: Node) -> Repetition | None:
+    policy = child(long, "repetitionPolicySummary")
+    if not policy:
+        return None
+    return Repetition(
+        whole(policy, "iteration"),
+        whole(policy, "totalIterations"),
+        text(policy, "repetitionMode"),
+    )
+
+
+def _arguments(long: Node) -> tuple[Argument, ...]:
+    found = tuple(_argument(one) for one in children(long, "arguments"))
+    if found or "configuration" not in long:
+        return found
+    # 3.34 to 3.44 kept a UI test's configuration here.
+    values = pairs(child(long, "configuration"), "values")
+    return tuple(Argument(value=value, label=label) for label, value in values)
+
+
+def _argument(node: Node) -> Argument:
+    parameter, value = child(node, "parameter"), child(node, "value")
+    return Argument(
+        value=text(value, "description") or text(value, "debugDescription"),
+        label=text(parameter, "label") or text(value, "label"),
+        name=text(parameter, "name"),
+        type_name=text(parameter, "typeName") or text(value, "typeName"),
+        identifier=text(node, "identifier"),
+    )
+
+
+def _metric(node: Node) -> Metric:
+    values = (some_number(one) for one in texts(node, "measurements"))
+    return Metric(
+        identifier=text(node, "identifier"),
+        name=text(node, "displayName"),
+        unit=text(node, "unitOfMeasurement"),
+        measurements=tuple(value for value in values if value is not None),
+        baseline_name=text(node, "baselineName"),
+        baseline_average=maybe_number(node, "baselineAverage"),
+        max_regression=maybe_number(node, "maxRegression"),
+        max_deviation=maybe_number(node, "maxStandardDeviation"),
+        max_percent_regression=maybe_number(node, "maxPercentRegression"),
+        max_percent_deviation=maybe_number(node, "maxPercentRelativeStandardDeviation"),
+        polarity=text(node, "polarity"),
+    )

@@ -1,0 +1,156 @@
+"""The walk over the test tree: plans' configurations, targets, groups, runs.
+
+Groups that only wrap are dropped: "All tests" and "Selected tests" at the top, and whatever is identified by the
+name of a test bundle. All others are suites. A run that lies under no suite is a top-level function.
+
+Everything that shares (test plan, target, suites, identifier) is one case. What is collected here is mutable
+and stays here: `freeze` in cases.py makes the model's values of it.
+"""
+
+from runyard.xcresult.reader.decode import Node
+from runyard.xcresult.reader.fields import children, kind, number, reference, text
+from runyard.xcresult.reader.graph import Graph
+from runyard.xcresult.reader.issues import read_failures
+from runyard.xcresult.reader.model import Bug, Failure, Run, Tag
+from runyard.xcresult.reader.runs import (
+    Place,
+    read_bugs,
+    read_documentation,
+    read_run,
+    read_tags,
+)
+
+Path = tuple[str, ...]
+CaseKey = tuple[str, str, Path, str]
+SuiteKey = tuple[str, str, Path]
+TargetKey = tuple[str, str]
+
+_WRAPPERS = ("All tests", "Selected tests")
+
+
+class OpenCase:
+    """A case while its runs are being found."""
+
+    __slots__ = ("bugs", "display", "documentation", "function", "runs", "tags", "url")
+
+    def __init__(self, node: Node) -> None:
+        self.function = text(node, "name")
+        self.url = text(node, "identifierURL")
+        self.display = ""
+        self.runs: list[Run] = []
+        self.tags: tuple[Tag, ...] = ()
+        self.bugs: tuple[Bug, ...] = ()
+        self.documentation: tuple[str, ...] = ()
+
+    def add(self, run: Run, long: Node) -> None:
+        """One more run, and what its long form says of the case."""
+        self.runs.append(run)
+        self.display = self.display or text(long, "summary")
+        self.tags = self.tags or read_tags(long)
+        self.bugs = self.bugs or read_bugs(long)
+        self.documentation = self.documentation or read_documentation(long)
+
+
+class OpenSuite:
+    """A suite while the configurations that ran it are being found."""
+
+    __slots__ = ("display", "durations", "identifier", "name", "tags", "url")
+
+    def __init__(self, node: Node) -> None:
+        self.name = text(node, "name")
+        self.display = text(node, "summary")
+        self.identifier = text(node, "identifier")
+        self.url = text(node, "identifierURL")
+        self.tags = read_tags(node)
+        self.durations: list[float] = []
+
+
+class OpenTarget:
+    """A target, as the first configuration that ran it describes it."""
+
+    __slots__ = ("failures", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = {key: value for key, value in node.items() if key not in ("tests", "_type")}
+        self.failures: dict[str, Failure] = {}
+
+
+class Walk:
+    """Everything that the tests of a bundle's actions hold, in their order."""
+
+    def __init__(self, graph: Graph, *, minor: int, activities: bool) -> None:
+        self.graph = graph
+        self.minor = minor
+        self.activities = activities
+        self.cases: dict[CaseKey, OpenCase] = {}
+        self.suites: dict[SuiteKey, OpenSuite] = {}
+        self.targets: dict[TargetKey, OpenTarget] = {}
+
+    def tests(self, node: Node, *, action: int, plan: str) -> None:
+        """The tests of one action."""
+        for summary in children(node, "summaries"):
+            place = Place(
+                action=action,
+                configuration=text(summary, "name"),
+                minor=self.minor,
+                activities=self.activities,
+            )
+            for testable in children(summary, "testableSummaries"):
+                self._target(testable, plan=plan, place=place)
+
+    def _target(self, node: Node, *, plan: str, place: Place) -> None:
+        key = (plan, text(node, "name") or text(node, "targetName"))
+        target = self.targets.get(key)
+        if target is None:
+            target = self.targets[key] = OpenTarget(node)
+        self._failures(target, node)
+        for one in children(node, "tests"):
+            self._entry(one, target=key, path=(), place=place)
+
+    def _failures(self, target: OpenTarget, node: Node) -> None:
+        found = read_failures(
+            node, "failureSummaries", minor=self.minor, objects=self.graph.objects
+        )
+        for failure in found:
+            target.failures.setdefault(failure.message, failure)
+
+    def _entry(self, node: Node, *, target: TargetKey, path: Path, place: Place) -> None:
+        """A group or a run; later versions' entries are known by what they hold."""
+        name = kind(node)
+        if name == "ActionTestSummaryGroup" or (name not in _RUNS and "subtests" in node):
+            self._group(node, target=target, path=path, place=place)
+        elif name in _RUNS or "testStatus" in node:
+            self._run(node, target=target, path=path, place=place)
+        else:
+            self.graph.warn(f"an entry of the unknown type {name!r} in the tests was left out")
+
+    def _group(self, node: Node, *, target: TargetKey, path: Path, place: Place) -> None:
+        identifier = text(node, "identifier") or text(node, "name")
+        wrapper = (not path and identifier in _WRAPPERS) or identifier.endswith(".xctest")
+        if not wrapper:
+            path = (*path, text(node, "name") or identifier)
+            key = (*target, path)
+            suite = self.suites.get(key)
+            if suite is None:
+                suite = self.suites[key] = OpenSuite(node)
+            suite.durations.append(number(node, "duration"))
+        self._failures(self.targets[target], node)
+        for one in children(node, "subtests"):
+            self._entry(one, target=target, path=path, place=place)
+
+    def _run(self, node: Node, *, target: TargetKey, path: Path, place: Place) -> None:
+        identifier = text(node, "identifier") or text(node, "name")
+        key = (*target, path, identifier)
+        case = self.cases.get(key)
+        if case is None:
+            case = self.cases[key] = OpenCase(node)
+        summary_id = reference(node, "summaryRef")
+        long = node if kind(node) == "ActionTestSummary" else {}
+        if summary_id:
+            long = self.graph.load(summary_id, what=f"the summary of {identifier}") or {}
+        objects = self.graph.objects
+        run = read_run(node, long, place=place, objects=objects, summary_id=summary_id)
+        case.add(run, long)
+
+
+_RUNS = ("ActionTestMetadata", "ActionTestSummary")
