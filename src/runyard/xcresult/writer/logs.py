@@ -6,7 +6,7 @@ milliseconds and a tenth, so that no rounding of a sum decides what its millisec
 
 from collections.abc import Iterator
 
-from runyard.xcresult.writer.drafting import Draft, DraftRun, Drafts
+from runyard.xcresult.writer.drafting import Draft, DraftRun, Drafts, Place
 from runyard.xcresult.writer.encoding import Typed, Value
 from runyard.xcresult.writer.plan import Plan
 from runyard.xcresult.writer.storing import Store
@@ -125,15 +125,17 @@ class Logs:
 
     def _printed(self, target: str, *, first: bool) -> Iterator[str]:
         for place in self._drafts.places(target):
-            for draft in self._drafts.cases(target, place):
-                yield self._lines(draft, first=first)
-            if place.swift:
-                named = (
-                    f'"All about {place.path[-1]}"' if self._drafts.plan.named else place.path[-1]
-                )
-                yield f"✔ Suite {named} passed after 1.500 seconds.\n"
+            yield from self._of_suite(place, first=first)
         for draft in self._drafts.cases(target):
             yield self._lines(draft, first=first)
+
+    def _of_suite(self, place: Place, *, first: bool) -> Iterator[str]:
+        for draft in self._drafts.cases(place.target, place):
+            yield self._lines(draft, first=first)
+        if place.swift:
+            name = place.path[-1]
+            named = f'"All about {name}"' if self._drafts.plan.named else name
+            yield f"✔ Suite {named} passed after 1.500 seconds.\n"
 
     def _lines(self, draft: Draft, *, first: bool) -> str:
         runs = tuple(self._drafts.runs(draft, first=first))
@@ -155,6 +157,7 @@ class Logs:
                 f"Run test suite {place.path[-1]}",
                 begun,
                 1.5,
+                emittedOutput="".join(self._of_suite(place, first=first)),
                 suiteName=place.path[-1],
                 subsections=(
                     self._section(
