@@ -3,6 +3,7 @@
 Where the reader must not trust what an archive says, the builders let a test say it.
 """
 
+import gzip
 import io
 import lzma
 import plistlib
@@ -19,6 +20,8 @@ from runyard.xcresult.reader.frames import compress
 from runyard.xcresult.reader.ids import content_id, encode_refs
 
 Files = dict[str, bytes]
+gzipped = gzip.compress
+xz = lzma.compress
 
 
 def noise(count: int, seed: int = 7) -> bytes:

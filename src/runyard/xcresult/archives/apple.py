@@ -7,6 +7,7 @@ all little-endian. One block and one header are in memory at a time.
 """
 
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
@@ -136,12 +137,15 @@ def block_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
 
 def block_sizes(file: BinaryIO) -> Iterator[tuple[int, int]]:
     """Raw and stored size of each block; the file stands at the block's bytes, and must be moved on."""
+    end = os.fstat(file.fileno()).st_size
     while head := file.read(16):
         raw, stored = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:], "big")
         if len(head) != 16:
             raise BundleInvalid("the Apple Archive is cut short")
         if stored > raw:
             raise BundleInvalid("the Apple Archive is damaged: a block is larger than its contents")
+        if stored > end:
+            raise BundleInvalid("the Apple Archive is cut short")
         yield raw, stored
 
 

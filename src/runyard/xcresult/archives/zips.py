@@ -195,7 +195,7 @@ def _contents(file: BinaryIO, entry: Entry, *, end: int, meter: Meter) -> Iterat
     if entry.method not in {0, 8}:
         method = _METHODS.get(entry.method, f"number {entry.method}")
         raise UnsupportedFormat(f"the ZIP archive uses the compression method {method}")
-    start = _start(file, entry)
+    start = _start(file, entry) if entry.offset < end else end
     if start + entry.stored > end:
         raise BundleInvalid(f"the ZIP archive is damaged: {shown(entry.name)} lies outside it")
     file.seek(start)
