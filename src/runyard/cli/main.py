@@ -29,6 +29,7 @@ COMMANDS = {
     "migrate": "Bring the database's schema to this release.",
     "prove": "Explore every reachable state of the slot machine and check its invariants.",
     "practice": "Push a job to the practice GitHub of a machine that is up, and watch it run.",
+    "xcresult": "Read Apple's test results (.xcresult) on any machine, without Xcode.",
     "up": "Run the whole fleet on this machine, or a demo of it with faults.",
     "sim": "Run the whole fleet under virtual time, with faults, from one number.",
 }

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from runyard.xcresult.formats import words
-from runyard.xcresult.formats.groups import Group, combined, groups
+from runyard.xcresult.formats.groups import Group, groups
+from runyard.xcresult.reader.aggregation import RETRY, combine
 from runyard.xcresult.reader.model import (
     Argument,
     Case,
@@ -280,7 +281,7 @@ def _messages(run: Run) -> tuple[Node, ...]:
 def _details(group: Group) -> str:
     """What Apple's tool adds to a thing that failed to the last retry."""
     last = group.runs[-1]
-    retried = last.repetition is not None and last.repetition.mode == words.RETRY
+    retried = last.repetition is not None and last.repetition.mode == RETRY
     if not retried or len(group.runs) < 2 or group.status != "Failure":
         return ""
     return f"Failed after {len(group.runs)} retries"
@@ -323,7 +324,7 @@ def _part(
     return Node(
         name=name,
         node_type=node_type,
-        result=RESULTS[combined([group.status for group in same])],
+        result=RESULTS[combine(group.status for group in same)],
         node_identifier=identifier,
         duration=spoken(seconds) if seconds is not None else "",
         duration_in_seconds=seconds,
@@ -353,7 +354,7 @@ def _mean(runs: Sequence[Run]) -> float | None:
 
 
 def _result(cases: Sequence[Case]) -> str:
-    return RESULTS[combined([case.status for case in cases])] if cases else ""
+    return RESULTS[combine(case.status for case in cases)] if cases else ""
 
 
 def _combined_nodes(nodes: Iterable[Node]) -> str:

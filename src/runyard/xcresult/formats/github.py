@@ -12,7 +12,7 @@ Invariants:
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import groups, name_of
@@ -23,15 +23,18 @@ MOST = 10
 _MESSAGE = 4000
 
 
-def github(result: Result, *, title: str, root: str = "", most: int = MOST) -> Iterator[str]:
-    """Lines for the standard output of a step."""
-    numbers = summary(result)
-    yield from _bounded(_errors(result, numbers, root), most, "errors")
-    yield from _bounded(_warnings(result, root), most, "warnings")
-    yield from _bounded(_notices(result, numbers, root), most, "notices")
-    yield words.line_of(f"runyard: {title}: {numbers.verdict}, {counts(numbers)}").replace(
-        "##[", "## ["
-    )
+def github(
+    results: Sequence[tuple[str, Result]], *, root: str = "", most: int = MOST
+) -> Iterator[str]:
+    """Lines for the standard output of a step, of one or several results by their titles."""
+    found = [(result, summary(result)) for _, result in results]
+    chained = itertools.chain.from_iterable
+    yield from _bounded(chained(_errors(*each, root) for each in found), most, "errors")
+    yield from _bounded(chained(_warnings(each, root) for each, _ in found), most, "warnings")
+    yield from _bounded(chained(_notices(*each, root) for each in found), most, "notices")
+    for (title, _), (_, numbers) in zip(results, found, strict=True):
+        told = words.line_of(f"runyard: {title}: {numbers.verdict}, {counts(numbers)}")
+        yield told.replace("##[", "## [")
 
 
 def data(value: str) -> str:

@@ -9,9 +9,9 @@ Invariant: every run is in exactly one group; groups and runs keep the bundle's 
 import msgspec
 
 from runyard.xcresult.formats import words
+from runyard.xcresult.reader.aggregation import case_status, repetition_groups
+from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.model import Action, Argument, Case, Failure, Run, Status
-
-_ORDER: tuple[Status, ...] = ("Failure", "Success", "Expected Failure", "Skipped")
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,18 +42,15 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 def groups(case: Case) -> tuple[Group, ...]:
     """The case's groups."""
-    found: dict[tuple[object, ...], list[Run]] = {}
-    for run in case.runs:
-        key = (run.action, run.configuration, *((a.label, a.name, a.value) for a in run.arguments))
-        found.setdefault(key, []).append(run)
-    return tuple(_group(tuple(sorted(runs, key=_iteration))) for runs in found.values())
+    found = repetition_groups(case.runs)
+    return tuple(_group(tuple(sorted(runs, key=_iteration))) for runs in found)
 
 
 def name_of(group: Group, case: Case, actions: tuple[Action, ...]) -> str:
     """What tells this group from the others of its case: arguments, configuration, device. May be empty."""
     parts = []
     if group.arguments:
-        parts.append(words.arguments(group.arguments))
+        parts.append(shown(group.arguments))
     if len({run.configuration for run in case.runs}) > 1:
         parts.append(group.configuration)
     if len({run.action for run in case.runs}) > 1:
@@ -64,22 +61,16 @@ def name_of(group: Group, case: Case, actions: tuple[Action, ...]) -> str:
     return ", ".join(parts)
 
 
-def combined(statuses: list[Status]) -> Status:
-    """One outcome for several, by Apple's precedence."""
-    return next((word for word in _ORDER if word in statuses), "Skipped")
-
-
 def _iteration(run: Run) -> int:
     return run.repetition.iteration if run.repetition is not None else 0
 
 
 def _group(runs: tuple[Run, ...]) -> Group:
     last = runs[-1]
-    retried = last.repetition is not None and last.repetition.mode == words.RETRY
     return Group(
         action=last.action,
         configuration=last.configuration,
         arguments=last.arguments,
         runs=runs,
-        status=last.status if retried else combined([run.status for run in runs]),
+        status=case_status(runs),
     )

@@ -13,9 +13,10 @@ import msgspec
 
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.details import described, left_behind
-from runyard.xcresult.formats.groups import Group, combined, groups, name_of
+from runyard.xcresult.formats.groups import Group, groups, name_of
 from runyard.xcresult.formats.lines import Line, Span, Style
 from runyard.xcresult.formats.summary import Summary, counts, summary, tests
+from runyard.xcresult.reader.aggregation import combine
 from runyard.xcresult.reader.model import Case, Result, Run, Status, Suite
 
 MARKS: dict[Style, str] = {
@@ -60,7 +61,7 @@ def tree(
     shown = [
         case for case in tests(result) if not only_failures or _style(case) in {"failure", "flaky"}
     ]
-    for node in _first_failed(_nodes(result, shown).values()):
+    for node in sorted(_nodes(result, shown).values(), key=_rank):
         yield Line(0, (Span(""),))
         yield from _node(node, 0, result, details=details)
 
@@ -149,10 +150,12 @@ def _node(node: Node, depth: int, result: Result, *, details: bool) -> Iterator[
     if took:
         spans.append(Span(f"  {took}", "dim"))
     yield Line(depth, tuple(spans))
-    for case in sorted(node.cases, key=lambda case: _FIRST.index(_style(case))):
-        yield from _case(case, depth + 1, result, details=details)
-    for child in _first_failed(node.nodes.values()):
-        yield from _node(child, depth + 1, result, details=details)
+    children: list[Case | Node] = [*node.cases, *node.nodes.values()]
+    for each in sorted(children, key=_rank):
+        if isinstance(each, Case):
+            yield from _case(each, depth + 1, result, details=details)
+        else:
+            yield from _node(each, depth + 1, result, details=details)
 
 
 def _case(case: Case, depth: int, result: Result, *, details: bool) -> Iterator[Line]:
@@ -181,6 +184,8 @@ def _group(group: Group, depth: int, *, name: str, alone: bool, details: bool) -
     style: Style = "flaky" if group.flaky else _STYLES[group.status]
     if name:
         yield Line(depth, (Span(MARKS[style], style), Span(f" [{words.line_of(name)}]")))
+    if not details and all(run.status == "Success" for run in group.runs):
+        return
     for number, run in enumerate(group.runs, start=1):
         at = depth + 1 if name else depth
         if repeated or not name:
@@ -223,16 +228,14 @@ def _style(case: Case) -> Style:
 
 
 def _node_style(node: Node) -> Style:
-    status = combined(_statuses(node))
-    return _STYLES[status]
+    return _STYLES[combine(_statuses(node))]
 
 
-def _statuses(node: Node) -> list[Status]:
-    found: list[Status] = [case.status for case in node.cases]
+def _statuses(node: Node) -> Iterator[Status]:
+    yield from (case.status for case in node.cases)
     for child in node.nodes.values():
-        found += _statuses(child)
-    return found
+        yield from _statuses(child)
 
 
-def _first_failed(nodes: Iterable[Node]) -> list[Node]:
-    return sorted(nodes, key=lambda node: _FIRST.index(_node_style(node)))
+def _rank(each: Case | Node) -> int:
+    return _FIRST.index(_style(each) if isinstance(each, Case) else _node_style(each))

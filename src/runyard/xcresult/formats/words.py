@@ -4,13 +4,13 @@ Invariant: what a bundle says is passed on as it is, or cut; making it fit for a
 Markdown is the business of whoever writes there.
 """
 
-from runyard.xcresult.reader.model import Argument, Case, Device, Failure, Place, Repetition, Run
+from runyard.xcresult.reader.aggregation import RETRY
+from runyard.xcresult.reader.model import Case, Device, Failure, Place, Repetition, Run
 
 LONG = 64 * 1024
 """Characters of one message that any format repeats."""
 TOP_LEVEL = "Top-level Tests"
 """What Apple calls the suite of functions that are in none."""
-RETRY = "RunRetryOnFailure"
 
 
 def lasted(seconds: float | None) -> str:
@@ -83,14 +83,6 @@ def device(one: Device) -> str:
     if one.name and system:
         return f"{one.name} ({system})"
     return one.name or system or "an unknown device"
-
-
-def arguments(given: tuple[Argument, ...]) -> str:
-    """The values, as Apple's tool shows them; a value with a label says which it is."""
-    return ", ".join(
-        f"{each.label}: {each.value}" if each.label and each.label != "_" else each.value
-        for each in given
-    )
 
 
 def repetition(one: Repetition | None) -> str:

@@ -1,0 +1,155 @@
+"""What the `xcresult` commands are given: bundles in whatever wrapping, and what is wrong with them.
+
+Invariants:
+- Bad input ends with exit code 2 and one line that names the path, the cause and the error's code; never
+  with a traceback.
+- An archive is unpacked into a temporary directory that is gone when the command ends, however it ends.
+- A stranger's words reach the terminal harmless, also inside an error.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from runyard.cli.harmless import harmless
+from runyard.xcresult.archives.limits import Limits
+from runyard.xcresult.bundle.opening import opened
+from runyard.xcresult.bundle.reading import read_bundle
+from runyard.xcresult.errors import TooLarge, XcresultError
+from runyard.xcresult.reader.model import Result, Wanted
+
+STDIN = "-"
+_DEFECTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+_BLOCK = 1 << 20
+
+PATH = click.argument("path", metavar="PATH")
+PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+PROCESSES = click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Read a very large bundle with several processes.",
+)
+OUTPUT = click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file instead of standard output.",
+)
+
+
+class BadBundle(click.ClickException):
+    """What was given cannot be read."""
+
+    exit_code = 2
+
+
+def name_of(path: str) -> str:
+    """What to call the bundle."""
+    return "standard input" if path == STDIN else Path(path).name or path
+
+
+@contextmanager
+def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: B008  frozen
+    """The bundle's directory; whatever goes wrong inside is told in one line."""
+    with _told(path), _waiting(f"reading {name_of(path)}"):
+        if path == STDIN:
+            with _stdin(limits) as file, opened(file, limits=limits) as directory:
+                yield directory
+        else:
+            with opened(Path(path), limits=limits) as directory:
+                yield directory
+
+
+def read(path: str, *, wanted: Wanted = Wanted(), processes: int = 1) -> Result:  # noqa: B008  frozen
+    """The whole result of a bundle."""
+    with bundle(path) as directory:
+        return read_bundle(directory, wanted=wanted, processes=processes)
+
+
+def deliver(pieces: Iterable[bytes], output: Path | None) -> None:
+    """To standard output piece by piece, UTF-8 whatever the locale says; or to the file, whole or not at all."""
+    if output is None or str(output) == STDIN:
+        stream = sys.stdout.buffer
+        for piece in pieces:
+            stream.write(piece)
+        stream.flush()
+        return
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with draft.open("xb") as file:
+            file.writelines(pieces)
+        draft.replace(output)
+    except OSError as error:
+        raise BadBundle(
+            harmless(f"{output} cannot be written: {error.strerror or error}")
+        ) from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    name = name_of(path) if path == STDIN else path
+    try:
+        yield
+    except XcresultError as error:
+        raise _bad(name, f"{error} [{error.code}]") from error
+    except BrokenPipeError:
+        raise
+    except FileNotFoundError as error:
+        if str(error.filename) != path:
+            raise _bad(name, str(error)) from error
+        raise _bad(name, "there is no such file or directory") from None
+    except OSError as error:
+        raise _bad(str(error.filename or name), error.strerror or str(error)) from error
+    except _DEFECTS as error:
+        # A defect of the reader, brought out by this bundle: still one line, with what to report.
+        what = f"{type(error).__name__}: {error}"
+        raise _bad(name, f"this bundle breaks the reader ({what}). Please report it") from error
+
+
+def _bad(name: str, what: str) -> BadBundle:
+    return BadBundle(harmless(f"{name}: {what}"))
+
+
+@contextmanager
+def _stdin(limits: Limits) -> Iterator[Path]:
+    """Standard input in a file: archives are read from their ends."""
+    with tempfile.TemporaryDirectory(prefix="runyard-xcresult-") as folder:
+        file = Path(folder) / "stdin"
+        source = sys.stdin.buffer
+        with file.open("wb") as target:
+            left = limits.total_bytes
+            while block := source.read(_BLOCK):
+                left -= len(block)
+                if left < 0:
+                    raise TooLarge(f"more than {limits.total_bytes} bytes (limit total_bytes)")
+                target.write(block)
+        yield file
+
+
+@contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(harmless(what)):
+        yield
