@@ -176,7 +176,7 @@ def test_annotations_have_places_and_escapes() -> None:
             "a,b:c()", run("Failure", failures=(failure("100%\nsure: yes, yes"),)), status="Failure"
         ),
     )
-    first, last = github(made, title="App.xcresult", root="/Users/ci/app")
+    first, last = github([("App.xcresult", made)], root="/Users/ci/app")
     assert first == (
         "::error file=Tests/CartTests.swift,line=7,title=AppTests / CartTests / a%2Cb%3Ac()::100%25%0Asure: yes, yes"
     )
@@ -187,13 +187,13 @@ def test_annotations_are_few_and_the_rest_is_counted() -> None:
     many = [
         case(f"t{n}()", run("Failure", failures=(failure(),)), status="Failure") for n in range(25)
     ]
-    lines = list(github(result(*many), title="x"))
+    lines = list(github([("x", result(*many))]))
     assert sum(line.startswith("::error ") for line in lines) == 10
     assert "runyard: 15 more errors are not annotated: GitHub shows 10" in lines
 
 
 def test_a_flaky_test_is_a_notice_and_a_build_warning_a_warning() -> None:
-    lines = list(github(everything(), title="x", root="/Users/ci/app"))
+    lines = list(github([("x", everything())], root="/Users/ci/app"))
     assert any(line.startswith("::notice file=Tests/CartTests.swift,line=11,") for line in lines)
     assert any(line.startswith("::warning file=App.swift,line=3,") for line in lines)
     assert lines[0].startswith("::error title=UITests::the runner crashed")
@@ -212,7 +212,7 @@ def test_no_annotation_is_made_by_the_bundle_itself() -> None:
         ),
         errors=(RunnerError(message=HOSTILE),),
     )
-    for line in github(made, title=HOSTILE):
+    for line in github([(HOSTILE, made)]):
         assert "\n" not in line and "\r" not in line
         assert line.startswith(("::error ", "runyard: "))
         assert not line.startswith("runyard: ") or "##[" not in line
