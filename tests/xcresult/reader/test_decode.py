@@ -79,8 +79,8 @@ def test_elements_of_an_unknown_kind_of_list_are_kept() -> None:
 
 
 def test_a_member_cannot_pose_as_the_type() -> None:
-    assert decode(encode(("A", {"_type": [], "b": ("String", "c")}))) == {"_type": "A", "b": "c"}
-    assert decode(encode(("A", {"_type": ("String", "B")}))) == {"_type": "A"}
+    node = decode(encode(("A", {"_type": [], "_values": ("String", "B"), "c": ("String", "d")})))
+    assert node == {"_type": "A", "__type": [], "__values": "B", "c": "d"}
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:

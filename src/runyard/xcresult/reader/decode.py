@@ -49,7 +49,7 @@ _HEADS = 4096
 _keys: dict[str, str] = {}
 _openings: dict[str, tuple[str, str]] = {}
 OWN = ("_type", "_values")
-"""What a node says of itself; a member of that name is dropped."""
+"""What a node says of itself; a member of that name gets another."""
 
 
 class Malformed(ValueError):
@@ -116,10 +116,12 @@ class _Decoder:
                 at += 1
                 if not opened:
                     break
-                value = _closed(top)
+                value = _closed(top) if type(top) is dict and "_v" in top else top
                 top, key = opened.pop()
                 if type(top) is list:
                     top.append(value)
+                elif key:
+                    top[key] = value
                 else:
                     _put(top, key, value)
                 continue
@@ -146,6 +148,8 @@ class _Decoder:
             if type(top) is list:
                 raise Malformed(f"a property in an array at byte {at}")
             key, at = self.token(at, "K")
+            if key in OWN:
+                key = f"_{key}"
             if text[at : at + 1] == "V":
                 value, at = self.token(at, "V")
                 _put(top, key, value)
@@ -214,7 +218,7 @@ def _put(top: Node | list[Any], key: str, value: Any) -> None:
         top.append(value)
     elif not key:  # an element of something that is no Array: a later version's kind of list
         top.setdefault("_values", []).append(value)
-    elif key not in OWN:
+    else:
         top[key] = value
 
 

@@ -5,6 +5,7 @@ rest; before 3.53 a passing test often has none. A long form that is missing or 
 details and nothing else.
 """
 
+import re
 from typing import get_args
 
 import msgspec
@@ -28,6 +29,14 @@ from runyard.xcresult.reader.model import Argument, Bug, Metric, Repetition, Run
 from runyard.xcresult.reader.objects import Objects
 
 STATUSES: dict[str, Status] = {status: status for status in get_args(Status)}
+
+_DETAILS = (
+    "arguments attachments configuration documentation expectedFailures failureSummaries"
+    " performanceMetrics repetitionPolicySummary skipNoticeSummary summary tags trackedIssues"
+    " warningSummaries"
+).split()
+TELLING = re.compile(b"K(?:" + "|".join(f"{len(key)}:{key}" for key in _DETAILS).encode() + b")")
+"""Found in every long form that says more of a run than its short form and its activities."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

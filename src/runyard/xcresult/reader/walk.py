@@ -13,6 +13,7 @@ from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.issues import read_failures
 from runyard.xcresult.reader.model import Bug, Failure, Run, Tag
 from runyard.xcresult.reader.runs import (
+    TELLING,
     Place,
     read_bugs,
     read_documentation,
@@ -147,7 +148,9 @@ class Walk:
         summary_id = reference(node, "summaryRef")
         long = node if kind(node) == "ActionTestSummary" else {}
         if summary_id:
-            long = self.graph.load(summary_id, what=f"the summary of {identifier}") or {}
+            telling = None if self.activities or "testStatus" not in node else TELLING
+            what = f"the summary of {identifier}"
+            long = self.graph.load(summary_id, what=what, telling=telling) or {}
         objects = self.graph.objects
         run = read_run(node, long, place=place, objects=objects, summary_id=summary_id)
         case.add(run, long)
