@@ -21,6 +21,7 @@ from xml.parsers.expat import ExpatError
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.errors import BundleInvalid, TooLarge, UnsupportedFormat
+from runyard.xcresult.reader.fields import brief
 from runyard.xcresult.reader.frames import FrameDamaged, pieces, whole
 from runyard.xcresult.reader.ids import RefsDamaged, decode_refs, hashed_id, is_id, new_hash
 from runyard.xcresult.reader.objects import Info, ObjectProblem, Objects
@@ -204,7 +205,9 @@ def _judged(info: object) -> Info:
     if major != 3:
         raise UnsupportedFormat(f"format {major}.{minor}: only format 3 can be read")
     if backend != "fileBacked2" or compression != "standard":
-        raise UnsupportedFormat(f"storage {backend}, compression {compression}: cannot be read")
+        raise UnsupportedFormat(
+            f"storage {brief(backend)}, compression {brief(compression)}: cannot be read"
+        )
     root_id = root.get("hash")
     if not isinstance(root_id, str) or not is_id(root_id):
         raise BundleInvalid(f"{INFO} names no root object")

@@ -6,7 +6,6 @@ looked up in the text of each one's own section, and is believed only when every
 many lines there as it should; otherwise its duration stays unknown rather than somebody else's.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 
 from runyard.xcresult.reader.aggregation import mean_duration
@@ -63,32 +62,28 @@ def suite_seconds(logs: Iterable[Log], target: str, suites: list[Named]) -> dict
 
 
 def _told(text: TargetLog, kind: str, wanted: list[Named]) -> dict[Named, list[float]]:
-    lines: dict[str, list[float]] = {}
-    for line in text.lines:
-        if line.kind == kind:
-            lines.setdefault(line.label, []).append(line.seconds)
-    sharing = Counter(name for _, name in wanted)
-    found: dict[Named, list[float]] = {}
+    lines = _by_label(text.lines, kind)
+    users: dict[str, list[Path]] = {}
     for path, name in wanted:
-        if sharing[name] == 1 and name in lines:
-            found[path, name] = lines[name]
-    for name, users in sharing.items():
-        if users > 1 and name in lines:
-            paths = [path for path, other in wanted if other == name]
-            found.update(_apart(text, kind, name, paths, expected=len(lines[name])))
+        if name in lines:
+            users.setdefault(name, []).append(path)
+    shared = frozenset(path for paths in users.values() if len(paths) > 1 for path in paths)
+    own = {path: _by_label(text.suite_lines.get(path, ()), kind) for path in shared}
+    found: dict[Named, list[float]] = {}
+    for name, paths in users.items():
+        if len(paths) == 1:
+            found[paths[0], name] = lines[name]
+            continue
+        # One name in several suites: told apart by their sections, or not at all.
+        apart = {(path, name): own[path].get(name, []) for path in paths}
+        if all(apart.values()) and sum(map(len, apart.values())) == len(lines[name]):
+            found.update(apart)
     return found
 
 
-def _apart(
-    text: TargetLog, kind: str, name: str, paths: list[Path], *, expected: int
-) -> dict[Named, list[float]]:
-    """One name in several suites: told apart by their sections, or not at all."""
-    own = {path: _matching(text.suite_lines.get(path, ()), kind, name) for path in paths}
-    counts = [len(seconds) for seconds in own.values()]
-    if min(counts) == 0 or sum(counts) != expected:
-        return {}
-    return {(path, name): seconds for path, seconds in own.items()}
-
-
-def _matching(lines: Iterable[Line], kind: str, name: str) -> list[float]:
-    return [line.seconds for line in lines if line.kind == kind and line.label == name]
+def _by_label(lines: Iterable[Line], kind: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for line in lines:
+        if line.kind == kind:
+            found.setdefault(line.label, []).append(line.seconds)
+    return found

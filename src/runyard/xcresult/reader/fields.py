@@ -10,6 +10,11 @@ from math import isfinite
 from runyard.xcresult.reader.decode import Node
 
 
+def brief(value: str) -> str:
+    """A stranger's word as it may stand in one line of a message."""
+    return ascii(value if len(value) <= 120 else value[:117] + "...")
+
+
 def text(node: Node, key: str) -> str:
     """A scalar's text; empty when absent."""
     value = node.get(key)

@@ -5,7 +5,7 @@ once they are mapped, then its log. Tests that are damaged are a warning as long
 read; with none left there is no result.
 """
 
-from runyard.xcresult.errors import BundleInvalid
+from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.actions import read_action
 from runyard.xcresult.reader.cases import (
     freeze_cases,
@@ -15,7 +15,7 @@ from runyard.xcresult.reader.cases import (
 )
 from runyard.xcresult.reader.decode import DEPTH, Node
 from runyard.xcresult.reader.durations import total
-from runyard.xcresult.reader.fields import child, children, kind, reference, text
+from runyard.xcresult.reader.fields import brief, child, children, kind, reference, text
 from runyard.xcresult.reader.graph import BUDGET, Graph
 from runyard.xcresult.reader.issues import read_build_issues
 from runyard.xcresult.reader.logs import Log, read_log
@@ -24,6 +24,8 @@ from runyard.xcresult.reader.objects import Info, Objects
 from runyard.xcresult.reader.walk import Walk
 
 ROOT = "ActionsInvocationRecord"
+ACTIONS = 1_000
+"""More devices and merged bundles than anybody has."""
 
 
 class StoreStripped(BundleInvalid):
@@ -44,9 +46,11 @@ def read_result(
     graph = Graph(objects, depth=depth, budget=budget)
     root = graph.need(info.root_id, what="the root object")
     if kind(root) != ROOT:
-        raise BundleInvalid(f"the root object is no {ROOT} but {kind(root)!r}")
+        raise BundleInvalid(f"the root object is no {ROOT} but {brief(kind(root))}")
     scheme = _scheme(graph, root)
     records = children(root, "actions")
+    if len(records) > ACTIONS:
+        raise TooLarge(f"the bundle has more than {ACTIONS} actions")
     actions = tuple(read_action(one) for one in records)
     walk = Walk(graph, minor=info.minor, activities=wanted.activities)
     _walk_tests(walk, records, actions, scheme=scheme)

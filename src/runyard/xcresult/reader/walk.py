@@ -7,8 +7,9 @@ Everything that shares (test plan, target, suites, identifier) is one case. What
 and stays here: `freeze` in cases.py makes the model's values of it.
 """
 
+from runyard.xcresult.errors import TooLarge
 from runyard.xcresult.reader.decode import Node
-from runyard.xcresult.reader.fields import children, kind, number, reference, text
+from runyard.xcresult.reader.fields import brief, children, kind, number, reference, text
 from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.issues import read_failures
 from runyard.xcresult.reader.model import Bug, Failure, Run, Tag
@@ -27,6 +28,11 @@ SuiteKey = tuple[str, str, Path]
 TargetKey = tuple[str, str]
 
 _WRAPPERS = ("All tests", "Selected tests")
+
+# Far beyond what anybody runs, and little enough to be held in memory and to be compared with each other.
+TARGETS = 10_000
+SUITES = 200_000
+RUNS = 1_000_000
 
 
 class OpenCase:
@@ -86,6 +92,7 @@ class Walk:
         self.cases: dict[CaseKey, OpenCase] = {}
         self.suites: dict[SuiteKey, OpenSuite] = {}
         self.targets: dict[TargetKey, OpenTarget] = {}
+        self.runs = 0
 
     def tests(self, node: Node, *, action: int, plan: str) -> None:
         """The tests of one action."""
@@ -104,6 +111,7 @@ class Walk:
         target = self.targets.get(key)
         if target is None:
             target = self.targets[key] = OpenTarget(node)
+            _bound(len(self.targets), TARGETS, "targets")
         self._failures(target, node)
         for one in children(node, "tests"):
             self._entry(one, target=key, path=(), place=place)
@@ -123,7 +131,8 @@ class Walk:
         elif name in _RUNS or "testStatus" in node:
             self._run(node, target=target, path=path, place=place)
         else:
-            self.graph.warn(f"an entry of the unknown type {name!r} in the tests was left out")
+            name = brief(name)
+            self.graph.warn(f"an entry of the unknown type {name} in the tests was left out")
 
     def _group(self, node: Node, *, target: TargetKey, path: Path, place: Place) -> None:
         identifier = text(node, "identifier") or text(node, "name")
@@ -134,12 +143,15 @@ class Walk:
             suite = self.suites.get(key)
             if suite is None:
                 suite = self.suites[key] = OpenSuite(node)
+                _bound(len(self.suites), SUITES, "suites")
             suite.durations.append(number(node, "duration"))
         self._failures(self.targets[target], node)
         for one in children(node, "subtests"):
             self._entry(one, target=target, path=path, place=place)
 
     def _run(self, node: Node, *, target: TargetKey, path: Path, place: Place) -> None:
+        self.runs += 1
+        _bound(self.runs, RUNS, "runs")
         identifier = text(node, "identifier") or text(node, "name")
         key = (*target, path, identifier)
         case = self.cases.get(key)
@@ -149,11 +161,16 @@ class Walk:
         long = node if kind(node) == "ActionTestSummary" else {}
         if summary_id:
             telling = None if self.activities or "testStatus" not in node else TELLING
-            what = f"the summary of {identifier}"
+            what = f"the summary of {brief(identifier)}"
             long = self.graph.load(summary_id, what=what, telling=telling) or {}
         objects = self.graph.objects
         run = read_run(node, long, place=place, objects=objects, summary_id=summary_id)
         case.add(run, long)
+
+
+def _bound(count: int, most: int, what: str) -> None:
+    if count > most:
+        raise TooLarge(f"the bundle has more than {most} {what}")
 
 
 _RUNS = ("ActionTestMetadata", "ActionTestSummary")
