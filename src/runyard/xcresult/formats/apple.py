@@ -16,8 +16,8 @@ import msgspec
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import Group, groups
 from runyard.xcresult.reader.aggregation import RETRY, combine
+from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.model import (
-    Argument,
     Case,
     Device,
     Result,
@@ -35,15 +35,6 @@ RESULTS: dict[Status, str] = {
 }
 PRECEDENCE = ("Failed", "Passed", "Expected Failure", "Skipped")
 TOP_LEVEL = "$TopLevelTests"
-SETTINGS = {
-    "XCUIAppearanceMode": {
-        "1": "Light Appearance",
-        "2": "Dark Appearance",
-        "4": "Unspecified Appearance",
-    },
-    "XCUIDeviceOrientation": {"1": "Portrait", "4": "Landscape Right"},
-}
-"""What Xcode calls the settings that a UI test was repeated with."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -230,7 +221,7 @@ def _arguments(group: Group) -> Node:
     alone = len(group.runs) == 1
     seconds = _lasted(group.runs[0])
     return Node(
-        name=argument_names(group.arguments),
+        name=shown(group.arguments).replace("\n", " "),
         node_type="Arguments",
         result=RESULTS[group.status],
         duration=spoken(seconds) if alone else "",
@@ -285,18 +276,6 @@ def _details(group: Group) -> str:
     if not retried or len(group.runs) < 2 or group.status != "Failure":
         return ""
     return f"Failed after {len(group.runs)} retries"
-
-
-def argument_names(arguments: Sequence[Argument]) -> str:
-    """The values of a set of arguments on one line; a UI test's settings by the names that Xcode has for them."""
-    if all(argument.label in SETTINGS for argument in arguments):
-        arguments = sorted(arguments, key=lambda argument: argument.label)
-    return ", ".join(_value(argument) for argument in arguments)
-
-
-def _value(argument: Argument) -> str:
-    known = SETTINGS.get(argument.label, {})
-    return known.get(argument.value, argument.value).replace("\n", " ")
 
 
 def spoken(seconds: float) -> str:

@@ -39,6 +39,13 @@ def is_runner_error(name: str, *, identifier: str, url: str) -> bool:
     return bool(_RUNNER.fullmatch(name)) and identifier in ("", name) and not url
 
 
+def framework_of(url: str, *, minor: int) -> Framework:
+    """XCTest's names lose their parentheses in the URL, Swift Testing's keep them."""
+    if url:
+        return "Swift Testing" if url.endswith(")") else "XCTest"
+    return "XCTest" if minor < SWIFT_TESTING_SINCE else ""
+
+
 def freeze_cases(walk: Walk, logs: dict[str, list[Log]]) -> tuple[Case, ...]:
     """All cases; `logs` are those of each plan."""
     told = _told(walk, logs)
@@ -140,7 +147,7 @@ def _case(
 ) -> Case:
     plan, target, path, identifier = key
     runs = tuple(case.runs)
-    framework = _framework(case, minor)
+    framework = framework_of(case.url, minor=minor)
     duration = mean_duration(run.duration for run in runs)
     if duration is None and framework != "XCTest":
         duration = told.get(((plan, target), (path, label(case.function, case.display))))
@@ -165,10 +172,3 @@ def _case(
         runner_error=not sessionless and is_runner_error(case.function, **marks),
         sessionless=sessionless,
     )
-
-
-def _framework(case: OpenCase, minor: int) -> Framework:
-    """XCTest's names lose their parentheses in the URL, Swift Testing's keep them."""
-    if case.url:
-        return "Swift Testing" if case.url.endswith(")") else "XCTest"
-    return "XCTest" if minor < SWIFT_TESTING_SINCE else ""

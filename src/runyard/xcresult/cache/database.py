@@ -1,0 +1,181 @@
+"""Apple's cache of a bundle as tables of plain rows, from a file that a stranger wrote.
+
+A database is a program as much as it is data: views and triggers run when they are touched, computed
+columns when they are read, and a schema may call functions. So nothing is asked of it but the stored columns
+of ordinary tables, one table at a time; a file that has anything else is refused. The file is opened
+read-only and immutable (no journal is replayed, no lock is taken, nothing is written beside it).
+
+Limits, each a `TooLarge`: the size of the file, of one value, the rows of all tables, and the steps that SQLite
+may take, which bounds the time without a clock.
+
+Apple's tool changes its tables from version to version. A table or a column that is not there reads as
+nothing: `Row` answers with an empty text, a zero or None.
+"""
+
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from runyard.db.statements import load
+from runyard.xcresult.errors import BundleInvalid, TooLarge
+
+FILE_BYTES = 4 * 2**30
+VALUE_BYTES = 64 * 2**20
+ROWS = 20_000_000
+STEPS = 2_000_000_000
+STRIDE = 1_000_000
+STATEMENTS = load("runyard.xcresult.cache")
+
+Value = str | int | float | bytes | None
+
+
+class Row:
+    """One row by the names of its columns. Whatever is stored, each question has an answer of its type."""
+
+    __slots__ = ("_names", "_values", "id")
+
+    def __init__(self, names: Mapping[str, int], values: tuple[Value, ...]) -> None:
+        self._names = names
+        self._values = values
+        self.id = self.integer("rowid")
+
+    def _get(self, name: str) -> Value:
+        index = self._names.get(name)
+        return None if index is None else self._values[index]
+
+    def text(self, *names: str) -> str:
+        """The first of these columns that has a text."""
+        for name in names:
+            value = self._get(name)
+            if isinstance(value, str) and value:
+                return value
+            if isinstance(value, int | float):
+                return str(value)
+        return ""
+
+    def integer(self, name: str) -> int:
+        """A number, a key of another table; 0 is nobody's key."""
+        value = self._get(name)
+        return value if isinstance(value, int) else 0
+
+    def real(self, name: str) -> float | None:
+        """A number with a fraction; None when there is none."""
+        value = self._get(name)
+        return float(value) if isinstance(value, int | float) and abs(value) < 1e18 else None
+
+    def flag(self, *names: str, default: bool) -> bool:
+        """The first of these columns that has a truth value."""
+        values = (self._get(name) for name in names)
+        return next((value != 0 for value in values if isinstance(value, int)), default)
+
+
+class Database:
+    """The tables of one cache."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._tables = _tables(connection)
+        self._rows = 0
+
+    def rows(self, table: str) -> Iterator[Row]:
+        """The rows of a table in the order in which they were written; none of a table that is not there."""
+        if table not in self._tables:
+            return
+        found = self._connection.execute(STATEMENTS.columns, {"table": table})
+        columns = [name for (name,) in found if name != "rowid"]
+        if not columns:
+            return
+        names = {name: index for index, name in enumerate(["rowid", *columns])}
+        statement = STATEMENTS.rows.format(
+            columns=", ".join(_quoted(name) for name in columns), table=_quoted(table)
+        )
+        for values in self._connection.execute(statement):
+            self._rows += 1
+            if self._rows > ROWS:
+                raise TooLarge(f"database.sqlite3 has more than {ROWS} rows")
+            yield Row(names, values)
+
+    def by_id(self, table: str) -> dict[int, Row]:
+        """The rows of a table by their key."""
+        return {row.id: row for row in self.rows(table)}
+
+    def grouped(self, table: str, key: str, *, order: str = "") -> dict[int, list[Row]]:
+        """The rows of a table by the row of another that they belong to, in their order there."""
+        groups: dict[int, list[Row]] = {}
+        for row in self.rows(table):
+            owner = row.integer(key)
+            if owner:
+                groups.setdefault(owner, []).append(row)
+        if order:
+            for rows in groups.values():
+                rows.sort(key=lambda row: row.integer(order))
+        return groups
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Database]:
+    """The tables of a database file. Whatever SQLite has to say about it is `BundleInvalid`."""
+    _check_file(path)
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            steps = _guarded(connection)
+            try:
+                yield Database(connection)
+            except sqlite3.OperationalError as error:
+                if steps.spent():
+                    raise TooLarge(f"database.sqlite3 needs more than {STEPS} steps") from error
+                raise
+    except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as error:
+        raise BundleInvalid(f"database.sqlite3 cannot be read: {error}") from error
+
+
+def _check_file(path: Path) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise BundleInvalid("the bundle has no database.sqlite3") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise BundleInvalid("database.sqlite3 is no ordinary file")
+    if found.st_size > FILE_BYTES:
+        raise TooLarge(f"database.sqlite3 is larger than {FILE_BYTES} bytes")
+
+
+class _Steps:
+    """Counts what SQLite does, and stops it."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def tick(self) -> bool:
+        self._taken += STRIDE
+        return self.spent()
+
+    def spent(self) -> bool:
+        return self._taken >= STEPS
+
+
+def _guarded(connection: sqlite3.Connection) -> _Steps:
+    steps = _Steps()
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    connection.set_progress_handler(steps.tick, STRIDE)
+    for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    return steps
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    tables = set[str]()
+    for kind, name, page in connection.execute(STATEMENTS.schema):
+        if kind not in {"table", "index"} or not page:
+            raise BundleInvalid(f"database.sqlite3 has a {kind} that is none of Apple's: {name!r}")
+        if kind == "table":
+            tables.add(name)
+    return tables
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

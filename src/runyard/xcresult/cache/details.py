@@ -1,0 +1,333 @@
+"""What belongs to a run in Apple's cache: issues, attachments, arguments, metrics, activities.
+
+Each table is read once and kept by the row that it belongs to, so a run is put together without asking the
+database again. Times there are seconds since 2001. Trees (activities, expressions) are built from keys
+that a stranger chose: what is at the top is never below, and nothing is entered too deep; what many rows share is
+built once.
+"""
+
+from runyard.xcresult.cache.database import Database, Row
+from runyard.xcresult.reader.attachments import gather
+from runyard.xcresult.reader.model import (
+    Activity,
+    Argument,
+    Attachment,
+    ExpectedFailure,
+    Expression,
+    Failure,
+    Frame,
+    Metric,
+    Place,
+    Repetition,
+    Skip,
+)
+
+EPOCH = 978_307_200.0
+"""2001-01-01 in seconds since 1970."""
+DEPTH = 200
+PARTS = 1000
+"""Parts of one captured expression, at all levels together."""
+
+
+def moment(row: Row, name: str) -> float | None:
+    """A time of the cache in seconds since 1970."""
+    seconds = row.real(name)
+    return None if seconds is None else seconds + EPOCH
+
+
+def without(rows: list[Row], owner: str) -> list[Row]:
+    """The rows of a tree that are not at its top: without them a cycle cannot be reached from there."""
+    return [row for row in rows if not row.integer(owner)]
+
+
+class Sources:
+    """Places in source files, call stacks and captured expressions."""
+
+    def __init__(self, database: Database) -> None:
+        self._locations = database.by_id("SourceCodeLocations")
+        self._contexts = database.by_id("SourceCodeContexts")
+        self._symbols = database.by_id("SourceCodeSymbolInfos")
+        self._frames = database.grouped("SourceCodeFrames", "context_fk", order="orderInContainer")
+        self._expressions = database.by_id("Expressions")
+        self._stacks: dict[int, tuple[Frame, ...]] = {}
+        self._captured: dict[int, Expression | None] = {}
+        self._values = database.by_id("TestValues")
+
+    def place(self, row: Row | None) -> Place | None:
+        """Where a context or a symbol is."""
+        found = self._locations.get(row.integer("location_fk")) if row else None
+        if found is None or not found.text("filePath"):
+            return None
+        return Place(found.text("filePath"), found.integer("lineNumber"))
+
+    def context(self, key: int) -> Place | None:
+        """Where something happened."""
+        return self.place(self._contexts.get(key))
+
+    def frames(self, key: int) -> tuple[Frame, ...]:
+        """The call stack of a context."""
+        if key not in self._stacks:
+            self._stacks[key] = tuple(self._frame(row) for row in self._frames.get(key, ()))
+        return self._stacks[key]
+
+    def _frame(self, row: Row) -> Frame:
+        symbol = self._symbols.get(row.integer("symbolInfo_fk"))
+        return Frame(
+            address=row.text("address"),
+            image=symbol.text("imageName") if symbol else "",
+            symbol=symbol.text("symbolName") if symbol else "",
+            place=self.place(symbol),
+        )
+
+    def value(self, key: int) -> Row | None:
+        """A captured value."""
+        return self._values.get(key)
+
+    def expression(self, key: int) -> Expression | None:
+        """What Swift Testing captured of an expectation."""
+        if key not in self._captured:
+            self._captured[key] = self._expression(key, set())
+        return self._captured[key]
+
+    def _expression(self, key: int, seen: set[int]) -> Expression | None:
+        row = self._expressions.get(key)
+        if row is None or key in seen or len(seen) >= PARTS:
+            return None
+        seen.add(key)
+        value = self.value(row.integer("testValue_fk"))
+        keys = (part for part in row.text("subexpressions").split(",") if part.isdecimal())
+        parts = (self._expression(int(part), seen) for part in keys if len(part) < 19)
+        return Expression(
+            source=row.text("sourceCode"),
+            value=value.text("description") if value else "",
+            parts=tuple(part for part in parts if part is not None),
+        )
+
+
+class Details:
+    """Everything that hangs on runs, by run."""
+
+    def __init__(self, database: Database) -> None:
+        self.sources = Sources(database)
+        self._errors = database.by_id("TestErrors")
+        self._attached = database.grouped("Attachments", "testIssue_fk")
+        issues = database.by_id("TestIssues")
+        self._expected = database.grouped(
+            "ExpectedFailures", "testCaseRun_fk", order="orderInOwner"
+        )
+        self._issues = issues
+        announced = {row.integer("issue_fk") for rows in self._expected.values() for row in rows}
+        self._failures: dict[int, list[Row]] = {}
+        for row in sorted(issues.values(), key=lambda row: row.integer("orderInOwner")):
+            if row.id not in announced:
+                self._failures.setdefault(row.integer("testCaseRun_fk"), []).append(row)
+        self._repetitions = database.by_id("RepetitionPolicies")
+        self._skips = database.by_id("SkipNotices")
+        self._parameters = database.by_id("Parameters")
+        self._arguments = database.grouped(
+            "Arguments", "testCaseRun_fk", order="orderInTestCaseRun"
+        )
+        self._metrics = database.grouped(
+            "PerformanceMetrics", "testCaseRun_fk", order="orderInTestCase"
+        )
+        self._activities = Activities(database)
+
+    def failures(self, run: int) -> tuple[Failure, ...]:
+        """The issues of a run that nobody had announced."""
+        return tuple(self._failure(row) for row in self._failures.get(run, ()))
+
+    def expected_failures(self, run: int) -> tuple[ExpectedFailure, ...]:
+        """The issues of a run that it had announced."""
+        return tuple(self._expected_failure(row) for row in self._expected.get(run, ()))
+
+    def _expected_failure(self, row: Row) -> ExpectedFailure:
+        issue = self._issues.get(row.integer("issue_fk"))
+        return ExpectedFailure(
+            reason=row.text("failureReason"),
+            top_level=row.flag("isTopLevelFailure", default=False),
+            failure=self._failure(issue, expected=True) if issue else None,
+        )
+
+    def _failure(self, row: Row, *, expected: bool = False) -> Failure:
+        context = row.integer("sourceCodeContext_fk")
+        error = self._errors.get(row.integer("associatedError_fk"))
+        return Failure(
+            message=row.text("compactDescription", "detailedDescription", "sanitizedDescription"),
+            place=self.sources.context(context),
+            issue_type=row.text("issueType"),
+            top_level=row.flag("isTopLevel", "isTopLevelFailure", default=True),
+            uuid=row.text("uuid"),
+            timestamp=moment(row, "timestamp"),
+            frames=self.sources.frames(context),
+            expression=self.sources.expression(row.integer("expression_fk")),
+            error_domain=error.text("domain") if error else "",
+            error_code=error.text("code") if error else "",
+            attachments=tuple(
+                _attachment(each, on_failure=not expected)
+                for each in self._attached.get(row.id, ())
+            ),
+        )
+
+    def repetition(self, run: Row) -> Repetition | None:
+        """Which repetition a run was."""
+        row = self._repetitions.get(run.integer("repetitionPolicy_fk"))
+        if row is None:
+            return None
+        return Repetition(
+            row.integer("repetition"),
+            row.integer("totalRepetitions"),
+            row.text("repetitionModeString"),
+        )
+
+    def skip(self, run: Row) -> Skip | None:
+        """Why a run was skipped."""
+        row = self._skips.get(run.integer("skipNotice_fk"))
+        if row is None:
+            return None
+        path = row.text("fileName")
+        place = Place(path, row.integer("lineNumber")) if path else None
+        return Skip(message=row.text("message"), place=place)
+
+    def arguments(self, run: int) -> tuple[Argument, ...]:
+        """What a run was called with.
+
+        The cache knows a case's parameters by their position in its first run. The settings of a UI test change
+        places from run to run, so their values may carry each other's labels there.
+        """
+        return tuple(self._argument(row) for row in self._arguments.get(run, ()))
+
+    def _argument(self, row: Row) -> Argument:
+        value = self.sources.value(row.integer("testValue_fk"))
+        parameter = self._parameters.get(row.integer("parameter_fk"))
+        return Argument(
+            value=value.text("description") if value else "",
+            label=parameter.text("label") if parameter else "",
+            name=parameter.text("name") if parameter else "",
+            type_name=(parameter.text("typeName") if parameter else "")
+            or (value.text("typeName") if value else ""),
+            identifier=row.text("identifier"),
+        )
+
+    def metrics(self, run: int) -> tuple[Metric, ...]:
+        """What a run measured."""
+        return tuple(_metric(row) for row in self._metrics.get(run, ()))
+
+    def attachments(
+        self,
+        run: int,
+        *,
+        failures: tuple[Failure, ...],
+        expected: tuple[ExpectedFailure, ...],
+    ) -> tuple[Attachment, ...]:
+        """All attachments of a run: of its activities, of its failures, of those that it announced."""
+        uuids = frozenset(failure.uuid for failure in failures if failure.uuid)
+        steps = self._activities.attachments(run, uuids)
+        return gather(steps, failures=failures, expected=expected)
+
+    def activities(self, run: int, *, failures: tuple[Failure, ...]) -> tuple[Activity, ...]:
+        """The steps of a run."""
+        uuids = frozenset(failure.uuid for failure in failures if failure.uuid)
+        return self._activities.of_run(run, uuids)
+
+
+class Activities:
+    """The steps of all runs, as trees."""
+
+    def __init__(self, database: Database) -> None:
+        self._top = database.grouped("Activities", "testCaseRun_fk", order="orderInParent")
+        below = database.grouped("Activities", "parent_fk", order="orderInParent")
+        self._below = {key: without(rows, "testCaseRun_fk") for key, rows in below.items()}
+        self._attached = database.grouped("Attachments", "activity_fk")
+
+    def of_run(self, run: int, failures: frozenset[str]) -> tuple[Activity, ...]:
+        """The outermost steps of a run, each with those inside it; `failures` are the run's."""
+        return tuple(
+            self._activity(row, failures, failed=False, depth=0) for row in self._top.get(run, ())
+        )
+
+    def _activity(
+        self, row: Row, failures: frozenset[str], *, failed: bool, depth: int
+    ) -> Activity:
+        below = self._below.get(row.id, ()) if depth < DEPTH else ()
+        failed = failed or not failures.isdisjoint(_ids(row, "failureIDs"))
+        return Activity(
+            title=row.text("title"),
+            kind=row.text("activityType").rpartition("activity-type.")[2],
+            uuid=row.text("uuid"),
+            start=moment(row, "startTime"),
+            finish=moment(row, "finishTime"),
+            attachments=self._attachments(row, failed=failed),
+            activities=tuple(
+                self._activity(child, failures, failed=failed, depth=depth + 1) for child in below
+            ),
+            failure_ids=_ids(row, "failureIDs"),
+            expected_failure_ids=_ids(row, "expectedFailureIDs"),
+        )
+
+    def attachments(self, run: int, failures: frozenset[str]) -> list[Attachment]:
+        """The attachments of a run's steps, those of failed steps marked so."""
+        found: list[Attachment] = []
+        if self._attached:
+            for row in self._top.get(run, ()):
+                self._collect(row, failures, failed=False, depth=0, into=found)
+        return found
+
+    def _collect(
+        self,
+        row: Row,
+        failures: frozenset[str],
+        *,
+        failed: bool,
+        depth: int,
+        into: list[Attachment],
+    ) -> None:
+        failed = failed or not failures.isdisjoint(_ids(row, "failureIDs"))
+        into.extend(self._attachments(row, failed=failed))
+        for child in self._below.get(row.id, ()) if depth < DEPTH else ():
+            self._collect(child, failures, failed=failed, depth=depth + 1, into=into)
+
+    def _attachments(self, row: Row, *, failed: bool) -> tuple[Attachment, ...]:
+        return tuple(
+            _attachment(each, on_failure=failed) for each in self._attached.get(row.id, ())
+        )
+
+
+def _ids(row: Row, name: str) -> tuple[str, ...]:
+    return tuple(part for part in row.text(name).split(":") if part)
+
+
+def _attachment(row: Row, *, on_failure: bool) -> Attachment:
+    return Attachment(
+        filename=row.text("filenameOverride", "name"),
+        name=row.text("name"),
+        uniform_type=row.text("uniformTypeIdentifier"),
+        payload_id=row.text("xcResultKitPayloadRefId"),
+        timestamp=moment(row, "timestamp"),
+        lifetime=row.text("lifetime"),
+        uuid=row.text("uuid"),
+        on_failure=on_failure,
+    )
+
+
+def _metric(row: Row) -> Metric:
+    numbers = (_number(part) for part in row.text("measurements").split(",") if part.strip())
+    return Metric(
+        identifier=row.text("identifier"),
+        name=row.text("displayName"),
+        unit=row.text("unitOfMeasurement"),
+        measurements=tuple(number for number in numbers if number is not None),
+        baseline_name=row.text("baselineName"),
+        baseline_average=row.real("baselineAverage"),
+        max_regression=row.real("maxRegression"),
+        max_deviation=row.real("maxStandardDeviation"),
+        max_percent_regression=row.real("maxPercentRegression"),
+        max_percent_deviation=row.real("maxPercentRelativeStandardDeviation"),
+        polarity=row.text("polarity"),
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
