@@ -9,9 +9,8 @@ from pathlib import Path
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import opened
-from runyard.xcresult.errors import BundleInvalid
+from runyard.xcresult.cache.reading import read_cache
 from runyard.xcresult.reader.model import Result, Wanted
-from runyard.xcresult.reader.objects import Info
 from runyard.xcresult.reader.result import StoreStripped, read_result
 
 DATABASE = "database.sqlite3"
@@ -34,7 +33,7 @@ def read_bundle(
     except StoreStripped:
         if not _has_cache(directory):
             raise
-        return _cached(directory, info)
+        return read_cache(directory / DATABASE, format=f"{info.major}.{info.minor}", wanted=wanted)
 
 
 def read(
@@ -53,7 +52,3 @@ def read(
 def _has_cache(directory: Path) -> bool:
     database = directory / DATABASE
     return database.is_file() and not database.is_symlink()
-
-
-def _cached(directory: Path, info: Info) -> Result:
-    raise BundleInvalid("the store is stripped")
