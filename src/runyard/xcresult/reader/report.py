@@ -21,7 +21,7 @@ from runyard.xcresult.reader.aggregation import case_status, mean_duration
 from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.crashes import CrashReport
 from runyard.xcresult.reader.messages import IssueType, sorted_out
-from runyard.xcresult.reader.model import Case, Failure, Result, Run, Status
+from runyard.xcresult.reader.model import Case, Failure, Result, Run, Status, Suite
 
 Outcome = Literal["success", "failure", "skipped"]
 _OUTCOMES: dict[Status, Outcome] = {
@@ -218,36 +218,50 @@ def _modules(
         if any(_matches(entry, case, path) for entry in quarantine):
             one = msgspec.structs.replace(one, is_quarantined=True)
         cases.setdefault(case.target, []).append((case, one))
-    return tuple(_module(result, name, found) for name, found in cases.items())
+    suites: dict[str, list[Suite]] = {}
+    for suite in result.suites:
+        suites.setdefault(suite.target, []).append(suite)
+    known: dict[str, list[float]] = {}
+    for target in result.targets:
+        if target.duration:
+            known.setdefault(target.name, []).append(target.duration)
+    return tuple(
+        _module(name, found, suites=suites.get(name, []), known=known.get(name, []))
+        for name, found in cases.items()
+    )
 
 
-def _module(result: Result, name: str, cases: list[tuple[Case, ReportCase]]) -> Module:
-    known = [one.duration for one in result.targets if one.name == name and one.duration]
+def _module(
+    name: str,
+    cases: list[tuple[Case, ReportCase]],
+    *,
+    suites: list[Suite],
+    known: list[float],
+) -> Module:
     reports = tuple(one for _, one in cases)
     return Module(
         name=name,
         status="failure" if any(one.status == "failure" for one in reports) else "success",
         duration=_length(sum(known) if known else None, reports),
-        test_suites=tuple(_suites(result, name, reports)),
+        test_suites=tuple(_suites(suites, reports)),
         test_cases=reports,
     )
 
 
-def _suites(result: Result, target: str, cases: tuple[ReportCase, ...]) -> Iterable[ReportSuite]:
-    names = {(one.plan, one.path): one.name for one in result.suites if one.target == target}
+def _suites(suites: list[Suite], cases: tuple[ReportCase, ...]) -> Iterable[ReportSuite]:
+    names = {(one.plan, one.path): one.name for one in suites}
     inside: dict[str, list[ReportCase]] = {}
     for case in cases:
         parts = (case.test_suite_name or "").split("/")
         for end in range(1, len(parts) + 1):
             inside.setdefault("/".join(parts[:end]), []).append(case)
     durations: dict[str, list[float]] = {}
-    for suite in result.suites:
-        if suite.target == target:
-            path = [
-                names.get((suite.plan, suite.path[: end + 1]), suite.path[end])
-                for end in range(len(suite.path))
-            ]
-            durations.setdefault("/".join(path), []).append(suite.duration or 0.0)
+    for suite in suites:
+        path = [
+            names.get((suite.plan, suite.path[: end + 1]), suite.path[end])
+            for end in range(len(suite.path))
+        ]
+        durations.setdefault("/".join(path), []).append(suite.duration or 0.0)
     for name, seconds in durations.items():
         found = tuple(inside.get(name, ()))
         if found:
