@@ -47,7 +47,8 @@ def place_of(
     if not isinstance(place, Bucket):
         if endpoint or region or credentials_file is not None:
             raise BadSetting(
-                "--blobs-endpoint, --blobs-region and --blobs-credentials-file are for s3://. Remove them, or name a bucket"
+                "--blobs-endpoint, --blobs-region and --blobs-credentials-file are for s3://."
+                " Remove them, or name a bucket"
             )
         return place
     credentials = None

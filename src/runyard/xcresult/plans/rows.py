@@ -1,0 +1,265 @@
+"""A report as rows: what goes into which table.
+
+Modules, suites and cases are numbered in the report's order. A test is the same one in every run by a digest of
+(account, project, module, identifier): no row has to be asked for before another one can be written, and
+processing a run again gives the same rows.
+
+Invariant: every number and every id depends on the report and the run alone.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from runyard.xcresult.reader.crashes import SUFFIX
+from runyard.xcresult.reader.report import (
+    Module,
+    Report,
+    ReportCase,
+    ReportFailure,
+    ReportRepetition,
+)
+
+Row = dict[str, object]
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose rows they are."""
+
+    account: str
+    project: str
+    run_id: str
+    shard: int
+
+
+def digest(*parts: object) -> str:
+    """An id that depends on these parts and on nothing else, in the form of a UUID."""
+    told = "".join(f"{len(text)}:{text}" for text in map(str, parts))
+    found = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
+
+
+def case_id(owner: Owner, case: ReportCase) -> str:
+    """The same for the same test of the same project in every run."""
+    within = case.identifier or f"{case.test_suite_name or ''}/{case.name}"
+    return digest("case", owner.account, owner.project, case.module, within)
+
+
+class Rows:
+    """The rows of one report, table by table. `unsound` are payloads that are not what their id says."""
+
+    def __init__(self, report: Report, owner: Owner, *, unsound: Collection[str] = ()) -> None:
+        self._report = report
+        self._owner = owner
+        self._unsound = frozenset(unsound)
+        self._cases = [
+            (number, module, case)
+            for number, (module, case) in enumerate(
+                (pair for pair in _cases(report.test_modules)), start=1
+            )
+        ]
+
+    def tables(self) -> Iterator[tuple[str, Iterator[Row]]]:
+        """Each table with its rows, in an order in which they can be written."""
+        yield "modules", self._modules()
+        yield "suites", self._suites()
+        yield "cases", self._tests()
+        yield "case_runs", self._case_runs()
+        yield "arguments", self._arguments()
+        yield "repetitions", self._repetitions()
+        yield "failures", self._failures()
+        yield "payloads", self._payloads()
+        yield "attachments", self._attachments()
+        yield "crashes", self._crashes()
+
+    def payload_id(self, content_id: str) -> str:
+        """Shared by the project's runs; not if the bytes are not what their id says."""
+        owner = self._owner
+        apart = (owner.run_id, owner.shard) if content_id in self._unsound else ()
+        return digest("payload", owner.account, owner.project, content_id, *apart)
+
+    def _modules(self) -> Iterator[Row]:
+        for number, module in enumerate(self._report.test_modules, start=1):
+            yield {
+                "module": number,
+                "name": module.name,
+                "status": "failure" if module.status == "failure" else "success",
+                "duration_ms": module.duration,
+                "suites": len(module.test_suites),
+                **_counts(module.test_cases),
+            }
+
+    def _suites(self) -> Iterator[Row]:
+        for (module_number, name), number in self._suite_numbers().items():
+            module = self._report.test_modules[module_number - 1]
+            suite = next(one for one in module.test_suites if one.name == name)
+            inside = [case for case in module.test_cases if case.test_suite_name == name]
+            yield {
+                "suite": number,
+                "module": module_number,
+                "name": name,
+                "status": suite.status,
+                "duration_ms": suite.duration,
+                **_counts(inside),
+            }
+
+    def _suite_numbers(self) -> dict[tuple[int, str], int]:
+        found = (
+            (number, suite.name)
+            for number, module in enumerate(self._report.test_modules, start=1)
+            for suite in module.test_suites
+        )
+        return {key: number for number, key in enumerate(dict.fromkeys(found), start=1)}
+
+    def _tests(self) -> Iterator[Row]:
+        for _, _, case in self._cases:
+            yield {
+                "case_id": case_id(self._owner, case),
+                "module": case.module,
+                "suite": case.test_suite_name or "",
+                "name": case.name,
+                "identifier": case.identifier,
+            }
+
+    def _case_runs(self) -> Iterator[Row]:
+        suites = self._suite_numbers()
+        for number, module, case in self._cases:
+            yield {
+                "number": number,
+                "case_id": case_id(self._owner, case),
+                "module": module,
+                "suite": suites.get((module, case.test_suite_name or "")),
+                "name": case.name,
+                "status": case.status,
+                "duration_ms": case.duration,
+                "is_flaky": case.is_flaky,
+                "is_quarantined": case.is_quarantined,
+            }
+
+    def _arguments(self) -> Iterator[Row]:
+        for number, _, case in self._cases:
+            for place, argument in enumerate(case.arguments, start=1):
+                yield {
+                    "number": number,
+                    "argument": place,
+                    "name": argument.name,
+                    "status": argument.status,
+                    "duration_ms": argument.duration,
+                }
+
+    def _repeated(self) -> Iterator[tuple[int, int, int, ReportRepetition]]:
+        """Case, argument (0: none), place, and the repetition."""
+        for number, _, case in self._cases:
+            groups = [(0, case.repetitions)]
+            groups += [(at, one.repetitions) for at, one in enumerate(case.arguments, start=1)]
+            for argument, repetitions in groups:
+                for place, repetition in enumerate(repetitions, start=1):
+                    yield number, argument, place, repetition
+
+    def _repetitions(self) -> Iterator[Row]:
+        for number, argument, place, repetition in self._repeated():
+            yield {
+                "number": number,
+                "argument": argument,
+                "repetition": place,
+                "repetition_number": repetition.repetition_number,
+                "name": repetition.name,
+                "status": repetition.status,
+                "duration_ms": repetition.duration,
+            }
+
+    def _failures(self) -> Iterator[Row]:
+        for number, _, case in self._cases:
+            yield from _failed(number, 0, 0, case.failures)
+            for place, argument in enumerate(case.arguments, start=1):
+                yield from _failed(number, place, 0, argument.failures)
+        for number, at, place, repetition in self._repeated():
+            yield from _failed(number, at, place, repetition.failures)
+
+    def _payloads(self) -> Iterator[Row]:
+        seen: set[str] = set()
+        for _, _, case in self._cases:
+            for each in case.attachments:
+                if each.payload_id not in seen:
+                    seen.add(each.payload_id)
+                    yield {
+                        "payload_id": self.payload_id(each.payload_id),
+                        "content_id": each.payload_id,
+                        "size": each.size,
+                    }
+
+    def _attachment_id(self, number: int, place: int) -> str:
+        return digest("attachment", self._owner.run_id, self._owner.shard, number, place)
+
+    def _attachments(self) -> Iterator[Row]:
+        for number, _, case in self._cases:
+            for place, each in enumerate(case.attachments, start=1):
+                yield {
+                    "attachment_id": self._attachment_id(number, place),
+                    "number": number,
+                    "place": place,
+                    "payload_id": self.payload_id(each.payload_id),
+                    "file_name": each.file_name,
+                    "uniform_type": each.uniform_type,
+                    "size": each.size,
+                    "repetition_number": each.repetition_number,
+                    "argument_name": each.argument_name,
+                }
+
+    def _crashes(self) -> Iterator[Row]:
+        for number, _, case in self._cases:
+            if case.crash_report is None:
+                continue
+            place, name = _crash_file(case)
+            yield {
+                "number": number,
+                "crash": 1,
+                "attachment_id": self._attachment_id(number, place) if place else None,
+                "file_name": name,
+                "exception_type": case.crash_report.exception_type or "",
+                "exception_subtype": case.crash_report.exception_subtype or "",
+                "signal": case.crash_report.signal or "",
+                "triggered_thread_frames": case.crash_report.triggered_thread_frames or "",
+            }
+
+
+def _cases(modules: tuple[Module, ...]) -> Iterator[tuple[int, ReportCase]]:
+    for number, module in enumerate(modules, start=1):
+        for case in module.test_cases:
+            yield number, case
+
+
+def _counts(cases: Collection[ReportCase]) -> Row:
+    durations = [case.duration for case in cases if case.duration is not None]
+    return {
+        "cases": len(cases),
+        "failed": sum(case.status == "failure" for case in cases),
+        "skipped": sum(case.status == "skipped" for case in cases),
+        "flaky": sum(case.is_flaky for case in cases),
+        "average_case_ms": sum(durations) // len(durations) if durations else 0,
+    }
+
+
+def _failed(
+    number: int, argument: int, repetition: int, failures: tuple[ReportFailure, ...]
+) -> Iterator[Row]:
+    for place, failure in enumerate(failures, start=1):
+        yield {
+            "number": number,
+            "argument": argument,
+            "repetition": repetition,
+            "failure": place,
+            "message": failure.message or "",
+            "path": failure.path or "",
+            "line_number": min(max(failure.line_number, 0), 2**31 - 1),
+            "issue_type": failure.issue_type or "",
+        }
+
+
+def _crash_file(case: ReportCase) -> tuple[int, str]:
+    """The place of the report among the case's attachments, and its name."""
+    for place, each in enumerate(case.attachments, start=1):
+        if each.file_name.lower().endswith(SUFFIX):
+            return place, each.file_name
+    return 0, ""

@@ -1,0 +1,275 @@
+"""From an upload to rows: everything that a bundle says is there, once, and nothing else is left."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.xcresult.fixtures import bundle, parameters
+from tests.xcresult.processor.processorworld import (
+    World,
+    change,
+    look,
+    looped,
+    pool,
+    put,
+    row_of,
+    zipped,
+)
+
+from runyard.blobs.errors import BlobsUnavailable
+from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL
+from runyard.xcresult.bundle.reading import read_bundle
+from runyard.xcresult.packing import unpack
+from runyard.xcresult.reader.report import report
+from runyard.xcresult.writer.plan import Plan
+
+RICH = Plan(
+    cases=40,
+    targets=2,
+    suites=4,
+    failures=4,
+    skips=3,
+    retries=3,
+    arguments=4,
+    attachments=12,
+    payloads=5,
+    crashes=1,
+    coverage=3,
+    build_issues=2,
+)
+TABLES = (
+    *("test_modules", "test_suites", "test_cases", "test_case_runs", "test_arguments"),
+    *("test_repetitions", "test_failures", "test_payloads", "test_attachments", "test_crashes"),
+    *("coverage_targets", "coverage_files"),
+)
+
+
+def counts(url: str) -> dict[str, int]:
+    return {table: look(url, f"SELECT count(*) FROM {table}")[0][0] for table in TABLES}
+
+
+def contents(url: str) -> dict[str, list[str]]:
+    """Everything that was found, without when."""
+    return {
+        table: sorted(
+            text
+            for (text,) in look(url, f"SELECT (to_jsonb(t) - 'touched_at')::text FROM {table} t")
+        )
+        for table in TABLES
+    }
+
+
+@looped
+async def test_a_bundle_becomes_rows_and_processing_it_again_gives_the_same(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, RICH), 0)
+    async with world.processing():
+        await world.over(1)
+        assert row_of(database_url) == ("processed", 1, 1, "", "")
+        first = contents(database_url)
+        assert all(counts(database_url).values())
+        async with pool(database_url) as database:
+            await put(database, 0)
+        await world.over(1)
+    assert row_of(database_url)[:2] == ("processed", 2)
+    assert contents(database_url) == first
+    assert world.left() == []
+
+
+@looped
+async def test_the_rows_say_what_the_report_says(database_url: str, tmp_path: Path) -> None:
+    world = World(database_url, tmp_path)
+    content = zipped(tmp_path, RICH)
+    await world.upload(content, 0)
+    async with world.processing():
+        await world.over(1)
+    (tmp_path / "b.zip").write_bytes(content)
+    from runyard.xcresult.bundle.reading import read
+
+    said = report(read(tmp_path / "b.zip"))
+    cases = [case for module in said.test_modules for case in module.test_cases]
+    assert look(
+        database_url,
+        "SELECT r.name, s.name, m.name, r.status, r.duration_ms, r.is_flaky FROM test_case_runs r"
+        " JOIN test_modules m USING (run_id, shard, module)"
+        " LEFT JOIN test_suites s USING (run_id, shard, suite) ORDER BY number",
+    ) == [
+        (case.name, case.test_suite_name, case.module, case.status, case.duration, case.is_flaky)
+        for case in cases
+    ]
+    ((status, found, failed, skipped, flaky, plan),) = look(
+        database_url, "SELECT status, cases, failed, skipped, flaky, test_plan FROM test_runs"
+    )
+    assert (status, found, plan) == (said.status, len(cases), said.test_plan_name)
+    assert failed == sum(case.status == "failure" for case in cases) > 0
+    assert skipped == sum(case.status == "skipped" for case in cases) > 0
+    assert flaky == sum(case.is_flaky for case in cases) > 0
+    assert look(
+        database_url,
+        "SELECT message, path, line_number FROM test_failures"
+        " WHERE repetition = 0 AND argument = 0 ORDER BY number, failure",
+    ) == [
+        (failure.message, failure.path or "", failure.line_number)
+        for case in cases
+        for failure in case.failures
+    ]
+    packed = look(database_url, "SELECT executable_lines, lines FROM coverage_files ORDER BY file")
+    assert [len(unpack(lines).lines) for _, lines in packed] == [count for count, _ in packed]
+
+
+@looped
+async def test_attachments_are_stored_once_a_project_with_their_bytes(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    plan = Plan(cases=4, attachments=6, payloads=2, attachment_bytes=200_000)
+    content = zipped(tmp_path, plan)
+    await world.upload(content, 0, 1)
+    async with world.processing(slots=1):
+        await world.over(2)
+    keys = look(
+        database_url, "SELECT storage_key, size, uploaded_at IS NOT NULL FROM test_payloads"
+    )
+    assert len(keys) == 2
+    for key, size, uploaded in keys:
+        stored = await world.blobs.head(key)
+        assert stored is not None and stored.size == size and uploaded
+    assert counts(database_url)["test_attachments"] == 12
+    assert world.meter.get(RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL, outcome="known") == 2
+
+
+class Refusing:
+    """Object storage that does not take some attachments."""
+
+    def __init__(self, world: World, *, takes: int) -> None:
+        self._blobs = world.blobs
+        self._takes = takes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._blobs, name)
+
+    async def put(self, key: str, content: Any, *, limit: int | None = None) -> int:
+        self._takes -= 1
+        if self._takes < 0:
+            raise BlobsUnavailable("no")
+        return await self._blobs.put(key, content, limit=limit)
+
+
+@looped
+async def test_an_upload_that_fails_costs_that_attachment_only(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, Plan(cases=4, attachments=4)), 0)
+    async with world.processing(blobs=Refusing(world, takes=3)):
+        await world.over(1)
+    assert look(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
+        ("processed", 1)
+    ]
+    assert counts(database_url)["test_attachments"] == 3
+
+
+@looped
+async def test_a_store_that_takes_nothing_is_a_reason_to_try_again_and_at_last_to_do_without(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, Plan(cases=2, attachments=2)), 0)
+    async with world.processing(blobs=Refusing(world, takes=0)):
+        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+        assert row_of(database_url)[4] == "storage_unavailable"
+        change(database_url, "UPDATE test_runs SET spent = 4, due_at = now()")
+        change(database_url, "UPDATE procrastinate_jobs SET scheduled_at = now()")
+        await world.over(1)
+    assert look(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
+        ("processed", 2)
+    ]
+
+
+@looped
+async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_path: Path) -> None:
+    world = World(database_url, tmp_path)
+    listed = json.dumps([{"target": f"Target{n}Tests"} for n in range(9)]).encode()
+    content = zipped(tmp_path, Plan(cases=6, failures=2))
+    await world.upload(content, 0)
+    async with world.processing():
+        await world.over(1)
+        (targets,) = look(database_url, "SELECT array_agg(name) FROM test_modules")[0]
+        listed = json.dumps([{"target": name} for name in targets]).encode()
+        await world.upload(
+            zipped(tmp_path, Plan(cases=6, failures=2), quarantined_tests__json=listed), 1
+        )
+        await world.upload(
+            zipped(tmp_path, Plan(cases=6, failures=2), quarantined_tests__json=b"{"), 2
+        )
+        await world.over(3)
+    assert look(
+        database_url,
+        "SELECT status, failed, jsonb_array_length(warnings),"
+        " (SELECT count(*) FROM test_case_runs c WHERE c.run_id = r.run_id AND is_quarantined)"
+        " FROM test_runs r ORDER BY run_id",
+    ) == [("failure", 2, 0, 0), ("success", 2, 0, 6), ("failure", 2, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"PK nonsense", "bundle_invalid"),
+        (b"", "xcresult_not_found"),
+        (b"hello, world", "unsupported_format"),
+    ],
+)
+@looped
+async def test_what_is_no_bundle_is_given_up_at_once_and_says_why(
+    database_url: str, tmp_path: Path, content: bytes, code: str
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(content, 0)
+    async with world.processing():
+        await world.over(1)
+    assert row_of(database_url) == ("failed_processing", 1, 1, "", code)
+    assert world.left() == []
+
+
+@looped
+async def test_a_bundle_without_tests_failed_and_was_not_skipped(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, Plan(cases=0)), 0)
+    async with world.processing():
+        await world.over(1)
+    assert row_of(database_url)[::4] == ("failed_processing", "no_tests")
+
+
+@pytest.mark.slow
+@looped
+async def test_the_real_bundles_become_rows(database_url: str, tmp_path: Path) -> None:
+    world = World(database_url, tmp_path)
+    names = [name for name in parameters() if isinstance(name, str)]
+    if not names:
+        pytest.skip("no real result bundles here")
+    expected: dict[int, Any] = {}
+    for number, name in enumerate(names):
+        said = report(read_bundle(bundle(name)))
+        expected[number] = (said.status, sum(len(m.test_cases) for m in said.test_modules))
+        await world.upload(_archive_of(name), number)
+    async with world.processing():
+        await world.over(len(names), within=120)
+    rows = look(
+        database_url, "SELECT state, status, cases, reason_code FROM test_runs ORDER BY run_id"
+    )
+    for number, (state, status, cases, code) in enumerate(rows):
+        want = expected[number]
+        told = ("processed", *want, "") if want[1] else ("failed_processing", "", 0, "no_tests")
+        assert (state, status, cases, code) == told, names[number]
+    assert world.left() == []
+
+
+def _archive_of(name: str) -> bytes:
+    from tests.xcresult.fixtures import HOME
+
+    return (HOME / f"{name}.xcresult.zip").read_bytes()
