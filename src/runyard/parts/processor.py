@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import NoReturn
 
 import msgspec
 
@@ -164,7 +165,7 @@ class Processor:
             for loop in loops:
                 loop.cancel()
 
-    def _loops(self) -> tuple[Awaitable[None], ...]:
+    def _loops(self) -> tuple[Coroutine[object, object, NoReturn], ...]:
         settings = self.deps.settings
         scratch = ScratchWatch(self.scratch, meter=self.deps.meter)
         pools = PoolWatch(*self.deps.pools, meter=self.deps.meter)
@@ -182,7 +183,7 @@ class Processor:
 
     def _loop(
         self, name: str, step: Callable[[], Awaitable[object]], *, every: float
-    ) -> Awaitable[None]:
+    ) -> Coroutine[object, object, NoReturn]:
         return run_loop(
             name,
             step,

@@ -3,22 +3,31 @@
 import asyncio
 import contextlib
 import functools
+import io
 import random
+import shutil
 import uuid
+import zipfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, ParamSpec, cast
 
 import psycopg
 
+from runyard.blobs.place import Directory, open_blobs
 from runyard.clock import RealClock
 from runyard.db.contract import Tx
 from runyard.db.pooled import PooledDatabase, open_pool
+from runyard.parts.processor import Processor, ProcessorDeps
+from runyard.telemetry.log import get_logger
+from runyard.telemetry.meter import Meter
 from runyard.xcresult.plans.attempts import Decision, Outcome, decide
 from runyard.xcresult.processor.enqueueing import enqueue
 from runyard.xcresult.processor.ledger import Ledger
-from runyard.xcresult.settings import Settings
+from runyard.xcresult.settings import MEBIBYTE, Settings
 from runyard.xcresult.store import Claim
+from runyard.xcresult.writer.plan import Plan
+from runyard.xcresult.writer.writing import write_bundle
 
 P = ParamSpec("P")
 
@@ -109,3 +118,110 @@ def ledger(
 def decision(claim: Claim, outcome: Outcome) -> Decision:
     rules = Settings(scratch=Path("/nonexistent")).retrying
     return decide(outcome, attempt=claim.attempt, spent=claim.spent, settings=rules)
+
+
+def zipped(folder: Path, plan: Plan, **more: bytes) -> bytes:
+    """A generated bundle as a client uploads it; `more` are files beside its own."""
+    bundle = folder / "Tests.xcresult"
+    write_bundle(bundle, plan)
+    for name, content in more.items():
+        (bundle / name.replace("__", ".")).write_bytes(content)
+    return archived(bundle)
+
+
+def archived(bundle: Path) -> bytes:
+    """A bundle's directory as a ZIP."""
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w") as file:
+        for path in sorted(bundle.rglob("*")):
+            if path.is_file():
+                file.write(path, path.relative_to(bundle.parent))
+    shutil.rmtree(bundle)
+    return memory.getvalue()
+
+
+class World:
+    """A database, object storage and a scratch; `processing` runs a processor on them."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.place = Directory(path=folder / "blobs")
+        self.scratch = folder / "scratch"
+        self.blobs = open_blobs(self.place, clock=RealClock())
+        self.meter = Meter()
+        self.trace = ""
+
+    async def upload(self, content: bytes, *numbers: int) -> None:
+        """Put runs to work that have this upload."""
+        for number in numbers:
+            await self.blobs.put(f"uploads/{number}", content)
+        add_runs(self.url, *numbers, key="uploads/{number}")
+        async with pool(self.url) as database:
+            await put(database, *numbers)
+
+    def settings(self, **how: Any) -> Settings:
+        quick: dict[str, Any] = {"poll": 0.02, "beat": 0.2, "sweep": 0.2, "reserve": MEBIBYTE}
+        return Settings(scratch=self.scratch, **{**quick, **how})
+
+    @contextlib.asynccontextmanager
+    async def processing(
+        self, url: str = "", *, name: str = "p", **how: Any
+    ) -> AsyncIterator[Processor]:
+        """A processor that works meanwhile, and then ends in order."""
+        finish_within = how.pop("finish_within", 25.0)
+        async with pool(url or self.url, patience=2.0) as database:
+            processor = Processor(
+                ProcessorDeps(
+                    name=name,
+                    clock=RealClock(),
+                    rng=random.Random(name),
+                    log=get_logger("processor"),
+                    settings=self.settings(**how),
+                    database=database,
+                    results=database,
+                    pools=(database,),
+                    blobs=how.pop("blobs", self.blobs),
+                    meter=self.meter,
+                    finish_within=finish_within,
+                    trace=self.trace,
+                )
+            )
+            ending = asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(processor.run(ending=ending))
+                try:
+                    yield processor
+                finally:
+                    ending.set()
+
+    async def over(self, count: int, *, within: float = 60.0) -> None:
+        """Wait until so many runs are processed or given up."""
+        await self.until(
+            "SELECT count(*) FROM test_runs WHERE state IN ('processed', 'failed_processing')",
+            lambda found: found >= count,
+            within=within,
+        )
+
+    async def until(self, sql: str, good: Callable[[Any], bool], *, within: float = 60.0) -> Any:
+        """Wait until the first value of a query is good; it is."""
+        found: Any = None
+        try:
+            async with asyncio.timeout(within):
+                while True:
+                    ((found,),) = await asyncio.to_thread(look, self.url, sql)
+                    if good(found):
+                        return found
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"still {found}: {self.told()}") from None
+
+    def told(self) -> list[Any]:
+        """What the runs that are not processed say of themselves."""
+        return look(
+            self.url,
+            "SELECT state, attempt, spent, reason_code, reason FROM test_runs WHERE state <> 'processed' LIMIT 20",
+        )
+
+    def left(self) -> list[str]:
+        """What is in the scratch."""
+        return sorted(str(path) for path in self.scratch.rglob("*"))

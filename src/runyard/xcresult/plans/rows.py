@@ -91,18 +91,20 @@ class Rows:
             }
 
     def _suites(self) -> Iterator[Row]:
-        for (module_number, name), number in self._suite_numbers().items():
-            module = self._report.test_modules[module_number - 1]
-            suite = next(one for one in module.test_suites if one.name == name)
-            inside = [case for case in module.test_cases if case.test_suite_name == name]
-            yield {
-                "suite": number,
-                "module": module_number,
-                "name": name,
-                "status": suite.status,
-                "duration_ms": suite.duration,
-                **_counts(inside),
-            }
+        numbers = self._suite_numbers()
+        for module_number, module in enumerate(self._report.test_modules, start=1):
+            inside: dict[str, list[ReportCase]] = {}
+            for case in module.test_cases:
+                inside.setdefault(case.test_suite_name or "", []).append(case)
+            for suite in {suite.name: suite for suite in module.test_suites}.values():
+                yield {
+                    "suite": numbers[module_number, suite.name],
+                    "module": module_number,
+                    "name": suite.name,
+                    "status": suite.status,
+                    "duration_ms": suite.duration,
+                    **_counts(inside.get(suite.name, ())),
+                }
 
     def _suite_numbers(self) -> dict[tuple[int, str], int]:
         found = (

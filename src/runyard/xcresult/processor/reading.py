@@ -8,9 +8,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
+import runyard
 from runyard import proc
 from runyard.telemetry.log import Logger
 from runyard.xcresult.plans.attempts import Outcome
@@ -18,7 +20,8 @@ from runyard.xcresult.processor.order import Answer, Order
 from runyard.xcresult.processor.scratch import Room
 
 MODULE = "runyard.xcresult.processor.child"
-_PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+_OURS = str(Path(runyard.__file__).parents[1])
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH")
 _TOLD = 2000
 _ANSWER = 32 * 1024 * 1024
 
@@ -29,7 +32,7 @@ async def read(
     """What the bundle says, or how the attempt ended. Cancelled, the child is ended and gone first."""
     try:
         done = await proc.run(
-            [sys.executable, "-m", MODULE],
+            [sys.executable, "-P", "-m", MODULE],  # -P: nothing is imported from its room
             input=msgspec.json.encode(order),
             timeout=limit,
             grace=grace,
@@ -50,6 +53,7 @@ def environment(room: Room, ours: Mapping[str, str]) -> dict[str, str]:
     """What the child knows of the world: no credential of ours, and no place for files but its room."""
     return {
         **{name: ours[name] for name in _PASSED_ON if name in ours},
+        "PYTHONPATH": _OURS,
         "HOME": str(room.temporary),
         "TMPDIR": str(room.temporary),
         "SQLITE_TMPDIR": str(room.temporary),
