@@ -168,7 +168,7 @@ class World:
         self, url: str = "", *, name: str = "p", **how: Any
     ) -> AsyncIterator[Processor]:
         """A processor that works meanwhile, and then ends in order."""
-        finish_within = how.pop("finish_within", 25.0)
+        finish_within, blobs = how.pop("finish_within", 25.0), how.pop("blobs", self.blobs)
         async with pool(url or self.url, patience=2.0) as database:
             processor = Processor(
                 ProcessorDeps(
@@ -180,7 +180,7 @@ class World:
                     database=database,
                     results=database,
                     pools=(database,),
-                    blobs=how.pop("blobs", self.blobs),
+                    blobs=blobs,
                     meter=self.meter,
                     finish_within=finish_within,
                     trace=self.trace,

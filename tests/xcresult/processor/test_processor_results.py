@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.xcresult.fixtures import bundle, parameters
+from tests.xcresult.fixtures import HOME, bundle
+from tests.xcresult.fixtures import names as names_of_bundles
 from tests.xcresult.processor.processorworld import (
     World,
     change,
@@ -19,7 +20,8 @@ from tests.xcresult.processor.processorworld import (
 
 from runyard.blobs.errors import BlobsUnavailable
 from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL
-from runyard.xcresult.bundle.reading import read_bundle
+from runyard.xcresult.bundle.reading import read, read_bundle
+from runyard.xcresult.errors import XcresultError
 from runyard.xcresult.packing import unpack
 from runyard.xcresult.reader.report import report
 from runyard.xcresult.writer.plan import Plan
@@ -87,8 +89,6 @@ async def test_the_rows_say_what_the_report_says(database_url: str, tmp_path: Pa
     async with world.processing():
         await world.over(1)
     (tmp_path / "b.zip").write_bytes(content)
-    from runyard.xcresult.bundle.reading import read
-
     said = report(read(tmp_path / "b.zip"))
     cases = [case for module in said.test_modules for case in module.test_cases]
     assert look(
@@ -117,7 +117,7 @@ async def test_the_rows_say_what_the_report_says(database_url: str, tmp_path: Pa
         for failure in case.failures
     ]
     packed = look(database_url, "SELECT executable_lines, lines FROM coverage_files ORDER BY file")
-    assert [len(unpack(lines).lines) for _, lines in packed] == [count for count, _ in packed]
+    assert [len(unpack(lines)) for _, lines in packed] == [count for count, _ in packed]
 
 
 @looped
@@ -192,7 +192,6 @@ async def test_a_store_that_takes_nothing_is_a_reason_to_try_again_and_at_last_t
 @looped
 async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_path: Path) -> None:
     world = World(database_url, tmp_path)
-    listed = json.dumps([{"target": f"Target{n}Tests"} for n in range(9)]).encode()
     content = zipped(tmp_path, Plan(cases=6, failures=2))
     await world.upload(content, 0)
     async with world.processing():
@@ -245,31 +244,33 @@ async def test_a_bundle_without_tests_failed_and_was_not_skipped(
     assert row_of(database_url)[::4] == ("failed_processing", "no_tests")
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(9, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)],
+    ids=["some", "all"],
+)
 @looped
-async def test_the_real_bundles_become_rows(database_url: str, tmp_path: Path) -> None:
+async def test_the_real_bundles_become_rows(database_url: str, tmp_path: Path, step: int) -> None:
     world = World(database_url, tmp_path)
-    names = [name for name in parameters() if isinstance(name, str)]
-    if not names:
+    if not (names := names_of_bundles()[::step]):
         pytest.skip("no real result bundles here")
-    expected: dict[int, Any] = {}
     for number, name in enumerate(names):
-        said = report(read_bundle(bundle(name)))
-        expected[number] = (said.status, sum(len(m.test_cases) for m in said.test_modules))
-        await world.upload(_archive_of(name), number)
+        await world.upload((HOME / f"{name}.xcresult.zip").read_bytes(), number)
     async with world.processing():
         await world.over(len(names), within=120)
     rows = look(
         database_url, "SELECT state, status, cases, reason_code FROM test_runs ORDER BY run_id"
     )
-    for number, (state, status, cases, code) in enumerate(rows):
-        want = expected[number]
-        told = ("processed", *want, "") if want[1] else ("failed_processing", "", 0, "no_tests")
-        assert (state, status, cases, code) == told, names[number]
+    assert [_expected(name) for name in names] == rows
     assert world.left() == []
 
 
-def _archive_of(name: str) -> bytes:
-    from tests.xcresult.fixtures import HOME
-
-    return (HOME / f"{name}.xcresult.zip").read_bytes()
+def _expected(name: str) -> tuple[str, str, int, str]:
+    try:
+        said = report(read_bundle(bundle(name)))
+    except XcresultError as error:
+        return "failed_processing", "", 0, error.code
+    cases = sum(len(module.test_cases) for module in said.test_modules)
+    if not said.test_modules:
+        return "failed_processing", "", 0, "no_tests"
+    return "processed", said.status, cases, ""

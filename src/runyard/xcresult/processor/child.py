@@ -170,13 +170,14 @@ def _coverage_files(coverage: Coverage) -> Iterator[Row]:
     )
     for place, (number, file) in enumerate(files, start=1):
         lines = coverage.source.lines(file.path) or FileLines()
+        counts = {line.number: max(line.count, 0) for line in lines.lines if line.number > 0}
         yield {
             "file": place,
             "target": number,
             "path": file.path,
             "covered_lines": file.covered,
             "executable_lines": file.executable,
-            "lines": base64.b64encode(pack(lines)).decode(),
+            "lines": base64.b64encode(pack(sorted(counts.items()))).decode(),
         }
 
 
