@@ -50,6 +50,11 @@ from runyard.xcresult.reader.model import Result, Wanted
     metavar="ID",
     help="Only of this test (Suite/test(), Target/Suite/test()) or of all tests of this suite; may be repeated.",
 )
+@click.option(
+    "--true-extensions",
+    is_flag=True,
+    help="Call pictures that are HEIC .heic; some versions of Xcode call them PNG.",
+)
 @JSON
 @PROCESSES
 def attachments(
@@ -58,18 +63,18 @@ def attachments(
     to: Path,
     only_failures: bool,
     tests: tuple[str, ...],
+    true_extensions: bool,
     as_json: bool,
     processes: int,
 ) -> None:
     """Export screenshots, recordings and other files, with a manifest as Apple's tool writes it.
 
     Each file is named by its uuid; manifest.json tells test, human name, time, configuration, device,
-    repetition and arguments. A payload that several attachments share is one file. Pictures that are HEIC,
-    whatever they are called, end in .heic.
+    repetition and arguments. Attachments that share a payload are links to one file.
 
     What the bundle refers to but does not hold is told and is no error: tests may discard what they recorded.
     """
-    chosen = Chosen(only_failures=only_failures, tests=tests)
+    chosen = Chosen(only_failures=only_failures, tests=tests, true_extensions=true_extensions)
     with bundle(path) as directory:
         result = read_bundle(directory, processes=processes)
         with _bar(result, name_of(path)) as progress:
@@ -81,11 +86,9 @@ def attachments(
 
 
 def _tell_manifest(manifest: Manifest, to: Path) -> None:
-    exported = sum(len(test.attachments) for test in manifest.tests)
-    files = words.count(manifest.files, "file")
     click.echo(
         harmless(
-            f"{words.count(exported, 'attachment')} of {words.count(len(manifest.tests), 'test')} in {files},"
+            f"{words.count(manifest.files, 'attachment')} of {words.count(len(manifest.tests), 'test')},"
             f" {manifest.size} bytes: {to / MANIFEST}"
         )
     )

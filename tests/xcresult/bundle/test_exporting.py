@@ -166,21 +166,31 @@ def test_a_payload_that_breaks_off_leaves_no_file_and_hinders_nothing(tmp_path: 
 
 def test_a_payload_is_written_once_and_names_do_not_collide(tmp_path: Path) -> None:
     objects = Memory(p=b"one", q=b"two")
-    twice = having(
-        attached("p"),
-        attached("p", uuid="22222222-D9CB-469F-A165-70867728950E"),
-        attached("q", uuid=UUID.lower()),
-    )
+    other = "22222222-D9CB-469F-A165-70867728950E"
+    twice = having(attached("p"), attached("p", uuid=other), attached("q", uuid=UUID.lower()))
     manifest = export(objects, twice, tmp_path)
     names = [each.exported_file_name for each in manifest.tests[0].attachments]
-    assert names == [f"{UUID}.png", f"{UUID}.png", f"{UUID}-2.png"]
+    assert names == [f"{UUID}.png", f"{other}.png", f"{UUID}-2.png"]
+    assert [(tmp_path / name).read_bytes() for name in names] == [b"one", b"one", b"two"]
     assert objects.streamed == ["p", "q"]
-    assert (manifest.files, manifest.size) == (2, 6)
-    assert (tmp_path / f"{UUID}-2.png").read_bytes() == b"two"
+    assert (manifest.files, manifest.size) == (3, 6)
+    assert (tmp_path / names[0]).samefile(tmp_path / names[1])
+
+
+def test_where_links_cannot_be_made_a_payload_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError("this file system has no links")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    other = "22222222-D9CB-469F-A165-70867728950E"
+    export(Memory(p=b"one"), having(attached("p"), attached("p", uuid=other)), tmp_path)
+    assert listed(tmp_path) == [f"{UUID}.png", f"{other}.png", "manifest.json"]
 
 
 def test_exporting_again_changes_nothing(tmp_path: Path) -> None:
-    made = having(attached("p", uuid=""), attached("q"))
+    made = having(attached("p", uuid=""), attached("q"), attached("p"), attached("p"))
     objects = Memory(p=b"one", q=b"two")
     export(objects, made, tmp_path)
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -190,6 +200,7 @@ def test_exporting_again_changes_nothing(tmp_path: Path) -> None:
 
 def test_pictures_are_called_what_they_are() -> None:
     assert file_name(attached("p", "Shot.png"), HEIC) == f"{UUID}.heic"
+    assert file_name(attached("p", "Shot.png")) == f"{UUID}.png"
     assert file_name(attached("p", "Shot.PNG"), b"\x89PNG\r\n\x1a\n") == f"{UUID}.png"
     assert (
         file_name(replace(attached("p", "Shot"), uniform_type="public.plain-text"), b"hi")

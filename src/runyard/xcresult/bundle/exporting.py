@@ -7,15 +7,18 @@ path. The human name is kept in the manifest, where it can do no harm.
 Invariants:
 - Nothing is written outside of the directory, and no link in it is followed: a file is made anew under a
   name of its own and then moved into place. A payload that breaks off leaves no file.
-- A payload is written once, however often it is referred to. Exporting again gives the same names and files.
+- Each attachment has a file of its own, as Apple's tool makes them; those that share a payload are links to
+  one file, so its bytes are written once. Exporting again gives the same names and files.
 - What could not be exported is told, and hinders nothing else.
-- The extension is that of the human name, unless the first bytes say better: HEIC under the name of a PNG is HEIC.
+- The extension is that of the human name. Some versions of Xcode call HEIC a PNG; who asks for it gets
+  `.heic` where the first bytes say so.
 """
 
 import hashlib
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +31,7 @@ from runyard.xcresult.reader.model import Attachment, Case, Device, Result, Run
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
 
 MANIFEST = "manifest.json"
+_SNIFFED = 16
 READABLE = 0o644
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _EXTENSION = re.compile(r"[A-Za-z0-9]{1,16}")
@@ -86,7 +90,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     tests: tuple[CaseAttachments, ...]
     files: int
     size: int
-    """Bytes of all files together."""
+    """Bytes that were written; a payload that several attachments share counts once."""
     missed: tuple[Missed, ...] = ()
 
     def encoded(self) -> bytes:
@@ -100,6 +104,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     only_failures: bool = False
     tests: tuple[str, ...] = ()
     """Identifiers, or the beginning of them up to a slash: a suite. Empty: all."""
+    true_extensions: bool = False
+    """Call HEIC HEIC, whatever the bundle calls it."""
 
     def case(self, case: Case) -> bool:
         """Is this test asked for?"""
@@ -131,13 +137,13 @@ def export(
 ) -> Manifest:
     """Write the attachments and manifest.json into `to`, which is made if need be."""
     to.mkdir(parents=True, exist_ok=True)
-    exporting = _Exporting(objects, to, limits=limits, progress=progress)
+    exporting = _Exporting(objects, to, limits=limits, chosen=chosen, progress=progress)
     tests = tuple(
         CaseAttachments(
             identifier=case.identifier, identifier_url=case.identifier_url, attachments=found
         )
         for case in result.cases
-        if chosen.case(case) and (found := tuple(exporting.of_case(case, result, chosen)))
+        if chosen.case(case) and (found := tuple(exporting.of_case(case, result)))
     )
     manifest = Manifest(
         tests=tests, files=exporting.files, size=exporting.bytes, missed=tuple(exporting.missed)
@@ -150,72 +156,101 @@ class _Exporting:
     """The state of one export: names that are taken, payloads that are written, bytes so far."""
 
     def __init__(
-        self, objects: Objects, to: Path, *, limits: Limits, progress: Callable[[int], None] | None
+        self,
+        objects: Objects,
+        to: Path,
+        *,
+        limits: Limits,
+        chosen: Chosen,
+        progress: Callable[[int], None] | None,
     ) -> None:
         self._objects = objects
         self._to = to
         self._limits = limits
+        self._chosen = chosen
         self._progress = progress
-        self._written: dict[str, str] = {}
-        self._taken = {MANIFEST}
+        self._written: dict[str, tuple[str, bytes]] = {}
+        self._taken: dict[str, int] = {}
+        self.files = 0
         self.bytes = 0
         self.missed: list[Missed] = []
 
-    @property
-    def files(self) -> int:
-        return len(self._written)
-
-    def of_case(self, case: Case, result: Result, chosen: Chosen) -> Iterator[Exported]:
+    def of_case(self, case: Case, result: Result) -> Iterator[Exported]:
         for run in case.runs:
             for attachment in run.attachments:
-                if not chosen.attachment(attachment):
+                if not self._chosen.attachment(attachment):
                     continue
                 name = self._file(attachment, case)
                 if name:
                     yield _exported(name, attachment, run, result)
 
     def _file(self, attachment: Attachment, case: Case) -> str:
-        """The file that holds the payload, written if it is not there yet; empty when it cannot be had."""
-        if attachment.payload_id in self._written:
-            return self._written[attachment.payload_id]
+        """The attachment's file; empty when its payload cannot be had."""
         try:
             if not attachment.payload_id:
                 raise ObjectProblem("", "its payload was not kept")
-            pieces = self._objects.stream(attachment.payload_id)
-            first = next(pieces, b"")
-            name = self._free(file_name(attachment, first))
-            self._write(name, first, pieces)
+            known = self._written.get(attachment.payload_id)
+            name = self._new(attachment) if known is None else self._again(attachment, *known)
         except ObjectProblem as problem:
-            self.missed.append(
-                Missed(test=case.identifier, name=attachment.filename, why=str(problem))
-            )
+            missed = Missed(test=case.identifier, name=attachment.filename, why=str(problem))
+            self.missed.append(missed)
             return ""
-        self._written[attachment.payload_id] = name
+        self.files += 1
         return name
+
+    def _new(self, attachment: Attachment) -> str:
+        pieces = self._objects.stream(attachment.payload_id)
+        first = next(pieces, b"")
+        name = self._free(self._name(attachment, first))
+        self._write(name, itertools.chain((first,), pieces))
+        self._written[attachment.payload_id] = (name, first[:_SNIFFED])
+        return name
+
+    def _again(self, attachment: Attachment, known: str, first: bytes) -> str:
+        """A payload that is already there: another name for the same file, or a copy where that cannot be."""
+        name = self._free(self._name(attachment, first))
+        draft = self._draft(name)
+        try:
+            try:
+                draft.hardlink_to(self._to / known)
+            except OSError:
+                self._write(name, self._objects.stream(attachment.payload_id))
+                return name
+            draft.replace(self._to / name)
+        finally:
+            draft.unlink(
+                missing_ok=True
+            )  # one name for a file that is already in place may stay as well
+        return name
+
+    def _name(self, attachment: Attachment, first: bytes) -> str:
+        return file_name(attachment, first if self._chosen.true_extensions else b"")
+
+    def _draft(self, name: str) -> Path:
+        draft = self._to / f".{name}.{os.getpid()}"
+        draft.unlink(missing_ok=True)
+        return draft
 
     def _free(self, name: str) -> str:
         """The name, or one beside it; names that differ by case alone are one file on a Mac."""
+        number = self._taken.get(name.lower(), 0) + 1
+        self._taken[name.lower()] = number
         stem, dot, extension = name.partition(".")
-        number, free = 1, name
-        while free.lower() in self._taken:
-            number += 1
-            free = f"{stem}-{number}{dot}{extension}"
-        self._taken.add(free.lower())
-        return free
+        return name if number == 1 else f"{stem}-{number}{dot}{extension}"
 
-    def _write(self, name: str, first: bytes, pieces: Iterator[bytes]) -> None:
-        draft = self._to / f".{name}.{os.getpid()}"
-        draft.unlink(missing_ok=True)
+    def _write(self, name: str, pieces: Iterable[bytes]) -> None:
+        draft = self._draft(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        size = 0
         try:
             with os.fdopen(os.open(draft, flags, READABLE), "wb") as file:
-                size = self._put(file, first, 0)
                 for piece in pieces:
                     size = self._put(file, piece, size)
             draft.replace(self._to / name)
-        except BaseException:  # also when the command is interrupted: a part is no attachment
-            draft.unlink(missing_ok=True)
-            raise
+        finally:
+            draft.unlink(
+                missing_ok=True
+            )  # also when the command is interrupted: a part is no attachment
 
     def _put(self, file: BinaryIO, piece: bytes, size: int) -> int:
         size += len(piece)
@@ -234,8 +269,11 @@ class _Exporting:
         return size
 
 
-def file_name(attachment: Attachment, beginning: bytes) -> str:
-    """A name of letters, digits, dashes and one dot, the same for the same attachment."""
+def file_name(attachment: Attachment, beginning: bytes = b"") -> str:
+    """A name of letters, digits, dashes and one dot, the same for the same attachment.
+
+    `beginning` is that of the payload, for the extension to be the true one.
+    """
     extension = _extension(attachment, beginning)
     uuid = attachment.uuid
     if not _UUID.fullmatch(uuid):
