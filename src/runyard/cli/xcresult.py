@@ -9,9 +9,8 @@ import click
 
 from runyard.cli.xcresultdiff import diff
 from runyard.cli.xcresultfiles import attachments, coverage, verify
-from runyard.cli.xcresultinput import OUTPUT, PATH, PATHS, PROCESSES, bundle, deliver, name_of, read
+from runyard.cli.xcresultinput import OUTPUT, PATH, PATHS, PROCESSES, bundle, deliver, read, read_in
 from runyard.cli.xcresultshow import FORMATS, Look, as_json, rendered
-from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.bundle.verifying import verify as verified
 from runyard.xcresult.formats.github import MOST
 from runyard.xcresult.formats.summary import summary
@@ -97,13 +96,12 @@ def show(
     ○ skipped, ⊗ failed as it announced.
     """
     wanted = Wanted(activities=details)
-    found = [(name_of(path), read(path, wanted=wanted, processes=processes)) for path in paths]
-
+    found = [read(path, wanted=wanted, processes=processes) for path in paths]
     look = Look(
         form=form, root=root, only_failures=only_failures, details=details, most=annotations
     )
     deliver([rendered(found, look, terminal=output is None)], output)
-    if fail_on_failures and any(summary(result).bad for _, result in found):
+    if fail_on_failures and any(summary(each.result).bad for each in found):
         click.get_current_context().exit(1)
 
 
@@ -114,7 +112,7 @@ def figures(path: str, *, processes: int) -> None:
     """The numbers of a bundle, as one JSON object: cases, runs, statuses, attachments, devices, intact objects."""
     with bundle(path) as directory:
         checked = verified(directory)
-        result = read_bundle(directory, processes=processes)
+        result = read_in(directory, path, processes=processes)
     told = figures_of(result, objects=checked.objects, objects_hash_ok=checked.hash_ok)
     deliver([as_json([told])], None)
 

@@ -52,7 +52,7 @@ def diff(
     Tests are matched by target, suite and identifier. A test that is new in B and fails is newly failing.
     """
     old, new = read(before, processes=processes), read(after, processes=processes)
-    found = compare(old, new, factor=slower_by, seconds=slower_seconds)
+    found = compare(old.result, new.result, factor=slower_by, seconds=slower_seconds)
     if as_json:
         show_json(found)
     else:

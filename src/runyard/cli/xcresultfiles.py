@@ -21,10 +21,10 @@ from runyard.cli.xcresultinput import (
     bundle,
     deliver,
     name_of,
+    read_in,
 )
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.exporting import MANIFEST, Chosen, Manifest, export
-from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.bundle.verifying import Verification
 from runyard.xcresult.bundle.verifying import verify as verified
 from runyard.xcresult.formats import words
@@ -76,7 +76,7 @@ def attachments(
     """
     chosen = Chosen(only_failures=only_failures, tests=tests, true_extensions=true_extensions)
     with bundle(path) as directory:
-        result = read_bundle(directory, processes=processes)
+        result = read_in(directory, path, processes=processes)
         with _bar(result, name_of(path)) as progress:
             manifest = export(Directory(directory), result, to, chosen=chosen, progress=progress)
     if as_json:
@@ -143,7 +143,7 @@ def coverage(path: str, *, form: Format, root: str, output: Path | None) -> None
     A bundle without coverage gives an empty document, and a line on stderr that says so.
     """
     with bundle(path) as directory:
-        result = read_bundle(directory, wanted=Wanted(logs=False))
+        result = read_in(directory, path, wanted=Wanted(logs=False))
         found = read_all_coverage(Directory(directory), result.actions)
         began = next(
             (action.started for action in result.actions if action.started is not None), 0.0

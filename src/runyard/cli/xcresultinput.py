@@ -11,17 +11,20 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 
 from runyard.cli.harmless import harmless
 from runyard.xcresult.archives.limits import Limits
+from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import opened
 from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.errors import TooLarge, XcresultError
+from runyard.xcresult.reader.crashes import CrashReport, crash_attachment, read_crash
 from runyard.xcresult.reader.model import Result, Wanted
 
 STDIN = "-"
@@ -66,22 +69,52 @@ def name_of(path: str) -> str:
     return "standard input" if path == STDIN else Path(path).name or path
 
 
+class Found(msgspec.Struct, frozen=True):
+    """A result that was read, and what it is called."""
+
+    name: str
+    result: Result
+    crashes: dict[str, CrashReport]
+    """The digests of attached crash reports, by payload id."""
+
+
 @contextmanager
 def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: B008  frozen
     """The bundle's directory; whatever goes wrong inside is told in one line."""
-    with _told(path), _waiting(f"reading {name_of(path)}"):
-        if path == STDIN:
-            with _stdin(limits) as file, opened(file, limits=limits) as directory:
-                yield directory
-        else:
-            with opened(Path(path), limits=limits) as directory:
-                yield directory
+    with _told(path), ExitStack() as stack:
+        with _waiting(f"opening {name_of(path)}"):
+            file = stack.enter_context(_stdin(limits)) if path == STDIN else Path(path)
+            directory = stack.enter_context(opened(file, limits=limits))
+        yield directory
 
 
-def read(path: str, *, wanted: Wanted = Wanted(), processes: int = 1) -> Result:  # noqa: B008  frozen
-    """The whole result of a bundle."""
+def read(path: str, *, wanted: Wanted = Wanted(), processes: int = 1) -> Found:  # noqa: B008  frozen
+    """What a bundle says."""
     with bundle(path) as directory:
+        result = read_in(directory, path, wanted=wanted, processes=processes)
+        return Found(name_of(path), result, _crashes(Directory(directory), result))
+
+
+def read_in(
+    directory: Path,
+    path: str,
+    *,
+    wanted: Wanted = Wanted(),  # noqa: B008  frozen
+    processes: int = 1,
+) -> Result:
+    """The result of a bundle that is open."""
+    with _waiting(f"reading {name_of(path)}"):
         return read_bundle(directory, wanted=wanted, processes=processes)
+
+
+def _crashes(objects: Directory, result: Result) -> dict[str, CrashReport]:
+    found: dict[str, CrashReport] = {}
+    for case in result.cases:
+        crashed = crash_attachment(case)
+        report = read_crash(objects, crashed[1]) if crashed is not None else None
+        if crashed is not None and report is not None:
+            found[crashed[1].payload_id] = report
+    return found
 
 
 def deliver(pieces: Iterable[bytes], output: Path | None) -> None:

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.xcresult.formats.results import case, everything, failure, result, run
 
 from runyard.cli.xcresultpaint import painted, plain
@@ -14,7 +15,17 @@ from runyard.xcresult.formats.groups import groups
 from runyard.xcresult.formats.markdown import cell, code, fence, markdown
 from runyard.xcresult.formats.summary import summary
 from runyard.xcresult.formats.tree import tree
-from runyard.xcresult.reader.model import BuildIssue, Result, RunnerError
+from runyard.xcresult.reader.crashes import CrashReport
+from runyard.xcresult.reader.model import (
+    Activity,
+    Attachment,
+    Bug,
+    BuildIssue,
+    Metric,
+    Result,
+    RunnerError,
+    Tag,
+)
 
 HOSTILE = "\x1b[2J\x9b31m</code>`|\u202e\r\n::error::x ##[add-mask]y\x07\u2028@everyone <img src=x>"
 
@@ -216,3 +227,50 @@ def test_no_annotation_is_made_by_the_bundle_itself() -> None:
         assert "\n" not in line and "\r" not in line
         assert line.startswith(("::error ", "runyard: "))
         assert not line.startswith("runyard: ") or "##[" not in line
+
+
+def test_a_crash_is_told_with_its_frames() -> None:
+    report = Attachment(filename="App.ips", payload_id="0~ips", present=True, on_failure=True)
+    crashed = replace(run("Failure", failures=(failure("Crash"),)), attachments=(report,))
+    digest = CrashReport(
+        exception_type="EXC_CRASH",
+        signal="SIGABRT",
+        triggered_thread_frames="0  App  boom\n1  App  main",
+    )
+    lines = tree(
+        result(case("a()", crashed, status="Failure")), title="x", crashes={"0~ips": digest}
+    )
+    shown = plain(lines)
+    assert "│ crashed: EXC_CRASH SIGABRT\n" in shown
+    assert "│ 1  App  main\n" in shown
+
+
+def test_details_tell_what_a_test_left() -> None:
+    picture = Attachment(
+        filename="Shot.png", payload_id="0~p", size=5, present=True, on_failure=True
+    )
+    inner = Activity(title="tap\x1b", start=1.0, finish=1.5)
+    busy = replace(
+        run(),
+        attachments=(picture, Attachment(filename="Gone.mp4")),
+        metrics=(
+            Metric(
+                identifier="m",
+                name="Clock",
+                unit="s",
+                measurements=(1.0, 2.0),
+                baseline_average=1.2,
+            ),
+        ),
+        activities=(Activity(title="Start", activities=(inner,)),),
+    )
+    told = replace(
+        case("a()", busy), tags=(Tag("slow"),), bugs=(Bug(identifier="12", url="https://example.invalid/12"),),
+        documentation=("what it does",),
+    )  # fmt: skip
+    shown = text_of(result(told), details=True)
+    for words_ in ("tags: slow", "bug: 12 https://example.invalid/12", "documentation: what it does",
+                   "metric: Clock: 1.5 s (mean of 2), baseline 1.2 s", "attachment: Shot.png (5 bytes, of a failure)",
+                   "attachment: Gone.mp4 (not kept)", "· Start", "· tap\\u001b  500 ms"):  # fmt: skip
+        assert words_ in shown
+    assert "tags" not in text_of(result(told))

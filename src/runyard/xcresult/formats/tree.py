@@ -7,7 +7,7 @@ Invariant: a line never begins with a stranger's words. Logs of CI systems take 
 ways for commands.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -17,6 +17,7 @@ from runyard.xcresult.formats.groups import Group, groups, name_of
 from runyard.xcresult.formats.lines import Line, Span, Style
 from runyard.xcresult.formats.summary import Summary, counts, summary, tests
 from runyard.xcresult.reader.aggregation import combine
+from runyard.xcresult.reader.crashes import CrashReport
 from runyard.xcresult.reader.model import Case, Result, Run, Status, Suite
 
 MARKS: dict[Style, str] = {
@@ -48,12 +49,18 @@ class Node(msgspec.Struct):
 
 
 def tree(
-    result: Result, *, title: str, only_failures: bool = False, details: bool = False
+    result: Result,
+    *,
+    title: str,
+    only_failures: bool = False,
+    details: bool = False,
+    crashes: Mapping[str, CrashReport] | None = None,
 ) -> Iterator[Line]:
     """All lines of a result.
 
     With `only_failures`: without tests that just passed or were skipped. With `details`: with what tests say of
-    themselves and what they left (activities only if they were read).
+    themselves and what they left (activities only if they were read). `crashes` are the digests of attached
+    crash reports by payload id.
     """
     numbers = summary(result)
     yield from _head(result, numbers, title)
@@ -61,9 +68,10 @@ def tree(
     shown = [
         case for case in tests(result) if not only_failures or _style(case) in {"failure", "flaky"}
     ]
+    telling = _Telling(result, details=details, crashes=crashes or {})
     for node in sorted(_nodes(result, shown).values(), key=_rank):
         yield Line(0, (Span(""),))
-        yield from _node(node, 0, result, details=details)
+        yield from telling.node(node, 0)
 
 
 def _head(result: Result, numbers: Summary, title: str) -> Iterator[Line]:
@@ -143,75 +151,90 @@ def _below(node: Node, name: str, suite: Suite | None) -> Node:
     return node.nodes[name]
 
 
-def _node(node: Node, depth: int, result: Result, *, details: bool) -> Iterator[Line]:
-    style = _node_style(node)
-    took = words.lasted(node.duration)
-    spans = [Span(MARKS[style], style), Span(f" {node.name}", "strong")]
-    if took:
-        spans.append(Span(f"  {took}", "dim"))
-    yield Line(depth, tuple(spans))
-    children: list[Case | Node] = [*node.cases, *node.nodes.values()]
-    for each in sorted(children, key=_rank):
-        if isinstance(each, Case):
-            yield from _case(each, depth + 1, result, details=details)
-        else:
-            yield from _node(each, depth + 1, result, details=details)
+class _Telling:
+    """The tests of a result, level by level."""
 
+    def __init__(
+        self, result: Result, *, details: bool, crashes: Mapping[str, CrashReport]
+    ) -> None:
+        self._actions = result.actions
+        self._details = details
+        self._crashes = crashes
 
-def _case(case: Case, depth: int, result: Result, *, details: bool) -> Iterator[Line]:
-    style = _style(case)
-    found = groups(case)
-    took = words.lasted(case.duration)
-    spans = [Span(MARKS[style], style), Span(f" {case.name}")]
-    spans += [Span(f"  {took}", "dim")] if took else []
-    spans += [Span("  flaky", "flaky")] if case.flaky else []
-    yield Line(depth, tuple(spans))
-    if details:
-        yield from described(case, depth + 1)
-    alone = len(found) == 1 and len(found[0].runs) == 1
-    for group in found:
-        name = name_of(group, case, result.actions)
-        yield from _group(group, depth + 1, name=name, alone=alone, details=details)
+    def node(self, node: Node, depth: int) -> Iterator[Line]:
+        style = _node_style(node)
+        took = words.lasted(node.duration)
+        yield Line(depth, (Span(MARKS[style], style), Span(f" {node.name}", "strong"), _time(took)))
+        children: list[Case | Node] = [*node.cases, *node.nodes.values()]
+        for each in sorted(children, key=_rank):
+            if isinstance(each, Case):
+                yield from self._case(each, depth + 1)
+            else:
+                yield from self.node(each, depth + 1)
 
+    def _case(self, case: Case, depth: int) -> Iterator[Line]:
+        style = _style(case)
+        found = groups(case)
+        flaky = Span("  flaky" if case.flaky else "", "flaky")
+        took = _time(words.lasted(case.duration))
+        yield Line(depth, (Span(MARKS[style], style), Span(f" {case.name}"), took, flaky))
+        if self._details:
+            yield from described(case, depth + 1)
+        alone = len(found) == 1 and len(found[0].runs) == 1
+        for group in found:
+            name = name_of(group, case, self._actions)
+            yield from self._group(group, depth + 1, name=name, alone=alone)
 
-def _group(group: Group, depth: int, *, name: str, alone: bool, details: bool) -> Iterator[Line]:
-    if alone:
+    def _group(self, group: Group, depth: int, *, name: str, alone: bool) -> Iterator[Line]:
+        if alone:
+            if name:
+                yield Line(depth, (Span(f"[{words.line_of(name)}]", "dim"),))
+            yield from self._run(group.deciding, depth)
+            return
+        repeated = len(group.runs) > 1
+        style: Style = "flaky" if group.flaky else _STYLES[group.status]
         if name:
-            yield Line(depth, (Span(f"[{words.line_of(name)}]", "dim"),))
-        yield from _run(group.deciding, depth, details=details)
-        return
-    repeated = len(group.runs) > 1
-    style: Style = "flaky" if group.flaky else _STYLES[group.status]
-    if name:
-        yield Line(depth, (Span(MARKS[style], style), Span(f" [{words.line_of(name)}]")))
-    if not details and all(run.status == "Success" for run in group.runs):
-        return
-    for number, run in enumerate(group.runs, start=1):
-        at = depth + 1 if name else depth
-        if repeated or not name:
-            label = words.repetition(run.repetition) or f"Run {number}"
-            took = words.lasted(run.duration or None)
-            mark = Span(MARKS[_STYLES[run.status]], _STYLES[run.status])
-            yield Line(at, (mark, Span(f" {label}"), Span(f"  {took}" if took else "", "dim")))
-            at += 1
-        yield from _run(run, at, details=details)
+            yield Line(depth, (Span(MARKS[style], style), Span(f" [{words.line_of(name)}]")))
+        if not self._details and all(run.status == "Success" for run in group.runs):
+            return
+        for number, run in enumerate(group.runs, start=1):
+            at = depth + 1 if name else depth
+            if repeated or not name:
+                label = words.repetition(run.repetition) or f"Run {number}"
+                mark = Span(MARKS[_STYLES[run.status]], _STYLES[run.status])
+                yield Line(at, (mark, Span(f" {label}"), _time(words.lasted(run.duration or None))))
+                at += 1
+            yield from self._run(run, at)
+
+    def _run(self, run: Run, depth: int) -> Iterator[Line]:
+        if run.status == "Failure":
+            for failure in words.shown_failures(run):
+                yield from _message(depth, "", words.told(failure), "failure")
+            for attachment in run.attachments:
+                if attachment.payload_id in self._crashes:
+                    yield from _crash(depth, self._crashes[attachment.payload_id])
+        for warning in run.issue_warnings:
+            yield from _message(depth, "warning: ", words.told(warning), "flaky")
+        if run.skip is not None and run.skip.message:
+            yield from _message(depth, "", run.skip.message, "skipped")
+        if run.status == "Expected Failure":
+            for expected in run.expected_failures:
+                message = expected.reason or (expected.failure.message if expected.failure else "")
+                if message:
+                    yield from _message(depth, "", message, "expected")
+        if self._details:
+            yield from left_behind(run, depth)
 
 
-def _run(run: Run, depth: int, *, details: bool) -> Iterator[Line]:
-    if run.status == "Failure":
-        for failure in words.shown_failures(run):
-            yield from _message(depth, "", words.told(failure), "failure")
-    for warning in run.issue_warnings:
-        yield from _message(depth, "warning: ", words.told(warning), "flaky")
-    if run.skip is not None and run.skip.message:
-        yield from _message(depth, "", run.skip.message, "skipped")
-    if run.status == "Expected Failure":
-        for expected in run.expected_failures:
-            message = expected.reason or (expected.failure.message if expected.failure else "")
-            if message:
-                yield from _message(depth, "", message, "expected")
-    if details:
-        yield from left_behind(run, depth)
+def _time(told: str) -> Span:
+    return Span(f"  {told}" if told else "", "dim")
+
+
+def _crash(depth: int, report: CrashReport) -> Iterator[Line]:
+    parts = (report.exception_type, report.signal, report.exception_subtype)
+    frames = report.triggered_thread_frames or ""
+    told = " ".join(part for part in parts if part) or "for an unknown reason"
+    yield from _message(depth, "crashed: ", f"{told}\n{frames}".rstrip(), "failure")
 
 
 def _message(depth: int, before: str, message: str, style: Style) -> Iterator[Line]:
