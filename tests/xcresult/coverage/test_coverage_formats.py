@@ -33,7 +33,7 @@ def coverage() -> Coverage:
 
 
 def text(coverage: Coverage, form: str, **options: object) -> str:
-    return "".join(render_coverage(coverage, form, **options))  # type: ignore[arg-type]  # a name
+    return "".join(render_coverage(coverage, form, **options))
 
 
 def test_json_has_targets_files_functions_lines_and_ranges(coverage: Coverage) -> None:

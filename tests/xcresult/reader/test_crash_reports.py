@@ -138,15 +138,15 @@ class Streamed:
 
 def test_a_payload_is_read_only_as_far_as_a_report_can_be_long() -> None:
     store = Streamed(*[b"x" * (crashes.BYTES // 4)] * 100)
-    assert read_crash(store, Attachment(filename="a.ips", payload_id="here")) is None  # type: ignore[arg-type]
+    assert read_crash(store, Attachment(filename="a.ips", payload_id="here")) is None
     assert store.read_pieces == 5
 
 
 def test_an_attached_report_is_read_and_a_missing_one_is_none() -> None:
     store = Streamed(ips()[:50], ips()[50:])
-    found = read_crash(store, Attachment(filename="a.ips", payload_id="here"))  # type: ignore[arg-type]
+    found = read_crash(store, Attachment(filename="a.ips", payload_id="here"))
     assert found == crash_report(ips())
-    assert read_crash(store, Attachment(filename="a.ips", payload_id="gone")) is None  # type: ignore[arg-type]
+    assert read_crash(store, Attachment(filename="a.ips", payload_id="gone")) is None
 
 
 def run(status: Status, *attachments: Attachment) -> Run:
