@@ -130,14 +130,23 @@ def runner_errors(cases: tuple[Case, ...], targets: tuple[Target, ...]) -> tuple
 
 
 def _told(walk: Walk, logs: dict[str, list[Log]]) -> dict[tuple[TargetKey, Named], float]:
-    """What the logs tell of the cases whose runs have no duration."""
-    silent: dict[TargetKey, list[Named]] = {}
+    """What the logs tell of the cases whose runs have no duration.
+
+    All cases that can have a line there are asked about, also those that know their duration: otherwise a
+    line of theirs would be taken for that of a test of the same name. A skipped test has none.
+    """
+    names: dict[TargetKey, list[Named]] = {}
+    silent: dict[TargetKey, None] = {}
     for (plan, target, path, _), case in walk.cases.items():
-        if logs.get(plan) and all(run.duration == 0 for run in case.runs):
-            silent.setdefault((plan, target), []).append((path, label(case.function, case.display)))
+        ran = any(run.status != "Skipped" for run in case.runs)
+        if not ran or not logs.get(plan) or framework_of(case.url, minor=walk.minor) == "XCTest":
+            continue
+        names.setdefault((plan, target), []).append((path, label(case.function, case.display)))
+        if all(run.duration == 0 for run in case.runs):
+            silent[plan, target] = None
     found: dict[tuple[TargetKey, Named], float] = {}
-    for key, names in silent.items():
-        for named, seconds in case_seconds(logs[key[0]], key[1], names).items():
+    for key in silent:
+        for named, seconds in case_seconds(logs[key[0]], key[1], names[key]).items():
             found[key, named] = seconds
     return found
 

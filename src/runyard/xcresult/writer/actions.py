@@ -90,7 +90,8 @@ class Actions:
         tests_id = self._tree.write(first=first, opens_plan=number == 0)
         log_id = None
         if self._plan.logs:
-            log_id = self._logs.tests(BEGIN + number * 60, first=first)
+            turns = self._drafts.turns(first=first, opens_plan=number == 0)
+            log_id = self._logs.tests(BEGIN + number * 60, turns)
             self._tally.seconds = (self._tally.seconds or 0.0) + seconds(self._plan)
         status = "failed" if self._tally.failed_in_report else "succeeded"
         result = self._result(

@@ -77,6 +77,16 @@ class DraftRun(msgspec.Struct, frozen=True, kw_only=True):
     """The first run of its case in the bundle: attachments go there."""
 
 
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration on one device."""
+
+    configuration: str = ""
+    first: bool = True
+    """Of the whole bundle: attachments are made here."""
+    opens_plan: bool = True
+    """Its test plan's first: the cases are counted here, and some fail only here."""
+
+
 class Drafts:
     """The cases of a plan."""
 
@@ -119,6 +129,13 @@ class Drafts:
         if self.plan.configurations <= 1:
             return ("Test Scheme Action",)
         return tuple(f"Configuration {n + 1}" for n in range(self.plan.configurations))
+
+    def turns(self, *, first: bool, opens_plan: bool) -> tuple[Turn, ...]:
+        """The configurations of one action, which may be the bundle's first, or its test plan's."""
+        return tuple(
+            Turn(configuration=name, first=first and n == 0, opens_plan=opens_plan and n == 0)
+            for n, name in enumerate(self.configurations)
+        )
 
     def places(self, target: str) -> tuple[Place, ...]:
         """The suites of a target."""
@@ -186,11 +203,11 @@ class Drafts:
             for n in range(self.plan.argument_sets)
         )
 
-    def runs(self, draft: Draft, *, first: bool) -> Iterator[DraftRun]:
-        """Its runs in one configuration on one device; `first` says that it is the bundle's first."""
+    def runs(self, draft: Draft, turn: Turn) -> Iterator[DraftRun]:
+        """Its runs in one configuration on one device."""
         chance = random.Random(self.plan.seed * 1_000_003 + draft.number)
         outcome = draft.outcome
-        if outcome == "fail" and not (draft.everywhere or first):
+        if outcome == "fail" and not (draft.everywhere or turn.opens_plan):
             outcome = "pass"
         sets = draft.sets or ((),)
         timeless = self.formats.timeless and draft.place.swift
@@ -198,15 +215,15 @@ class Drafts:
             mine = outcome
             if outcome in ("fail", "retry") and place < len(sets) - 1:
                 mine = "pass"
-            for turn, status in enumerate(self._tries(mine)):
+            for trial, status in enumerate(self._tries(mine)):
                 logged = 0.0 if status == "Skipped" else round(chance.uniform(0.001, 0.5), 6)
                 yield DraftRun(
                     status=status,
                     duration=0.0 if timeless else logged,
                     logged=logged,
-                    iteration=turn + 1 if self.mode else 0,
+                    iteration=trial + 1 if self.mode else 0,
                     arguments=arguments,
-                    first=first and place == 0 and turn == 0,
+                    first=turn.first and place == 0 and trial == 0,
                 )
 
     def _tries(self, outcome: Outcome) -> tuple[Status, ...]:

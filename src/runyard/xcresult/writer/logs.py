@@ -6,7 +6,7 @@ milliseconds and a tenth, so that no rounding of a sum decides what its millisec
 
 from collections.abc import Iterator
 
-from runyard.xcresult.writer.drafting import Draft, DraftRun, Drafts, Place
+from runyard.xcresult.writer.drafting import Draft, DraftRun, Drafts, Place, Turn
 from runyard.xcresult.writer.encoding import Typed, Value
 from runyard.xcresult.writer.plan import Plan
 from runyard.xcresult.writer.storing import Store
@@ -54,7 +54,7 @@ class Logs:
             self._section("ActivityLogSection", title, begun, 3.0, subsections=commands)
         )
 
-    def tests(self, begun: float, *, first: bool) -> str:
+    def tests(self, begun: float, turns: tuple[Turn, ...]) -> str:
         """The log of one action."""
         launches = tuple(
             self._section("ActivityLogSection", f"Launch {target}", begun, 2.0 + n)
@@ -71,7 +71,7 @@ class Logs:
                 begun,
                 WHOLE,
                 subsections=(
-                    each for part in (iter((actions,)), self._ran(begun, first)) for each in part
+                    each for part in (iter((actions,)), self._ran(begun, turns)) for each in part
                 ),
             )
         )
@@ -95,50 +95,49 @@ class Logs:
             },
         )
 
-    def _ran(self, begun: float, first: bool) -> Iterator[Typed]:
-        several = len(self._drafts.configurations) > 1
-        for number, configuration in enumerate(self._drafts.configurations):
-            parts = self._targets(begun + OPENED, first=first and number == 0)
-            if several:
-                title = f"Testing {configuration}"
+    def _ran(self, begun: float, turns: tuple[Turn, ...]) -> Iterator[Typed]:
+        for turn in turns:
+            parts = self._targets(begun + OPENED, turn)
+            if len(turns) > 1:
+                title = f"Testing {turn.configuration}"
                 yield self._section(
                     "ActivityLogMajorSection", title, begun + OPENED, 3.0, subsections=parts
                 )
             else:
                 yield from parts
 
-    def _targets(self, begun: float, *, first: bool) -> Iterator[Typed]:
+    def _targets(self, begun: float, turn: Turn) -> Iterator[Typed]:
         for number, target in enumerate(self._drafts.targets):
-            printed = "".join(self._printed(target, first=first))
+            printed = "".join(self._printed(target, turn))
             worker = self._section(
                 "ActivityLogUnitTestSection",
                 f"{self._drafts.scheme} ({9000 + number})",
                 begun,
                 1.0,
                 emittedOutput=printed,
-                subsections=self._suites(target, begun, first=first),
+                subsections=self._suites(target, begun, turn),
             )
             title = f"Test target {target}"
             yield self._section(
                 "ActivityLogUnitTestSection", title, begun, 1.0, subsections=iter((worker,))
             )
 
-    def _printed(self, target: str, *, first: bool) -> Iterator[str]:
+    def _printed(self, target: str, turn: Turn) -> Iterator[str]:
         for place in self._drafts.places(target):
-            yield from self._of_suite(place, first=first)
+            yield from self._of_suite(place, turn)
         for draft in self._drafts.cases(target):
-            yield self._lines(draft, first=first)
+            yield self._lines(draft, turn)
 
-    def _of_suite(self, place: Place, *, first: bool) -> Iterator[str]:
+    def _of_suite(self, place: Place, turn: Turn) -> Iterator[str]:
         for draft in self._drafts.cases(place.target, place):
-            yield self._lines(draft, first=first)
+            yield self._lines(draft, turn)
         if place.swift:
             name = place.path[-1]
             named = f'"All about {name}"' if self._drafts.plan.named else name
             yield f"✔ Suite {named} passed after 1.500 seconds.\n"
 
-    def _lines(self, draft: Draft, *, first: bool) -> str:
-        runs = tuple(self._drafts.runs(draft, first=first))
+    def _lines(self, draft: Draft, turn: Turn) -> str:
+        runs = tuple(self._drafts.runs(draft, turn))
         if draft.place.swift:
             return _swift_lines(draft, runs)
         path = f"-[{draft.place.target}.{draft.place.path[0]} {draft.function.removesuffix('()')}]"
@@ -148,7 +147,7 @@ class Logs:
             for run in runs
         )
 
-    def _suites(self, target: str, begun: float, *, first: bool) -> Iterator[Typed]:
+    def _suites(self, target: str, begun: float, turn: Turn) -> Iterator[Typed]:
         for place in self._drafts.places(target):
             if next(self._drafts.cases(target, place), None) is None:
                 continue
@@ -157,7 +156,7 @@ class Logs:
                 f"Run test suite {place.path[-1]}",
                 begun,
                 1.5,
-                emittedOutput="".join(self._of_suite(place, first=first)),
+                emittedOutput="".join(self._of_suite(place, turn)),
                 suiteName=place.path[-1],
                 subsections=(
                     self._section(
@@ -165,7 +164,7 @@ class Logs:
                         f"Run test case {draft.function}",
                         begun,
                         0.0,
-                        emittedOutput=self._lines(draft, first=first),
+                        emittedOutput=self._lines(draft, turn),
                         suiteName=place.path[-1],
                         testName=draft.function,
                     )

@@ -6,9 +6,7 @@ target, nested, and so do its functions without a suite. The tree is made while 
 
 from collections.abc import Iterator
 
-import msgspec
-
-from runyard.xcresult.writer.drafting import Draft, Drafts, Place
+from runyard.xcresult.writer.drafting import Draft, Drafts, Place, Turn
 from runyard.xcresult.writer.encoding import Typed, Value, reference, typed
 from runyard.xcresult.writer.plan import Plan
 from runyard.xcresult.writer.storing import Store
@@ -16,16 +14,6 @@ from runyard.xcresult.writer.summaries import Summaries
 from runyard.xcresult.writer.tally import Tally
 
 SESSIONLESS = "Issues recorded without an associated test or suite"
-
-
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a tree runs."""
-
-    configuration: str
-    first: bool
-    """Of the whole bundle."""
-    opens_plan: bool
-    """Its test plan's first: the cases are counted here."""
 
 
 class Tree:
@@ -40,17 +28,13 @@ class Tree:
 
     def write(self, *, first: bool, opens_plan: bool) -> str:
         """The object of `testsRef`."""
-        turns = [
-            Turn(configuration=name, first=first and n == 0, opens_plan=opens_plan and n == 0)
-            for n, name in enumerate(self._drafts.configurations)
-        ]
         summaries = (
             typed(
                 "ActionTestPlanRunSummary",
                 name=turn.configuration,
                 testableSummaries=self._testables(turn),
             )
-            for turn in turns
+            for turn in self._drafts.turns(first=first, opens_plan=opens_plan)
         )
         return self._store.put_object(typed("ActionTestPlanRunSummaries", summaries=summaries))
 
@@ -136,7 +120,7 @@ class Tree:
     def _case(self, draft: Draft, turn: Turn) -> Iterator[Typed]:
         if turn.opens_plan:
             self._tally.case(draft)
-        for run in self._drafts.runs(draft, first=turn.first):
+        for run in self._drafts.runs(draft, turn):
             self._tally.run(run, self._plan)
             yield self._summaries.short(draft, run)
 
