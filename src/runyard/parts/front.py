@@ -11,7 +11,8 @@ Invariants:
 from runyard.dispatch.api import Api
 from runyard.http.messages import Handler
 from runyard.http.probes import probe_routes
-from runyard.http.routes import Route, Routes
+from runyard.http.routes import Guard, Route, Routes
+from runyard.parts.results import Results
 from runyard.telemetry.conditions import TO_SERVE
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
@@ -27,12 +28,22 @@ def front(
     freshness: Freshness,
     meter: Meter,
     more: tuple[Route, ...] = (),
+    results: Results | None = None,
+    secure: bool = False,
 ) -> Handler:
-    """One handler for everything that the server serves; `more` is what else is behind the guard."""
+    """One handler for everything that the server serves; `more` is what else is behind the guard.
+
+    `secure` says that clients reach it by TLS: links to itself are told so.
+    """
+    guard: Guard = dashboard.guard
+    tests: tuple[Route, ...] = ()
+    if results is not None:
+        tests, guard = results.door(guard, secure=secure)
     routes = (
         *api.routes(),
         *more,
+        *tests,
         *dashboard.routes(),
         *probe_routes(health, freshness, meter, guard=dashboard.guard, needs=TO_SERVE),
     )
-    return Routes("runyard", "v1", routes, guard=dashboard.guard, private=True).handle
+    return Routes("runyard", "v1", routes, guard=guard, private=True).handle

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 
 import msgspec
 
+from runyard.blobs.errors import BlobError
 from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError
 from runyard.db.notices import Notices
@@ -63,6 +64,7 @@ from runyard.github.errors import GitHubError
 from runyard.http.messages import Handler, Transport
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
+from runyard.parts.results import Results, ResultsSetup, wire_results
 from runyard.telemetry.conditions import GITHUB_BUDGET_LOW, RECONCILER_OFF, STAMPS_OF_STRANGERS
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Condition, Health
@@ -95,6 +97,7 @@ class ServerDeps(msgspec.Struct, kw_only=True):
     health: Health | None = None  # told what the server itself finds wrong
     guards: Guards = SHIPPED  # only the proof and its tests ever switch one off
     notices: Notices | None = None  # between replicas; without them each looks ten times a second
+    results: ResultsSetup | None = None  # where test results are kept, if they are
 
 
 class Wired(msgspec.Struct, kw_only=True):
@@ -117,6 +120,7 @@ class Wired(msgspec.Struct, kw_only=True):
     pruner: Pruner
     budget: SharedBudget
     rest: Rest
+    results: Results | None = None
 
 
 async def run(
@@ -145,7 +149,7 @@ async def run(
 
 def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, object], ...]:
     settings = deps.settings
-    expected = (*EXPECTED, DatabaseError, KubeError, GitHubError)
+    expected = (*EXPECTED, DatabaseError, KubeError, GitHubError, BlobError)
     prune = settings.retention
     steps: tuple[tuple[str, Step, float, float], ...] = (
         ("pools", wired.pools.refresh, settings.pools_every, 30.0),
@@ -163,6 +167,10 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
     )
     if settings.intake == "pull":
         steps = (*steps, ("pull", wired.puller.step, settings.pull_every, 60.0))
+    if deps.results is not None and wired.results is not None:
+        keeping = deps.results.settings.keeping
+        keep = wired.results.keeper.step
+        steps = (*steps, ("keep test results", keep, keeping.every, keeping.within + 600.0))
     return tuple(
         run_loop(
             name,
@@ -232,6 +240,14 @@ def wire(deps: ServerDeps) -> Wired:
         reader=reader,
         waiters=ground.waiters,
         rest=Rest(people=People(database), work=Work(database, github=github, log=log), log=log),
+        results=wire_results(
+            deps.results,
+            database=database,
+            clock=deps.clock,
+            rng=deps.rng,
+            meter=meter,
+            log=log,
+        ),
         closer=closer,
         gauges=Gauges(
             database,

@@ -37,6 +37,7 @@ from runyard.kube.client import Kube
 from runyard.parts import server
 from runyard.parts.front import front
 from runyard.parts.reporting import ReportingDatabase, ReportingTransport, reporting_kube
+from runyard.parts.results import ResultsSetup, streamed
 from runyard.telemetry import conditions
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
@@ -78,6 +79,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     database: Database
     doors: tuple[Door, ...]
     direct_url: str = ""  # of the database, past any pooler: replicas then wake each other at once
+    results: ResultsSetup | None = None  # where test results are kept, if they are
 
 
 class Replica:
@@ -112,6 +114,7 @@ class Replica:
             freshness=self._freshness,
             health=self._health,
             notices=_notices(setup, meter),
+            results=setup.results,
         )
         self._wired = server.wire(self.deps)
 
@@ -180,10 +183,13 @@ class Replica:
                 freshness=self._freshness,
                 meter=self.deps.meter,
                 more=self._wired.rest.routes(),
+                results=self._wired.results,
+                secure=door.tls is not None,
             ),
             sock=door.sock,
             tls=door.tls,
             body_limit=self._setup.settings.body_limit,
+            streamed=streamed if self._setup.results is not None else None,
             patience=Patience(close=_REQUESTS),
         )
         stack.push_async_callback(listening.close)

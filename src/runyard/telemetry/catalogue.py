@@ -394,6 +394,19 @@ RUNYARD_PROCESSOR_CHECKS_TOTAL = counter(
     labels=("outcome",),
     help="Comparisons with Apple's own tool: same, different, failed.",
 )
+RUNYARD_TEST_UPLOADS_TOTAL = counter(
+    "runyard_test_uploads_total",
+    labels=("outcome",),
+    help="Uploads of result bundles: announced, completed, missing, refused, adopted.",
+)
+RUNYARD_BLOBS_REMOVED_TOTAL = counter(
+    "runyard_blobs_removed_total",
+    labels=("kind", "outcome"),
+    help="Objects that nothing refers to any more: removed, or not yet because the store failed.",
+)
+RUNYARD_BLOBS_GRAVES = gauge(
+    "runyard_blobs_graves", help="Objects that nothing refers to and that are still to be removed."
+)
 
 # ── runyard's own ───────────────────────────────────────────────────────────────────────────────
 

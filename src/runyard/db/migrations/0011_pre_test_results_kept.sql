@@ -12,6 +12,7 @@ CREATE INDEX blob_graves_next ON blob_graves (next_try, storage_key);
 -- The upload itself goes before the run does; a run without it cannot be processed again.
 ALTER TABLE test_runs ADD COLUMN upload_gone boolean NOT NULL DEFAULT false;
 CREATE INDEX test_runs_uploads ON test_runs (finished_at, run_id, shard) WHERE finished_at IS NOT NULL AND NOT upload_gone;
+CREATE INDEX test_runs_awaited ON test_runs (created_at, run_id, shard) WHERE state = 'awaiting_upload';
 CREATE INDEX test_runs_commit ON test_runs (account, project, git_commit_sha);
 CREATE INDEX test_case_runs_flaky ON test_case_runs (run_id, shard, number) WHERE is_flaky;
 CREATE INDEX test_cases_seen ON test_cases (last_seen, case_id);

@@ -1,0 +1,134 @@
+"""A test across runs: how it did, run by run and in figures, and which tests do not say the same about the same code.
+
+A test is flaky in a run in which it failed first and then succeeded, and on a commit on which it did both, in
+whichever runs. The two are told apart in the figures.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from runyard.db.contract import Database, Row, Tx
+from runyard.db.statements import load
+from runyard.wire import testruns as wire
+from runyard.xcresult.people import cursors
+from runyard.xcresult.people.refusing import nothing
+from runyard.xcresult.people.runs import of_scope
+from runyard.xcresult.people.tokens import Scope
+
+SQL = load("runyard.xcresult.people")
+
+
+class TestFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tests of a project; empty is any."""
+
+    module: str = ""
+    suite: str = ""
+    name: str = ""
+
+
+class Past:
+    """Reads tests and what became of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def tests(
+        self, which: TestFilter, *, account: str, project: str, cursor: str, limit: int
+    ) -> wire.Tests:
+        """Tests of a project, which is in the caller's scope."""
+        after = cursors.uuid(cursor)
+
+        async def work(tx: Tx) -> list[Row]:
+            asked = {"account": account, "project": project, **msgspec.structs.asdict(which)}
+            return await tx.all(SQL.tests_page, **asked, after=after, limit=limit + 1)
+
+        rows = await self._database.transact(work, name="tests")
+        return wire.Tests(
+            items=tuple(msgspec.convert(row, wire.Test) for row in rows[:limit]),
+            next=rows[limit - 1]["case"] if len(rows) > limit else "",
+        )
+
+    async def test(self, case: str, *, scope: Scope, days: int) -> wire.TestDetail:
+        """One test, and how it did lately."""
+
+        async def work(tx: Tx) -> tuple[list[wire.Test], dict[str, wire.Figures]]:
+            return await _told(tx, [case], scope=scope, days=days)
+
+        found, figures = await self._database.transact(work, name="test")
+        if not found:
+            raise nothing("test")
+        return wire.TestDetail(test=found[0], figures=figures[case])
+
+    async def history(
+        self, case: str, *, branch: str, status: str, scope: Scope, cursor: str, limit: int
+    ) -> wire.History:
+        """What became of a test, newest first."""
+        micros, after, (shard, number) = cursors.moment(cursor, 2)
+
+        async def work(tx: Tx) -> list[Row]:
+            if not await tx.all(SQL.test_of, cases=[case], **of_scope(scope)):
+                raise nothing("test")
+            return await tx.all(
+                SQL.history_page,
+                case=case,
+                **of_scope(scope),
+                branch=branch,
+                status=status,
+                micros=micros,
+                after=after,
+                shard=shard,
+                number=number,
+                limit=limit + 1,
+            )
+
+        rows = await self._database.transact(work, name="history of test")
+        last = rows[limit - 1] if len(rows) > limit else None
+        return wire.History(
+            items=tuple(msgspec.convert(row, wire.Past) for row in rows[:limit]),
+            next=""
+            if last is None
+            else cursors.of(last["micros"], last["run"], last["shard_index"], last["number"]),
+        )
+
+    async def flaky(
+        self, *, account: str, project: str, branch: str, days: int, limit: int
+    ) -> wire.FlakyTests:
+        """The flakiest tests of the last days, of a project in the caller's scope or of all."""
+        within = Scope(account=account, project=project)
+
+        async def work(tx: Tx) -> wire.FlakyTests:
+            rows = await tx.all(
+                SQL.flaky_tests, **of_scope(within), branch=branch, days=days, limit=limit
+            )
+            cases = [row["case"] for row in rows]
+            tests, figures = await _told(tx, cases, scope=within, days=days)
+            named = {test.case: test for test in tests}
+            return wire.FlakyTests(
+                days=days,
+                items=tuple(
+                    wire.FlakyTest(
+                        test=named[row["case"]],
+                        figures=figures[row["case"]],
+                        last_flaky_at=row["last_flaky_at"],
+                    )
+                    for row in rows
+                    if row["case"] in named
+                ),
+            )
+
+        return await self._database.transact(work, name="flaky tests")
+
+
+async def _told(
+    tx: Tx, cases: Sequence[str], *, scope: Scope, days: int
+) -> tuple[list[wire.Test], dict[str, wire.Figures]]:
+    """These tests, as far as they are in the scope, and the figures of each."""
+    tests = await tx.all(SQL.test_of, cases=list(cases), **of_scope(scope))
+    told = [msgspec.convert(row, wire.Test) for row in tests]
+    rows = await tx.all(SQL.figures_of, cases=[test.case for test in told], days=days)
+    found = {row["case"]: msgspec.convert({**row, "days": days}, wire.Figures) for row in rows}
+    none = wire.Figures(
+        days=days, runs=0, succeeded=0, failed=0, skipped=0, flaky=0, mixed_commits=0
+    )
+    return told, {test.case: found.get(test.case, none) for test in told}

@@ -1,0 +1,2 @@
+-- They are removed.
+DELETE FROM blob_graves WHERE storage_key = ANY(%(keys)s);

@@ -1,0 +1,2 @@
+-- How many are left.
+SELECT count(*) AS graves FROM blob_graves;

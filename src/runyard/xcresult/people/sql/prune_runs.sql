@@ -1,0 +1,16 @@
+-- Old runs with everything that hangs on them; their uploads are to be removed.
+WITH old AS (
+    SELECT run_id, shard FROM test_runs
+    WHERE created_at < runyard_now() - make_interval(secs => %(older)s)
+        AND state IN ('processed', 'failed_processing')
+    ORDER BY created_at, run_id, shard LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM test_runs AS run USING old
+    WHERE run.run_id = old.run_id AND run.shard = old.shard
+    RETURNING run.storage_key, run.upload_gone
+), buried AS (
+    INSERT INTO blob_graves (storage_key, kind)
+    SELECT storage_key, 'upload' FROM gone WHERE NOT upload_gone ORDER BY storage_key
+    ON CONFLICT (storage_key) DO NOTHING
+)
+SELECT count(*) AS gone FROM gone;

@@ -1,0 +1,62 @@
+"""What of test results is kept how long: which rules there are, in which order, and what becomes of an upload that
+nobody completed.
+
+Order matters: a run takes its attachments with it, and bytes go when no attachment has them any more. So runs come
+first, then attachments, then payloads, then tests that nothing tells of.
+"""
+
+from typing import Literal
+
+import msgspec
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """How long, in seconds."""
+
+    runs: float
+    attachments: float
+    uploads: float
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of a table that go when they are old, some at a time."""
+
+    table: str
+    statement: str
+    older: float
+    limit: int
+
+
+def rules(times: Times, *, batch: int) -> tuple[Rule, ...]:
+    """The rules, in their order. A run may take a hundred thousand rows with it: few of them at a time."""
+    few = max(1, batch // 40)
+    return (
+        Rule(table="test_runs", statement="prune_runs", older=times.runs, limit=few),
+        Rule(
+            table="test_uploads",
+            statement="prune_uploads",
+            older=min(times.uploads, times.runs),
+            limit=batch,
+        ),
+        Rule(
+            table="test_attachments",
+            statement="prune_attachments",
+            older=min(times.attachments, times.runs),
+            limit=batch * 10,
+        ),
+        Rule(table="test_cases", statement="prune_tests", older=times.runs, limit=batch * 10),
+    )
+
+
+Fate = Literal["adopt", "abandon", "wait"]
+
+
+def fate(size: int | None, *, limit: int, over: bool) -> Fate:
+    """What becomes of a run whose upload was not completed: `size` is the upload's, None if there is none.
+
+    Whoever uploaded everything and could not say so any more has not lost the run. What could not be processed is
+    given up with the rest, when its time is over.
+    """
+    if size is not None and 0 < size <= limit:
+        return "adopt"
+    return "abandon" if over else "wait"
