@@ -1,5 +1,7 @@
 """Coverage of actions: several are one, and a damaged part costs no more than itself."""
 
+import plistlib
+
 import pytest
 from tests.xcresult.coverage.measured import Report, Store, archive, counts, functions, run
 
@@ -110,3 +112,24 @@ def test_what_xcode_complained_of_is_passed_on() -> None:
     store = Store()
     found = everything(store, store.measured("a", made.data(["no profile data"]), None))
     assert [warning.message for warning in found.warnings] == ["coverage: no profile data"]
+
+
+def test_an_archive_of_a_later_version_is_not_guessed_at() -> None:
+    store = Store()
+    measured = store.measured("a", report(1, 2), lines(1))
+    store.payloads["metadata"] = plistlib.dumps({"formatVersion": 1})
+    assert everything(store, measured).source.paths() == ("/src/A.swift",)
+    store.payloads["metadata"] = plistlib.dumps({"formatVersion": 2})
+    found = everything(store, measured)
+    assert [each.message for each in found.warnings] == [
+        "coverage archive: is of the unknown version 2"
+    ]
+    assert (found.source.paths(), found.covered) == ((), 2)
+
+
+@pytest.mark.parametrize("metadata", [b"", b"<plist", b"bplist00", plistlib.dumps([1])])
+def test_an_archive_that_lost_its_version_is_read(metadata: bytes) -> None:
+    store = Store()
+    measured = store.measured("a", None, lines(1))
+    store.payloads["metadata"] = metadata
+    assert everything(store, measured).source.paths() == ("/src/A.swift",)

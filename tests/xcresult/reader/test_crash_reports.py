@@ -7,7 +7,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.xcresult import fixtures
 
+from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.reader import crashes
 from runyard.xcresult.reader.crashes import (
     CrashReport,
@@ -177,3 +179,19 @@ def test_only_the_names_make_a_report() -> None:
 
 def test_a_digest_can_be_stored_as_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(crash_report(ips())), type=CrashReport)
+
+
+def test_a_report_that_a_mac_wrote_is_understood() -> None:
+    objects = Directory(fixtures.bundle("tuist__test-with-arguments"))
+    reports = [
+        found
+        for object_id in objects.ids()
+        if (data := objects.read(object_id)).startswith(b'{"app_name"')
+        and (found := crash_report(data)) is not None
+    ]
+    (found,) = reports
+    assert (found.exception_type, found.signal) == ("EXC_BREAKPOINT", "SIGTRAP")
+    assert found.triggered_thread_frames is not None
+    first, second, *_ = found.triggered_thread_frames.splitlines()
+    assert first == "0  libswiftCore.dylib  _assertionFailure(_:_:file:line:flags:) + 152"
+    assert second.endswith(" + 226652")

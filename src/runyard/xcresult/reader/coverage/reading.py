@@ -4,7 +4,9 @@ A bundle whose coverage is damaged is still a good bundle. So a part that cannot
 the coverage and never an error: the report without lines, lines without a report, or neither.
 """
 
+import plistlib
 from collections.abc import Iterable
+from xml.parsers.expat import ExpatError
 
 import msgspec
 
@@ -16,7 +18,8 @@ from runyard.xcresult.reader.coverage.report import Report, decode_report
 from runyard.xcresult.reader.model import Action, Warning  # noqa: A004  (of the bundle)
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
 
-NAMES = ("Index", "Coverage")
+INDEX, COUNTS, METADATA = "Index", "Coverage", "Metadata.plist"
+VERSION = 1
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):
@@ -66,23 +69,34 @@ def _source(objects: Objects, object_id: str, warnings: list[Warning]) -> LineSo
     if not object_id:
         return NoLines()
     try:
-        index, counts = (objects.read(found) for found in _parts(objects, object_id))
-        return Archive(index, counts)
+        parts = _parts(objects, object_id)
+        version = _version(objects, parts.get(METADATA, ""))
+        if version != VERSION:
+            raise ObjectProblem(object_id, f"is of the unknown version {version}")
+        return Archive(*(objects.read(parts[name]) for name in (INDEX, COUNTS)))
+    except KeyError as error:
+        problem = f"coverage archive: the directory has no {error.args[0]}"
+        warnings.append(Warning(message=problem, object_id=object_id))
     except (ObjectProblem, XcresultError) as error:
         warnings.append(Warning(message=f"coverage archive: {error}", object_id=object_id))
-        return NoLines()
+    return NoLines()
 
 
-def _parts(objects: Objects, object_id: str) -> list[str]:
-    """The ids of Index and Coverage: a directory's entries are its references, in order."""
+def _parts(objects: Objects, object_id: str) -> dict[str, str]:
+    """Ids by name: a directory's entries are its references, in order."""
     try:
         entries = msgspec.json.decode(objects.read(object_id), type=tuple[_Entry, ...])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ObjectProblem(object_id, f"is no directory: {error}") from error
-    named = {
+    return {
         entry.name: found for entry, found in zip(entries, objects.refs(object_id), strict=False)
     }
+
+
+def _version(objects: Objects, object_id: str) -> object:
+    """What the archive says of its own format; an archive that has lost that is taken for what is known."""
     try:
-        return [named[name] for name in NAMES]
-    except KeyError as error:
-        raise ObjectProblem(object_id, f"the directory has no {error.args[0]}") from error
+        metadata = plistlib.loads(objects.read(object_id)) if objects.has(object_id) else None
+    except (ObjectProblem, ValueError, ExpatError, RecursionError):
+        return VERSION
+    return metadata.get("formatVersion", VERSION) if isinstance(metadata, dict) else VERSION
