@@ -25,6 +25,7 @@ COMMANDS = {
     "github": "Make a GitHub App for the fleet, and check the connection.",
     "tenant": "See and change tenants: limits, shares, a pause.",
     "job": "See jobs, and cancel or repeat them at GitHub.",
+    "processor": "Turn uploaded Xcode result bundles into rows, on any machine.",
     "server": "Run a replica of the dispatch server on a Postgres and a cluster.",
     "migrate": "Bring the database's schema to this release.",
     "prove": "Explore every reachable state of the slot machine and check its invariants.",

@@ -97,7 +97,7 @@ async def _live(flags: Flags) -> None:
         )
         setup = await _setup(flags, conninfo, stack, clock=clock, rng=rng, log=log)
         replica = Replica(setup)
-        schema = _Schema(conninfo, apply=flags.migrate, clock=clock, log=log)
+        schema = Schema(conninfo, apply=flags.migrate, clock=clock, log=log)
 
         def ready(urls: tuple[str, ...]) -> None:
             for url in urls:
@@ -228,7 +228,7 @@ def _door(flags: Flags, clock: Clock, stack: contextlib.AsyncExitStack) -> Door:
     return Door(sock=sock, looking=looking, tls=tls)
 
 
-class _Schema:
+class Schema:
     """The tables that this release works on: brought about, or waited for."""
 
     def __init__(self, conninfo: str, *, apply: bool, clock: Clock, log: Logger) -> None:

@@ -1,0 +1,243 @@
+"""What can go wrong with an attempt costs that attempt at most: never the worker, another's result, or the disk."""
+
+import asyncio
+import errno
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.xcresult.processor.processorworld import (
+    World,
+    archived,
+    change,
+    jobs_of,
+    lapse,
+    look,
+    looped,
+    row_of,
+    zipped,
+)
+
+from runyard.xcresult.processor.reading import MODULE
+from runyard.xcresult.reader.frames import compress
+from runyard.xcresult.reader.ids import content_id, encode_refs
+from runyard.xcresult.settings import MEBIBYTE
+from runyard.xcresult.writer.plan import Plan
+from runyard.xcresult.writer.writing import write_bundle
+
+SMALL = Plan(cases=3, attachments=2)
+
+
+class Gate:
+    """Object storage whose downloads wait until they may go on."""
+
+    def __init__(self, world: World, *, error: Exception | None = None) -> None:
+        self._blobs = world.blobs
+        self._error = error
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._blobs, name)
+
+    async def download(self, key: str, path: Path) -> int:
+        (path.parent / "half").write_bytes(b"x" * 100)
+        self.reached.set()
+        if self._error is not None:
+            raise self._error
+        await self.open.wait()
+        return await self._blobs.download(key, path)
+
+
+def children() -> list[int]:
+    """Readers that this process has started and that are alive."""
+    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in listed if MODULE in _command(pid)]
+
+
+def _command(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+@looped
+async def test_a_worker_that_lost_its_run_cannot_write_over_the_newer_result(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    gate = Gate(world)
+    async with world.processing(name="slow", slots=1, blobs=gate, beat=1000, sweep=1000):
+        await gate.reached.wait()
+        lapse(database_url)
+        async with world.processing(name="quick"):
+            await world.over(1)
+        before = look(database_url, "SELECT xmin::text FROM test_case_runs ORDER BY number")
+        gate.open.set()
+    assert look(database_url, "SELECT xmin::text FROM test_case_runs ORDER BY number") == before
+    assert look(
+        database_url,
+        "SELECT outcome, split_part(owner, '/', 1) FROM test_attempts ORDER BY attempt",
+    ) == [
+        ("lost", "slow"),
+        ("processed", "quick"),
+    ]
+    assert row_of(database_url)[:3] == ("processed", 2, 2)
+    assert world.left() == []
+
+
+@looped
+async def test_a_run_that_is_deleted_stops_the_work_on_it_and_leaves_nothing(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    gate = Gate(world)
+    async with world.processing(blobs=gate, beat=0.05):
+        await gate.reached.wait()
+        assert world.left() != []
+        change(database_url, "DELETE FROM test_runs")
+        async with asyncio.timeout(20):
+            while world.left():
+                await asyncio.sleep(0.02)
+    assert children() == []
+
+
+@looped
+async def test_a_worker_that_is_told_to_end_gives_its_run_back_unspent(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    gate = Gate(world)
+    async with world.processing(blobs=gate, finish_within=0.0):
+        await gate.reached.wait()
+    assert row_of(database_url)[:4] == ("queued", 1, 0, "")
+    assert jobs_of(database_url) == ["todo"]
+    assert world.left() == []
+    assert look(database_url, "SELECT count(*) FROM procrastinate_workers") == [(0,)]
+    async with world.processing():
+        await world.over(1)
+    assert row_of(database_url)[:3] == ("processed", 2, 1)
+
+
+@looped
+async def test_a_worker_that_is_told_to_end_finishes_what_is_nearly_done(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0, 1)
+    async with world.processing(slots=1):
+        await world.until("SELECT max(attempt) FROM test_runs", lambda attempt: attempt == 1)
+    assert sorted(state for (state,) in look(database_url, "SELECT state FROM test_runs")) == [
+        "processed",
+        "queued",
+    ]
+
+
+@looped
+async def test_a_full_disk_is_no_statement_about_the_bundle(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    gate = Gate(world, error=OSError(errno.ENOSPC, "No space left on device"))
+    async with world.processing(blobs=gate):
+        await world.until(
+            "SELECT count(*) FROM test_attempts WHERE outcome = 'released'", lambda n: n == 1
+        )
+    assert row_of(database_url) == ("queued", 1, 0, "", "no_space")
+    assert world.left() == []
+
+
+@looped
+async def test_a_bundle_that_does_not_fit_is_left_to_another_machine(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+    async with world.processing(reserve=free + 100 * MEBIBYTE) as full:
+        await world.until("SELECT count(*) FROM procrastinate_workers", lambda n: n == 1)
+        async with world.processing(name="roomy"):
+            await world.over(1)
+        assert full.health.conditions()["scratch-full"] is False, "it has not lasted long"
+    assert row_of(database_url)[:2] == ("processed", 1)
+    assert look(database_url, "SELECT split_part(owner, '/', 1) FROM test_attempts") == [("roomy",)]
+
+
+@looped
+async def test_reading_longer_than_the_limit_is_ended_and_tried_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    async with world.processing(limit=0.01, grace=0.1):
+        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    assert row_of(database_url) == ("queued", 1, 1, "", "timeout")
+    assert (world.left(), children()) == ([], [])
+
+
+@looped
+async def test_a_bundle_that_takes_all_memory_takes_only_its_reader_along(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(_bomb(tmp_path, 300 * MEBIBYTE), 0)
+    await world.upload(zipped(tmp_path, SMALL), 1)
+    async with world.processing(memory=320 * MEBIBYTE):
+        await world.until("SELECT spent FROM test_runs ORDER BY run_id LIMIT 1", lambda n: n == 1)
+        await world.over(1)
+    assert row_of(database_url) == ("queued", 1, 1, "", "out_of_memory")
+    assert world.left() == []
+
+
+def _bomb(folder: Path, size: int) -> bytes:
+    """A bundle whose root is small as it lies there, and large."""
+    bundle = folder / "Tests.xcresult"
+    written = write_bundle(bundle, SMALL)
+    stored = compress(b"[" + b"x" * size)
+    root = content_id((), (stored,))
+    (bundle / "Data" / f"data.{root}").write_bytes(stored)
+    (bundle / "Data" / f"refs.{root}").write_bytes(encode_refs(()))
+    info = bundle / "Info.plist"
+    info.write_text(info.read_text().replace(written.root_id, root))
+    return archived(bundle)
+
+
+@looped
+async def test_a_reader_that_crashes_is_told_by_its_signal_and_tried_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, Plan(cases=3000)), 0)
+    async with world.processing():
+        async with asyncio.timeout(20):
+            while not (found := children()):
+                await asyncio.sleep(0.01)
+        os.kill(found[0], signal.SIGSEGV)
+        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    ((code, reason),) = look(database_url, "SELECT reason_code, reason FROM test_runs")
+    assert code == "reader_crashed" and "SIGSEGV" in reason
+    assert world.left() == []
+
+
+@looped
+async def test_everything_that_reading_writes_lies_in_its_room(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    trace = tmp_path / "trace"
+    world.trace = str(trace)
+    plan = Plan(cases=20, failures=3, attachments=5, coverage=2, crashes=1, build_issues=1)
+    await world.upload(zipped(tmp_path, plan), 0)
+    async with world.processing():
+        await world.over(1)
+    written = [Path(line) for line in trace.read_text().splitlines()]
+    assert len(written) > 20
+    outside = [path for path in written if not path.is_relative_to(world.scratch)]
+    assert outside == []
+    assert world.left() == []
