@@ -31,10 +31,20 @@ from runyard.xcresult.reader.objects import Objects
 STATUSES: dict[str, Status] = {status: status for status in get_args(Status)}
 
 _DETAILS = (
-    "arguments attachments configuration documentation expectedFailures failureSummaries"
-    " performanceMetrics repetitionPolicySummary skipNoticeSummary summary tags trackedIssues"
-    " warningSummaries"
-).split()
+    "arguments",
+    "attachments",
+    "configuration",
+    "documentation",
+    "expectedFailures",
+    "failureSummaries",
+    "performanceMetrics",
+    "repetitionPolicySummary",
+    "skipNoticeSummary",
+    "summary",
+    "tags",
+    "trackedIssues",
+    "warningSummaries",
+)
 TELLING = re.compile(b"K(?:" + "|".join(f"{len(key)}:{key}" for key in _DETAILS).encode() + b")")
 """Found in every long form that says more of a run than its short form and its activities."""
 

@@ -160,7 +160,8 @@ class Walk:
         summary_id = reference(node, "summaryRef")
         long = node if kind(node) == "ActionTestSummary" else {}
         if summary_id:
-            telling = None if self.activities or "testStatus" not in node else TELLING
+            plain = text(node, "testStatus") == "Success" and not self.activities
+            telling = TELLING if plain else None
             what = f"the summary of {brief(identifier)}"
             long = self.graph.load(summary_id, what=what, telling=telling) or {}
         objects = self.graph.objects

@@ -1,0 +1,24 @@
+"""Every real bundle reads to its known figures."""
+
+import pytest
+
+from runyard.xcresult.bundle.reading import read_bundle
+from runyard.xcresult.bundle.verifying import verify
+from runyard.xcresult.reader.figures import figures
+from tests.xcresult import fixtures
+
+DESCRIBES = frozenset(
+    "repo commit path licence xcode database pruned zip_bytes expected confirmed_by".split()
+)
+"""Keys of the expected figures that are about where a bundle came from."""
+
+
+@pytest.mark.parametrize("name", fixtures.parameters())
+def test_a_real_bundle_reads_to_its_figures(name: str) -> None:
+    bundle = fixtures.bundle(name)
+    verified = verify(bundle)
+    found = figures(
+        read_bundle(bundle), objects=verified.objects, objects_hash_ok=verified.hash_ok
+    )
+    expected = fixtures.figures()[name]
+    assert found == {key: value for key, value in expected.items() if key not in DESCRIBES}
