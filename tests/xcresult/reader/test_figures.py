@@ -1,14 +1,25 @@
 """Every real bundle reads to its known figures."""
 
 import pytest
+from tests.xcresult import fixtures
 
 from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.bundle.verifying import verify
 from runyard.xcresult.reader.figures import figures
-from tests.xcresult import fixtures
 
 DESCRIBES = frozenset(
-    "repo commit path licence xcode database pruned zip_bytes expected confirmed_by".split()
+    {
+        "repo",
+        "commit",
+        "path",
+        "licence",
+        "xcode",
+        "database",
+        "pruned",
+        "zip_bytes",
+        "expected",
+        "confirmed_by",
+    }
 )
 """Keys of the expected figures that are about where a bundle came from."""
 
@@ -17,8 +28,6 @@ DESCRIBES = frozenset(
 def test_a_real_bundle_reads_to_its_figures(name: str) -> None:
     bundle = fixtures.bundle(name)
     verified = verify(bundle)
-    found = figures(
-        read_bundle(bundle), objects=verified.objects, objects_hash_ok=verified.hash_ok
-    )
+    found = figures(read_bundle(bundle), objects=verified.objects, objects_hash_ok=verified.hash_ok)
     expected = fixtures.figures()[name]
     assert found == {key: value for key, value in expected.items() if key not in DESCRIBES}
