@@ -189,6 +189,17 @@ def test_devices_then_configurations_then_arguments_part_the_runs() -> None:
     assert pad.result == "Failed"
 
 
+def test_two_actions_on_one_device_are_one_device() -> None:
+    made = result(run("Failure"), run(action=1))
+    device = made.actions[0].device
+    merged = tuple(msgspec.structs.replace(each, device=device) for each in made.actions)
+    node = case_node(msgspec.structs.replace(made, actions=merged))
+    assert shape(node.children) == [
+        ("Repetition", "First Run", "Failed"),
+        ("Repetition", "Retry 1", "Passed"),
+    ]
+
+
 def test_a_function_in_no_suite_is_shown_in_the_one_that_apples_tool_makes_up() -> None:
     (target,) = apple_tests(result(run(), suites=(), kind="UI")).test_nodes[0].children
     assert target.node_type == "UI test bundle"
