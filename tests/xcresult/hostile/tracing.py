@@ -21,6 +21,7 @@ _CHANGES = {
     "os.mkfifo",
 }
 _trace: list[str] | None = None
+_reads = False
 _installed: list[bool] = []
 
 
@@ -35,7 +36,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if event == "open":
         path, mode, flags = arguments
         writes = isinstance(mode, str) and any(letter in mode for letter in "wax+")
-        if writes or (isinstance(flags, int) and flags & _WRITES):
+        if _reads or writes or (isinstance(flags, int) and flags & _WRITES):
             _note(path)
     elif event in _CHANGES:
         _note(arguments[0])
@@ -44,14 +45,14 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 @contextmanager
-def written() -> Iterator[list[str]]:
-    """The absolute paths of all that is created or changed meanwhile, in order."""
-    global _trace  # noqa: PLW0603  (a hook cannot be taken off again)
+def written(*, reads: bool = False) -> Iterator[list[str]]:
+    """The absolute paths of all that is created or changed meanwhile, in order; `reads`: or opened at all."""
+    global _trace, _reads  # noqa: PLW0603  (a hook cannot be taken off again)
     if not _installed:
         sys.addaudithook(_hook)
         _installed.append(True)
     found: list[str] = []
-    _trace = found
+    _trace, _reads = found, reads
     try:
         yield found
     finally:
