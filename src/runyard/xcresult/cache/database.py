@@ -77,6 +77,8 @@ class Database:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._tables = _tables(connection)
+        if "Actions" not in self._tables:  # SQLite takes an empty file for a database
+            raise BundleInvalid("database.sqlite3 is no cache of a result bundle: no table Actions")
         self._rows = 0
 
     def rows(self, table: str) -> Iterator[Row]:
