@@ -52,8 +52,17 @@ def test_what_lies_outside_is_invalid(index: bytes, data: bytes) -> None:
 
 def test_a_few_bytes_cannot_claim_billions_of_lines() -> None:
     bomb = counts([run(1, 32768)] * 2000)
-    with pytest.raises(TooLarge, match="lines"):
+    with pytest.raises(TooLarge, match="a file of"):
         Archive(*archive({"/src/A.swift": bomb}))
+    part = counts([run(1, 32768)] * 30)
+    with pytest.raises(TooLarge, match="archive has more than"):
+        Archive(*archive({f"/src/{number}.swift": part for number in range(21)}))
+
+
+def test_a_file_of_nothing_but_ranges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "FILE_LINES", 3)
+    with pytest.raises(TooLarge, match="a file of"):
+        Archive(*archive({"a": counts([run(1)], [(1, 1, 1, 1)] * 4)}))
 
 
 def test_files_that_share_their_counts_are_each_counted(monkeypatch: pytest.MonkeyPatch) -> None:

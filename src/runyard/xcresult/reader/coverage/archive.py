@@ -11,8 +11,10 @@ import struct
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.coverage.model import FileLines, Line, Range
 
-LINES = 50_000_000
+LINES = 20_000_000
 """Lines of all files together, those that cannot be executed included."""
+FILE_LINES = 1_000_000
+"""Lines of one file, and ranges inside them: they are decoded in memory, as a whole."""
 COUNT = struct.Struct("<I")
 NAME = struct.Struct("<H")
 ENTRY = struct.Struct("<QQ")
@@ -89,8 +91,10 @@ def _check(data: bytes, offsets: dict[str, int]) -> None:
     for offset in offsets.values():
         if offset not in known:
             begin, end = _span(data, offset, RUN)
-            _span(data, end, RANGE)
+            first, last = _span(data, end, RANGE)
             known[offset] = _length(data[begin:end])
+            if max(known[offset], (last - first) // RANGE.size) > FILE_LINES:
+                raise TooLarge(f"a file of the coverage archive has more than {FILE_LINES} lines")
         total += known[offset]
         if total > LINES:
             raise TooLarge(f"the coverage archive has more than {LINES} lines")

@@ -19,7 +19,7 @@ BYTES = 256 * 2**20
 """Of the whole report: a property list needs many times its size in memory."""
 FILES = 500_000
 """Files of all targets together."""
-FUNCTIONS = 5_000_000
+FUNCTIONS = 2_000_000
 """Functions of all files together, a shared file counted each time."""
 COUNT = struct.Struct("<I")
 RECORD = struct.Struct("<IIIIQ")
