@@ -6,7 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from runyard.http.client import HttpTransport
-from runyard.http.intake import BUDGET, Admit
+from runyard.http.intake import BUDGET, Admit, Streamed
 from runyard.http.messages import Handler, Request, Response, Stream
 from runyard.http.server import BODY_LIMIT, Listening, Patience, listen
 
@@ -96,11 +96,18 @@ async def serving(
     body_limit: int = BODY_LIMIT,
     bodies: int = BUDGET,
     admit: Admit | None = None,
+    streamed: Streamed | None = None,
     patience: Patience | None = None,
 ) -> AsyncIterator[Listening]:
     """A server that is closed at the end."""
     listening = await listen(
-        handler, tls=tls, body_limit=body_limit, bodies=bodies, admit=admit, patience=patience
+        handler,
+        tls=tls,
+        body_limit=body_limit,
+        bodies=bodies,
+        admit=admit,
+        streamed=streamed,
+        patience=patience,
     )
     try:
         yield listening

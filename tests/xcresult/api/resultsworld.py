@@ -49,7 +49,7 @@ class World:
         self.results = results
         self.meter = meter
         self.clock = clock
-        self._database_url = database_url
+        self.link = psycopg.connect(database_url, autocommit=True)
         self.transport = HttpTransport(url)
 
     async def send(self, request: Request) -> Response:
@@ -61,7 +61,7 @@ class World:
         return got
 
     async def ask(
-        self, method: str, path: str, body: Any = None, *, token: str = TOKEN, **query: object
+        self, method: str, path: str, body: Any = None, /, *, token: str = TOKEN, **query: object
     ) -> Response:
         headers = JSON if body is not None else ()
         if token:
@@ -76,7 +76,7 @@ class World:
             )
         )
 
-    async def get(self, path: str, *, token: str = TOKEN, **query: object) -> Any:
+    async def get(self, path: str, /, *, token: str = TOKEN, **query: object) -> Any:
         answer = await self.ask("GET", path, token=token, **query)
         assert answer.status == 200, (path, answer.status, answer.body)
         return answer.json()
@@ -99,12 +99,10 @@ class World:
         return str(answer.json()["token"])
 
     def rows(self, sql: str, *values: object) -> list[Any]:
-        with psycopg.connect(self._database_url) as link:
-            return link.execute(cast("Any", sql), values).fetchall()
+        return self.link.execute(cast("Any", sql), values).fetchall()
 
     def change(self, sql: str, *values: object) -> None:
-        with psycopg.connect(self._database_url, autocommit=True) as link:
-            link.execute(cast("Any", sql), values)
+        self.link.execute(cast("Any", sql), values)
 
     def age(self, days: float) -> None:
         """Everything becomes so much older."""
@@ -115,8 +113,7 @@ class World:
             "test_case_runs": ("ran_at",),
         }.items():
             moved = ", ".join(f"{name} = {name} - %(by)s * interval '1 day'" for name in columns)
-            with psycopg.connect(self._database_url, autocommit=True) as link:
-                link.execute(cast("Any", f"UPDATE {table} SET {moved}"), {"by": days})
+            self.link.execute(cast("Any", f"UPDATE {table} SET {moved}"), {"by": days})
 
     # ── results by hand ─────────────────────────────────────────────────────────────────────────
 
@@ -124,8 +121,7 @@ class World:
         """One row; one that is there already stays."""
         marks = ", ".join(f"%({name})s" for name in values)
         sql = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-        with psycopg.connect(self._database_url, autocommit=True) as link:
-            link.execute(cast("Any", sql), values)
+        self.link.execute(cast("Any", sql), values)
 
     def run(self, run: str = RUN, *, shard: int = 0, hours: float = 1, **said: object) -> str:
         """A run that was processed some hours ago."""
@@ -300,6 +296,7 @@ async def serving(
         try:
             yield world
         finally:
+            world.link.close()
             await world.transport.close()
             await server.close()
 

@@ -69,9 +69,12 @@ class Keeper:
             attachments=self._keeping.attachments,
             uploads=self._keeping.uploads,
         )
-        left = rules(times, batch=self._keeping.batch)
-        while left and self._clock.monotonic() < end:
-            left = tuple([rule for rule in left if await self._batch(rule) >= rule.limit])
+        more = True
+        while (
+            more and self._clock.monotonic() < end
+        ):  # what one takes away may be the last that held another
+            all_of = rules(times, batch=self._keeping.batch)
+            more = any([await self._batch(rule) >= rule.limit for rule in all_of])
         await self._payloads(end)
         await self._graves(end)
         await self._tidy()
