@@ -246,11 +246,16 @@ def test_a_runner_that_failed_is_an_error_and_no_test(name: str, *, long: bool) 
     tree = module(group("System Failures", entry), failureSummaries=[failure("could not launch")])
     result = stores.read_tests(Memory(), tree)
     assert [case.runner_error for case in result.cases] == [True]
-    messages = {(error.target, error.message, error.fatal) for error in result.errors}
-    assert ("AppTests", "could not launch", True) in messages
-    assert len(messages) == (1 if long else 2)
+    found = [(error.target, error.message, error.fatal) for error in result.errors]
+    assert found == [("AppTests", "could not launch", True)]
     assert report(result).status == "failure"
     assert report(result).test_modules == ()
+
+
+def test_a_runner_that_says_nothing_is_still_an_error() -> None:
+    entry = node("ActionTestMetadata", name=RUNNER, identifier=RUNNER, testStatus="Failure")
+    result = stores.read_tests(Memory(), module(group("System Failures", entry)))
+    assert [error.message for error in result.errors] == [RUNNER]
 
 
 def test_issues_without_a_test_are_errors_that_do_not_fail_the_run() -> None:

@@ -110,14 +110,21 @@ def freeze_targets(
 
 
 def runner_errors(cases: tuple[Case, ...], targets: tuple[Target, ...]) -> tuple[RunnerError, ...]:
-    """What failed and is no test, each message of a target once."""
+    """What failed and is no test, each message of a target once.
+
+    An entry that has no message of its own is explained by its target's failures; without these, its name
+    is all there is to say.
+    """
     found: dict[tuple[str, str], RunnerError] = {}
+    explained = {(target.plan, target.name) for target in targets if target.failures}
     for case in cases:
         if not (case.runner_error or case.sessionless):
             continue
         prefix = SESSIONLESS_PREFIX if case.sessionless else ""
         messages = [failure.message for run in case.runs for failure in run.failures]
-        for message in messages or [case.function]:
+        if not messages and case.status == "Failure" and (case.plan, case.target) not in explained:
+            messages = [case.function]
+        for message in messages:
             error = RunnerError(
                 message=prefix + message, target=case.target, fatal=not case.sessionless
             )

@@ -22,8 +22,11 @@ from runyard.xcresult.reader.logs import Log, read_log
 from runyard.xcresult.reader.model import Action, Result, Wanted
 from runyard.xcresult.reader.objects import Info, Objects
 from runyard.xcresult.reader.walk import Walk
+from runyard.xcresult.reader.xcode import xcode_version
 
 ROOT = "ActionsInvocationRecord"
+XCODE_ACTIONS = 3
+"""Actions whose diagnostics are asked for the version of Xcode."""
 ACTIONS = 1_000
 """More devices and merged bundles than anybody has."""
 
@@ -76,6 +79,14 @@ def read_result(
         ),
         warnings=graph.warnings,
         duration=total(log for logs in by_plan.values() for log in logs),
+        xcode=next(
+            (
+                version
+                for action in actions[:XCODE_ACTIONS]
+                if (version := xcode_version(objects, action.diagnostics_id))
+            ),
+            "",
+        ),
     )
 
 
