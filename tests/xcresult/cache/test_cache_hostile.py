@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "database.sqlite3"
 
 
-@pytest.mark.parametrize("data", [b"PK\3\4", b"SQLite format 3\0", b"\0" * 4096, b"x" * 99])
+@pytest.mark.parametrize("data", [b"", b"PK\3\4", b"SQLite format 3\0", b"\0" * 4096, b"x" * 99])
 def test_what_is_no_database_is_invalid(file: Path, data: bytes) -> None:
     file.write_bytes(data)
     with pytest.raises(BundleInvalid):

@@ -107,7 +107,7 @@ class Sources:
 class Details:
     """Everything that hangs on runs, by run."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, activities: bool) -> None:
         self.sources = Sources(database)
         self._errors = database.by_id("TestErrors")
         self._attached = database.grouped("Attachments", "testIssue_fk")
@@ -130,7 +130,7 @@ class Details:
         self._metrics = database.grouped(
             "PerformanceMetrics", "testCaseRun_fk", order="orderInTestCase"
         )
-        self._activities = Activities(database)
+        self._activities = Activities(database, wanted=activities)
 
     def failures(self, run: int) -> tuple[Failure, ...]:
         """The issues of a run that nobody had announced."""
@@ -233,11 +233,12 @@ class Details:
 class Activities:
     """The steps of all runs, as trees."""
 
-    def __init__(self, database: Database) -> None:
-        self._top = database.grouped("Activities", "testCaseRun_fk", order="orderInParent")
-        below = database.grouped("Activities", "parent_fk", order="orderInParent")
-        self._below = {key: without(rows, "testCaseRun_fk") for key, rows in below.items()}
+    def __init__(self, database: Database, *, wanted: bool) -> None:
         self._attached = database.grouped("Attachments", "activity_fk")
+        table = "Activities" if wanted or self._attached else ""  # they are most of a large cache
+        self._top = database.grouped(table, "testCaseRun_fk", order="orderInParent")
+        below = database.grouped(table, "parent_fk", order="orderInParent")
+        self._below = {key: without(rows, "testCaseRun_fk") for key, rows in below.items()}
 
     def of_run(self, run: int, failures: frozenset[str]) -> tuple[Activity, ...]:
         """The outermost steps of a run, each with those inside it; `failures` are the run's."""
@@ -267,9 +268,8 @@ class Activities:
     def attachments(self, run: int, failures: frozenset[str]) -> list[Attachment]:
         """The attachments of a run's steps, those of failed steps marked so."""
         found: list[Attachment] = []
-        if self._attached:
-            for row in self._top.get(run, ()):
-                self._collect(row, failures, failed=False, depth=0, into=found)
+        for row in self._top.get(run, ()) if self._attached else ():
+            self._collect(row, failures, failed=False, depth=0, into=found)
         return found
 
     def _collect(

@@ -47,7 +47,7 @@ class _Reading:
         self._wanted = wanted
         self._minor = minor
         self._tree = Tree(database)
-        self._details = Details(database)
+        self._details = Details(database, activities=wanted.activities)
         self._facts = _Facts(database)
         self._tools = next(database.rows("DeveloperTools"), None)
 
