@@ -9,6 +9,7 @@ Nothing is asked of the store here; `check` does that, with one read.
 Invariant: a secret is in no repr and in no message.
 """
 
+import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -105,10 +106,14 @@ def open_blobs(place: Place, *, clock: Clock) -> StoredBlobs:
     try:
         if isinstance(place, Directory):
             place.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not os.access(place.path, os.R_OK | os.W_OK | os.X_OK):
+                raise BadPlace("the directory cannot be written to. Check its permissions")
             local = LocalStore(place.path.resolve(), automatic_cleanup=True)
             return StoredBlobs(local, clock=clock)
         reads = _s3(place, within=_READ)
         return StoredBlobs(_s3(place, within=_REQUEST), reads=reads, clock=clock)
+    except BadPlace:
+        raise
     except OSError as error:
         raise BadPlace(f"the directory cannot be used ({error.strerror or error})") from None
     except (BaseError, ValueError) as error:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
+from runyard.cli.resultflags import results_of
 from runyard.cli.serverfiles import (
     BadSetting,
     bound,
@@ -134,6 +135,9 @@ async def _setup(
     stack.push_async_callback(kube.close)
     github = who.way()
     stack.push_async_callback(github.close)
+    results = results_of(
+        flags.results, public_url=flags.public_url, seal_key=settings.seal_key, clock=clock
+    )
     door = _door(flags, clock, stack)
     pool = open_pool(conninfo, clock=clock, rng=rng, max_size=flags.database_connections)
     return Setup(
@@ -149,6 +153,7 @@ async def _setup(
         database=await stack.enter_async_context(pool),
         doors=(door,),
         direct_url=_direct(flags),
+        results=results,
     )
 
 

@@ -70,20 +70,25 @@ def database(flag: str, given: str, path: Path | None, *, why: str) -> str:
     return conninfo
 
 
+_HOW = "Make one with: head -c 32 /dev/urandom | base64 > FILE; every replica has the same"
+
+
 def seal_key(path: Path | None) -> bytes:
     """The key that JITs at rest are sealed with."""
-    how = "Make one with: head -c 32 /dev/urandom | base64 > FILE; every replica has the same"
     if path is None:
-        raise BadSetting(f"--seal-key-file is missing: JITs at rest are sealed with it. {how}")
-    text = text_of("--seal-key-file", path)
+        raise BadSetting(f"--seal-key-file is missing: JITs at rest are sealed with it. {_HOW}")
+    return key_of("--seal-key-file", path)
+
+
+def key_of(flag: str, path: Path) -> bytes:
+    """The key in a file."""
+    text = text_of(flag, path)
     try:
         key = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != SEAL_BYTES:
-        raise BadSetting(
-            f"--seal-key-file: {path} does not hold {SEAL_BYTES} bytes in base64. {how}"
-        )
+        raise BadSetting(f"{flag}: {path} does not hold {SEAL_BYTES} bytes in base64. {_HOW}")
     return key
 
 

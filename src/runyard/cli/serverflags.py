@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from runyard.cli.resultflags import RESULTS, ResultFlags
 from runyard.cli.speaking import OPTIONS, RUNNER_GROUP, Option, Said, intake, said, with_options
 from runyard.wire import names
 
@@ -39,6 +40,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     runner_group: int
     webhook_secret_file: tuple[Path, ...]
     seal_key_file: Path | None
+    results: ResultFlags
     reconciler: tuple[str, ...]
     name: str
     as_json: bool
@@ -193,8 +195,10 @@ ITSELF: tuple[Option, ...] = (
 
 def flags_of(given: Mapping[str, Any]) -> Flags:
     """What a command was given, as one value."""
-    own = {name: value for name, value in given.items() if name not in Said.__struct_fields__}
-    return Flags(github=said(given), **own)
+    grouped = {*Said.__struct_fields__, *ResultFlags.__struct_fields__}
+    own = {name: value for name, value in given.items() if name not in grouped}
+    results = {name: given[name] for name in ResultFlags.__struct_fields__}
+    return Flags(github=said(given), results=ResultFlags(**results), **own)
 
 
-with_flags = with_options((*DATABASE, *CLUSTER, *SOCKET, *GITHUB, *ITSELF))
+with_flags = with_options((*DATABASE, *CLUSTER, *SOCKET, *GITHUB, *RESULTS, *ITSELF))

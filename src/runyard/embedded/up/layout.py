@@ -10,6 +10,7 @@
     kube.db  github.db    the embedded API and the practice GitHub
     postgres/             the database
     images/               what hosts pull from
+    blobs/                uploads and attachments of test results
     hosts/NAME/           one host: its records and its VMs
     tokens/NAME           the parts' own credentials, renewed while the machine runs (0600)
     logs/NAME.log         one log a process
@@ -96,6 +97,11 @@ class Layout(msgspec.Struct, frozen=True):
     def images(self) -> Path:
         """Where hosts pull images from."""
         return self.root / "images"
+
+    @property
+    def blobs(self) -> Path:
+        """Where the server keeps uploads and attachments."""
+        return self.root / "blobs"
 
     @property
     def hosts(self) -> Path:

@@ -7,6 +7,7 @@ to be reached from elsewhere too, a second socket serves the same over TLS, and 
 import asyncio
 import contextlib
 
+from runyard.blobs.place import Directory, open_blobs
 from runyard.db import migrate
 from runyard.db.pooled import open_pool
 from runyard.dispatch.machine.table import Deadlines
@@ -14,6 +15,7 @@ from runyard.dispatch.settings import Settings
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.faults import with_faults
 from runyard.embedded.up.roles.doors import looking, secrecy
+from runyard.parts.results import ResultsSetup, keys_of
 from runyard.parts.serving import Door, Replica, Setup, Tell
 
 
@@ -45,6 +47,10 @@ async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
         github=github,
         auth=context.auth(),
         database=await stack.enter_async_context(pool),
+        results=ResultsSetup(
+            blobs=open_blobs(Directory(path=boot.layout.blobs), clock=context.clock),
+            keys=keys_of(context.secrets().seal),
+        ),
         doors=tuple(
             Door(sock=sock, looking=looking(context, address), tls=secrecy(context, address))
             for address, sock in context.sockets()
