@@ -1,75 +1,16 @@
 """The pool behind a real PgBouncer in transaction mode: more clients than connections, and nobody notices."""
 
 import asyncio
-import os
 import random
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from tests.conftest import Absent
-from tests.db.dbsupport import CuttingProxy, FrozenClock, make_table
+from tests.db.dbsupport import FrozenClock, make_table
+from tests.fixtures_pgbouncer import CONNECTIONS
 
 from runyard.db.contract import Constraint, Tx
 from runyard.db.pooled import PooledDatabase, open_pool
-
-CONNECTIONS = 2
-CONFIG = """
-[databases]
-* = {server}
-[pgbouncer]
-listen_addr =
-unix_socket_dir = {folder}
-listen_port = 6432
-auth_type = any
-pool_mode = transaction
-default_pool_size = {connections}
-"""
-
-
-@pytest.fixture
-def bouncer(database_url: str, absent: Absent) -> Iterator[str]:
-    """How to connect to the test's database through a PgBouncer of its own."""
-    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    if program is None:
-        absent("pgbouncer", "install the package pgbouncer")
-    with CuttingProxy(database_url) as proxy, tempfile.TemporaryDirectory() as folder:
-        settings = Path(folder) / "pgbouncer.ini"
-        server = conninfo_to_dict(proxy.conninfo)
-        link = " ".join(f"{key}='{server[key]}'" for key in _LINK if key in server)
-        settings.write_text(CONFIG.format(server=link, folder=folder, connections=CONNECTIONS))
-        command = [program, str(settings)]
-        if os.geteuid() == 0:  # it refuses to be root, and nobody else reaches the server's socket
-            proxy.open_to("nobody")
-            for path in (folder, settings):
-                shutil.chown(path, "nobody")
-            command[1:1] = ["-u", "nobody"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            try:
-                _wait_for_start(process)
-                yield make_conninfo(
-                    host=folder, port=6432, user=server["user"], dbname=server["dbname"]
-                )
-            finally:
-                process.terminate()
-
-
-def _wait_for_start(process: "subprocess.Popen[str]") -> None:
-    said = []
-    for line in process.stderr or ():
-        said.append(line)
-        if "process up" in line:
-            return
-    pytest.fail("pgbouncer did not start: " + "".join(said))
-
-
-_LINK = ("host", "port", "user", "password")
 
 
 def test_transactions_share_connections_and_leave_nothing_on_them(

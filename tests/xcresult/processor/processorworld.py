@@ -8,18 +8,18 @@ import random
 import shutil
 import uuid
 import zipfile
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, MutableMapping
 from pathlib import Path
 from typing import Any, ParamSpec, cast
 
 import psycopg
+import structlog
 
 from runyard.blobs.place import Directory, open_blobs
 from runyard.clock import RealClock
 from runyard.db.contract import Tx
 from runyard.db.pooled import PooledDatabase, open_pool
 from runyard.parts.processor import Processor, ProcessorDeps
-from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.xcresult.plans.attempts import Decision, Outcome, decide
 from runyard.xcresult.processor.enqueueing import enqueue
@@ -140,6 +140,20 @@ def archived(bundle: Path) -> bytes:
     return memory.getvalue()
 
 
+class Notebook:
+    """Remembers what was logged."""
+
+    def __init__(self) -> None:
+        self.events: set[str] = set()
+        self.logger: Any = structlog.wrap_logger(
+            None, processors=[self._note], wrapper_class=structlog.make_filtering_bound_logger(0)
+        )
+
+    def _note(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> Any:
+        self.events.add(str(event["event"]))
+        raise structlog.DropEvent
+
+
 class World:
     """A database, object storage and a scratch; `processing` runs a processor on them."""
 
@@ -150,6 +164,8 @@ class World:
         self.blobs = open_blobs(self.place, clock=RealClock())
         self.meter = Meter()
         self.trace = ""
+        self.results_url = ""  # another way to the database for results alone
+        self.log = Notebook()
 
     async def upload(self, content: bytes, *numbers: int) -> None:
         """Put runs to work that have this upload."""
@@ -169,17 +185,21 @@ class World:
     ) -> AsyncIterator[Processor]:
         """A processor that works meanwhile, and then ends in order."""
         finish_within, blobs = how.pop("finish_within", 25.0), how.pop("blobs", self.blobs)
-        async with pool(url or self.url, patience=2.0) as database:
+        way = url or self.url
+        async with (
+            pool(way, patience=2.0) as database,
+            pool(self.results_url or way, patience=2.0) as results,
+        ):
             processor = Processor(
                 ProcessorDeps(
                     name=name,
                     clock=RealClock(),
                     rng=random.Random(name),
-                    log=get_logger("processor"),
+                    log=self.log.logger,
                     settings=self.settings(**how),
                     database=database,
-                    results=database,
-                    pools=(database,),
+                    results=results,
+                    pools=(database, results),
                     blobs=blobs,
                     meter=self.meter,
                     finish_within=finish_within,
@@ -221,6 +241,15 @@ class World:
             self.url,
             "SELECT state, attempt, spent, reason_code, reason FROM test_runs WHERE state <> 'processed' LIMIT 20",
         )
+
+    async def heard(self, event: str, *, within: float = 30.0) -> None:
+        """Wait until a processor has said that."""
+        try:
+            async with asyncio.timeout(within):
+                while event not in self.log.events:
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"it said only {sorted(self.log.events)}") from None
 
     def left(self) -> list[str]:
         """What is in the scratch."""

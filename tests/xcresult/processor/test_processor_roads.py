@@ -1,0 +1,160 @@
+"""Bad ways to the database cost time, never a run: behind a pooler, over lost commits, dropped connections, outages."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.db.dbsupport import CuttingProxy
+from tests.xcresult.processor.processorworld import (
+    World,
+    change,
+    ledger,
+    look,
+    looped,
+    pool,
+    row_of,
+    run_number,
+    zipped,
+)
+from tests.xcresult.processor.roads import Road
+
+from runyard.clock import RealClock
+from runyard.db.contract import CommitUnknown
+from runyard.telemetry import conditions
+from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_CONSUMERS, TUIST_OBAN_QUEUE_LENGTH_COUNT
+from runyard.telemetry.health import Health
+from runyard.telemetry.meter import Meter
+from runyard.xcresult.metrics import QueueWatch
+from runyard.xcresult.writer.plan import Plan
+
+SMALL = Plan(cases=2, suites=1, logs=False)
+
+
+def ends(url: str) -> list[Any]:
+    return look(
+        url,
+        "SELECT r.state, r.attempt, r.spent, (SELECT count(*) FROM test_case_runs c WHERE c.run_id = r.run_id)"
+        " FROM test_runs r GROUP BY 1, 2, 3, 4",
+    )
+
+
+@looped
+async def test_it_works_behind_pgbouncer_in_transaction_mode(
+    database_url: str, bouncer: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, Plan(cases=5, attachments=2)), *range(4))
+    async with world.processing(bouncer):
+        await world.over(4)
+    assert ends(database_url) == [("processed", 1, 1, 5)]
+
+
+@looped
+async def test_a_claim_whose_commit_was_not_heard_of_is_worked_on_and_costs_nothing(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    with CuttingProxy(database_url) as proxy:
+        async with pool(proxy.conninfo, max_size=1) as database:
+            books = ledger(database)
+            await books.beat()
+            proxy.cut = "after"
+            with pytest.raises(CommitUnknown):
+                while await books.next() is None:
+                    pytest.fail("it was not cut")
+            proxy.cut = ""
+            claim = await books.next()
+    assert claim is not None and (claim.run_id, claim.attempt) == (run_number(0), 1)
+    assert row_of(database_url)[:2] == ("processing", 1)
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+@looped
+async def test_results_whose_commit_was_not_heard_of_are_written_once(
+    database_url: str, tmp_path: Path, cut: str
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    with CuttingProxy(database_url) as proxy:
+        world.results_url = proxy.conninfo
+        proxy.cut = cut
+        async with world.processing():
+            await world.until("SELECT attempt FROM test_runs", lambda attempt: attempt == 1)
+            if cut == "before":
+                await world.heard("the results could not be written yet")
+                proxy.cut = ""
+            await world.over(1)
+    assert ends(database_url) == [("processed", 1, 1, 2)]
+
+
+@looped
+async def test_connections_that_are_dropped_lose_no_run_and_no_attempt(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    content = zipped(tmp_path, SMALL)
+    await world.upload(content, *range(8))
+    with Road(database_url, rng=random.Random(7), every=12_000, most=10) as road:
+        async with world.processing(road.conninfo):
+            await world.over(8)
+    assert road.dropped == 10
+    states = look(database_url, "SELECT state, count(*) FROM test_runs GROUP BY 1")
+    assert states == [("processed", 8)]
+    assert look(database_url, "SELECT count(*) FROM test_attempts WHERE outcome = 'processed'") == [
+        (8,)
+    ]
+    assert look(database_url, "SELECT count(*) FROM test_case_runs") == [(16,)]
+    assert world.left() == []
+
+
+class Later(RealClock):
+    """A clock that can be put forward."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(20, marks=pytest.mark.slow), pytest.param(700, marks=pytest.mark.long)],
+)
+@looped
+async def test_a_fleet_that_cannot_reach_the_database_is_seen_and_then_drains_with_no_attempt_lost(
+    database_url: str, tmp_path: Path, count: int
+) -> None:
+    world = World(database_url, tmp_path)
+    clock, meter = Later(), Meter()
+    health = Health(clock, (conditions.DATABASE_UNREACHABLE, conditions.NO_CONSUMER))
+    with Road(database_url) as road:
+        road.close()
+        async with (
+            pool(database_url) as server,
+            world.processing(road.conninfo, name="a") as first,
+            world.processing(road.conninfo, name="b"),
+        ):
+            await world.upload(zipped(tmp_path, SMALL), *range(count))
+            change(database_url, "UPDATE test_runs SET due_at = due_at - interval '1 minute'")
+            watch = QueueWatch(server, meter=meter, health=health)
+            await watch.step()
+            clock.ahead = 31.0
+            (told,) = health.report()
+            assert told.code == "no-consumer" and f"{count} runs wait" in told.message
+            length = {"queue": "process_xcresult", "state": "available"}
+            assert meter.get(TUIST_OBAN_QUEUE_LENGTH_COUNT, **length) == count
+            assert meter.get(RUNYARD_PROCESSOR_CONSUMERS) == 0
+            assert road.refused > 0
+            assert not first.health.healthy() or first.freshness.stale()
+            road.open()
+            await world.over(count, within=20.0 + count)
+            await watch.step()
+            assert health.report() == ()
+            assert meter.get(RUNYARD_PROCESSOR_CONSUMERS) == 2
+    assert ends(database_url) == [("processed", 1, 1, 2)]
+    assert look(database_url, "SELECT outcome, count(*) FROM test_attempts GROUP BY 1") == [
+        ("processed", count)
+    ]
+    assert world.left() == []
