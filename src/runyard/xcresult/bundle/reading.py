@@ -4,6 +4,9 @@
 Apple Archive, a tar) and leaves nothing behind.
 """
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from runyard.xcresult.archives.limits import Limits
@@ -27,9 +30,10 @@ def read_bundle(
     objects = Directory(directory, limits=limits)
     info = objects.info()
     try:
-        return read_result(
-            objects, info, wanted=wanted, depth=limits.depth, budget=limits.decoded_bytes
-        )
+        with _uncollected():
+            return read_result(
+                objects, info, wanted=wanted, depth=limits.depth, budget=limits.decoded_bytes
+            )
     except StoreStripped:
         if not _has_cache(directory):
             raise
@@ -47,6 +51,18 @@ def read(
     """What the bundle in a file or a directory says; extracted below `scratch` if need be."""
     with opened(path, scratch=scratch, limits=limits) as directory:
         return read_bundle(directory, wanted=wanted, limits=limits, processes=processes)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cycle collector, a fifth of the time less: reading makes millions of objects and no cycle."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _has_cache(directory: Path) -> bool:

@@ -125,6 +125,8 @@ def _path(path: str, line: int) -> Place | None:
 
 
 def _frame(node: Node) -> Frame:
+    if "symbolInfo" not in node:  # most of them
+        return Frame(address=text(node, "addressString"))
     symbol = child(node, "symbolInfo")
     return Frame(
         address=text(node, "addressString"),
