@@ -48,6 +48,7 @@ Start here:
   runyard sim --seed 1 --hours 2 --demo   watch two hours of a simulated fleet's life
   runyard sim --seeds 100 --hours 1       a hundred different hours; failures name their number
   runyard prove                           every state that a slot can reach
+  runyard xcresult show App.xcresult      what Xcode's tests did, read on any machine
 
 Exit codes: 0 all is well, 1 an invariant was broken or a run failed, 2 the command line was wrong, or
 nothing could be begun.

@@ -23,7 +23,7 @@ from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import opened
 from runyard.xcresult.bundle.reading import read_bundle
-from runyard.xcresult.errors import TooLarge, XcresultError
+from runyard.xcresult.errors import TooLarge, XcresultError, XcresultNotFound
 from runyard.xcresult.reader.crashes import CrashReport, crash_attachment, read_crash
 from runyard.xcresult.reader.model import Result, Wanted
 
@@ -82,6 +82,8 @@ class Found(msgspec.Struct, frozen=True):
 def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: B008  frozen
     """The bundle's directory; whatever goes wrong inside is told in one line."""
     with _told(path), ExitStack() as stack:
+        if path != STDIN and not os.path.lexists(path):
+            raise XcresultNotFound("there is no such file or directory")
         with _waiting(f"opening {name_of(path)}"):
             file = stack.enter_context(_stdin(limits)) if path == STDIN else Path(path)
             directory = stack.enter_context(opened(file, limits=limits))
@@ -147,10 +149,6 @@ def _told(path: str) -> Iterator[None]:
         raise _bad(name, f"{error} [{error.code}]") from error
     except BrokenPipeError:
         raise
-    except FileNotFoundError as error:
-        if str(error.filename) != path:
-            raise _bad(name, str(error)) from error
-        raise _bad(name, "there is no such file or directory") from None
     except OSError as error:
         raise _bad(str(error.filename or name), error.strerror or str(error)) from error
     except _DEFECTS as error:

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from runyard.xcresult.formats import words
-from runyard.xcresult.formats.groups import groups, name_of
+from runyard.xcresult.formats.groups import named
 from runyard.xcresult.formats.summary import Summary, counts, summary
 from runyard.xcresult.reader.model import Case, Place, Result, Run
 
@@ -84,10 +84,9 @@ def _errors(result: Result, numbers: Summary, root: str) -> Iterator[str]:
 
 
 def _failures(result: Result, case: Case, root: str) -> Iterator[str]:
-    for group in groups(case):
+    for group, name in named(case, result.actions):
         if group.status != "Failure":
             continue
-        name = name_of(group, case, result.actions)
         title = words.path_of(case) + (f" [{name}]" if name else "")
         if not group.failures:
             message = "The test failed and recorded no reason."

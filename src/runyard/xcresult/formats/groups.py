@@ -6,6 +6,8 @@ retries on failure the last one decides; otherwise each counts, and one failure 
 Invariant: every run is in exactly one group; groups and runs keep the bundle's order, repetitions theirs.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from runyard.xcresult.formats import words
@@ -46,19 +48,20 @@ def groups(case: Case) -> tuple[Group, ...]:
     return tuple(_group(tuple(sorted(runs, key=_iteration))) for runs in found)
 
 
-def name_of(group: Group, case: Case, actions: tuple[Action, ...]) -> str:
-    """What tells this group from the others of its case: arguments, configuration, device. May be empty."""
-    parts = []
-    if group.arguments:
-        parts.append(shown(group.arguments))
-    if len({run.configuration for run in case.runs}) > 1:
-        parts.append(group.configuration)
-    if len({run.action for run in case.runs}) > 1:
-        known = group.action < len(actions)
-        parts.append(
-            words.device(actions[group.action].device) if known else f"action {group.action}"
-        )
-    return ", ".join(parts)
+def named(case: Case, actions: tuple[Action, ...]) -> Iterator[tuple[Group, str]]:
+    """The groups, each with what tells it from the others: arguments, configuration, device. May be empty."""
+    configurations = len({run.configuration for run in case.runs}) > 1
+    devices = len({run.action for run in case.runs}) > 1
+    for group in groups(case):
+        parts = [shown(group.arguments)] if group.arguments else []
+        parts += [group.configuration] if configurations else []
+        parts += [_device(group.action, actions)] if devices else []
+        yield group, ", ".join(parts)
+
+
+def _device(action: int, actions: tuple[Action, ...]) -> str:
+    known = action < len(actions)
+    return words.device(actions[action].device) if known else f"action {action}"
 
 
 def _iteration(run: Run) -> int:

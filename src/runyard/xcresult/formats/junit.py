@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from runyard.xcresult.formats import words, xml
-from runyard.xcresult.formats.groups import Group, groups, name_of
+from runyard.xcresult.formats.groups import Group, named
 from runyard.xcresult.reader.model import Case, Failure, Result, Run, RunnerError
 
 _FRAMES = 50
@@ -68,17 +68,18 @@ def _suites(result: Result, root: str) -> list[SuiteXml]:
     for case in result.cases:
         if case.runner_error or case.sessionless:
             continue
-        for group in groups(case):
+        for group, name in named(case, result.actions):
             key = (case.plan, case.target, case.suites)
             if key not in found:
-                name = ".".join((case.target, *case.suites))
-                name = f"{name} ({case.plan})" if several and case.plan else name
+                suite = ".".join((case.target, *case.suites))
                 found[key] = SuiteXml(
-                    name=name,
+                    name=f"{suite} ({case.plan})" if several and case.plan else suite,
                     properties=_properties(result, case),
                     timestamp=_timestamp(result, group),
                 )
-            found[key].entries.append(_entry(result, case, group, suite=found[key].name, root=root))
+            suite = found[key].name
+            entry = _entry(case, group, told=name, suite=suite, root=root)
+            found[key].entries.append(entry)
     suites = list(found.values())
     if result.errors:
         suites.append(_errors(result))
@@ -111,11 +112,10 @@ def _timestamp(result: Result, group: Group) -> str:
         return ""
 
 
-def _entry(result: Result, case: Case, group: Group, *, suite: str, root: str) -> Entry:
+def _entry(case: Case, group: Group, *, told: str, suite: str, root: str) -> Entry:
     name = case.function or case.name
-    told = name_of(group, case, result.actions)
     run = group.deciding
-    alone = len(case.runs) == 1
+    alone = len(group.runs) == len(case.runs)
     time = run.duration or (case.duration if alone else None)
     attributes = {"name": f"{name} [{told}]" if told else name, "classname": suite}
     if time is not None:
@@ -177,11 +177,11 @@ def _told(run: Run) -> tuple[Failure, str]:
 def _failure(failure: Failure) -> str:
     place = words.long_place(failure.place)
     lines = [f"{place}: {failure.message}" if place else failure.message]
-    for frame in failure.frames[:_FRAMES]:
+    symbolic = [frame for frame in failure.frames if frame.symbol]  # bare addresses help nobody
+    for frame in symbolic[:_FRAMES]:
         where = words.short_place(frame.place)
-        parts = (frame.image, frame.symbol or frame.address, f"({where})" if where else "")
-        told = " ".join(part for part in parts if part)
-        lines += [f"    at {told}"] if told else []
+        parts = (frame.image, frame.symbol, f"({where})" if where else "")
+        lines.append("    at " + " ".join(part for part in parts if part))
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from runyard.xcresult.formats import words
-from runyard.xcresult.formats.groups import groups, name_of
+from runyard.xcresult.formats.groups import named
 from runyard.xcresult.formats.summary import Summary, counts, slowest, summary
 from runyard.xcresult.reader.model import Case, Result, Run
 
@@ -156,10 +156,9 @@ def _issue(place: str, message: str) -> str:
 
 def _failing(result: Result, case: Case, root: str) -> str:
     lines = [f"- {code(words.path_of(case))}"]
-    for group in groups(case):
+    for group, name in named(case, result.actions):
         if group.status != "Failure":
             continue
-        name = name_of(group, case, result.actions)
         lines += [f"  with {code(name)}"] if name else []
         lines += _reasons(group.deciding, root)
     return "\n".join(lines) + "\n"
@@ -167,11 +166,10 @@ def _failing(result: Result, case: Case, root: str) -> str:
 
 def _flaky(result: Result, case: Case, root: str) -> str:
     lines = [f"- {code(words.path_of(case))}"]
-    for group in groups(case):
+    for group, name in named(case, result.actions):
         failed = [run for run in group.runs if run.status == "Failure"]
         if not failed:
             continue
-        name = name_of(group, case, result.actions)
         told = f"failed {len(failed)} of {words.count(len(group.runs), 'time')}"
         lines.append(f"  {told}{f', with {code(name)}' if name else ''}")
         lines += _reasons(failed[-1], root)

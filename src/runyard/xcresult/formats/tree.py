@@ -13,7 +13,7 @@ import msgspec
 
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.details import described, left_behind
-from runyard.xcresult.formats.groups import Group, groups, name_of
+from runyard.xcresult.formats.groups import Group, named
 from runyard.xcresult.formats.lines import Line, Span, Style
 from runyard.xcresult.formats.summary import Summary, counts, summary, tests
 from runyard.xcresult.reader.aggregation import combine
@@ -58,13 +58,13 @@ def tree(
 ) -> Iterator[Line]:
     """All lines of a result.
 
-    With `only_failures`: without tests that just passed or were skipped. With `details`: with what tests say of
-    themselves and what they left (activities only if they were read). `crashes` are the digests of attached
-    crash reports by payload id.
+    With `only_failures`: without tests that just passed or were skipped, and without warnings of the build.
+    With `details`: with what tests say of themselves and what they left (activities only if they were read).
+    `crashes` are the digests of attached crash reports by payload id.
     """
     numbers = summary(result)
     yield from _head(result, numbers, title)
-    yield from _problems(result)
+    yield from _problems(result, only_errors=only_failures)
     shown = [
         case for case in tests(result) if not only_failures or _style(case) in {"failure", "flaky"}
     ]
@@ -100,13 +100,14 @@ def _head(result: Result, numbers: Summary, title: str) -> Iterator[Line]:
         yield Line(1, (Span(f"on {device}", "dim"),))
 
 
-def _problems(result: Result) -> Iterator[Line]:
+def _problems(result: Result, *, only_errors: bool) -> Iterator[Line]:
     for error in result.errors:
         name = f"error in {error.target}: " if error.target else "error: "
         style: Style = "failure" if error.fatal else "flaky"
         yield from _message(1, name, error.message, style)
     rank = {"error": 0, "warning": 1, "analyzer": 2}
-    issues = sorted(result.build_issues, key=lambda issue: rank[issue.kind])
+    wanted = [each for each in result.build_issues if each.kind == "error" or not only_errors]
+    issues = sorted(wanted, key=lambda issue: rank[issue.kind])
     for issue in issues[:_ISSUES]:
         place = words.short_place(issue.place)
         kind = "analyzer warning" if issue.kind == "analyzer" else issue.kind
@@ -174,16 +175,13 @@ class _Telling:
 
     def _case(self, case: Case, depth: int) -> Iterator[Line]:
         style = _style(case)
-        found = groups(case)
         flaky = Span("  flaky" if case.flaky else "", "flaky")
         took = _time(words.lasted(case.duration))
         yield Line(depth, (Span(MARKS[style], style), Span(f" {case.name}"), took, flaky))
         if self._details:
             yield from described(case, depth + 1)
-        alone = len(found) == 1 and len(found[0].runs) == 1
-        for group in found:
-            name = name_of(group, case, self._actions)
-            yield from self._group(group, depth + 1, name=name, alone=alone)
+        for group, name in named(case, self._actions):
+            yield from self._group(group, depth + 1, name=name, alone=len(case.runs) == 1)
 
     def _group(self, group: Group, depth: int, *, name: str, alone: bool) -> Iterator[Line]:
         if alone:
@@ -197,14 +195,22 @@ class _Telling:
             yield Line(depth, (Span(MARKS[style], style), Span(f" [{words.line_of(name)}]")))
         if not self._details and all(run.status == "Success" for run in group.runs):
             return
+        at = depth + 1 if name else depth
+        if not repeated and name:
+            yield from self._run(group.runs[0], at)
+            return
+        before: list[Line] = []
         for number, run in enumerate(group.runs, start=1):
-            at = depth + 1 if name else depth
-            if repeated or not name:
-                label = words.repetition(run.repetition) or f"Run {number}"
-                mark = Span(MARKS[_STYLES[run.status]], _STYLES[run.status])
-                yield Line(at, (mark, Span(f" {label}"), _time(words.lasted(run.duration or None))))
-                at += 1
-            yield from self._run(run, at)
+            lines = list(self._run(run, at + 1))
+            same = bool(lines) and lines == before
+            label = words.repetition(run.repetition) or f"Run {number}"
+            mark = Span(MARKS[_STYLES[run.status]], _STYLES[run.status])
+            took = _time(words.lasted(run.duration or None))
+            yield Line(
+                at, (mark, Span(f" {label}"), took, Span("  as before" if same else "", "dim"))
+            )
+            yield from () if same else lines
+            before = lines
 
     def _run(self, run: Run, depth: int) -> Iterator[Line]:
         if run.status == "Failure":
