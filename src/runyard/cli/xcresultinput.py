@@ -79,7 +79,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: B008  frozen
+def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: B008  (frozen)
     """The bundle's directory; whatever goes wrong inside is told in one line."""
     with _told(path), ExitStack() as stack:
         if path != STDIN and not os.path.lexists(path):
@@ -90,7 +90,7 @@ def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: 
         yield directory
 
 
-def read(path: str, *, wanted: Wanted = Wanted(), processes: int = 1) -> Found:  # noqa: B008  frozen
+def read(path: str, *, wanted: Wanted = Wanted(), processes: int = 1) -> Found:  # noqa: B008  (frozen)
     """What a bundle says."""
     with bundle(path) as directory:
         result = read_in(directory, path, wanted=wanted, processes=processes)
@@ -101,7 +101,7 @@ def read_in(
     directory: Path,
     path: str,
     *,
-    wanted: Wanted = Wanted(),  # noqa: B008  frozen
+    wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     processes: int = 1,
 ) -> Result:
     """The result of a bundle that is open."""

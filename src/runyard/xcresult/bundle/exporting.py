@@ -131,8 +131,8 @@ def export(
     result: Result,
     to: Path,
     *,
-    limits: Limits = Limits(),  # noqa: B008  frozen: one default for all
-    chosen: Chosen = Chosen(),  # noqa: B008  the same
+    limits: Limits = Limits(),  # noqa: B008  (frozen)
+    chosen: Chosen = Chosen(),  # noqa: B008  (frozen)
     progress: Callable[[int], None] | None = None,
 ) -> Manifest:
     """Write the attachments and manifest.json into `to`, which is made if need be."""
