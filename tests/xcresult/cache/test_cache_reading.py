@@ -121,6 +121,19 @@ def test_an_attachment_in_a_failed_step_belongs_to_the_failure(tmp_path: Path) -
     assert found == {"a.png": False, "b.png": True, "c.png": True}
 
 
+def test_what_is_left_of_the_store_is_present(tmp_path: Path) -> None:
+    files = [
+        {"testIssue_fk": 1, "filenameOverride": name, "xcResultKitPayloadRefId": name}
+        for name in ("kept", "lost", "")
+    ]
+    issues = [{"testCaseRun_fk": 1, "compactDescription": "x"}]
+    tables: dict[str, Rows] = {**ONE_CASE, "TestIssues": issues, "Attachments": files}
+    path = write(tmp_path / "database.sqlite3", tables)
+    result = read_cache(path, format="3.56", present=lambda name: name != "lost")
+    found = {each.filename: each.present for each in result.cases[0].runs[0].attachments}
+    assert found == {"kept": True, "lost": False, "": False}
+
+
 def test_the_made_up_suite_and_wrapping_groups_are_no_suites(tmp_path: Path) -> None:
     tables: dict[str, Rows] = {
         "TestSuites": [
@@ -138,6 +151,11 @@ def test_the_made_up_suite_and_wrapping_groups_are_no_suites(tmp_path: Path) -> 
     result = read(tmp_path, tables)
     assert result.suites == ()
     assert [case.suites for case in result.cases] == [()]
+
+
+def test_the_version_of_xcode_is_told_as_in_a_log(tmp_path: Path) -> None:
+    tools = [{"xcodeVersion": "26.3", "xcodeBuildVersion": "17C519"}]
+    assert read(tmp_path, {"DeveloperTools": tools}).xcode == "26.3 (17C519)"
 
 
 def test_an_unknown_result_is_no_success(tmp_path: Path) -> None:

@@ -37,7 +37,12 @@ def read_bundle(
     except StoreStripped:
         if not _has_cache(directory):
             raise
-        return read_cache(directory / DATABASE, format=f"{info.major}.{info.minor}", wanted=wanted)
+        return read_cache(
+            directory / DATABASE,
+            format=f"{info.major}.{info.minor}",
+            wanted=wanted,
+            present=objects.has,
+        )
 
 
 def read(

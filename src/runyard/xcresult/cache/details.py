@@ -6,6 +6,8 @@ that a stranger chose: what is at the top is never below, and nothing is entered
 built once.
 """
 
+from collections.abc import Callable
+
 from runyard.xcresult.cache.database import Database, Row
 from runyard.xcresult.reader.attachments import gather
 from runyard.xcresult.reader.model import (
@@ -22,6 +24,8 @@ from runyard.xcresult.reader.model import (
     Skip,
 )
 
+Present = Callable[[str], bool]
+"""Whether a payload is in what is left of the store."""
 EPOCH = 978_307_200.0
 """2001-01-01 in seconds since 1970."""
 DEPTH = 200
@@ -107,7 +111,8 @@ class Sources:
 class Details:
     """Everything that hangs on runs, by run."""
 
-    def __init__(self, database: Database, *, activities: bool) -> None:
+    def __init__(self, database: Database, *, activities: bool, present: Present) -> None:
+        self._present = present
         self.sources = Sources(database)
         self._errors = database.by_id("TestErrors")
         self._attached = database.grouped("Attachments", "testIssue_fk")
@@ -130,7 +135,7 @@ class Details:
         self._metrics = database.grouped(
             "PerformanceMetrics", "testCaseRun_fk", order="orderInTestCase"
         )
-        self._activities = Activities(database, wanted=activities)
+        self._activities = Activities(database, wanted=activities, present=present)
 
     def failures(self, run: int) -> tuple[Failure, ...]:
         """The issues of a run that nobody had announced."""
@@ -163,7 +168,7 @@ class Details:
             error_domain=error.text("domain") if error else "",
             error_code=error.text("code") if error else "",
             attachments=tuple(
-                _attachment(each, on_failure=not expected)
+                _attachment(each, self._present, on_failure=not expected)
                 for each in self._attached.get(row.id, ())
             ),
         )
@@ -233,7 +238,8 @@ class Details:
 class Activities:
     """The steps of all runs, as trees."""
 
-    def __init__(self, database: Database, *, wanted: bool) -> None:
+    def __init__(self, database: Database, *, wanted: bool, present: Present) -> None:
+        self._present = present
         self._attached = database.grouped("Attachments", "activity_fk")
         table = "Activities" if wanted or self._attached else ""  # they are most of a large cache
         self._top = database.grouped(table, "testCaseRun_fk", order="orderInParent")
@@ -288,7 +294,8 @@ class Activities:
 
     def _attachments(self, row: Row, *, failed: bool) -> tuple[Attachment, ...]:
         return tuple(
-            _attachment(each, on_failure=failed) for each in self._attached.get(row.id, ())
+            _attachment(each, self._present, on_failure=failed)
+            for each in self._attached.get(row.id, ())
         )
 
 
@@ -296,12 +303,14 @@ def _ids(row: Row, name: str) -> tuple[str, ...]:
     return tuple(part for part in row.text(name).split(":") if part)
 
 
-def _attachment(row: Row, *, on_failure: bool) -> Attachment:
+def _attachment(row: Row, present: Present, *, on_failure: bool) -> Attachment:
+    payload_id = row.text("xcResultKitPayloadRefId")
     return Attachment(
         filename=row.text("filenameOverride", "name"),
         name=row.text("name"),
         uniform_type=row.text("uniformTypeIdentifier"),
-        payload_id=row.text("xcResultKitPayloadRefId"),
+        payload_id=payload_id,
+        present=bool(payload_id) and present(payload_id),
         timestamp=moment(row, "timestamp"),
         lifetime=row.text("lifetime"),
         uuid=row.text("uuid"),

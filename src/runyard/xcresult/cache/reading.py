@@ -10,7 +10,7 @@ which, so a result from it has no build issues.
 from pathlib import Path
 
 from runyard.xcresult.cache.database import Database, Row, opened
-from runyard.xcresult.cache.details import Details
+from runyard.xcresult.cache.details import Details, Present
 from runyard.xcresult.cache.tree import Step, Tree, Where
 from runyard.xcresult.reader.aggregation import case_status, combine, is_flaky, mean_duration
 from runyard.xcresult.reader.cases import (
@@ -36,18 +36,28 @@ SuiteKey = tuple[str, str, tuple[str, ...]]
 """Plan, target, names of the suites."""
 
 
-def read_cache(database: Path, *, format: str, wanted: Wanted = Wanted()) -> Result:  # noqa: B008  (frozen)
-    """Read a bundle's database; `format` is what its Info.plist says. BundleInvalid, TooLarge."""
+def read_cache(
+    database: Path,
+    *,
+    format: str,
+    wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
+    present: Present = lambda _: False,
+) -> Result:
+    """Read a bundle's database; `format` is what its Info.plist says. BundleInvalid, TooLarge.
+
+    `present` tells whether a payload is in what is left of the store.
+    """
     with opened(database) as found:
-        return _Reading(found, wanted, _minor(format)).result(format)
+        reading = _Reading(found, wanted, minor=_minor(format), present=present)
+        return reading.result(format)
 
 
 class _Reading:
-    def __init__(self, database: Database, wanted: Wanted, minor: int) -> None:
+    def __init__(self, database: Database, wanted: Wanted, *, minor: int, present: Present) -> None:
         self._wanted = wanted
         self._minor = minor
         self._tree = Tree(database)
-        self._details = Details(database, activities=wanted.activities)
+        self._details = Details(database, activities=wanted.activities, present=present)
         self._facts = _Facts(database)
         self._tools = next(database.rows("DeveloperTools"), None)
 
@@ -66,7 +76,7 @@ class _Reading:
             suites=suites,
             cases=cases,
             errors=runner_errors(cases, targets),
-            xcode=self._tools.text("xcodeVersion") if self._tools else "",
+            xcode=_xcode(self._tools) if self._tools else "",
         )
 
     def _cases_and_suites(self) -> tuple[tuple[Case, ...], tuple[Suite, ...]]:
@@ -215,6 +225,12 @@ def _identifier(where: Where, case: Row) -> str:
         return found
     suite = where.suites[-1].text("identifier", "name") if where.suites else ""
     return f"{suite}/{case.text('name')}" if suite else case.text("name")
+
+
+def _xcode(tools: Row) -> str:
+    """`26.3 (17C519)`, as logs have it."""
+    version, build = tools.text("xcodeVersion"), tools.text("xcodeBuildVersion")
+    return f"{version} ({build})" if version and build else version
 
 
 def _minor(format_: str) -> int:
