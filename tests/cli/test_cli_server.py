@@ -236,6 +236,15 @@ BAD: dict[str, tuple[dict[str, str | None], str]] = {
     "GitHub's address holds a secret": ({"github-url": "https://a:b@h"}, "password"),
     "a reconciler that is none": ({"reconciler": "everything=off"}, "ghost_registrations"),
     "a namespace that is none": ({"namespace": "Not A Name"}, "--namespace"),
+    "objects nowhere": ({"blobs": "gs://x"}, "s3://bucket/prefix"),
+    "objects in a file": ({"blobs": "hook/x"}, "cannot be used"),
+    "a bucket's flags without one": ({"blobs-region": "eu"}, "--blobs is missing"),
+    "a bucket's flags for a directory": ({"blobs": "here", "blobs-region": "eu"}, "s3://"),
+    "credentials that are none": (
+        {"blobs": "s3://results", "blobs-credentials-file": "hook"},
+        "AWS_ACCESS_KEY_ID=",
+    ),
+    "a short link key": ({"blobs": "here", "link-key-file": "short"}, "32 bytes in base64"),
 }
 
 

@@ -11,6 +11,8 @@ Invariants:
 - A download carries what keeps a browser from showing it (`downloads`).
 """
 
+import asyncio
+
 import msgspec
 
 from runyard.blobs import downloads
@@ -25,6 +27,7 @@ from runyard.telemetry.log import Logger
 from runyard.wire.paths import BLOBS
 
 _PATIENCE = 3600.0  # seconds for a whole upload
+_AT_ONCE = 16  # uploads; each holds about 20 MB on its way, and those behind wait unread
 _LINK = (
     ("until", "when the link ends, in seconds since the epoch"),
     ("signature", "of all that the link says"),
@@ -49,6 +52,7 @@ class BlobRoutes:
         self._links = links
         self._clock = clock
         self._log = log
+        self._room = asyncio.Semaphore(_AT_ONCE)
 
     def routes(self) -> tuple[Route, ...]:
         """Everything that can be asked here."""
@@ -92,7 +96,7 @@ class BlobRoutes:
             return _too_large(link.limit)
         content = request.content if request.content is not None else request.body
         try:
-            async with self._clock.timeout(_PATIENCE):
+            async with self._room, self._clock.timeout(_PATIENCE):
                 size = await self._blobs.put(key, content, limit=link.limit)
         except BlobTooLarge:
             return _too_large(link.limit)

@@ -13,7 +13,7 @@ no browser shows): some are strangers' files, and a signed link to S3 bypasses o
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -40,7 +40,8 @@ if TYPE_CHECKING:  # they are only types
 
 T = TypeVar("T")
 PIECE = 1 << 20  # bytes that are read at once, or a little more
-PART = 8 << 20  # bytes of one part of an upload; S3 takes 10,000 of them
+PART = 6 << 20  # bytes of one part of an upload; S3 takes 10,000 of them
+SMALL = 1 << 20  # bytes that are put in one request, not in parts
 PARTS = 2  # under way at once, for each upload
 WITHIN = 120.0  # seconds, for each request to the store
 _LONGEST = 200
@@ -68,13 +69,15 @@ class StoredBlobs:
         self._s3 = isinstance(store, S3Store)
 
     async def put(self, key: str, content: Content, *, limit: int | None = None) -> int:
-        """Store the content under that key."""
+        """Store the content under that key; what is small in one request."""
+        check_key(key)
         counted = _Counted(content, limit)
         try:
+            first, whole = await counted.beginning()
             await obstore.put_async(
                 self._store,
-                check_key(key),
-                counted if not isinstance(content, bytes) else counted.whole(content),
+                key,
+                first if whole else counted.rest(first),
                 attributes=_ATTRIBUTES if self._s3 else None,
                 chunk_size=PART,
                 max_concurrency=PARTS,
@@ -190,38 +193,49 @@ class _Counted:
     """Content on its way to the store: counted, bounded, and its own failure kept apart from the store's."""
 
     def __init__(self, content: Content, limit: int | None) -> None:
-        self._content = content
+        self._pieces = aiter(_pieces(content))
         self._limit = limit
         self.size = 0
         self.failed: Exception | None = None
 
-    def whole(self, content: bytes) -> bytes:
-        """Content that is here already."""
-        self._count(content)
-        return content
+    async def beginning(self) -> tuple[bytes, bool]:
+        """The first bytes, and whether they are all of it."""
+        parts: list[bytes] = []
+        while self.size < SMALL:
+            piece = await self._next()
+            if piece is None:
+                return b"".join(parts), True
+            parts.append(piece)
+        return b"".join(parts), False
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        pieces = _pieces(self._content) if isinstance(self._content, Path) else self._content
-        assert not isinstance(pieces, bytes)
+    async def rest(self, first: bytes) -> AsyncIterator[bytes]:
+        """Everything, from the beginning on."""
+        yield first
+        while (piece := await self._next()) is not None:
+            if piece:  # the store takes an empty piece for the end
+                yield piece
+
+    async def _next(self) -> bytes | None:
         try:
-            async for piece in pieces:
-                self._count(piece)
-                if piece:  # the store takes an empty piece for the end
-                    yield piece
+            piece = await anext(self._pieces, None)
+            self.size += 0 if piece is None else len(piece)
+            if self._limit is not None and self.size > self._limit:
+                raise BlobTooLarge(f"more than {self._limit} bytes")
         except Exception as error:
             self.failed = error
             raise
-
-    def _count(self, piece: bytes) -> None:
-        self.size += len(piece)
-        if self._limit is not None and self.size > self._limit:
-            self.failed = BlobTooLarge(f"more than {self._limit} bytes")
-            raise self.failed
+        return piece
 
 
-async def _pieces(path: Path) -> AsyncIterable[bytes]:
-    with await asyncio.to_thread(path.open, "rb") as file:
-        while piece := await asyncio.to_thread(file.read, PIECE):
+async def _pieces(content: Content) -> AsyncIterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+    elif isinstance(content, Path):
+        with await asyncio.to_thread(content.open, "rb") as file:
+            while piece := await asyncio.to_thread(file.read, PIECE):
+                yield piece
+    else:
+        async for piece in content:
             yield piece
 
 

@@ -38,7 +38,7 @@ RESULTS: tuple[Option, ...] = (
     click.option(
         "--upload-limit-gb",
         envvar="RUNYARD_UPLOAD_LIMIT_GB",
-        type=click.FloatRange(0.001, 1000.0),
+        type=click.FloatRange(0.001, 60.0),
         default=16.0,
         show_default=True,
         help="Largest result bundle that is taken.",

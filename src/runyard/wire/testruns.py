@@ -70,7 +70,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ci_provider: Text = ""
     build_run_id: Text = ""
     ran_at: Moment | None = None  # none: now
-    vcs_comment_params: dict[str, str | int | bool | None] = {}
+    vcs_comment_params: dict[Text, Text | int | bool | None] = {}
 
 
 class Complete(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

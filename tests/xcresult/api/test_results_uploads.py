@@ -231,6 +231,8 @@ BAD_BODIES: list[dict[str, object]] = [
     {**NEW, "ran_at": "1905-01-01T00:00:00Z"},
     {**NEW, "ran_at": "9905-01-01T00:00:00Z"},
     {**NEW, "vcs_comment_params": {"a": [1]}},
+    {**NEW, "vcs_comment_params": {"a": "\u0000"}},
+    {**NEW, "vcs_comment_params": {"\u0000": 1}},
     {**NEW, "unknown": 1},
     {"id": RUN},
 ]
