@@ -1,0 +1,142 @@
+"""Processors that are killed at random moments until all runs are over; then the scratch must be empty.
+
+Run as a program, in a mount namespace of its own with a small filesystem as the scratch:
+
+    python -m tests.xcresult.processor.killing CONNINFO BLOBS SCRATCH RUNS SEED
+
+It forks workers from itself, which is cheap and makes them real processes; it kills workers and their readers with
+SIGKILL, and starts new workers. It prints one JSON object: what was killed, and what was left.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+
+from runyard.blobs.place import Directory, open_blobs
+from runyard.clock import RealClock
+from runyard.db.pooled import open_pool
+from runyard.parts.processor import Processor, ProcessorDeps
+from runyard.telemetry.log import configure, get_logger
+from runyard.xcresult.plans.attempts import Retrying
+from runyard.xcresult.processor.reading import MODULE
+from runyard.xcresult.processor.scratch import Scratch
+from runyard.xcresult.settings import MEBIBYTE, Settings
+
+WORKERS = 2
+PATIENCE = 1200.0
+OVER = "SELECT count(*) FROM test_runs WHERE state IN ('processed', 'failed_processing')"
+
+
+def settings(scratch: Path) -> Settings:
+    """As in earnest, but impatient: a lease is lost within a second, and nobody gives up for being killed."""
+    return Settings(
+        scratch=scratch,
+        poll=0.05,
+        lease=1.0,
+        beat=0.2,
+        sweep=0.2,
+        reserve=MEBIBYTE,
+        retrying=Retrying(attempts=200, claims=200, delays=(0.05,), elsewhere=0.05),
+    )
+
+
+def fork(conninfo: str, blobs: Path, scratch: Path, number: int) -> int:
+    """A new worker process."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        asyncio.run(_work(conninfo, blobs, scratch, f"worker-{number}"))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+async def _work(conninfo: str, blobs: Path, scratch: Path, name: str) -> None:
+    clock, rng, ending = RealClock(), random.Random(name), asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    async with open_pool(conninfo, clock=clock, rng=rng, max_size=4) as database:
+        deps = ProcessorDeps(
+            name=name,
+            clock=clock,
+            rng=rng,
+            log=get_logger(name),
+            settings=settings(scratch),
+            database=database,
+            results=database,
+            blobs=open_blobs(Directory(path=blobs), clock=clock),
+        )
+        await Processor(deps).run(ending=ending)
+
+
+def readers(pid: int) -> list[int]:
+    """The children of a worker that read bundles."""
+    try:
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [int(each) for each in listed if MODULE in Path(f"/proc/{each}/cmdline").read_text()]
+    except OSError:
+        return []
+
+
+def supervise(
+    conninfo: str, blobs: Path, scratch: Path, *, runs: int, rng: random.Random
+) -> dict[str, int]:
+    """Kill and start until all runs are over; how often what was killed."""
+    killed = {"workers": 0, "readers": 0}
+    workers = [fork(conninfo, blobs, scratch, number) for number in range(WORKERS)]
+    started, until = WORKERS, time.monotonic() + PATIENCE
+    with psycopg.connect(conninfo, autocommit=True) as link:
+        while (link.execute(OVER).fetchone() or (0,))[0] < runs and time.monotonic() < until:
+            time.sleep(rng.uniform(0.02, 0.5))
+            place = rng.randrange(len(workers))
+            victims = readers(workers[place])
+            if victims and rng.random() < 0.4:
+                killed["readers"] += _kill(rng.choice(victims))
+            elif rng.random() < 0.5:
+                killed["workers"] += _kill(workers[place])
+                os.waitpid(workers[place], 0)
+                workers[place] = fork(conninfo, blobs, scratch, started)
+                started += 1
+    for pid in workers:
+        os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+    return killed
+
+
+def _kill(pid: int) -> int:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return 0
+    return 1
+
+
+def main() -> None:
+    """Do it, and tell."""
+    conninfo, blobs, scratch, runs, seed = sys.argv[1:]
+    configure(level="critical")
+    killed = supervise(
+        conninfo, Path(blobs), Path(scratch), runs=int(runs), rng=random.Random(int(seed))
+    )
+    place = Scratch(Path(scratch))
+    place.sweep()  # what any start does
+    found = os.statvfs(scratch)
+    told = {
+        **killed,
+        "left": sorted(str(path) for path in Path(scratch).rglob("*")),
+        "used": (found.f_blocks - found.f_bfree) * found.f_frsize,
+        "size": found.f_blocks * found.f_frsize,
+    }
+    print(json.dumps(told))  # noqa: T201  (a program of the tests)
+
+
+if __name__ == "__main__":
+    main()
