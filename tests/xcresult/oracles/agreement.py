@@ -7,10 +7,10 @@ bundles alike:
 - nothing of an action's task, title and status, of a target's language and region;
 - its build issues are mixed with those of the action, so it has none.
 What it has only sometimes is compared when it is there: for data of older Xcodes it leaves identifiers NULL for
-tests that passed (the identifier can be made again, its URL cannot), and the version of Xcode is new in it. An action has tests there only when some
-ran. The time of an attachment may be cut to the second. The settings of a UI test change places from run to
-run, and there have the labels of the first run: only their values are compared. The scheme of a merged bundle
-is a project file there, and absent in the store.
+tests that passed (the identifier can be made again, its URL cannot), and the version of Xcode is new in it. An
+action has tests there only when some ran. The time of an attachment may be cut to the second. The settings of a
+UI test change places from run to run, and there have the labels of the first run: only their values are
+compared. The scheme of a merged bundle is a project file there, and absent in the store.
 """
 
 from collections.abc import Iterator
