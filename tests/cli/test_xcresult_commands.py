@@ -21,6 +21,7 @@ PLAN = Plan(
     payloads=4, activities=3, build_issues=3, tags=2, bugs=1, metrics=1, coverage=2, targets=2,
 )  # fmt: skip
 CALM = Plan(seed=2, cases=5)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 PROGRAM = (sys.executable, "-c", "from runyard.cli.main import main; main()", "xcresult")
 
 
@@ -261,7 +262,9 @@ def test_a_reader_that_leaves_early_is_no_error(made: tuple[Path, Written]) -> N
     program = [*PROGRAM, "show", str(made[0]), "--format", "json"]
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        program, stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False
+    )
     os.close(writing)
     assert b"Traceback" not in done.stderr
 
@@ -270,8 +273,7 @@ def test_colours_are_for_terminals(made: tuple[Path, Written]) -> None:
     pty = pytest.importorskip("pty")
     primary, secondary = pty.openpty()
     program = [*PROGRAM, "show", str(made[0])]
-    environment = {**os.environ, "TERM": "xterm"}
-    environment.pop("NO_COLOR", None)
+    environment = {**ENVIRONMENT, "TERM": "xterm", "NO_COLOR": ""}
     with subprocess.Popen(
         program, stdout=secondary, stderr=subprocess.DEVNULL, env=environment
     ) as child:
