@@ -12,12 +12,21 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
-from tests.xcresult.hostile import mutating, test_fuzz_archives
+from tests.xcresult.hostile import mutating, test_fuzz_archives, test_fuzz_bundles
 
 Outcome = Callable[[str, mutating.Recipe, Path], str]
 
 SUITES: dict[str, tuple[Iterable[str], Outcome]] = {
     "archives": (test_fuzz_archives.MAKERS, test_fuzz_archives.outcome),
+    "decoded": (
+        test_fuzz_bundles.PLANS,
+        lambda name, recipe, _room: test_fuzz_bundles.decoded_outcome(name, recipe),
+    ),
+    "shapes": (
+        test_fuzz_bundles.PLANS,
+        lambda name, recipe, _room: test_fuzz_bundles.reshaped_outcome(name, recipe),
+    ),
+    "files": (("small", "old"), test_fuzz_bundles.raw_outcome),
 }
 
 

@@ -21,7 +21,7 @@ from runyard.xcresult.bundle.opening import opened
 from runyard.xcresult.bundle.verifying import verify
 from runyard.xcresult.errors import XcresultError
 
-EXAMPLES = int(os.environ.get("RUNYARD_FUZZ_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("RUNYARD_FUZZ_EXAMPLES", "25"))
 LIMITS = Limits(
     total_bytes=8 * MIB, entry_bytes=4 * MIB, entries=500, ratio_floor=4 * MIB, block_bytes=2 * MIB
 )

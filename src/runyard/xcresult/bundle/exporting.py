@@ -171,6 +171,7 @@ class _Exporting:
         self._progress = progress
         self._written: dict[str, tuple[str, bytes]] = {}
         self._taken: dict[str, int] = {}
+        self._lost: dict[str, str] = {}
         self.files = 0
         self.bytes = 0
         self.missed: list[Missed] = []
@@ -189,9 +190,12 @@ class _Exporting:
         try:
             if not attachment.payload_id:
                 raise ObjectProblem("", "its payload was not kept")
+            if attachment.payload_id in self._lost:  # to find that out once is enough
+                raise ObjectProblem(attachment.payload_id, self._lost[attachment.payload_id])
             known = self._written.get(attachment.payload_id)
             name = self._new(attachment) if known is None else self._again(attachment, *known)
         except ObjectProblem as problem:
+            self._lost[attachment.payload_id] = str(problem)
             missed = Missed(test=case.identifier, name=attachment.filename, why=str(problem))
             self.missed.append(missed)
             return ""
