@@ -5,7 +5,6 @@ import plistlib
 from pathlib import Path
 
 import pytest
-from tests.xcresult import fixtures
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle.directory import Directory
@@ -152,20 +151,6 @@ def test_without_info_it_is_no_bundle(tmp_path: Path) -> None:
     (tmp_path / "Info.plist").symlink_to("/etc/passwd")
     with pytest.raises(BundleInvalid, match=r"Info\.plist"):
         Directory(tmp_path).info()
-
-
-@pytest.mark.parametrize("name", fixtures.parameters())
-def test_every_real_object_has_the_id_of_its_content(name: str) -> None:
-    objects = Directory(fixtures.bundle(name))
-    ids = list(objects.ids())
-    good = [
-        object_id
-        for object_id in ids
-        if objects.has_refs(object_id)
-        and content_id(objects.refs(object_id), objects.blocks(object_id)) == object_id
-    ]
-    expected = fixtures.figures()[name]
-    assert (len(ids), len(good)) == (expected["objects"], expected["objects_hash_ok"])
 
 
 def test_many_objects_that_grow_are_a_bomb_too(tmp_path: Path) -> None:
