@@ -15,7 +15,7 @@ scalar (an object whose only member is `_v`) is its text: numbers and dates stay
 How it is fast: the blob becomes text once, one character for each byte, so that lengths are positions and a
 slice is the value (only values beyond ASCII are decoded again). One regular expression takes all of a
 scalar member up to its value, another one opens a member of a type that needs no supertype; what they took
-for a head (`K4:name[S6:StringK2:_vV`) is checked against its lengths once, and remembered. Everything else
+for a head (`K4:name[S6:StringK2:_vV12:`) is checked against its lengths once, and remembered. Everything else
 takes the slow road, token by token.
 
 Invariants:
@@ -39,14 +39,16 @@ NODES = 5_000_000
 
 # Loose and bounded, for speed and against texts that would be searched again and again: what they take for
 # a head is judged by _HEAD and by its lengths before it counts.
-_SCALAR = re.compile(r"(K[^[]{1,60}\[(?:S[^K]{1,40}|T\[K2:_nV[^]]{1,40}\])K2:_vV)([0-9]{1,12}):")
+_SCALAR = re.compile(r"K[^[]{1,60}\[(?:S[^K]{1,40}|T\[K2:_nV[^]]{1,40}\])K2:_vV[0-9]{1,12}:")
 _OPENING = re.compile(r"(?:K[^[]{1,60})?\[(?:S[^]K[]{1,60}|T\[K2:_nV[^]]{1,60}\](?=[]K[]))")
 _TOKEN = re.compile(r"[KSV]([0-9]{1,12}):")
 _NAME = r"[0-9]{1,12}:\w+"
 _HEAD = re.compile(rf"(K{_NAME})?\[(?:(S{_NAME})|T\[K2:_n(V{_NAME})\])(?:K2:_vV)?", re.ASCII)
-_HEADS = 4096
-"""Heads that are remembered; a real bundle has some hundreds."""
-_keys: dict[str, str] = {}
+_HEADS = 16384
+"""Heads that are remembered; a real bundle has some thousands."""
+SHORT = 3
+"""Digits of the length of a value whose head is worth remembering."""
+_scalars: dict[str, tuple[str, int]] = {}
 _openings: dict[str, tuple[str, str]] = {}
 OWN = ("_type", "_values")
 """What a node says of itself; a member of that name gets another."""
@@ -97,15 +99,15 @@ class _Decoder:
 
     def members(self, top: Any, at: int) -> Any:
         """Everything up to the end of the outermost object, whose head ended at `at`."""
-        text, opened, types, keys = self.text, self.open, self.types, _keys
+        text, opened, types, scalars = self.text, self.open, self.types, _scalars
         scalar, opening = _SCALAR.match, _OPENING.match
         while True:
             if type(top) is dict:
                 while found := scalar(text, at):
-                    head, length = found.groups()
-                    key = keys.get(head) or _scalar(head)
+                    head = found[0]
+                    key, length = scalars.get(head) or _scalar(head)
                     start = found.end()
-                    end = start + int(length)
+                    end = start + length
                     if not key or text[end] != "]":  # the slow road will say what this is
                         break
                     value = text[start:end]
@@ -229,13 +231,16 @@ def _closed(top: Node | list[Any]) -> Any:
     return top
 
 
-def _scalar(head: str) -> str:
-    """The key of a scalar's head, once all its lengths are found to fit; empty when they do not."""
-    names = _opening(head)
-    key = names[0] if names else ""
-    if key:
-        _remember(_keys, head, key)
-    return key
+def _scalar(head: str) -> tuple[str, int]:
+    """Key and length of a scalar's head, once all lengths are found to fit; no key when they do not."""
+    start, _, length = head[:-1].rpartition("V")
+    names = _opening(f"{start}V")
+    if not names or not names[0]:
+        return "", 0
+    found = (names[0], int(length))
+    if len(length) <= SHORT:  # long values are rare, and hardly two of them have the same length
+        _remember(_scalars, head, found)
+    return found
 
 
 def _opening(head: str) -> tuple[str, str] | None:
