@@ -10,7 +10,8 @@ import click
 from runyard.cli.xcresultdiff import diff
 from runyard.cli.xcresultfiles import attachments, coverage, verify
 from runyard.cli.xcresultinput import OUTPUT, PATH, PATHS, PROCESSES, bundle, deliver, read, read_in
-from runyard.cli.xcresultshow import FORMATS, Look, as_json, rendered
+from runyard.cli.xcresultpaint import json_bytes
+from runyard.cli.xcresultshow import FORMATS, Look, rendered
 from runyard.xcresult.bundle.verifying import verify as verified
 from runyard.xcresult.formats.github import MOST
 from runyard.xcresult.formats.summary import summary
@@ -40,7 +41,7 @@ def xcresult() -> None:
     """
 
 
-@xcresult.command()
+@xcresult.command(short_help="What the tests did, failures first.")
 @PATHS
 @click.option(
     "--format",
@@ -105,7 +106,7 @@ def show(
         click.get_current_context().exit(1)
 
 
-@xcresult.command()
+@xcresult.command(short_help="The numbers of a bundle, as JSON.")
 @PATH
 @PROCESSES
 def figures(path: str, *, processes: int) -> None:
@@ -114,7 +115,7 @@ def figures(path: str, *, processes: int) -> None:
         checked = verified(directory)
         result = read_in(directory, path, processes=processes)
     told = figures_of(result, objects=checked.objects, objects_hash_ok=checked.hash_ok)
-    deliver([as_json([told])], None)
+    deliver([json_bytes(told)], None)
 
 
 for command in (attachments, coverage, diff, verify):

@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 import click
 
-from runyard.cli.harmless import harmless
-from runyard.cli.tables import show_json
-from runyard.cli.xcresultinput import JSON, PROCESSES, read
+from runyard.cli.xcresultinput import JSON, PROCESSES, deliver, read
+from runyard.cli.xcresultpaint import json_bytes, text_bytes
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.comparing import Change, Difference, compare, path_of
 
 _MOST = 50
 
 
-@click.command()
+@click.command(short_help="What changed from one result to another.")
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option(
@@ -54,9 +53,9 @@ def diff(
     old, new = read(before, processes=processes), read(after, processes=processes)
     found = compare(old.result, new.result, factor=slower_by, seconds=slower_seconds)
     if as_json:
-        show_json(found)
+        deliver([json_bytes(found)], None)
     else:
-        click.echo(harmless("\n".join(_told(found))))
+        deliver([text_bytes("".join(f"{line}\n" for line in _told(found)))], None)
     if fail_on_failures and found.worse:
         click.get_current_context().exit(1)
 

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from runyard.cli.harmless import harmless
-from runyard.cli.tables import show_json
 from runyard.cli.xcresultinput import (
     JSON,
     OUTPUT,
@@ -23,6 +22,7 @@ from runyard.cli.xcresultinput import (
     name_of,
     read_in,
 )
+from runyard.cli.xcresultpaint import json_bytes, text_bytes
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.exporting import MANIFEST, Chosen, Manifest, export
 from runyard.xcresult.bundle.verifying import Verification
@@ -34,7 +34,7 @@ from runyard.xcresult.reader.coverage.reading import read_all_coverage
 from runyard.xcresult.reader.model import Result, Wanted
 
 
-@click.command()
+@click.command(short_help="Screenshots and other files, with Apple's manifest.")
 @PATH
 @click.option(
     "--to",
@@ -80,7 +80,7 @@ def attachments(
         with _bar(result, name_of(path)) as progress:
             manifest = export(Directory(directory), result, to, chosen=chosen, progress=progress)
     if as_json:
-        show_json(manifest)
+        deliver([json_bytes(manifest)], None)
     else:
         _tell_manifest(manifest, to)
 
@@ -121,7 +121,7 @@ def _bar(result: Result, name: str) -> Iterator[Callable[[int], None] | None]:
         yield lambda count: progress.advance(task, count)
 
 
-@click.command()
+@click.command(short_help="Which lines the tests ran.")
 @PATH
 @click.option(
     "--format",
@@ -149,12 +149,12 @@ def coverage(path: str, *, form: Format, root: str, output: Path | None) -> None
             (action.started for action in result.actions if action.started is not None), 0.0
         )
         pieces = render_coverage(found or Coverage(), form, root=root, timestamp=began)
-        deliver((piece.encode("utf-8", "replace") for piece in pieces), output)
+        deliver((text_bytes(piece) for piece in pieces), output)
     if found is None:
         click.echo(f"runyard: {harmless(name_of(path))} holds no code coverage", err=True)
 
 
-@click.command()
+@click.command(short_help="Is every object what its name says?")
 @PATHS
 @JSON
 def verify(paths: tuple[str, ...], *, as_json: bool) -> None:
@@ -172,7 +172,7 @@ def verify(paths: tuple[str, ...], *, as_json: bool) -> None:
             found.append((name_of(path), verified(directory)))
     if as_json:
         told = [{"good": each.good, **msgspec.to_builtins(each)} for _, each in found]
-        show_json(told[0] if len(told) == 1 else told)
+        deliver([json_bytes(*told)], None)
     else:
         for name, each in found:
             _tell_verification(name, each)

@@ -1,4 +1,4 @@
-"""The lines of a result's tree, painted for a terminal.
+"""What standard output is to get: the lines of a tree, painted for a terminal; JSON; other text.
 
 Invariant: of what a bundle says only writing reaches the terminal; colours are ours alone, and only a
 terminal gets them.
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import click
+import msgspec
 
 from runyard.cli.harmless import harmless
 from runyard.xcresult.formats.lines import Line, Style
@@ -49,6 +50,17 @@ def shown(lines: Iterable[Line]) -> bytes:
     """What standard output is to get."""
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return (painted(lines) if coloured else plain(lines)).encode("utf-8", "replace")
+
+
+def json_bytes(*values: object) -> bytes:
+    """One value, or a list of them when there are several; what is no writing is escaped."""
+    value = values[0] if len(values) == 1 else values
+    return text_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def text_bytes(text: str) -> bytes:
+    """Text with a bundle's words in it, harmless, as UTF-8 whatever the locale says."""
+    return harmless(text).encode("utf-8", "replace")
 
 
 def _safe(text: str) -> str:

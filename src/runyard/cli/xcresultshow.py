@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from runyard.cli.harmless import harmless
 from runyard.cli.xcresultinput import Found
-from runyard.cli.xcresultpaint import plain, shown
+from runyard.cli.xcresultpaint import json_bytes, plain, shown, text_bytes
 from runyard.xcresult.formats.apple import apple_tests
 from runyard.xcresult.formats.github import MOST, github
 from runyard.xcresult.formats.junit import junit
@@ -31,12 +30,6 @@ def rendered(found: Sequence[Found], look: Look, *, terminal: bool) -> bytes:
     return _FORMATS[look.form](found, look, terminal)
 
 
-def as_json(values: Sequence[object]) -> bytes:
-    """One value, or a list of them when there are several."""
-    value = values[0] if len(values) == 1 else values
-    return _text(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
-
-
 def _tree(found: Sequence[Found], look: Look, terminal: bool) -> bytes:
     lines = (line for each in found for line in _lines(each, look))
     return shown(lines) if terminal else plain(lines).encode("utf-8", "replace")
@@ -55,12 +48,14 @@ def _lines(found: Found, look: Look) -> Iterator[Line]:
 def _markdown(found: Sequence[Found], look: Look, _: bool) -> bytes:
     limit = LIMIT // len(found) - 1
     texts = (markdown(one.result, title=one.name, root=look.root, limit=limit) for one in found)
-    return _text("\n".join(texts))
+    return text_bytes("\n".join(texts))
 
 
 def _github(found: Sequence[Found], look: Look, _: bool) -> bytes:
     named = [(each.name, each.result) for each in found]
-    return _text("".join(f"{line}\n" for line in github(named, root=look.root, most=look.most)))
+    return text_bytes(
+        "".join(f"{line}\n" for line in github(named, root=look.root, most=look.most))
+    )
 
 
 def _junit(found: Sequence[Found], look: Look, _: bool) -> bytes:
@@ -68,16 +63,12 @@ def _junit(found: Sequence[Found], look: Look, _: bool) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _text(text: str) -> bytes:
-    return harmless(text).encode("utf-8", "replace")
-
-
 _FORMATS: dict[str, Callable[[Sequence[Found], Look, bool], bytes]] = {
     "tree": _tree,
-    "json": lambda found, _, __: as_json([report(e.result, crashes=e.crashes) for e in found]),
+    "json": lambda found, _, __: json_bytes(*(report(e.result, crashes=e.crashes) for e in found)),
     "junit": _junit,
     "markdown": _markdown,
     "github": _github,
-    "apple": lambda found, _, __: as_json([apple_tests(each.result) for each in found]),
+    "apple": lambda found, _, __: json_bytes(*(apple_tests(each.result) for each in found)),
 }
 FORMATS = tuple(_FORMATS)

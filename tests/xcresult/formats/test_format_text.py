@@ -1,5 +1,6 @@
 """The tree, Markdown and annotations: failures first, bounded, and no stranger's text comes to life."""
 
+import json
 import re
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.xcresult.formats.results import case, everything, failure, result, run
 
-from runyard.cli.xcresultpaint import painted, plain
+from runyard.cli.xcresultpaint import json_bytes, painted, plain
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.github import github
 from runyard.xcresult.formats.groups import groups
@@ -30,8 +31,8 @@ from runyard.xcresult.reader.model import (
 HOSTILE = "\x1b[2J\x9b31m</code>`|\u202e\r\n::error::x ##[add-mask]y\x07\u2028@everyone <img src=x>"
 
 
-def text_of(made: Result, **options: bool) -> str:
-    return plain(tree(made, title="App.xcresult", **options))
+def text_of(made: Result, *, only_failures: bool = False, details: bool = False) -> str:
+    return plain(tree(made, title="App.xcresult", only_failures=only_failures, details=details))
 
 
 def test_the_tree_tells_failures_first() -> None:
@@ -274,3 +275,10 @@ def test_details_tell_what_a_test_left() -> None:
                    "attachment: Gone.mp4 (not kept)", "· Start", "· tap\\u001b  500 ms"):  # fmt: skip
         assert words_ in shown
     assert "tags" not in text_of(result(told))
+
+
+def test_json_for_a_terminal_means_the_same_and_commands_nothing() -> None:
+    written = json_bytes({"name": HOSTILE}).decode()
+    assert all(line.isprintable() for line in written.split("\n"))
+    assert json.loads(written) == {"name": HOSTILE}
+    assert json.loads(json_bytes(1, 2)) == [1, 2]
