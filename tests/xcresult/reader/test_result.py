@@ -407,3 +407,27 @@ def test_the_scheme_stands_in_for_a_plan_that_has_no_name() -> None:
     )
     result = stores.read(store, store.add(top), minor=24)
     assert (result.test_plan, result.scheme, result.cases[0].plan) == ("Scheme",) * 3
+
+
+def test_words_that_some_versions_keep_elsewhere_are_found() -> None:
+    store = Memory()
+    long = summary(
+        testStatus="Success",
+        arguments=[node("TestArgument", description="3", typeName="Int")],
+        tags=[node("TestTag", identifier="slow")],
+        trackedIssues=[node("IssueTrackingMetadata", identifier="1", summary="known")],
+        warningSummaries=[
+            node(
+                "ActionTestIssueSummary",
+                detailedDescription="look here",
+                attachments=[attachment("w")],
+            )
+        ],
+    )
+    tree = module(group("Suite", run("a()", summaryRef=ref(store.add(long)))))
+    case = stores.read_tests(store, tree).cases[0]
+    found = case.runs[0]
+    assert (found.arguments[0].value, found.arguments[0].type_name) == ("3", "Int")
+    assert (case.tags[0].name, case.bugs[0].comment) == ("slow", "known")
+    assert found.issue_warnings[0].message == "look here"
+    assert [(one.filename, one.on_failure) for one in found.attachments] == [("w", False)]

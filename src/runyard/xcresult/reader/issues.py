@@ -32,12 +32,12 @@ _ISSUES: tuple[tuple[IssueKind, str], ...] = (
 )
 
 
-def read_failure(node: Node, *, minor: int, objects: Objects, expected: bool = False) -> Failure:
-    """One failure summary; what an expected one left belongs to no failure."""
+def read_failure(node: Node, *, minor: int, objects: Objects, failed: bool = True) -> Failure:
+    """One issue; what one left that was expected, or merely warned of, belongs to no failure."""
     context = child(node, "sourceCodeContext")
     error = child(node, "associatedError")
     return Failure(
-        message=text(node, "message"),
+        message=text(node, "message") or text(node, "detailedDescription"),
         place=_location(child(context, "location")) or _place(node),
         issue_type=text(node, "issueType"),
         top_level=flag(node, "isTopLevelFailure") or minor < TOP_LEVEL_SINCE,
@@ -47,15 +47,20 @@ def read_failure(node: Node, *, minor: int, objects: Objects, expected: bool = F
         expression=_expression(child(node, "expression")),
         error_domain=text(error, "domain"),
         error_code=text(error, "code"),
-        attachments=read_attachments(node, objects=objects, on_failure=not expected),
+        attachments=read_attachments(node, objects=objects, on_failure=failed),
     )
 
 
-def read_failures(node: Node, key: str, *, minor: int, objects: Objects) -> tuple[Failure, ...]:
-    """All failure summaries of a member."""
+def read_failures(
+    node: Node, key: str, *, minor: int, objects: Objects, failed: bool = True
+) -> tuple[Failure, ...]:
+    """All issues of a member."""
     if key not in node:
         return ()
-    return tuple(read_failure(one, minor=minor, objects=objects) for one in children(node, key))
+    return tuple(
+        read_failure(one, minor=minor, objects=objects, failed=failed)
+        for one in children(node, key)
+    )
 
 
 def read_expected(node: Node, *, minor: int, objects: Objects) -> tuple[ExpectedFailure, ...]:
@@ -64,7 +69,7 @@ def read_expected(node: Node, *, minor: int, objects: Objects) -> tuple[Expected
         ExpectedFailure(
             reason=text(one, "failureReason"),
             top_level=flag(one, "isTopLevelFailure") or minor < TOP_LEVEL_SINCE,
-            failure=read_failure(summary, minor=minor, objects=objects, expected=True)
+            failure=read_failure(summary, minor=minor, objects=objects, failed=False)
             if (summary := child(one, "failureSummary"))
             else None,
         )

@@ -71,6 +71,7 @@ def read_run(short: Node, long: Node, *, place: Place, objects: Objects, summary
         wanted=place.activities,
     )
     activities = steps.walk(long, "activitySummaries")
+    warned = read_failures(long, "warningSummaries", minor=minor, objects=objects, failed=False)
     return Run(
         action=place.action,
         configuration=place.configuration,
@@ -81,9 +82,14 @@ def read_run(short: Node, long: Node, *, place: Place, objects: Objects, summary
         failures=failures,
         expected_failures=expected,
         skip=read_skip(long),
-        attachments=gather(steps.attachments, failures=failures, expected=expected),
+        attachments=gather(
+            steps.attachments,
+            *(one.attachments for one in warned),
+            failures=failures,
+            expected=expected,
+        ),
         metrics=tuple(_metric(one) for one in children(long, "performanceMetrics")),
-        issue_warnings=read_failures(long, "warningSummaries", minor=minor, objects=objects),
+        issue_warnings=warned,
         activities=activities,
         summary_id=summary_id,
     )
@@ -97,14 +103,20 @@ def read_status(short: Node, long: Node) -> Status:
 
 def read_tags(node: Node) -> tuple[Tag, ...]:
     """The tags of a test or a suite: objects with a name, or plain names."""
-    named = tuple(Tag(text(one, "name")) for one in children(node, "tags"))
+    named = tuple(
+        Tag(text(one, "name") or text(one, "identifier")) for one in children(node, "tags")
+    )
     return named or tuple(Tag(name) for name in texts(node, "tags"))
 
 
 def read_bugs(node: Node) -> tuple[Bug, ...]:
     """The issues that a test says it tracks."""
     return tuple(
-        Bug(identifier=text(one, "identifier"), url=text(one, "url"), comment=text(one, "comment"))
+        Bug(
+            identifier=text(one, "identifier"),
+            url=text(one, "url"),
+            comment=text(one, "comment") or text(one, "summary"),
+        )
         for one in children(node, "trackedIssues")
     )
 
@@ -137,10 +149,12 @@ def _arguments(long: Node) -> tuple[Argument, ...]:
 def _argument(node: Node) -> Argument:
     parameter, value = child(node, "parameter"), child(node, "value")
     return Argument(
-        value=text(value, "description") or text(value, "debugDescription"),
+        value=text(value, "description")
+        or text(value, "debugDescription")
+        or text(node, "description"),
         label=text(parameter, "label") or text(value, "label"),
         name=text(parameter, "name"),
-        type_name=text(parameter, "typeName") or text(value, "typeName"),
+        type_name=text(parameter, "typeName") or text(value, "typeName") or text(node, "typeName"),
         identifier=text(node, "identifier"),
     )
 
