@@ -65,8 +65,8 @@ class BadBundle(click.ClickException):
 
 
 def name_of(path: str) -> str:
-    """What to call the bundle."""
-    return "standard input" if path == STDIN else Path(path).name or path
+    """What to call the bundle, on one line."""
+    return "standard input" if path == STDIN else " ".join((Path(path).name or path).splitlines())
 
 
 class Found(msgspec.Struct, frozen=True):
