@@ -28,7 +28,13 @@ from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.loops import EXPECTED, run_loop
 from runyard.telemetry.meter import Meter
-from runyard.xcresult.metrics import Numbers, PoolWatch, QueueWatch, ScratchWatch
+from runyard.xcresult.metrics import (
+    WATCH_EVERY,
+    Numbers,
+    PoolWatch,
+    QueueWatch,
+    ScratchWatch,
+)
 from runyard.xcresult.processor.attempt import Tools
 from runyard.xcresult.processor.checking import Checker
 from runyard.xcresult.processor.ledger import Ledger
@@ -43,7 +49,7 @@ CONDITIONS = (
     conditions.NO_CONSUMER,
     conditions.SCRATCH_FULL,
 )
-_WATCH, _SAMPLE, _PRUNE = 5.0, 1.0, 3600.0
+_SAMPLE, _PRUNE = 1.0, 3600.0
 _DEADLINE = 30.0
 
 Tell = Callable[[str], None]
@@ -77,6 +83,7 @@ class Processor:
         self.deps = deps
         self.health = Health(deps.clock, CONDITIONS)
         self.freshness = Freshness(deps.clock)
+        self._begun = False
         sensed = ReportingDatabase(
             deps.database, self.health, unreachable=conditions.DATABASE_UNREACHABLE
         )
@@ -131,15 +138,8 @@ class Processor:
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(self._work(ending, prepare, ready, door))
                 await ending.wait()
-                if not self.started:
+                if not self._begun:
                     work.cancel()  # it still waits for its database
-
-    @property
-    def started(self) -> bool:
-        """Whether it works, or has."""
-        return self._begun
-
-    _begun = False
 
     async def _work(
         self,
@@ -173,7 +173,7 @@ class Processor:
             self._loop("xcresult consumer", self.ledger.beat, every=settings.beat),
             self._loop("xcresult mend", self._mend, every=settings.sweep),
             self._loop("xcresult scratch", scratch.step, every=settings.sweep),
-            self._loop("xcresult queue", self._queue.step, every=_WATCH),
+            self._loop("xcresult queue", self._queue.step, every=WATCH_EVERY),
             self._loop("xcresult pool", pools.step, every=_SAMPLE),
             self._loop("xcresult prune", self.ledger.tidy, every=_PRUNE),
         )
@@ -194,7 +194,7 @@ class Processor:
             deadline=_DEADLINE,
             jitter_rng=self.deps.rng,
             expected=(*EXPECTED, DatabaseError),
-            max_backoff=max(every, _WATCH),
+            max_backoff=max(every, WATCH_EVERY),
             freshness=self.freshness,
         )
 

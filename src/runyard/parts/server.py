@@ -71,6 +71,7 @@ from runyard.telemetry.health import Condition, Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.loops import EXPECTED, run_loop
 from runyard.telemetry.meter import Meter
+from runyard.xcresult.metrics import WATCH_EVERY, QueueWatch
 
 _LOOK_ANYWAY = 1.0
 Step = Callable[[], Coroutine[object, object, None]]
@@ -171,6 +172,8 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
         keeping = deps.results.settings.keeping
         keep = wired.results.keeper.step
         steps = (*steps, ("keep test results", keep, keeping.every, keeping.within + 600.0))
+        watch = QueueWatch(deps.database, meter=deps.meter, health=deps.health)
+        steps = (*steps, ("test results", watch.step, WATCH_EVERY, 30.0))
     return tuple(
         run_loop(
             name,

@@ -36,6 +36,7 @@ from runyard.xcresult.processor.scratch import Scratch
 from runyard.xcresult.settings import QUEUE
 from runyard.xcresult.store import Backlog, Claim
 
+WATCH_EVERY = 5.0
 HEARD_WITHIN = 30.0
 WAITED = 10.0
 """Seconds that a run may wait before it is asked who is there to take it."""

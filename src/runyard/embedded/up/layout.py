@@ -11,6 +11,7 @@
     postgres/             the database
     images/               what hosts pull from
     blobs/                uploads and attachments of test results
+    scratch/              what the processor of test results is working on; empty otherwise
     hosts/NAME/           one host: its records and its VMs
     tokens/NAME           the parts' own credentials, renewed while the machine runs (0600)
     logs/NAME.log         one log a process
@@ -102,6 +103,11 @@ class Layout(msgspec.Struct, frozen=True):
     def blobs(self) -> Path:
         """Where the server keeps uploads and attachments."""
         return self.root / "blobs"
+
+    @property
+    def scratch(self) -> Path:
+        """Where the processor of test results works."""
+        return self.root / "scratch"
 
     @property
     def hosts(self) -> Path:

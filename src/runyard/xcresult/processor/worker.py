@@ -28,7 +28,7 @@ from runyard.xcresult.store import Claim
 
 TAKE = "xcresult take"
 _LONGEST_WAIT = 5.0
-_RELEASE_WITHIN = 10.0
+_RELEASE_WITHIN = 5.0
 
 
 class Worker:
@@ -115,9 +115,9 @@ class Worker:
         try:
             decision = await attempt.run()
         except asyncio.CancelledError:
+            decision = await self._give_back(attempt)
             if not self._ending:
                 raise
-            decision = await self._give_back(attempt)
         took = self._tools.clock.monotonic() - started
         self._numbers.ended(claim, decision, took=took)
         if decision is None:

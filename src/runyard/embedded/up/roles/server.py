@@ -2,6 +2,9 @@
 
 On loopback it is open to this machine: guests, the operator and the practice GitHub speak to it there. When it is
 to be reached from elsewhere too, a second socket serves the same over TLS, and there the dashboard asks for a token.
+
+On one machine the processor of test results lives in this process, too: it works out of process anyway, and what it
+needs is what the server has, the database and the objects. Its numbers are among the server's.
 """
 
 import asyncio
@@ -15,19 +18,54 @@ from runyard.dispatch.settings import Settings
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.faults import with_faults
 from runyard.embedded.up.roles.doors import looking, secrecy
+from runyard.parts.processor import Processor, ProcessorDeps
 from runyard.parts.results import ResultsSetup, keys_of
 from runyard.parts.serving import Door, Replica, Setup, Tell
+from runyard.xcresult.settings import Settings as Processing
 
 
 async def run(context: Context) -> None:
     """Serve until cancelled."""
     async with contextlib.AsyncExitStack() as stack:
-        replica = Replica(await _setup(context, stack))
+        setup = await _setup(context, stack)
+        replica, migrated = Replica(setup), asyncio.Event()
 
         async def prepare(_: Tell) -> None:
             await asyncio.to_thread(migrate.apply, context.boot.database)
+            migrated.set()
 
-        await replica.run(prepare=prepare, ready=lambda _: context.ready())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_process(context, setup, replica, migrated))
+            await replica.run(prepare=prepare, ready=lambda _: context.ready())
+
+
+async def _process(
+    context: Context, setup: Setup, replica: Replica, migrated: asyncio.Event
+) -> None:
+    """Process test results, as soon as there are tables for them."""
+    assert setup.results is not None
+    await migrated.wait()
+    how = Processing(scratch=context.boot.layout.scratch, slots=1)
+    patient = open_pool(
+        context.boot.database,
+        clock=context.clock,
+        rng=context.rng,
+        max_size=1,
+        deadline=how.results_within,
+    )
+    async with patient as results:
+        deps = ProcessorDeps(
+            name=f"{context.boot.name}-processor",
+            clock=context.clock,
+            rng=context.rng,
+            log=context.log(),
+            settings=how,
+            database=setup.database,
+            results=results,
+            blobs=setup.results.blobs,
+            meter=replica.deps.meter,
+        )
+        await Processor(deps).run(ending=asyncio.Event())
 
 
 async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
