@@ -5,14 +5,17 @@ Apple Archive, a tar) and leaves nothing behind.
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from runyard.xcresult.archives.limits import Limits
+from runyard.xcresult.bundle import parallel
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import opened
 from runyard.xcresult.cache.reading import read_cache
+from runyard.xcresult.reader.apart import Here, Readers
+from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.model import Result, Wanted
 from runyard.xcresult.reader.result import StoreStripped, read_result
 
@@ -26,13 +29,18 @@ def read_bundle(
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     processes: int = 1,
 ) -> Result:
-    """What the bundle in this directory says."""
+    """What the bundle in this directory says; a large one is read by several `processes`, if asked."""
     objects = Directory(directory, limits=limits)
     info = objects.info()
     try:
-        with _uncollected():
+        with _uncollected(), _readers(objects, count=processes) as readers:
             return read_result(
-                objects, info, wanted=wanted, depth=limits.depth, budget=limits.decoded_bytes
+                objects,
+                info,
+                wanted=wanted,
+                depth=limits.depth,
+                budget=limits.decoded_bytes,
+                readers=readers,
             )
     except StoreStripped:
         if not _has_cache(directory):
@@ -56,6 +64,16 @@ def read(
     """What the bundle in a file or a directory says; extracted below `scratch` if need be."""
     with opened(path, scratch=scratch, limits=limits) as directory:
         return read_bundle(directory, wanted=wanted, limits=limits, processes=processes)
+
+
+@contextmanager
+def _readers(objects: Directory, *, count: int) -> Iterator[Callable[[Graph], Readers]]:
+    """This process, or several for a large bundle."""
+    if count <= 1 or not parallel.is_large(objects):
+        yield Here
+        return
+    with parallel.processes(objects.path, limits=objects.limits, count=count) as pool:
+        yield lambda graph: parallel.Elsewhere(graph, pool)
 
 
 @contextmanager

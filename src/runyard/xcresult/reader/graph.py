@@ -7,6 +7,7 @@ Invariants:
 """
 
 import re
+from collections.abc import Iterable
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.decode import Malformed, Node, decode, is_typed
@@ -41,6 +42,22 @@ class Graph:
         key = object_id or message
         self._warnings.setdefault(key, BundleWarning(message=message, object_id=object_id))
 
+    @property
+    def decoded(self) -> int:
+        """Bytes of all objects so far."""
+        return self._budget - self._left
+
+    def join(self, warnings: Iterable[BundleWarning], *, decoded: int) -> None:
+        """Take over what another graph of the same bundle met."""
+        for one in warnings:
+            self.warn(one.message, object_id=one.object_id)
+        self._spend(decoded)
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise TooLarge(f"more than {self._budget} bytes of typed objects (limit decoded_bytes)")
+
     def load(
         self, object_id: str, *, what: str, telling: re.Pattern[bytes] | None = None
     ) -> Node | None:
@@ -72,9 +89,7 @@ class Graph:
 
     def _decoded(self, object_id: str, telling: re.Pattern[bytes] | None = None) -> Node:
         data = self.objects.read(object_id)
-        self._left -= len(data)
-        if self._left < 0:
-            raise TooLarge(f"more than {self._budget} bytes of typed objects (limit decoded_bytes)")
+        self._spend(len(data))
         if telling and is_typed(data) and data.endswith(b"]") and not telling.search(data):
             return {}
         node = decode(data, known=KNOWN, depth=self._depth)

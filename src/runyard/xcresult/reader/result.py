@@ -5,8 +5,11 @@ once they are mapped, then its log. Tests that are damaged are a warning as long
 read; with none left there is no result.
 """
 
+from collections.abc import Callable
+
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.actions import read_action
+from runyard.xcresult.reader.apart import Here, Readers
 from runyard.xcresult.reader.cases import (
     freeze_cases,
     freeze_suites,
@@ -18,7 +21,7 @@ from runyard.xcresult.reader.durations import total
 from runyard.xcresult.reader.fields import brief, child, children, kind, reference, text
 from runyard.xcresult.reader.graph import BUDGET, Graph
 from runyard.xcresult.reader.issues import read_build_issues
-from runyard.xcresult.reader.logs import Log, read_log
+from runyard.xcresult.reader.logs import Log
 from runyard.xcresult.reader.model import Action, Result, Wanted
 from runyard.xcresult.reader.objects import Info, Objects
 from runyard.xcresult.reader.walk import Walk
@@ -42,8 +45,9 @@ def read_result(
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     depth: int = DEPTH,
     budget: int = BUDGET,
+    readers: Callable[[Graph], Readers] = Here,
 ) -> Result:
-    """Everything that the bundle says."""
+    """Everything that the bundle says; `readers` may have a part of it read elsewhere."""
     if not objects.has(info.root_id):
         raise StoreStripped(f"the root object is missing ({info.root_id})")
     graph = Graph(objects, depth=depth, budget=budget)
@@ -55,13 +59,15 @@ def read_result(
     if len(records) > ACTIONS:
         raise TooLarge(f"the bundle has more than {ACTIONS} actions")
     actions = tuple(read_action(one) for one in records)
-    walk = Walk(graph, minor=info.minor, activities=wanted.activities)
+    reading = readers(graph)
+    logs = [(one.plan or scheme, reading.log(one.log_id)) for one in actions if wanted.logs]
+    walk = Walk(graph, reading, minor=info.minor, activities=wanted.activities)
     _walk_tests(walk, records, actions, scheme=scheme)
+    reading.finish()
     by_plan: dict[str, list[Log]] = {}
-    if wanted.logs:
-        for action in actions:
-            if (log := _log(graph, action)) is not None:
-                by_plan.setdefault(action.plan or scheme, []).append(log)
+    for plan, log_of in logs:
+        if (log := log_of()) is not None:
+            by_plan.setdefault(plan, []).append(log)
     cases = freeze_cases(walk, by_plan)
     targets = freeze_targets(walk, cases, by_plan)
     return Result(
@@ -119,11 +125,3 @@ def _walk_tests(
         raise (StoreStripped if stripped else BundleInvalid)(
             "; ".join(f"{one.message} ({one.object_id})" for one in causes)
         )
-
-
-def _log(graph: Graph, action: Action) -> Log | None:
-    """An action's log. Without it some durations are missing and nothing else."""
-    if not action.log_id or not graph.objects.has(action.log_id):
-        return None
-    root = graph.load(action.log_id, what="the log of an action")
-    return read_log(root) if root else None

@@ -8,19 +8,13 @@ and stays here: `freeze` in cases.py makes the model's values of it.
 """
 
 from runyard.xcresult.errors import TooLarge
+from runyard.xcresult.reader.apart import Readers, ReadRun, asked_run
 from runyard.xcresult.reader.decode import Node
-from runyard.xcresult.reader.fields import brief, children, kind, number, reference, text
+from runyard.xcresult.reader.fields import brief, children, kind, number, text
 from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.issues import read_failures
 from runyard.xcresult.reader.model import Bug, Failure, Run, Tag
-from runyard.xcresult.reader.runs import (
-    TELLING,
-    Place,
-    read_bugs,
-    read_documentation,
-    read_run,
-    read_tags,
-)
+from runyard.xcresult.reader.runs import Place, read_tags
 
 Path = tuple[str, ...]
 CaseKey = tuple[str, str, Path, str]
@@ -49,13 +43,13 @@ class OpenCase:
         self.bugs: tuple[Bug, ...] = ()
         self.documentation: tuple[str, ...] = ()
 
-    def add(self, run: Run, long: Node) -> None:
+    def add(self, read: ReadRun) -> None:
         """One more run, and what its long form says of the case."""
-        self.runs.append(run)
-        self.display = self.display or text(long, "summary")
-        self.tags = self.tags or read_tags(long)
-        self.bugs = self.bugs or read_bugs(long)
-        self.documentation = self.documentation or read_documentation(long)
+        self.runs.append(read.run)
+        self.display = self.display or read.display
+        self.tags = self.tags or read.tags
+        self.bugs = self.bugs or read.bugs
+        self.documentation = self.documentation or read.documentation
 
 
 class OpenSuite:
@@ -85,8 +79,9 @@ class OpenTarget:
 class Walk:
     """Everything that the tests of a bundle's actions hold, in their order."""
 
-    def __init__(self, graph: Graph, *, minor: int, activities: bool) -> None:
+    def __init__(self, graph: Graph, readers: Readers, *, minor: int, activities: bool) -> None:
         self.graph = graph
+        self.readers = readers
         self.minor = minor
         self.activities = activities
         self.cases: dict[CaseKey, OpenCase] = {}
@@ -157,16 +152,7 @@ class Walk:
         case = self.cases.get(key)
         if case is None:
             case = self.cases[key] = OpenCase(node)
-        summary_id = reference(node, "summaryRef")
-        long = node if kind(node) == "ActionTestSummary" else {}
-        if summary_id:
-            plain = text(node, "testStatus") == "Success" and not self.activities
-            telling = TELLING if plain else None
-            what = f"the summary of {brief(identifier)}"
-            long = self.graph.load(summary_id, what=what, telling=telling) or {}
-        objects = self.graph.objects
-        run = read_run(node, long, place=place, objects=objects, summary_id=summary_id)
-        case.add(run, long)
+        self.readers.run(asked_run(node, identifier, place), case.add)
 
 
 def _bound(count: int, most: int, what: str) -> None:
