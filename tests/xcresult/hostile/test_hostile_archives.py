@@ -18,6 +18,7 @@ import pytest
 from tests.xcresult.archives import building
 from tests.xcresult.hostile import tracing
 
+from runyard.xcresult.archives.extracting import needed_bytes
 from runyard.xcresult.archives.limits import MIB, Limits
 from runyard.xcresult.bundle.opening import opened
 from runyard.xcresult.errors import (
@@ -263,6 +264,13 @@ BOMBS: dict[str, tuple[bytes, type[XcresultError], str]] = {
 def test_a_bomb_is_stopped_by_a_limit(what: str, tmp_path: Path) -> None:
     data, error, match = BOMBS[what]
     refused(tmp_path, data, error, match)
+
+
+def test_a_lie_about_the_size_asks_for_no_more_than_the_limits(tmp_path: Path) -> None:
+    (tmp_path / "upload").write_bytes(lying_zip((1 << 32) - 2))
+    assert needed_bytes(tmp_path / "upload", limits=SMALL) == SMALL.ratio_floor
+    (tmp_path / "upload").write_bytes(apple_block("e", 1 << 60, b"bvx$"))
+    assert needed_bytes(tmp_path / "upload", limits=SMALL) == SMALL.ratio_floor
 
 
 def test_the_total_is_bounded_too(tmp_path: Path) -> None:

@@ -110,15 +110,16 @@ def kind_of(file: BinaryIO) -> str:
 def needed_bytes(path: Path, *, limits: Limits = Limits()) -> int:  # noqa: B008  (frozen)
     """About how much disk the extraction takes: by the archive's headers, where they say it.
 
-    Headers may lie, so this is for asking whether to begin; the limits are for when to stop. What is
-    wrong with the archive is left for the extraction to say.
+    Headers may lie, so this is for asking whether to begin; the limits are for when to stop, and never is
+    more needed than they let through. What is wrong with the archive is left for the extraction to say.
     """
     with open_archive(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
-            return _needed(file, kind_of(file), size, limits)
+            told = _needed(file, kind_of(file), size, limits)
         except XcresultError:
-            return GUESS * size
+            told = GUESS * size
+        return min(told, limits.total_bytes, max(limits.ratio_floor, limits.ratio * size))
 
 
 def _needed(file: BinaryIO, kind: str, size: int, limits: Limits) -> int:
