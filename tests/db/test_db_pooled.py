@@ -230,3 +230,28 @@ def test_limits_are_those_of_the_transaction_or_of_a_session_that_is_ours(
     inside, after = asyncio.run(scenario())
     assert inside == limited
     assert after == (limited if way.direct else {"statement": "0", "idle": "0"})
+
+
+def test_a_pool_says_when_somebody_waits_in_vain(database_url: str) -> None:
+    async def scenario() -> None:
+        pool = open_pool(
+            database_url, clock=FrozenClock(), rng=random.Random(1), min_size=1, max_size=1
+        )
+        async with pool as database:
+
+            async def hold(tx: Tx) -> None:
+                await tx.one("SELECT 1")
+                async with asyncio.TaskGroup() as group:
+                    other = group.create_task(database.transact(look, name="look"))
+                    while not database.stats().starved:
+                        await asyncio.sleep(0)
+                    assert (database.stats().size, database.stats().ready) == (1, 0)
+                    other.cancel()
+
+            async def look(tx: Tx) -> None:
+                await tx.one("SELECT 1")
+
+            await database.transact(hold, name="hold")
+            assert (database.stats().ready, database.stats().starved) == (1, False)
+
+    asyncio.run(scenario())

@@ -142,11 +142,11 @@ def _has_rows(cursor: psycopg.AsyncCursor[DictRow]) -> bool:
 
 
 class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Connections that are open, those of them that are free, and how many wait for one."""
+    """Connections that are open, those of them that are free, and whether somebody waits for one in vain."""
 
     size: int
     ready: int
-    waiting: int
+    starved: bool
 
 
 class PooledDatabase:
@@ -181,7 +181,8 @@ class PooledDatabase:
         return PoolStats(
             size=found.get("pool_size", 0),
             ready=found.get("pool_available", 0),
-            waiting=found.get("requests_waiting", 0),
+            starved=bool(found.get("requests_waiting"))
+            and found.get("pool_size", 0) >= found.get("pool_max", 1),
         )
 
     async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:

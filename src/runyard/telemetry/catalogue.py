@@ -346,7 +346,7 @@ TUIST_REPO_POOL_SIZE = gauge(
 TUIST_REPO_POOL_CHECKOUT_QUEUE_STARVED_SAMPLES = gauge(
     "tuist_repo_pool_checkout_queue_starved_samples",
     labels=("repo",),
-    help="How many looks of the last minute found somebody waiting for a connection.",
+    help="How many looks of the last minute found somebody waiting although all connections were open.",
 )
 RUNYARD_PROCESSOR_ATTEMPTS_TOTAL = counter(
     "runyard_processor_attempts_total",

@@ -150,7 +150,7 @@ class PoolWatch:
     async def step(self) -> None:
         """Take a sample."""
         found = [pool.stats() for pool in self._pools]
-        self._starved.append(any(each.waiting for each in found))
+        self._starved.append(any(each.starved for each in found))
         ready, size = sum(each.ready for each in found), sum(each.size for each in found)
         self._meter.set(TUIST_REPO_POOL_READY_CONN_COUNT, float(ready), repo=_REPO)
         self._meter.set(TUIST_REPO_POOL_SIZE, float(size), repo=_REPO)

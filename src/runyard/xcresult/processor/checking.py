@@ -5,6 +5,7 @@ the two trees are compared by type, name, result and identifier of their nodes. 
 its first places; it changes nothing: the results stay ours.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,9 +62,9 @@ class Checker:
 
 def differences(ours: object, theirs: object) -> list[str]:
     """Where two trees of test nodes differ, by path."""
-    mine, other = list(_nodes(ours)), list(_nodes(theirs))
-    missing = [f"only Apple's: {each}" for each in other if each not in set(mine)]
-    return missing + [f"only ours: {each}" for each in mine if each not in set(other)]
+    mine, other = Counter(_nodes(ours)), Counter(_nodes(theirs))
+    missing = [f"only Apple's: {each}" for each in (other - mine).elements()]
+    return missing + [f"only ours: {each}" for each in (mine - other).elements()]
 
 
 def _nodes(tree: object) -> Iterator[str]:
