@@ -99,7 +99,7 @@ bench-xcresult: .venv/ready ## Measure reading result bundles: speed, memory, at
 
 test-xcresult: .venv/ready ## Run all tests of result bundles, the slow and the long ones, the fuzz and the real bundles included
 	@status=0; \
-	$(STAGE) "result bundles" $(PY) -m pytest -n $(WORKERS) tests/xcresult $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "result bundles" $(PY) -m pytest -n $(WORKERS) tests/xcresult tests/cli/test_xcresult_*.py $(PYTEST_ARGS) || status=1; \
 	$(STAGE) "object storage" $(PY) -m pytest -n $(WORKERS) tests/blobs $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
