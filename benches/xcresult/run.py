@@ -1,6 +1,6 @@
 """Measure reading result bundles, and hold what was promised.
 
-    python -m benches.xcresult.run [--json] [--only WORD] [--cases N] [--gigabytes N]
+    python -m benches.xcresult.run [--json] [--only WORD] [--cases N] [--gigabytes N] [--jobs N]
 
 A table of target, measured and verdict; not zero if something was missed. Bundles are generated (`writer/`); the
 real ones are read where they are there (`../shared/fixtures/xcresult`). Every piece of work is a process of its own,
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 from benches import table
+from benches.xcresult import processed
 from benches.xcresult.work import Cost
 
 from runyard.xcresult.writer.plan import Plan
@@ -32,6 +33,7 @@ SIZES = (1_000, 10_000, 100_000)
 APPLE = 0.115
 """Seconds that Apple's tool was publicly reported to need for one test."""
 ATTACHMENT = 100 * 1000 * 1000
+JOBS = 60
 SPARE = 3 * 1000 * 1000 * 1000
 
 
@@ -154,6 +156,22 @@ def bench_attachments(home: Path, gigabytes: int) -> list[table.Row]:
     ]
 
 
+def bench_processor(home: Path, jobs: int) -> list[table.Row]:
+    say(
+        f"{jobs} uploads of {processed.PLAN.cases} cases and {processed.PLAN.attachments} attachments"
+    )
+    found = processed.measure(home, jobs=jobs, slots=2)
+    assert found.good == jobs, f"only {found.good} of {jobs} uploads were processed"
+    each = found.cpu / jobs
+    return [
+        shown(
+            "the processor with 2 slots, by the clock", f"{60 * jobs / found.seconds:,.0f} jobs/min"
+        ),
+        shown("  CPU of an upload, its reader included", f"{each:.2f} s"),
+        shown("  what that lets 2 cores do", f"{120 / each:,.0f} jobs/min"),
+    ]
+
+
 NOTES = [
     "Seconds are of CPU, each the best of some rounds, of a process that does nothing else. MB are 10^6 bytes.",
     "Raw zstd reads and decompresses every payload of the bundle, those too that a reader of results never opens.",
@@ -168,6 +186,7 @@ def main() -> int:
     )
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--gigabytes", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=JOBS)
     given = parser.parse_args()
     say(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     rows: list[table.Row] = []
@@ -179,6 +198,7 @@ def main() -> int:
             "processes": lambda: bench_processes(home, given.cases),
             "memory": lambda: bench_memory(home),
             "attachments": lambda: bench_attachments(home, given.gigabytes),
+            "processor": lambda: bench_processor(home, given.jobs),
         }
         for part, measure in parts.items():
             if given.only in ("", part):
