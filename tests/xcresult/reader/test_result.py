@@ -376,6 +376,9 @@ def test_a_million_references_to_one_large_object_end_in_an_error() -> None:
     entries = [run(f"t{n}()", summaryRef=ref(large)) for n in range(100)]
     with pytest.raises(TooLarge, match="decoded_bytes"):
         stores.read_tests(store, module(group("Suite", *entries)), budget=200_000)
+    few = [run(f"t{n}()", summaryRef=ref(large)) for n in range(3)]
+    result = stores.read_tests(store, module(group("Suite", *few)), budget=1_000_000)
+    assert result.warnings == ()
 
 
 def test_absurd_nesting_is_damage() -> None:

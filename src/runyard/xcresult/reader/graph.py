@@ -15,6 +15,8 @@ from runyard.xcresult.reader.model import Warning as BundleWarning
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
 
 BUDGET = 8 << 30
+AGAIN = 16
+"""Times that an object counts which was read before. Runs may share a summary, and then it is small."""
 REFUSED = 8
 """Objects beyond the limit of one object that a reading passes over: finding out costs time for each."""
 KNOWN = frozenset({"ActionTestSummaryGroup", "ActionTestMetadata", "ActionTestSummary"})
@@ -30,6 +32,7 @@ class Graph:
         self._budget = budget
         self._left = budget
         self._refused = 0
+        self._seen: set[str] = set()
         self._warnings: dict[str, BundleWarning] = {}
 
     @property
@@ -89,7 +92,8 @@ class Graph:
 
     def _decoded(self, object_id: str, telling: re.Pattern[bytes] | None = None) -> Node:
         data = self.objects.read(object_id)
-        self._spend(len(data))
+        self._spend(len(data) * (AGAIN if object_id in self._seen else 1))
+        self._seen.add(object_id)
         if telling and is_typed(data) and data.endswith(b"]") and not telling.search(data):
             return {}
         node = decode(data, known=KNOWN, depth=self._depth)

@@ -113,8 +113,10 @@ def _walk_tests(
         tests_id = reference(child(record, "actionResult"), "testsRef")
         if not tests_id:
             continue
-        tests = walk.graph.load(tests_id, what="the tests of an action")
-        if tests is None:
+        try:
+            tests = walk.graph.need(tests_id, what="the tests of an action")
+        except BundleInvalid as error:
+            walk.graph.warn(str(error), object_id=tests_id)
             problems.append(tests_id)
             continue
         readable += 1
@@ -123,5 +125,5 @@ def _walk_tests(
         stripped = not any(walk.graph.objects.has(one) for one in problems)
         causes = [one for one in walk.graph.warnings if one.object_id in problems]
         raise (StoreStripped if stripped else BundleInvalid)(
-            "; ".join(f"{one.message} ({one.object_id})" for one in causes)
+            "; ".join(one.message for one in causes)
         )
