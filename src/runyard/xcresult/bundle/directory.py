@@ -12,12 +12,10 @@ Invariants:
 import errno
 import hashlib
 import os
-import plistlib
 import stat
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from xml.parsers.expat import ExpatError
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.errors import BundleInvalid, TooLarge, UnsupportedFormat
@@ -25,6 +23,7 @@ from runyard.xcresult.reader.fields import brief
 from runyard.xcresult.reader.frames import FrameDamaged, pieces, whole
 from runyard.xcresult.reader.ids import RefsDamaged, decode_refs, hashed_id, is_id, new_hash
 from runyard.xcresult.reader.objects import Info, ObjectProblem, Objects
+from runyard.xcresult.reader.plists import PlistDamaged, load_plist
 
 DATA = "Data"
 INFO = "Info.plist"
@@ -177,21 +176,9 @@ def read_info(bundle: Path) -> Info:
     if len(data) > INFO_BYTES:
         raise BundleInvalid(f"{INFO} is larger than {INFO_BYTES} bytes")
     try:
-        return _judged(plistlib.loads(data))
-    except (ExpatError, plistlib.InvalidFileException, *_PLIST) as error:
+        return _judged(load_plist(data))
+    except PlistDamaged as error:
         raise BundleInvalid(f"{INFO} is damaged: {error}") from error
-
-
-# What plistlib lets escape on bytes that are no property list.
-_PLIST = (
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
 
 
 def _judged(info: object) -> Info:

@@ -4,9 +4,7 @@ A bundle whose coverage is damaged is still a good bundle. So a part that cannot
 the coverage and never an error: the report without lines, lines without a report, or neither.
 """
 
-import plistlib
 from collections.abc import Iterable
-from xml.parsers.expat import ExpatError
 
 import msgspec
 
@@ -17,6 +15,7 @@ from runyard.xcresult.reader.coverage.model import Coverage, LineSource, NoLines
 from runyard.xcresult.reader.coverage.report import Report, decode_report
 from runyard.xcresult.reader.model import Action, Warning  # noqa: A004  (of the bundle)
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
+from runyard.xcresult.reader.plists import PlistDamaged, load_plist
 
 INDEX, COUNTS, METADATA = "Index", "Coverage", "Metadata.plist"
 VERSION = 1
@@ -96,7 +95,7 @@ def _parts(objects: Objects, object_id: str) -> dict[str, str]:
 def _version(objects: Objects, object_id: str) -> object:
     """What the archive says of its own format; an archive that has lost that is taken for what is known."""
     try:
-        metadata = plistlib.loads(objects.read(object_id)) if objects.has(object_id) else None
-    except (ObjectProblem, ValueError, ExpatError, RecursionError):
+        metadata = load_plist(objects.read(object_id)) if objects.has(object_id) else None
+    except (ObjectProblem, XcresultError, PlistDamaged):
         return VERSION
     return metadata.get("formatVersion", VERSION) if isinstance(metadata, dict) else VERSION
