@@ -86,16 +86,14 @@ def attachments(
 
 
 def _tell_manifest(manifest: Manifest, to: Path) -> None:
-    click.echo(
-        harmless(
-            f"{words.count(manifest.files, 'attachment')} of {words.count(len(manifest.tests), 'test')},"
-            f" {manifest.size} bytes: {to / MANIFEST}"
-        )
+    told = (
+        f"{words.count(manifest.files, 'attachment')} of {words.count(len(manifest.tests), 'test')},"
+        f" {manifest.size} bytes: {to / MANIFEST}\n"
     )
+    deliver([text_bytes(told)], None)
     for missed in manifest.missed:
-        click.echo(
-            harmless(f"not exported: {missed.name} of {missed.test}: {missed.why}"), err=True
-        )
+        told = words.line_of(f"not exported: {missed.name} of {missed.test}: {missed.why}")
+        click.echo(harmless(told), err=True)
 
 
 @contextmanager
@@ -174,13 +172,12 @@ def verify(paths: tuple[str, ...], *, as_json: bool) -> None:
         told = [{"good": each.good, **msgspec.to_builtins(each)} for _, each in found]
         deliver([json_bytes(*told)], None)
     else:
-        for name, each in found:
-            _tell_verification(name, each)
+        deliver((text_bytes(_verification(name, each)) for name, each in found), None)
     if not all(each.good for _, each in found):
         click.get_current_context().exit(1)
 
 
-def _tell_verification(name: str, found: Verification) -> None:
+def _verification(name: str, found: Verification) -> str:
     if not found.objects:
         told = "there is no object store to verify"
     elif found.good:
@@ -195,4 +192,4 @@ def _tell_verification(name: str, found: Verification) -> None:
     if found.missing:
         lines.append(f"  {words.count(len(found.missing), 'object')} pointed at and not there:")
         lines += [f"    {object_id}" for object_id in found.missing]
-    click.echo(harmless("\n".join(lines)))
+    return "".join(f"{line}\n" for line in lines)

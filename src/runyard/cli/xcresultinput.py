@@ -7,6 +7,7 @@ Invariants:
 - A stranger's words reach the terminal harmless, also inside an error.
 """
 
+import errno
 import os
 import sys
 import tempfile
@@ -120,22 +121,40 @@ def _crashes(objects: Directory, result: Result) -> dict[str, CrashReport]:
 
 
 def deliver(pieces: Iterable[bytes], output: Path | None) -> None:
-    """To standard output piece by piece, UTF-8 whatever the locale says; or to the file, whole or not at all."""
-    if output is None or str(output) == STDIN:
-        stream = sys.stdout.buffer
-        for piece in pieces:
-            stream.write(piece)
-        stream.flush()
-        return
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    """To standard output piece by piece, UTF-8 whatever the locale says; or to the file, whole or not at all.
+
+    What is no regular file (a device, a pipe) is written to as it is, and never put in the place of.
+    """
     try:
-        with draft.open("xb") as file:
-            file.writelines(pieces)
-        draft.replace(output)
+        if output is None or str(output) == STDIN:
+            _print(pieces)
+        elif output.exists() and not output.is_file():
+            with output.open("wb") as file:
+                file.writelines(pieces)
+        else:
+            _replace(output.resolve(), pieces)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise BadBundle(
-            harmless(f"{output} cannot be written: {error.strerror or error}")
-        ) from None
+        name = "standard output" if output is None else str(output)
+        raise BadBundle(harmless(f"{name} cannot be written: {error.strerror or error}")) from None
+
+
+def _print(pieces: Iterable[bytes]) -> None:
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    stream = sys.stdout.buffer
+    for piece in pieces:
+        stream.write(piece)
+    stream.flush()
+
+
+def _replace(file: Path, pieces: Iterable[bytes]) -> None:
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with draft.open("xb") as new:
+            new.writelines(pieces)
+        draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -166,6 +185,8 @@ def _stdin(limits: Limits) -> Iterator[Path]:
     """Standard input in a file: archives are read from their ends."""
     with tempfile.TemporaryDirectory(prefix="runyard-xcresult-") as folder:
         file = Path(folder) / "stdin"
+        if sys.stdin is None:
+            raise XcresultNotFound("it is closed")
         source = sys.stdin.buffer
         with file.open("wb") as target:
             left = limits.total_bytes

@@ -48,7 +48,7 @@ def painted(lines: Iterable[Line]) -> str:
 
 def shown(lines: Iterable[Line]) -> bytes:
     """What standard output is to get."""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    coloured = sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return (painted(lines) if coloured else plain(lines)).encode("utf-8", "replace")
 
 
