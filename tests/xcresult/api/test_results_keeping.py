@@ -14,7 +14,7 @@ from runyard.telemetry.catalogue import (
     RUNYARD_TEST_UPLOADS_TOTAL,
 )
 from runyard.xcresult.people.settings import Keeping, Settings
-from runyard.xcresult.plans.keeping import Times, fate, rules
+from runyard.xcresult.plans.keeping import Times, fate, plan
 
 THIRD_RUN = "33333333-3333-4333-8333-333333333333"
 
@@ -201,11 +201,16 @@ def test_a_run_that_comes_again_is_not_taken_for_the_one_that_went(
 
 
 def test_a_backlog_goes_in_small_batches_in_one_step(database_url: str, tmp_path: Path) -> None:
-    settings = Settings(keeping=Keeping(batch=3))
+    settings = Settings(keeping=Keeping(batch=1))
 
     async def scenario(world: World) -> None:
         for number in range(10):
-            await attached(world, f"00000000-0000-4000-8000-{number:012d}", b"%d" % number, b"same")
+            run = f"00000000-0000-4000-8000-{number:012d}"
+            await attached(world, run, b"%d" % number, b"same")
+            for case in range(1, 9):
+                world.case(run, f"test{case}()", number=case, status="failure")
+                world.failure(run, "broken", number=case)
+            world.covered(run, "/a.swift", {1: 1})
         world.age(100)
         await world.results.keeper.step()
         for table in (
@@ -222,9 +227,10 @@ def test_a_backlog_goes_in_small_batches_in_one_step(database_url: str, tmp_path
 
 
 def test_nothing_outlives_the_run_that_it_belongs_to() -> None:
-    times = Times(runs=10, attachments=50, uploads=50)
-    assert {rule.older for rule in rules(times, batch=1)} == {10}
-    assert all(rule.limit >= 1 for rule in rules(times, batch=1))
+    found = plan(Times(runs=10, attachments=50, uploads=50), batch=1)
+    rules = (found.results, found.runs, *found.parts)
+    assert {rule.older for rule in rules} == {10}
+    assert all(rule.limit >= 1 for rule in rules)
 
 
 @pytest.mark.parametrize(

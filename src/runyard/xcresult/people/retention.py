@@ -29,11 +29,11 @@ from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.xcresult.people.settings import DAY, Settings
 from runyard.xcresult.people.uploads import Uploads
-from runyard.xcresult.plans.keeping import Rule, Times, fate, rules
+from runyard.xcresult.plans.keeping import Plan, Rule, Times, fate, plan
 
 SQL = load("runyard.xcresult.people")
 _NONE = "00000000-0000-0000-0000-000000000000"
-_LOOK = 2000  # payloads looked at in one transaction
+_LOOK = 2000  # rows looked at in one transaction
 
 
 class Keeper:
@@ -62,45 +62,54 @@ class Keeper:
 
     async def step(self) -> None:
         """Some of everything, again while there is more; what time does not allow waits for the next step."""
-        end = self._clock.monotonic() + self._keeping.within
-        await self._finish_uploads(end)
-        times = Times(
-            runs=self._keeping.runs,
-            attachments=self._keeping.attachments,
-            uploads=self._keeping.uploads,
-        )
-        more = True
-        while (
-            more and self._clock.monotonic() < end
-        ):  # what one takes away may be the last that held another
-            all_of = rules(times, batch=self._keeping.batch)
-            more = any([await self._batch(rule) >= rule.limit for rule in all_of])
-        await self._payloads(end)
-        await self._graves(end)
+        keeping = self._keeping
+        begun, share = self._clock.monotonic(), keeping.within / 4
+        times = Times(runs=keeping.runs, attachments=keeping.attachments, uploads=keeping.uploads)
+        rules = plan(times, batch=keeping.batch)
+        await self._finish_uploads(begun + share)
+        await self._runs(rules, begun + 2 * share)
+        for rule in rules.parts:
+            await self._all(rule, begun + 3 * share)
+        await self._unused("test_payloads", SQL.prune_payloads, keeping.payloads, begun + 4 * share)
+        await self._unused("test_cases", SQL.prune_tests, keeping.runs, begun + 4 * share)
+        await self._graves(begun + 5 * share)
         await self._tidy()
 
-    async def _batch(self, rule: Rule) -> int:
+    async def _runs(self, rules: Plan, end: float) -> None:
+        """Old runs, a few at a time, and before each of them what hangs on it."""
+        few = rules.runs.limit
+        while self._clock.monotonic() < end:
+            if await self._batch(rules.results, runs=few) >= rules.results.limit:
+                continue
+            if await self._batch(rules.runs) < few:
+                return
+
+    async def _all(self, rule: Rule, end: float) -> None:
+        while self._clock.monotonic() < end and await self._batch(rule) >= rule.limit:
+            pass
+
+    async def _batch(self, rule: Rule, **more: object) -> int:
         async def work(tx: Tx) -> int:
-            row = await tx.one(SQL[rule.statement], older=rule.older, limit=rule.limit)
+            row = await tx.one(SQL[rule.statement], older=rule.older, limit=rule.limit, **more)
             return int(row["gone"]) if row is not None else 0
 
         gone = await self._database.transact(work, name=f"prune {rule.table}")
         self._count_rows(rule.table, gone)
         return gone
 
-    async def _payloads(self, end: float) -> None:
-        """One round through the payloads that were not touched lately."""
+    async def _unused(self, table: str, sql: str, older: float, end: float) -> None:
+        """One round through rows that may be unused: those that were not touched lately."""
         micros, after = -1, _NONE
         while self._clock.monotonic() < end:
-            asked = {"micros": micros, "after": after, "older": self._keeping.payloads}
+            asked = {"micros": micros, "after": after, "older": older, "look": _LOOK}
 
             async def work(tx: Tx, asked: dict[str, object] = asked) -> Row | None:
-                return await tx.one(SQL.prune_payloads, **asked, look=_LOOK)
+                return await tx.one(sql, **asked)
 
-            row = await self._database.transact(work, name="prune test_payloads")
+            row = await self._database.transact(work, name=f"prune {table}")
             if row is None:
                 return
-            self._count_rows("test_payloads", row["gone"])
+            self._count_rows(table, row["gone"])
             if row["looked"] < _LOOK:
                 return
             micros, after = row["micros"], row["last"]

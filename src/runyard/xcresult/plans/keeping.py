@@ -2,7 +2,7 @@
 nobody completed.
 
 Order matters: a run takes its attachments with it, and bytes go when no attachment has them any more. So runs come
-first, then attachments, then payloads, then tests that nothing tells of.
+first, then what goes before its run does, then payloads and tests that nothing refers to.
 """
 
 from typing import Literal
@@ -27,24 +27,33 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
 
-def rules(times: Times, *, batch: int) -> tuple[Rule, ...]:
-    """The rules, in their order. A run may take a hundred thousand rows with it: few of them at a time."""
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes, in this order. A run has hundreds of thousands of rows at worst: they go before it, in pieces."""
+
+    results: Rule
+    runs: Rule
+    parts: tuple[Rule, ...]  # of runs that stay
+
+
+def plan(times: Times, *, batch: int) -> Plan:
+    """The rules; nothing is kept for longer than the run that it belongs to."""
     few = max(1, batch // 40)
-    return (
-        Rule(table="test_runs", statement="prune_runs", older=times.runs, limit=few),
-        Rule(
-            table="test_uploads",
-            statement="prune_uploads",
-            older=min(times.uploads, times.runs),
-            limit=batch,
+    uploads = min(times.uploads, times.runs)
+    attachments = min(times.attachments, times.runs)
+    return Plan(
+        results=Rule(
+            table="test_results", statement="prune_results", older=times.runs, limit=batch * 20
         ),
-        Rule(
-            table="test_attachments",
-            statement="prune_attachments",
-            older=min(times.attachments, times.runs),
-            limit=batch * 10,
+        runs=Rule(table="test_runs", statement="prune_runs", older=times.runs, limit=few),
+        parts=(
+            Rule(table="test_uploads", statement="prune_uploads", older=uploads, limit=batch),
+            Rule(
+                table="test_attachments",
+                statement="prune_attachments",
+                older=attachments,
+                limit=batch * 10,
+            ),
         ),
-        Rule(table="test_cases", statement="prune_tests", older=times.runs, limit=batch * 10),
     )
 
 

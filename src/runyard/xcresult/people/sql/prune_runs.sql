@@ -1,8 +1,14 @@
--- Old runs with everything that hangs on them; their uploads are to be removed.
+-- Old runs that nothing large hangs on any more, with the little that is left; their uploads are to be removed.
 WITH old AS (
-    SELECT run_id, shard FROM test_runs
+    SELECT run_id, shard FROM test_runs AS run
     WHERE created_at < runyard_now() - make_interval(secs => %(older)s)
         AND state IN ('processed', 'failed_processing')
+        AND NOT EXISTS (SELECT FROM test_case_runs AS each WHERE (each.run_id, each.shard) = (run.run_id, run.shard))
+        AND NOT EXISTS (SELECT FROM test_failures AS each WHERE (each.run_id, each.shard) = (run.run_id, run.shard))
+        AND NOT EXISTS (SELECT FROM test_repetitions AS each WHERE (each.run_id, each.shard) = (run.run_id, run.shard))
+        AND NOT EXISTS (SELECT FROM test_arguments AS each WHERE (each.run_id, each.shard) = (run.run_id, run.shard))
+        AND NOT EXISTS (SELECT FROM test_attachments AS each WHERE (each.run_id, each.shard) = (run.run_id, run.shard))
+        AND NOT EXISTS (SELECT FROM coverage_files AS each WHERE (each.run_id, each.shard) = (run.run_id, run.shard))
     ORDER BY created_at, run_id, shard LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM test_runs AS run USING old

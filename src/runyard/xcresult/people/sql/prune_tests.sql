@@ -1,10 +1,21 @@
--- Tests that no run tells of any more.
-WITH old AS (
-    SELECT test.case_id FROM test_cases AS test
+-- Tests that no run tells of any more. Some rows are looked at, from where the look before ended; `micros` and `last`
+-- say where this one did.
+WITH seen AS (
+    SELECT case_id, last_seen FROM test_cases
+    WHERE last_seen < runyard_now() - make_interval(secs => %(older)s)
+        AND (last_seen, case_id) > (
+            'epoch'::timestamptz + %(micros)s * interval '1 microsecond', %(after)s::uuid
+        )
+    ORDER BY last_seen, case_id LIMIT %(look)s
+), unused AS (
+    SELECT test.case_id FROM test_cases AS test JOIN seen USING (case_id)
     WHERE test.last_seen < runyard_now() - make_interval(secs => %(older)s)
         AND NOT EXISTS (SELECT FROM test_case_runs AS ran WHERE ran.case_id = test.case_id)
-    ORDER BY test.last_seen, test.case_id LIMIT %(limit)s FOR UPDATE OF test SKIP LOCKED
+    ORDER BY test.case_id FOR UPDATE OF test SKIP LOCKED
 ), gone AS (
-    DELETE FROM test_cases AS test USING old WHERE test.case_id = old.case_id RETURNING test.case_id
+    DELETE FROM test_cases AS test USING unused WHERE test.case_id = unused.case_id RETURNING test.case_id
 )
-SELECT count(*) AS gone FROM gone;
+SELECT (SELECT count(*) FROM gone) AS gone, (SELECT count(*) FROM seen) AS looked,
+    (extract(epoch FROM last.last_seen) * 1000000)::bigint AS micros, last.case_id::text AS last
+FROM (SELECT 1) AS always
+LEFT JOIN (SELECT last_seen, case_id FROM seen ORDER BY last_seen DESC, case_id DESC LIMIT 1) AS last ON true;
