@@ -233,7 +233,15 @@ def test_skips_repetitions_metrics_tags_and_bugs_are_read() -> None:
 RUNNER = "AppTests-Runner (4242) encountered an error"
 
 
-@pytest.mark.parametrize("name", [RUNNER, "App encountered an error"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        RUNNER,
+        "App encountered an error",
+        "App (7) encountered an error (Early unexpected exit)",
+        "Something that no version has said yet",
+    ],
+)
 @pytest.mark.parametrize("long", [True, False])
 def test_a_runner_that_failed_is_an_error_and_no_test(name: str, *, long: bool) -> None:
     entry = node(
@@ -281,7 +289,8 @@ def test_a_test_that_merely_reads_like_an_error_is_kept() -> None:
             "Suite",
             run("a()", summaryRef=ref(long)),
             run("App encountered an error", identifierURL="test://x/y"),
-        )
+        ),
+        group("System Failures", run("testDisk()", identifier="System Failures/testDisk()")),
     )
     result = stores.read_tests(store, tree)
     assert not any(case.runner_error for case in result.cases)

@@ -118,7 +118,7 @@ class _Reading:
             bugs=self._facts.bugs(row.id),
             documentation=self._facts.documentation(row.id),
             runner_error=not sessionless
-            and is_runner_error(function, identifier=identifier, url=url),
+            and is_runner_error(function, identifier=identifier, url=url, suites=where.path),
             sessionless=sessionless,
         )
 

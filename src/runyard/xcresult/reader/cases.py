@@ -25,7 +25,9 @@ SESSIONLESS = "Issues recorded without an associated test or suite"
 SESSIONLESS_PREFIX = "Issue recorded without an associated test: "
 SWIFT_TESTING_SINCE = 53
 """The first minor of an Xcode with Swift Testing."""
-_RUNNER = re.compile(r".+ encountered an error", re.DOTALL)
+SYSTEM_FAILURES = "System Failures"
+"""The group that runners' errors lie in."""
+_RUNNER = re.compile(r".+ encountered an error(?: \(.*\))?\.?", re.DOTALL)
 Framework = Literal["XCTest", "Swift Testing", ""]
 
 
@@ -34,9 +36,11 @@ def is_sessionless(name: str, *, identifier: str, url: str) -> bool:
     return name == SESSIONLESS and identifier in ("", name) and not url
 
 
-def is_runner_error(name: str, *, identifier: str, url: str) -> bool:
+def is_runner_error(name: str, *, identifier: str, url: str, suites: tuple[str, ...] = ()) -> bool:
     """Whether this entry stands for a runner that failed."""
-    return bool(_RUNNER.fullmatch(name)) and identifier in ("", name) and not url
+    if url or identifier not in ("", name):
+        return False
+    return suites == (SYSTEM_FAILURES,) or bool(_RUNNER.fullmatch(name))
 
 
 def framework_of(url: str, *, minor: int) -> Framework:
@@ -167,8 +171,7 @@ def _case(
     duration = mean_duration(run.duration for run in runs)
     if duration is None and framework != "XCTest":
         duration = told.get(((plan, target), (path, label(case.function, case.display))))
-    marks = {"identifier": identifier, "url": case.url}
-    sessionless = is_sessionless(case.function, **marks)
+    sessionless = is_sessionless(case.function, identifier=identifier, url=case.url)
     return Case(
         plan=plan,
         target=target,
@@ -185,6 +188,7 @@ def _case(
         tags=case.tags,
         bugs=case.bugs,
         documentation=case.documentation,
-        runner_error=not sessionless and is_runner_error(case.function, **marks),
+        runner_error=not sessionless
+        and is_runner_error(case.function, identifier=identifier, url=case.url, suites=path),
         sessionless=sessionless,
     )
