@@ -9,7 +9,17 @@ import click
 
 from runyard.cli.xcresultdiff import diff
 from runyard.cli.xcresultfiles import attachments, coverage, verify
-from runyard.cli.xcresultinput import OUTPUT, PATH, PATHS, PROCESSES, bundle, deliver, read, read_in
+from runyard.cli.xcresultinput import (
+    OUTPUT,
+    PATH,
+    PATHS,
+    PROCESSES,
+    bundle,
+    deliver,
+    read,
+    read_in,
+    told,
+)
 from runyard.cli.xcresultpaint import json_bytes
 from runyard.cli.xcresultshow import FORMATS, Look, rendered
 from runyard.xcresult.bundle.verifying import verify as verified
@@ -101,7 +111,9 @@ def show(
     look = Look(
         form=form, root=root, only_failures=only_failures, details=details, most=annotations
     )
-    deliver([rendered(found, look, terminal=output is None)], output)
+    with told(", ".join(paths)):
+        text = rendered(found, look, terminal=output is None)
+    deliver([text], output)
     if fail_on_failures and any(summary(each.result).bad for each in found):
         click.get_current_context().exit(1)
 
@@ -114,8 +126,8 @@ def figures(path: str, *, processes: int) -> None:
     with bundle(path) as directory:
         checked = verified(directory)
         result = read_in(directory, path, processes=processes)
-    told = figures_of(result, objects=checked.objects, objects_hash_ok=checked.hash_ok)
-    deliver([json_bytes(told)], None)
+        found = figures_of(result, objects=checked.objects, objects_hash_ok=checked.hash_ok)
+    deliver([json_bytes(found)], None)
 
 
 for command in (attachments, coverage, diff, verify):

@@ -82,7 +82,7 @@ class Found(msgspec.Struct, frozen=True):
 @contextmanager
 def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: B008  (frozen)
     """The bundle's directory; whatever goes wrong inside is told in one line."""
-    with _told(path), ExitStack() as stack:
+    with told(path), ExitStack() as stack:
         if path != STDIN and not os.path.lexists(path):
             raise XcresultNotFound("there is no such file or directory")
         with _waiting(f"opening {name_of(path)}"):
@@ -160,7 +160,8 @@ def _replace(file: Path, pieces: Iterable[bytes]) -> None:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def told(path: str) -> Iterator[None]:
+    """Whatever is wrong with this bundle is one line and exit code 2."""
     name = name_of(path) if path == STDIN else path
     try:
         yield

@@ -130,6 +130,8 @@ def test_retries_are_judged_by_the_last_and_repetitions_by_the_worst() -> None:
         (59.96, "1 min 0 s"),
         (75.2, "1 min 15 s"),
         (3725, "1 h 2 min"),
+        (float("nan"), ""),
+        (float("inf"), ""),
     ],
 )
 def test_durations_in_words(seconds: float | None, told: str) -> None:

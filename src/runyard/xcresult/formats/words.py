@@ -4,6 +4,8 @@ Invariant: what a bundle says is passed on as it is, or cut; making it fit for a
 Markdown is the business of whoever writes there.
 """
 
+from math import isfinite
+
 from runyard.xcresult.reader.aggregation import RETRY
 from runyard.xcresult.reader.model import Case, Device, Failure, Place, Repetition, Run
 
@@ -14,8 +16,8 @@ TOP_LEVEL = "Top-level Tests"
 
 
 def lasted(seconds: float | None) -> str:
-    """`0.0031` is `3.1 ms`, `75.2` is `1 min 15 s`; nothing when it is not known."""
-    if seconds is None:
+    """`0.0031` is `3.1 ms`, `75.2` is `1 min 15 s`; nothing when it is not known, or cannot be."""
+    if seconds is None or not isfinite(seconds):
         return ""
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms" if seconds < 0.0995 else f"{seconds * 1000:.0f} ms"

@@ -5,9 +5,11 @@ here raises: a member that is not what it should be is as good as absent.
 """
 
 from datetime import datetime
-from math import isfinite
 
 from runyard.xcresult.reader.decode import Node
+
+LARGEST = 1e18
+"""No number of a bundle comes near it: seconds, bytes, instructions."""
 
 
 def brief(value: str) -> str:
@@ -36,12 +38,12 @@ def number(node: Node, key: str) -> float:
 
 
 def some_number(value: str) -> float | None:
-    """The finite number that a text says, if it says one."""
+    """The number that a text says, if it says one that can be meant: sums of them stay finite."""
     try:
         found = float(value)
     except ValueError:
         return None
-    return found if isfinite(found) else None
+    return found if abs(found) < LARGEST else None
 
 
 def maybe_number(node: Node, key: str) -> float | None:
