@@ -5,14 +5,21 @@ start, a negative one from the end, and both wrap around, so a recipe fits any l
 """
 
 import ast
+import os
 from pathlib import Path
 
+import pytest
 from hypothesis import strategies as st
 
 Edit = tuple[str, int, int, str]
 """What, where, how much, and text for what is put there (hexadecimal)."""
 Recipe = tuple[Edit, ...]
 
+EXAMPLES = int(os.environ.get("RUNYARD_FUZZ_EXAMPLES", "25"))
+FEW_AND_MANY = [
+    pytest.param(EXAMPLES, id="few"),
+    pytest.param(10 * EXAMPLES, id="many", marks=pytest.mark.long),
+]
 CORPUS = Path(__file__).parent / "corpus"
 _INTERESTING = ("00", "ff", "7f", "80", "ffffffff", "00000000", "ffffffffffffffff", "2e2e2f")
 _TOKENS = ("5b", "5d", "4b", "56", "53", "54", "3a", "393939393939", "K2:_v", "[S5:Array", "K2:_s[")

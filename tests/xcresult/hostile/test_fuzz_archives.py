@@ -4,7 +4,6 @@
 through the code is kept in the corpus and replayed each time.
 """
 
-import os
 import tarfile
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +20,6 @@ from runyard.xcresult.bundle.opening import opened
 from runyard.xcresult.bundle.verifying import verify
 from runyard.xcresult.errors import XcresultError
 
-EXAMPLES = int(os.environ.get("RUNYARD_FUZZ_EXAMPLES", "25"))
 LIMITS = Limits(
     total_bytes=8 * MIB, entry_bytes=4 * MIB, entries=500, ratio_floor=4 * MIB, block_bytes=2 * MIB
 )
@@ -88,10 +86,13 @@ def test_an_undamaged_archive_is_good(kind: str, tmp_path: Path) -> None:
     assert outcome(kind, (), tmp_path) == "good: True, 2 objects"
 
 
+@pytest.mark.parametrize("examples", mutating.FEW_AND_MANY)
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_damaged_archive_is_a_typed_error_or_a_bundle(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_a_typed_error_or_a_bundle(
+    kind: str, examples: int, tmp_path: Path
+) -> None:
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )

@@ -4,7 +4,6 @@ Two ways: bytes of the files as they lie there (then the content ids show it), a
 objects, encoded again, behind the ids' back, so that the damage reaches the decoder and the reader.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -42,7 +41,6 @@ from runyard.xcresult.reader.result import read_result
 from runyard.xcresult.writer.plan import Plan
 from runyard.xcresult.writer.writing import write_bundle
 
-EXAMPLES = int(os.environ.get("RUNYARD_FUZZ_EXAMPLES", "25"))
 LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB, entry_bytes=8 * MIB)
 EVERYTHING = Wanted(activities=True, logs=True)
 
@@ -231,11 +229,12 @@ def test_an_undamaged_bundle_is_read_without_warnings(name: str, tmp_path: Path)
     assert raw_outcome(name, (), tmp_path).startswith("read: ; ")
 
 
+@pytest.mark.parametrize("examples", mutating.FEW_AND_MANY)
 @pytest.mark.parametrize("name", [*PLANS, *REAL[:3]])
-def test_damaged_objects_are_a_typed_error_or_a_result(name: str) -> None:
+def test_damaged_objects_are_a_typed_error_or_a_result(name: str, examples: int) -> None:
     loaded(name)
 
-    @fuzz(EXAMPLES)
+    @fuzz(examples)
     @given(mutating.recipes)
     def thrown(recipe: mutating.Recipe) -> None:
         decoded_outcome(name, recipe)
@@ -243,11 +242,12 @@ def test_damaged_objects_are_a_typed_error_or_a_result(name: str) -> None:
     thrown()
 
 
+@pytest.mark.parametrize("examples", mutating.FEW_AND_MANY)
 @pytest.mark.parametrize("name", [*PLANS, *REAL[:3]])
-def test_objects_of_other_shapes_are_a_typed_error_or_a_result(name: str) -> None:
+def test_objects_of_other_shapes_are_a_typed_error_or_a_result(name: str, examples: int) -> None:
     loaded(name)
 
-    @fuzz(EXAMPLES)
+    @fuzz(examples)
     @given(mutating.recipes)
     def thrown(recipe: mutating.Recipe) -> None:
         reshaped_outcome(name, recipe)
@@ -255,11 +255,14 @@ def test_objects_of_other_shapes_are_a_typed_error_or_a_result(name: str) -> Non
     thrown()
 
 
+@pytest.mark.parametrize("examples", mutating.FEW_AND_MANY)
 @pytest.mark.parametrize("name", ["small", "old", "a7ex__session_level_failure"])
-def test_damaged_files_are_a_typed_error_or_a_result(name: str, tmp_path: Path) -> None:
+def test_damaged_files_are_a_typed_error_or_a_result(
+    name: str, examples: int, tmp_path: Path
+) -> None:
     loaded(name)
 
-    @fuzz(EXAMPLES // 2)
+    @fuzz(examples // 2)
     @given(mutating.recipes)
     def thrown(recipe: mutating.Recipe) -> None:
         raw_outcome(name, recipe, tmp_path)
@@ -267,12 +270,15 @@ def test_damaged_files_are_a_typed_error_or_a_result(name: str, tmp_path: Path) 
     thrown()
 
 
+@pytest.mark.parametrize("examples", mutating.FEW_AND_MANY)
 @pytest.mark.parametrize("name", ["rich"])
-def test_what_is_left_of_a_damaged_bundle_can_be_exported(name: str, tmp_path: Path) -> None:
+def test_what_is_left_of_a_damaged_bundle_can_be_exported(
+    name: str, examples: int, tmp_path: Path
+) -> None:
     good = loaded(name)
     out = tmp_path / "out"
 
-    @fuzz(EXAMPLES // 3)
+    @fuzz(examples // 3)
     @given(mutating.recipes, st.sampled_from(sorted(good.payloads)))
     def thrown(recipe: mutating.Recipe, victim: str) -> None:
         damaged = mutating.apply(good.payloads[victim], recipe)
