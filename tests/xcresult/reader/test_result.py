@@ -87,6 +87,20 @@ def test_a_long_form_inside_the_tree_is_a_run() -> None:
     )
 
 
+@pytest.mark.parametrize("activities", [True, False])
+def test_the_short_form_tells_the_duration_unless_it_has_none(*, activities: bool) -> None:
+    store = Memory()
+    long = ref(store.add(summary("a()", testStatus="Success", duration=2.0)))
+    entries = [
+        run("a()", duration=0.0, summaryRef=long),
+        run("b()", duration=1.0, summaryRef=long),
+        run("c()", duration=None, summaryRef=long),
+    ]
+    wanted = Wanted(activities=activities)
+    result = stores.read_tests(store, module(group("Suite", *entries)), wanted=wanted)
+    assert [case.runs[0].duration for case in result.cases] == [0.0, 1.0, 2.0]
+
+
 def test_display_names_win_and_functions_stay() -> None:
     store = Memory()
     long = store.add(summary("a()", summary="A nice name", testStatus="Success"))

@@ -92,8 +92,9 @@ def run_of(graph: Graph, asked: AskedRun) -> ReadRun:
     """Read the run's long form, if it has one that says anything."""
     long: Node = asked.inline
     if asked.summary_id:
-        plain = asked.short.get("testStatus") == "Success" and not asked.place.activities
-        telling = TELLING if plain else None
+        short = asked.short
+        plain = short.get("testStatus") == "Success" and "duration" in short
+        telling = TELLING if plain and not asked.place.activities else None
         what = f"the summary of {brief(asked.identifier)}"
         long = graph.load(asked.summary_id, what=what, telling=telling) or {}
     run = read_run(

@@ -76,7 +76,7 @@ def read_run(short: Node, long: Node, *, place: Place, objects: Objects, summary
         action=place.action,
         configuration=place.configuration,
         status=read_status(short, long),
-        duration=max(number(short, "duration") or number(long, "duration"), 0.0),
+        duration=max(number(short if "duration" in short else long, "duration"), 0.0),
         repetition=_repetition(long),
         arguments=_arguments(long),
         failures=failures,
