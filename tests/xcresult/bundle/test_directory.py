@@ -153,6 +153,22 @@ def test_without_info_it_is_no_bundle(tmp_path: Path) -> None:
         Directory(tmp_path).info()
 
 
+def test_objects_that_are_too_large_are_decoded_for_a_while_only(tmp_path: Path) -> None:
+    ids = [store(tmp_path, bytes([number]) * 1_000_000) for number in range(5)]
+    good = store(tmp_path, b"good")
+    objects = Directory(
+        tmp_path, limits=Limits(object_bytes=500_000, ratio=50, ratio_floor=1_200_000)
+    )
+    for object_id in ids[:2]:
+        with pytest.raises(TooLarge, match="object_bytes"):
+            objects.read(object_id)
+    assert objects.read(good) == b"good"
+    with pytest.raises(TooLarge, match="ratio"):
+        objects.read(ids[2])
+    with pytest.raises(TooLarge, match="ratio"):
+        objects.read(good)
+
+
 def test_many_objects_that_grow_are_a_bomb_too(tmp_path: Path) -> None:
     ids = [store(tmp_path, bytes([number]) * 1_000_000) for number in range(5)]
     objects = Directory(tmp_path, limits=Limits(ratio=50, ratio_floor=3_000_000))

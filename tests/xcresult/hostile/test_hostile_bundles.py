@@ -24,6 +24,7 @@ from tests.xcresult.hostile.bundles import (
 )
 
 from runyard.xcresult.archives.limits import MIB, Limits
+from runyard.xcresult.bundle import parallel
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.exporting import export
 from runyard.xcresult.bundle.reading import read, read_bundle
@@ -327,6 +328,36 @@ def test_references_that_announce_more_than_they_are_cost_nothing(tmp_path: Path
         found = looked_at(path)
         assert len(found.cases) == 1
         assert [one.cause for one in verify(path).damaged] == ["damaged references"]
+
+
+@pytest.mark.slow
+def test_several_processes_say_of_a_hostile_bundle_what_one_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "LARGE", 0)
+    bundle = Bundle(tmp_path / "X.xcresult")
+    names = ("good", "bomb", "missing", "flipped", "deep", "text")
+    deep = nested(150, lambda inner: activity(subactivities=inner))
+    ids = {name: bundle.put(summary(name)) for name in names}
+    ids["bomb"] = bundle.put(summary("bomb", padding="x" * (4 * MIB)))
+    ids["deep"] = bundle.put(summary("deep", activitySummaries=(deep,)))
+    ids["text"] = bundle.put(
+        summary("text\udce9".encode("utf-8", "surrogateescape").decode("latin-1"))
+    )
+    entries = [case(name, ids[name]) for name in names]
+    entries += [
+        summary("inline"),
+        case("evil", summaryRef=typed("Reference", id="../../etc/passwd")),
+    ]
+    path = bundle.finish_with(bundle.put(record(bundle.store.put(encode(tests(*entries)).payload))))
+    damaged(bundle, ids["missing"], "missing")
+    damaged(bundle, ids["flipped"], "flipped")
+    limits = Limits(object_bytes=MIB)
+    alone = read(path, limits=limits)
+    assert len(alone.warnings) == 5
+    assert read(path, limits=limits, processes=2) == alone
+    with pytest.raises(TooLarge, match="decoded_bytes"):
+        read(path, limits=Limits(decoded_bytes=MIB), processes=2)
 
 
 # --------------------------------------------------------------------------------- depth and cycles

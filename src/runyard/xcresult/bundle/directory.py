@@ -66,6 +66,7 @@ class Directory(Objects):
 
     def read(self, object_id: str) -> bytes:
         """The payload, decompressed."""
+        self._count(0, 0)
         stored = self.stored(object_id)
         # Most objects have no references, and then the refs file need not be read.
         if self.checked and hashed_id(hashlib.blake2b(stored)) != object_id:
@@ -77,6 +78,9 @@ class Directory(Objects):
             payload = whole(stored, limit=self.limits.object_bytes)
         except FrameDamaged as error:
             raise ObjectProblem(object_id, str(error)) from error
+        except TooLarge:
+            self._count(len(stored), self.limits.object_bytes)  # to find that out was the same work
+            raise
         self._count(len(stored), len(payload))
         return payload
 
