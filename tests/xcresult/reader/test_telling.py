@@ -2,10 +2,10 @@
 
 import msgspec
 import pytest
+from tests.xcresult import fixtures
 
 from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.reader.model import Case, Result, Wanted
-from tests.xcresult import fixtures
 
 
 def without_activities(result: Result) -> tuple[Case, ...]:
