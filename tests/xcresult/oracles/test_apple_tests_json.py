@@ -190,10 +190,7 @@ def test_devices_then_configurations_then_arguments_part_the_runs() -> None:
 
 
 def test_two_actions_on_one_device_are_one_device() -> None:
-    made = result(run("Failure"), run(action=1))
-    device = made.actions[0].device
-    merged = tuple(msgspec.structs.replace(each, device=device) for each in made.actions)
-    node = case_node(msgspec.structs.replace(made, actions=merged))
+    node = case_node(result(run("Failure"), run(action=1, device=0)))
     assert shape(node.children) == [
         ("Repetition", "First Run", "Failed"),
         ("Repetition", "Retry 1", "Passed"),

@@ -44,6 +44,10 @@ def at(seconds: float) -> str:
         ),
         ("􁁛  Test a() with 1 test case passed after 0.001 seconds.", Line("Test", "a()", 0.001)),
         ("◇ Test example() started.", None),
+        (
+            '✔ Test "a "b" passed after 3 seconds" with 2 test cases failed after 0.2 seconds.',
+            Line("Test", '"a "b" passed after 3 seconds"', 0.2),
+        ),
         ("Test Case '-[A.B c]' passed (0.102 seconds).", None),
         ("looked after 3 seconds", None),
         ("Test x passed after 1.2.3.4 secondsish", None),

@@ -168,6 +168,13 @@ def test_a_retried_case_tells_all_its_repetitions() -> None:
     assert found.is_flaky
 
 
+def test_repetitions_are_told_in_their_order_and_only_of_what_was_repeated() -> None:
+    first, second = run("Failure", iteration=1), run(iteration=2)
+    assert [one.repetition_number for one in the_case(second, first).repetitions] == [1, 2]
+    elsewhere = msgspec.structs.replace(second, configuration="Dark", repetition=Repetition(1))
+    assert the_case(first, elsewhere).repetitions == ()
+
+
 def test_a_case_with_arguments_has_its_failures_there() -> None:
     found = the_case(run(argument='"a"'), run("Failure", argument='"b"'))
     assert found.failures == ()

@@ -12,6 +12,7 @@ from pathlib import Path
 from runyard.xcresult.cache.database import Database, Row, opened
 from runyard.xcresult.cache.details import Details, Present
 from runyard.xcresult.cache.tree import Step, Tree, Where
+from runyard.xcresult.reader.actions import same_devices
 from runyard.xcresult.reader.aggregation import case_status, combine, is_flaky, mean_duration
 from runyard.xcresult.reader.cases import (
     framework_of,
@@ -57,12 +58,14 @@ class _Reading:
         self._wanted = wanted
         self._minor = minor
         self._tree = Tree(database)
+        self._actions = self._tree.actions()
+        self._devices = same_devices(self._actions)
         self._details = Details(database, activities=wanted.activities, present=present)
         self._facts = _Facts(database)
         self._tools = next(database.rows("DeveloperTools"), None)
 
     def result(self, format_: str) -> Result:
-        actions = self._tree.actions()
+        actions = self._actions
         cases, suites = self._cases_and_suites()
         targets = self._targets(cases)
         plan = next((action.plan for action in actions if action.plan), "")
@@ -128,6 +131,7 @@ class _Reading:
         expected = self._details.expected_failures(run.id)
         return Run(
             action=step.where.action,
+            device=self._devices[step.where.action],
             configuration=step.where.configuration,
             status=STATUSES.get(run.text("result"), "Failure"),
             duration=max(run.real("duration") or 0.0, 0.0),

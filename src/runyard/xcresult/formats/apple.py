@@ -99,10 +99,6 @@ class _Writer:
     def __init__(self, result: Result, configurations: dict[str, int]) -> None:
         self._result = result
         self._configurations = configurations
-        first: dict[Device, int] = {}
-        self._device_of = tuple(
-            first.setdefault(action.device, index) for index, action in enumerate(result.actions)
-        )
         self._suites: dict[tuple[str, str, tuple[str, ...]], list[Suite]] = {}
         self._cases: dict[tuple[str, str, tuple[str, ...]], list[Case]] = {}
         for suite in result.suites:
@@ -164,7 +160,7 @@ class _Writer:
         )
 
     def _case(self, case: Case) -> Node:
-        found = groups(self._on_devices(case))
+        found = groups(case)
         seconds = _mean(case.runs)
         return Node(
             name=case.name,
@@ -178,19 +174,6 @@ class _Writer:
             tags=tuple(tag.name for tag in case.tags),
             children=self._by_device(found),
         )
-
-    def _on_devices(self, case: Case) -> Case:
-        """The case with each run at the first action of its device: a merged bundle has a device several times."""
-        if len({run.action for run in case.runs}) < 2:
-            return case
-        known = len(self._device_of)
-        runs = tuple(
-            msgspec.structs.replace(run, action=self._device_of[run.action])
-            if run.action < known
-            else run
-            for run in case.runs
-        )
-        return msgspec.structs.replace(case, runs=runs)
 
     def _by_device(self, found: Sequence[Group]) -> tuple[Node, ...]:
         parted = _parted(found, lambda group: group.action)

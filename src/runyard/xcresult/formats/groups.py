@@ -20,6 +20,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Repetitions of one thing."""
 
     action: int
+    """The action that stands for the device."""
     configuration: str
     arguments: tuple[Argument, ...]
     runs: tuple[Run, ...]
@@ -51,7 +52,7 @@ def groups(case: Case) -> tuple[Group, ...]:
 def named(case: Case, actions: tuple[Action, ...]) -> Iterator[tuple[Group, str]]:
     """The groups, each with what tells it from the others: arguments, configuration, device. May be empty."""
     configurations = len({run.configuration for run in case.runs}) > 1
-    devices = len({run.action for run in case.runs}) > 1
+    devices = len({run.where for run in case.runs}) > 1
     for group in groups(case):
         parts = [shown(group.arguments)] if group.arguments else []
         parts += [group.configuration] if configurations else []
@@ -71,7 +72,7 @@ def _iteration(run: Run) -> int:
 def _group(runs: tuple[Run, ...]) -> Group:
     last = runs[-1]
     return Group(
-        action=last.action,
+        action=last.where,
         configuration=last.configuration,
         arguments=last.arguments,
         runs=runs,

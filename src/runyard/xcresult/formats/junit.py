@@ -4,7 +4,7 @@ One `testsuite` for each suite of a target, named `Target.Suite.Inner`; one `tes
 arguments, configuration and device of a test. Repetitions of a test are one `testcase`, as Maven's Surefire
 writes them: if it passed in the end, what failed before is a `flakyFailure`; if not, the first failure is
 the `failure` and the others are `rerunFailure`. An expected failure passes, and says so in `system-out`.
-Runner errors are `error`s in a suite of their own, one for each target.
+Runner errors are `error`s in a suite of their own, named after their targets.
 
 Invariants:
 - The document is well-formed and complete, whatever the bundle says.

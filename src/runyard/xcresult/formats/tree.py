@@ -81,7 +81,7 @@ def _head(result: Result, numbers: Summary, title: str) -> Iterator[Line]:
         "passed" if numbers.verdict == "success" else numbers.verdict.replace("failure", "failed")
     )
     took = words.lasted(numbers.duration)
-    facts = "  ".join(part for part in (counts(numbers), took) if part)
+    facts = "  ".join(part for part in (counts(numbers), took) if part and part != verdict)
     yield Line(
         0,
         (Span(MARKS[style], style), Span(f" {title}  "), Span(verdict, style), Span(f"  {facts}")),
@@ -119,11 +119,10 @@ def _problems(result: Result, *, only_errors: bool) -> Iterator[Line]:
         more = words.count(len(issues) - _ISSUES, "build issue")
         yield Line(1, (Span(f"and {more} more", "dim"),))
     for warning in result.warnings[:_ISSUES]:
-        yield from _message(1, "not readable: ", warning.message, "flaky")
+        before = "not readable: " if warning.object_id else "warning: "
+        yield from _message(1, before, warning.message, "flaky")
     if len(result.warnings) > _ISSUES:
-        yield Line(
-            1, (Span(f"and {len(result.warnings) - _ISSUES} more parts were not readable", "dim"),)
-        )
+        yield Line(1, (Span(f"and {len(result.warnings) - _ISSUES} more warnings", "dim"),))
 
 
 def _nodes(result: Result, cases: Iterable[Case]) -> dict[tuple[str, str], Node]:

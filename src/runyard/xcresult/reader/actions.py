@@ -1,5 +1,7 @@
 """Actions: what ran where. One for each device, for each merged bundle, for a build before its test."""
 
+from collections.abc import Sequence
+
 from runyard.xcresult.reader.decode import Node
 from runyard.xcresult.reader.fields import child, flag, reference, text, when
 from runyard.xcresult.reader.model import Action, Device
@@ -29,6 +31,17 @@ def read_action(node: Node) -> Action:
         coverage_archive_id=reference(coverage, "archiveRef"),
         log_id=reference(result, "logRef"),
         diagnostics_id=reference(result, "diagnosticsRef"),
+    )
+
+
+def same_devices(actions: Sequence[Action]) -> tuple[int | None, ...]:
+    """For each action the first one on the same device, if that is another one."""
+    first: dict[Device, int] = {}
+    found = [first.setdefault(one.device, index) for index, one in enumerate(actions)]
+    known = (one.device != Device() for one in actions)  # nameless ones may be any
+    return tuple(
+        at if there and at != index else None
+        for index, (at, there) in enumerate(zip(found, known, strict=True))
     )
 
 

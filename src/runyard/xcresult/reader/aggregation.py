@@ -43,7 +43,7 @@ def repetition_groups(runs: Iterable[Run]) -> list[list[Run]]:
         arguments = sorted(
             (one.label, one.name, one.value, one.identifier) for one in run.arguments
         )
-        groups.setdefault((run.action, run.configuration, *arguments), []).append(run)
+        groups.setdefault((run.where, run.configuration, *arguments), []).append(run)
     return list(groups.values())
 
 

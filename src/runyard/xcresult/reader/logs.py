@@ -29,7 +29,7 @@ LINE = 4096
 
 _TARGET, _SUITE, _LAUNCH = "Test target ", "Run test suite ", "Launch "
 _ENDED = re.compile(
-    r"\W{0,16}(Test|Suite) (.+?)(?: with [0-9]+ test cases?)?"
+    r'\W{0,16}(Test|Suite) (".*"|.+?)(?: with [0-9]+ test cases?)?'
     r" (?:passed|failed) after ([0-9]{1,12}(?:\.[0-9]{1,9})?) seconds?\b"
 )
 

@@ -192,6 +192,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     action: int
     """Index into `Result.actions`: which device, which test plan."""
+    device: int | None = None
+    """Index of the first action on the same device, where that is another one: a merged bundle may have a
+    device several times."""
     configuration: str
     status: Status
     duration: float = 0.0
@@ -209,6 +212,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Only with `Wanted.activities`."""
     summary_id: str = ""
     """The object id of the long form; empty when the bundle has only the short form."""
+
+    @property
+    def where(self) -> int:
+        """The action that stands for this run's device."""
+        return self.action if self.device is None else self.device
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

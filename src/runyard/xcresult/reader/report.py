@@ -17,7 +17,11 @@ from typing import Literal
 
 import msgspec
 
-from runyard.xcresult.reader.aggregation import case_status, mean_duration
+from runyard.xcresult.reader.aggregation import (
+    case_status,
+    mean_duration,
+    repetition_groups,
+)
 from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.crashes import CrashReport
 from runyard.xcresult.reader.messages import IssueType, sorted_out
@@ -332,8 +336,9 @@ def _argument(name: str, runs: tuple[Run, ...]) -> ReportArgument:
 
 
 def _repetitions(runs: tuple[Run, ...]) -> tuple[ReportRepetition, ...]:
-    """The repetitions, where there was more than one."""
-    if sum(run.repetition is not None for run in runs) < 2:
+    """The repetitions of each thing that ran more than once, in their order."""
+    groups = [[run for run in group if run.repetition] for group in repetition_groups(runs)]
+    if all(len(group) < 2 for group in groups):
         return ()
     return tuple(
         ReportRepetition(
@@ -343,9 +348,14 @@ def _repetitions(runs: tuple[Run, ...]) -> tuple[ReportRepetition, ...]:
             duration=milliseconds(run.duration) or 0,
             failures=_failures((run,)),
         )
-        for run in runs
+        for group in groups
+        for run in sorted(group, key=_iteration)
         if run.repetition
     )
+
+
+def _iteration(run: Run) -> int:
+    return run.repetition.iteration if run.repetition else 0
 
 
 def repetition_name(iteration: int) -> str:

@@ -8,7 +8,7 @@ read; with none left there is no result.
 from collections.abc import Callable
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge
-from runyard.xcresult.reader.actions import read_action
+from runyard.xcresult.reader.actions import read_action, same_devices
 from runyard.xcresult.reader.apart import Here, Readers
 from runyard.xcresult.reader.cases import (
     freeze_cases,
@@ -30,6 +30,8 @@ from runyard.xcresult.reader.xcode import xcode_version
 ROOT = "ActionsInvocationRecord"
 XCODE_ACTIONS = 3
 """Actions whose diagnostics are asked for the version of Xcode."""
+NEWEST = 60
+"""The newest minor that somebody has looked into."""
 ACTIONS = 1_000
 """More devices and merged bundles than anybody has."""
 
@@ -54,6 +56,11 @@ def read_result(
     root = graph.need(info.root_id, what="the root object")
     if kind(root) != ROOT:
         raise BundleInvalid(f"the root object is no {ROOT} but {brief(kind(root))}")
+    if info.minor > NEWEST:
+        graph.warn(
+            f"format {info.major}.{info.minor} is newer than any that is known (up to"
+            f" {info.major}.{NEWEST}): what is new in it was left out"
+        )
     scheme = _scheme(graph, root)
     records = children(root, "actions")
     if len(records) > ACTIONS:
@@ -109,6 +116,7 @@ def _walk_tests(
 ) -> None:
     problems: list[str] = []
     readable = 0
+    devices = same_devices(actions)
     for index, (record, action) in enumerate(zip(records, actions, strict=True)):
         tests_id = reference(child(record, "actionResult"), "testsRef")
         if not tests_id:
@@ -120,7 +128,7 @@ def _walk_tests(
             problems.append(tests_id)
             continue
         readable += 1
-        walk.tests(tests, action=index, plan=action.plan or scheme)
+        walk.tests(tests, action=index, device=devices[index], plan=action.plan or scheme)
     if problems and not readable:
         stripped = not any(walk.graph.objects.has(one) for one in problems)
         causes = [one for one in walk.graph.warnings if one.object_id in problems]

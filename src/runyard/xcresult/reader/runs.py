@@ -53,6 +53,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run happened, and how to read it."""
 
     action: int
+    device: int | None
     configuration: str
     minor: int
     activities: bool
@@ -74,6 +75,7 @@ def read_run(short: Node, long: Node, *, place: Place, objects: Objects, summary
     warned = read_failures(long, "warningSummaries", minor=minor, objects=objects, failed=False)
     return Run(
         action=place.action,
+        device=place.device,
         configuration=place.configuration,
         status=read_status(short, long),
         duration=max(number(short if "duration" in short else long, "duration"), 0.0),

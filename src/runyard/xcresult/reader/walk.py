@@ -14,7 +14,7 @@ from runyard.xcresult.reader.fields import brief, children, kind, number, text
 from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.issues import read_failures
 from runyard.xcresult.reader.model import Bug, Failure, Run, Tag
-from runyard.xcresult.reader.runs import Place, read_tags
+from runyard.xcresult.reader.runs import STATUSES, Place, read_tags
 
 Path = tuple[str, ...]
 CaseKey = tuple[str, str, Path, str]
@@ -89,11 +89,12 @@ class Walk:
         self.targets: dict[TargetKey, OpenTarget] = {}
         self.runs = 0
 
-    def tests(self, node: Node, *, action: int, plan: str) -> None:
+    def tests(self, node: Node, *, action: int, device: int | None, plan: str) -> None:
         """The tests of one action."""
         for summary in children(node, "summaries"):
             place = Place(
                 action=action,
+                device=device,
                 configuration=text(summary, "name"),
                 minor=self.minor,
                 activities=self.activities,
@@ -147,6 +148,9 @@ class Walk:
     def _run(self, node: Node, *, target: TargetKey, path: Path, place: Place) -> None:
         self.runs += 1
         _bound(self.runs, RUNS, "runs")
+        word = text(node, "testStatus")
+        if word and word not in STATUSES:
+            self.graph.warn(f"the unknown status {brief(word)} of a test counts as a failure")
         identifier = text(node, "identifier") or text(node, "name")
         key = (*target, path, identifier)
         case = self.cases.get(key)
