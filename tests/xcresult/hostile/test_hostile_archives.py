@@ -18,6 +18,7 @@ import pytest
 from tests.xcresult.archives import building
 from tests.xcresult.hostile import tracing
 
+from runyard.xcresult.archives import sink
 from runyard.xcresult.archives.extracting import needed_bytes
 from runyard.xcresult.archives.limits import MIB, Limits
 from runyard.xcresult.bundle.opening import opened
@@ -271,6 +272,17 @@ def test_a_lie_about_the_size_asks_for_no_more_than_the_limits(tmp_path: Path) -
     assert needed_bytes(tmp_path / "upload", limits=SMALL) == SMALL.ratio_floor
     (tmp_path / "upload").write_bytes(apple_block("e", 1 << 60, b"bvx$"))
     assert needed_bytes(tmp_path / "upload", limits=SMALL) == SMALL.ratio_floor
+
+
+def test_a_forest_of_directories_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "DIRECTORIES", 50)
+    forest = {f"{n}/a/b/c/Info.plist": b"" for n in range(15)}
+    for index, make in enumerate(MAKERS.values()):
+        room = tmp_path / str(index)
+        room.mkdir()
+        refused(room, make(forest), TooLarge, "50 directories")
 
 
 def test_the_total_is_bounded_too(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from runyard.xcresult.archives.paths import Parts, bundle_of, needed, shown
-from runyard.xcresult.errors import BundleInvalid
+from runyard.xcresult.errors import BundleInvalid, TooLarge
 
 _ARCHIVES_FAULT = {
     errno.EEXIST,
@@ -26,6 +26,8 @@ _ARCHIVES_FAULT = {
     errno.EILSEQ,
     errno.EINVAL,
 }
+DIRECTORIES = 10_000
+"""A bundle has one in it; around it there may be some, of which we keep those that hold a bundle's files."""
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -50,6 +52,8 @@ class Sink:
         if parts in self._made:
             return
         self.directory(parts[:-1])
+        if len(self._made) > DIRECTORIES:
+            raise TooLarge(f"the archive makes more than {DIRECTORIES} directories")
         try:
             os.mkdir(self._path(parts), 0o700)  # noqa: PTH102  (beside os.open, without Path's cost)
         except OSError as error:
