@@ -13,12 +13,13 @@ import msgspec
 
 from runyard.xcresult.reader.decode import Node
 from runyard.xcresult.reader.fields import brief, kind, reference, text
-from runyard.xcresult.reader.graph import Graph
+from runyard.xcresult.reader.graph import Graph, nothing
 from runyard.xcresult.reader.logs import Log, read_log
 from runyard.xcresult.reader.model import Bug, Run, Tag
 from runyard.xcresult.reader.runs import (
     TELLING,
     Place,
+    bare_activities,
     read_bugs,
     read_documentation,
     read_run,
@@ -96,7 +97,8 @@ def run_of(graph: Graph, asked: AskedRun) -> ReadRun:
         plain = short.get("testStatus") == "Success" and "duration" in short
         telling = TELLING if plain and not asked.place.activities else None
         what = f"the summary of {brief(asked.identifier)}"
-        long = graph.load(asked.summary_id, what=what, telling=telling) or {}
+        passing = nothing if asked.place.activities else bare_activities
+        long = graph.load(asked.summary_id, what=what, telling=telling, passing=passing) or {}
     run = read_run(
         asked.short, long, place=asked.place, objects=graph.objects, summary_id=asked.summary_id
     )

@@ -16,7 +16,7 @@ How it is fast: the blob becomes text once, one character for each byte, so that
 slice is the value (only values beyond ASCII are decoded again). One regular expression takes all of a
 scalar member up to its value, another one opens a member of a type that needs no supertype; what they took
 for a head (`K4:name[S6:StringK2:_vV12:`) is checked against its lengths once, and remembered. Everything else
-takes the slow road, token by token.
+takes the slow road, token by token. What nobody wants is passed over without being built (exact.py).
 
 Invariants:
 - Lengths delimit, nothing else: values may hold brackets and colons. A head whose length does not fit what
@@ -27,6 +27,8 @@ Invariants:
 
 import re
 from typing import Any, TypeVar
+
+from runyard.xcresult.reader.exact import SCALAR_RUN
 
 T = TypeVar("T")
 Node = dict[str, Any]
@@ -69,22 +71,26 @@ def decode(
     known: frozenset[str] = frozenset(),
     depth: int = DEPTH,
     nodes: int = NODES,
+    passing: frozenset[str] = frozenset(),
 ) -> Any:
-    """The one object that `data` is.
+    """The one object that `data` is. Members of the names in `passing` may be left out.
 
     An object of a type that is not among `known` goes by the name of its nearest supertype that is, so
     that a type that a later version derives from a known one is read as that.
     """
     if len(data) > nodes * len("[S1:A]") and data.count(b"[S") + data.count(b"[T") > nodes:
         raise Malformed(f"more than {nodes} objects in one")
-    return _Decoder(data, known, depth).run()
+    return _Decoder(data, known, depth, passing).run()
 
 
 class _Decoder:
-    def __init__(self, data: bytes, known: frozenset[str], depth: int) -> None:
+    def __init__(
+        self, data: bytes, known: frozenset[str], depth: int, passing: frozenset[str]
+    ) -> None:
         self.text = data.decode("latin-1")
         self.known = known
         self.depth = depth
+        self.passing = passing
         self.types: dict[str, str] = {}
         """A type of this blob and the name it goes by."""
         self.open: list[tuple[Node | list[Any], str]] = []
@@ -100,7 +106,7 @@ class _Decoder:
     def members(self, top: Any, at: int) -> Any:
         """Everything up to the end of the outermost object, whose head ended at `at`."""
         text, opened, types, scalars = self.text, self.open, self.types, _scalars
-        scalar, opening = _SCALAR.match, _OPENING.match
+        scalar, opening, passing = _SCALAR.match, _OPENING.match, self.passing
         while True:
             if type(top) is dict:
                 while found := scalar(text, at):
@@ -130,6 +136,9 @@ class _Decoder:
             found = opening(text, at)
             names = _openings.get(found[0]) or _opening(found[0]) if found else None
             if found and names:
+                if names[0] in passing:
+                    at = self.passed(found.end())
+                    continue
                 opened.append((top, names[0]))
                 kind = names[1]
                 top = [] if kind == "Array" else {"_type": types.get(kind, kind)}
@@ -141,6 +150,30 @@ class _Decoder:
         if at != len(text):
             raise Malformed(f"{len(text) - at} bytes after the object")
         return _closed(top)
+
+    def passed(self, at: int) -> int:
+        """Where the object ends whose head ended at `at`. Nothing is built of it, everything is counted."""
+        text, scalars, opening = self.text, SCALAR_RUN.match, _OPENING.match
+        around = len(self.open)
+        level = 1
+        while level:
+            if found := scalars(text, at):
+                at = found.end()
+            if text[at] == "]":
+                at += 1
+                level -= 1
+                continue
+            found = opening(text, at)
+            if found and (found[0] in _openings or _opening(found[0])):
+                at = found.end()
+                level += 1
+            else:
+                _, at = self.member({}, at)
+                level += len(self.open) - around
+                del self.open[around:]
+            if around + level > self.depth:
+                raise Malformed(f"more than {self.depth} levels")
+        return at
 
     def member(self, top: Node | list[Any], at: int) -> tuple[Node | list[Any], int]:
         """One member or element by the slow road; an object is opened and becomes the new top."""

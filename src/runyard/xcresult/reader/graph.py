@@ -7,7 +7,7 @@ Invariants:
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.decode import Malformed, Node, decode, is_typed
@@ -21,6 +21,15 @@ REFUSED = 8
 """Objects beyond the limit of one object that a reading passes over: finding out costs time for each."""
 KNOWN = frozenset({"ActionTestSummaryGroup", "ActionTestMetadata", "ActionTestSummary"})
 """Types by which the tree is told apart: a later version's subtype of one is read as that."""
+
+
+Passing = Callable[[bytes], frozenset[str]]
+"""Which members of an object to pass over, by a look at its bytes."""
+
+
+def nothing(_data: bytes) -> frozenset[str]:
+    """Everything is wanted."""
+    return frozenset()
 
 
 class Graph:
@@ -62,17 +71,23 @@ class Graph:
             raise TooLarge(f"more than {self._budget} bytes of typed objects (limit decoded_bytes)")
 
     def load(
-        self, object_id: str, *, what: str, telling: re.Pattern[bytes] | None = None
+        self,
+        object_id: str,
+        *,
+        what: str,
+        telling: re.Pattern[bytes] | None = None,
+        passing: Passing = nothing,
     ) -> Node | None:
         """The object, or None and a warning. `what` names it for people.
 
         With `telling`, an object in which that is not found has nothing to say and is not decoded: most
-        passing tests' summaries are like that, and they are most of a large bundle.
+        passing tests' summaries are like that, and they are most of a large bundle. `passing` names the
+        members that nobody wants.
         """
         if object_id in self._warnings:
             return None
         try:
-            return self._decoded(object_id, telling)
+            return self._decoded(object_id, telling, passing)
         except TooLarge as error:
             self._refused += 1
             if self._refused > REFUSED or self._left < 0:
@@ -90,13 +105,18 @@ class Graph:
         except (ObjectProblem, Malformed) as error:
             raise BundleInvalid(f"{what} cannot be read: {error} ({object_id})") from error
 
-    def _decoded(self, object_id: str, telling: re.Pattern[bytes] | None = None) -> Node:
+    def _decoded(
+        self,
+        object_id: str,
+        telling: re.Pattern[bytes] | None = None,
+        passing: Passing = nothing,
+    ) -> Node:
         data = self.objects.read(object_id)
         self._spend(len(data) * (AGAIN if object_id in self._seen else 1))
         self._seen.add(object_id)
         if telling and is_typed(data) and data.endswith(b"]") and not telling.search(data):
             return {}
-        node = decode(data, known=KNOWN, depth=self._depth)
+        node = decode(data, known=KNOWN, depth=self._depth, passing=passing(data))
         if not isinstance(node, dict):
             raise Malformed("not an object of the kind that is pointed at")
         return node

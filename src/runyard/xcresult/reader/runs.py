@@ -49,6 +49,14 @@ TELLING = re.compile(b"K(?:" + "|".join(f"{len(key)}:{key}" for key in _DETAILS)
 """Found in every long form that says more of a run than its short form and its activities."""
 
 
+_ACTIVITIES = frozenset({"activitySummaries"})
+
+
+def bare_activities(data: bytes) -> frozenset[str]:
+    """A run's activities, if nothing hangs off them: for its attachments alone they need not be read."""
+    return frozenset() if b"ActionTestAttachment" in data else _ACTIVITIES
+
+
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run happened, and how to read it."""
 
