@@ -47,6 +47,13 @@ def test_the_nearest_bundle_is_meant_and_then_the_first_by_name(tmp_path: Path) 
         assert found == tmp_path / "z" / "A.xcresult"
 
 
+def test_a_folder_that_is_named_after_its_bundle_is_looked_into(tmp_path: Path) -> None:
+    inner = laid_out(tmp_path / "X.xcresult" / "X.xcresult", BUNDLE)
+    for given in (tmp_path, tmp_path / "X.xcresult"):
+        with opened(given) as found:
+            assert found == inner
+
+
 def test_links_in_a_directory_lead_nowhere(tmp_path: Path) -> None:
     laid_out(tmp_path / "elsewhere" / "X.xcresult", BUNDLE)
     given = tmp_path / "given"

@@ -6,7 +6,8 @@ when the caller is done, whatever happened.
 
 Which one is meant: the path itself if its name ends in `.xcresult`; else the first `*.xcresult` below it,
 nearest first and then by name, so that the answer is the same on every machine; else the path itself if
-it has an Info.plist. Links below the path are not followed.
+it has an Info.plist. A `*.xcresult` that has none but holds another one is a folder that somebody named after
+it, and the other one is meant. Links below the path are not followed.
 """
 
 import os
@@ -53,6 +54,8 @@ def find_bundle(
 ) -> Path:
     """The bundle that a directory is or holds."""
     bundle = root if is_bundle_name(root.name) else _first_below(root, limits, check)
+    if bundle is not None and not _is_file(bundle / INFO):
+        bundle = _first_below(bundle, limits, check) or bundle
     if bundle is None:
         if not _is_file(root / INFO):
             _refuse_old(root)
