@@ -76,6 +76,8 @@ def test_wrong_credentials_are_told_from_a_store_that_is_away(endpoint: str) -> 
         assert "\n" not in str(caught.value)
         assert await check(wrong)
         assert await check(bucket(endpoint)) == ""
+        nowhere = Bucket(bucket="nowhere", endpoint=endpoint, region="us-east-1", credentials=KEYS)
+        assert "nowhere" in await check(open_blobs(nowhere, clock=RealClock()))
 
     asyncio.run(scenario())
 

@@ -4,7 +4,7 @@
     open_blobs(Bucket(bucket="results", prefix="ci", region="eu-central-1"), clock=clock)
 
 Without credentials given the environment's own are used: `AWS_ACCESS_KEY_ID` and so on, or the machine's role.
-Nothing is asked of the store here; `check` does that, with one read.
+Nothing is asked of the store here; `check` does that, by one look.
 
 Invariant: a secret is in no repr and in no message.
 """
@@ -20,7 +20,8 @@ import msgspec
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, S3Store
 
-from runyard.blobs.errors import BlobError, NoSuchBlob
+from runyard.blobs.contract import Blobs
+from runyard.blobs.errors import BlobError
 from runyard.blobs.keys import is_key
 from runyard.blobs.store import StoredBlobs
 from runyard.clock import Clock
@@ -120,12 +121,11 @@ def open_blobs(place: Place, *, clock: Clock) -> StoredBlobs:
         raise BadPlace(str(error).partition("\n")[0][:200]) from None
 
 
-async def check(blobs: StoredBlobs) -> str:
-    """Why objects cannot be kept there, or nothing; one read, of an object that is not there."""
+async def check(blobs: Blobs) -> str:
+    """Why objects cannot be kept there, or nothing; by one look for objects that are not there."""
     try:
-        await blobs.head("runyard-check")
-    except NoSuchBlob:
-        return ""
+        async for _ in blobs.list("runyard-check"):
+            break
     except BlobError as error:
         return str(error)
     return ""

@@ -4,12 +4,13 @@ A server without object storage has none of it.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from runyard.blobs.contract import Blobs
 from runyard.blobs.links import Links
+from runyard.blobs.place import check
 from runyard.blobs.routes import BlobRoutes
 from runyard.clock import Clock
 from runyard.db.contract import Database
@@ -88,6 +89,18 @@ class Results:
         """What one socket serves of it, and who guards that socket then."""
         api = Api(self._pieces, settings=self._settings, log=self._log, secure=secure)
         return (*api.routes(), *self._blobs.routes()), api.guard(guard)
+
+
+class ObjectsWatch:
+    """Tells whether object storage can be used."""
+
+    def __init__(self, blobs: Blobs, *, report: Callable[[str], None]) -> None:
+        self._blobs = blobs
+        self._report = report
+
+    async def step(self) -> None:
+        """Look once."""
+        self._report(await check(self._blobs))
 
 
 def streamed(request: Request) -> bool:

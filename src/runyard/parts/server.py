@@ -64,8 +64,13 @@ from runyard.github.errors import GitHubError
 from runyard.http.messages import Handler, Transport
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
-from runyard.parts.results import Results, ResultsSetup, wire_results
-from runyard.telemetry.conditions import GITHUB_BUDGET_LOW, RECONCILER_OFF, STAMPS_OF_STRANGERS
+from runyard.parts.results import ObjectsWatch, Results, ResultsSetup, wire_results
+from runyard.telemetry.conditions import (
+    GITHUB_BUDGET_LOW,
+    OBJECTS_UNREACHABLE,
+    RECONCILER_OFF,
+    STAMPS_OF_STRANGERS,
+)
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Condition, Health
 from runyard.telemetry.log import Logger
@@ -169,6 +174,8 @@ def _loops(deps: ServerDeps, wired: Wired) -> tuple[Coroutine[object, object, ob
     if settings.intake == "pull":
         steps = (*steps, ("pull", wired.puller.step, settings.pull_every, 60.0))
     if deps.results is not None and wired.results is not None:
+        objects = ObjectsWatch(deps.results.blobs, report=_reporter(deps, OBJECTS_UNREACHABLE))
+        steps = (*steps, ("look at objects", objects.step, 60.0, 130.0))
         keeping = deps.results.settings.keeping
         keep = wired.results.keeper.step
         steps = (*steps, ("keep test results", keep, keeping.every, keeping.within + 600.0))

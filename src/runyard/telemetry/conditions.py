@@ -108,6 +108,13 @@ NO_CONSUMER = Condition(
     depends_on=("database-unreachable",),
     visible_after=30.0,
 )
+OBJECTS_UNREACHABLE = Condition(
+    code="objects-unreachable",
+    title="Object storage cannot be used",
+    text="Look at the reason: credentials, bucket, endpoint, disk (--blobs). Nothing can be uploaded meanwhile.",
+    severity=Severity.WARNING,  # runners are served all the same
+    visible_after=30.0,
+)
 SCRATCH_FULL = Condition(
     code="scratch-full",
     title="The scratch directory of the processor has no room",
@@ -141,6 +148,7 @@ ALL: tuple[Condition, ...] = (
     STAMPS_OF_STRANGERS,
     JOBS_STARVE,
     NO_CONSUMER,
+    OBJECTS_UNREACHABLE,
     SCRATCH_FULL,
     BLOBS_UNREACHABLE,
 )

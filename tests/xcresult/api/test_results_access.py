@@ -193,6 +193,35 @@ def test_hostile_ids_and_parameters_are_refused(database_url: str, tmp_path: Pat
     play(scenario, database_url, tmp_path)
 
 
+STRANGE = (
+    "%",
+    "'",
+    "\\",
+    "\u202e",
+    "\U0010ffff",
+    "-1",
+    "1e9",
+    "9" * 16,
+    "\r\n",
+    "{run}",
+    "é" * 250,
+)
+
+
+def test_no_text_in_any_parameter_makes_the_server_fail(database_url: str, tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.run()
+        case, names = world.case(), {"run": RUN, "attachment": await world.attachment()}
+        routes, _ = world.results.door(_nobody, secure=False)
+        for route in (route for route in routes if route.method == "GET" and route.secured):
+            path = route.path.format(case=case, **names)
+            for (name, _), text in itertools.product(route.query, STRANGE):
+                answer = await world.ask("GET", path, **{name: text})
+                assert answer.status in (200, 400, 404), (path, name, text, answer.body)
+
+    play(scenario, database_url, tmp_path)
+
+
 def test_a_body_is_looked_at_only_of_who_may_send_it(database_url: str, tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         request = Request(method="POST", path="/api/v1/test-runs", headers=JSON, body=b"{")
