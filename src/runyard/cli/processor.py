@@ -129,13 +129,14 @@ REST: tuple[Option, ...] = (
         default="",
         help="What it is called in leases and logs.  [default: HOSTNAME-PID]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Log and speak in JSON lines."),
+    click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line."),
     click.option(
         "--log-level",
+        envvar="RUNYARD_LOG",
         type=click.Choice(["debug", "info", "warning", "error"]),
         default="info",
         show_default=True,
-        help="How much to log.",
+        help="What is worth a line.",
     ),
 )
 _POSTGRES = (

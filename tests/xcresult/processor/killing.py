@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -92,10 +93,10 @@ def supervise(
     """Kill and start until all runs are over; how often what was killed."""
     killed = {"workers": 0, "readers": 0}
     workers = [fork(conninfo, blobs, scratch, number) for number in range(WORKERS)]
-    started, until = WORKERS, time.monotonic() + PATIENCE
+    started, until, never = WORKERS, time.monotonic() + PATIENCE, threading.Event()
     with psycopg.connect(conninfo, autocommit=True) as link:
         while (link.execute(OVER).fetchone() or (0,))[0] < runs and time.monotonic() < until:
-            time.sleep(rng.uniform(0.02, 0.5))
+            never.wait(rng.uniform(0.02, 0.5))  # when to strike is what chance decides here
             place = rng.randrange(len(workers))
             victims = readers(workers[place])
             if victims and rng.random() < 0.4:

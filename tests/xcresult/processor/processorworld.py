@@ -188,7 +188,7 @@ class World:
         way = url or self.url
         async with (
             pool(way, patience=2.0) as database,
-            pool(self.results_url or way, patience=2.0) as results,
+            pool(self.results_url or way, patience=2.0, deadline=120.0) as results,
         ):
             processor = Processor(
                 ProcessorDeps(

@@ -1,3 +1,4 @@
+-- A batch of what a bundle says, as the child wrote it.
 INSERT INTO test_case_runs (
     run_id, shard, number, case_id, module, suite, name, status, duration_ms, is_flaky, is_quarantined, ran_at
 )

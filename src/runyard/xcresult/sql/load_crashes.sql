@@ -1,3 +1,4 @@
+-- After the attachments: a report that could not be stored is told without its file.
 INSERT INTO test_crashes (
     run_id, shard, number, crash, attachment_id, file_name, exception_type, exception_subtype, signal,
     triggered_thread_frames

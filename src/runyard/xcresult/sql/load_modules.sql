@@ -1,3 +1,4 @@
+-- A batch of what a bundle says, as the child wrote it.
 INSERT INTO test_modules (
     run_id, shard, module, name, status, duration_ms, suites, cases, failed, skipped, flaky, average_case_ms
 )

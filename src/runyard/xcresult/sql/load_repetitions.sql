@@ -1,3 +1,4 @@
+-- A batch of what a bundle says, as the child wrote it.
 INSERT INTO test_repetitions (
     run_id, shard, number, argument, repetition, repetition_number, name, status, duration_ms
 )

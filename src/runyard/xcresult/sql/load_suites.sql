@@ -1,3 +1,4 @@
+-- A batch of what a bundle says, as the child wrote it.
 INSERT INTO test_suites (
     run_id, shard, suite, module, name, status, duration_ms, cases, failed, skipped, flaky, average_case_ms
 )

@@ -1,3 +1,4 @@
+-- Somebody's from now on, until the lease runs out. Only a run that waits can be taken.
 UPDATE test_runs
 SET state = 'processing', attempt = attempt + 1, lease_owner = %(owner)s, due_at = NULL, queue_job = %(job)s,
     lease_until = runyard_now() + make_interval(secs => %(lease)s), started_at = runyard_now()

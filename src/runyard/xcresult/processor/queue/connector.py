@@ -7,10 +7,10 @@ procrastinate awaits is then SQL on that transaction: the rule of `db/contract.p
 
 from typing import Any
 
+import msgspec
 from procrastinate.connector import BaseAsyncConnector
 from procrastinate.exceptions import NoResult
 from procrastinate.manager import JobManager
-from psycopg.types.json import Jsonb
 
 from runyard.db.contract import Tx
 
@@ -43,7 +43,9 @@ def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     if isinstance(value, dict):
-        return Jsonb(value)
+        return msgspec.json.encode(
+            value
+        ).decode()  # Postgres makes of the text what is asked for there
     if isinstance(value, tuple):
         return tuple(_value(each) for each in value)
     return [_value(each) for each in value] if isinstance(value, list) else value
