@@ -23,6 +23,7 @@ from runyard.xcresult.reader.frames import MAGIC, new_decoder
 
 SWEPT = 256 * 1024 * 1024
 """Bytes of exported attachments that may lie on the disk before they are thrown away."""
+AGAIN = 5
 HELD = 256 * 1024 * 1024
 """Bytes of typed objects that are held for decoding."""
 
@@ -84,6 +85,16 @@ def read(bundles: list[Path]) -> Done:
     for bundle in bundles:
         cases += len(read_bundle(bundle).cases)
     return Done(cases=cases, stored=sum(_size(bundle) for bundle in bundles))
+
+
+def read_again(bundles: list[Path]) -> Done:
+    """The same some times over, for bundles so small that a moment's disturbance counts; the best of them."""
+    best, done = float("inf"), Done()
+    for _ in range(AGAIN):
+        before = cpu()
+        done = read(bundles)
+        best = min(best, cpu() - before)
+    return Done(cpu=best, cases=done.cases, stored=done.stored)
 
 
 def read_2(bundles: list[Path]) -> Done:
@@ -157,7 +168,7 @@ def verified(bundles: list[Path]) -> Done:
 
 
 TASKS: dict[str, Callable[[list[Path]], Done]] = {
-    each.__name__: each for each in (read, read_2, raw, typed, exported, verified)
+    each.__name__: each for each in (read, read_again, read_2, raw, typed, exported, verified)
 }
 
 

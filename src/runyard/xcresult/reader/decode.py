@@ -87,6 +87,7 @@ class _Decoder:
     def __init__(
         self, data: bytes, known: frozenset[str], depth: int, passing: frozenset[str]
     ) -> None:
+        self.data = data
         self.text = data.decode("latin-1")
         self.known = known
         self.depth = depth
@@ -105,7 +106,8 @@ class _Decoder:
 
     def members(self, top: Any, at: int) -> Any:
         """Everything up to the end of the outermost object, whose head ended at `at`."""
-        text, opened, types, scalars = self.text, self.open, self.types, _scalars
+        text, data, scalars = self.text, self.data, _scalars
+        opened, types = self.open, self.types
         scalar, opening, passing = _SCALAR.match, _OPENING.match, self.passing
         while True:
             if type(top) is dict:
@@ -117,7 +119,7 @@ class _Decoder:
                     if not key or text[end] != "]":  # the slow road will say what this is
                         break
                     value = text[start:end]
-                    top[key] = value if value.isascii() else _utf8(value)
+                    top[key] = value if value.isascii() else _utf8(data[start:end])
                     at = end + 1
             mark = text[at]
             if mark == "]":
@@ -245,7 +247,7 @@ class _Decoder:
         if end > len(text):
             raise Malformed(f"a value that ends after the last byte, at byte {at}")
         value = text[start:end]
-        return value if value.isascii() else _utf8(value), end
+        return value if value.isascii() else _utf8(self.data[start:end]), end
 
 
 def _put(top: Node | list[Any], key: str, value: Any) -> None:
@@ -299,6 +301,6 @@ def _named(token: str) -> str | None:
     return name if int(length) == len(name) else None
 
 
-def _utf8(value: str) -> str:
-    """Text that came as one character for each byte. What is no UTF-8 is replaced, never fatal."""
-    return value.encode("latin-1").decode("utf-8", "replace")
+def _utf8(value: bytes) -> str:
+    """What is no UTF-8 is replaced, never fatal."""
+    return value.decode("utf-8", "replace")

@@ -28,6 +28,7 @@ LINE = 4096
 """A line that is longer was not written by a test library."""
 
 _TARGET, _SUITE, _LAUNCH = "Test target ", "Run test suite ", "Launch "
+_AFTER = " after "
 _ENDED = re.compile(
     r'\W{0,16}(Test|Suite) (".*"|.+?)(?: with [0-9]+ test cases?)?'
     r" (?:passed|failed) after ([0-9]{1,12}(?:\.[0-9]{1,9})?) seconds?\b"
@@ -91,8 +92,11 @@ def _inside(path: Path, suite: str) -> Path:
 
 def _hear(section: Node, log: TargetLog, path: Path, *, title: str, heard: bool) -> bool:
     """Take what the section wrote; True once the target's own text is known to hold its lines."""
+    suite = bool(path) and title.startswith(_SUITE)
+    if heard and not suite:
+        return True
     lines = ended(text(section, "emittedOutput"))
-    if path and title.startswith(_SUITE):
+    if suite:
         log.suite_lines.setdefault(path, []).extend(lines)
         log.suite_seconds[path] = log.suite_seconds.get(path, 0.0) + number(section, "duration")
     if heard or not lines:
@@ -103,13 +107,16 @@ def _hear(section: Node, log: TargetLog, path: Path, *, title: str, heard: bool)
 
 def ended(output: str) -> list[Line]:
     """The lines of a test process that say how long something took."""
-    if " after " not in output:
-        return []
-    return [
-        Line(found[1], found[2], float(found[3]))
-        for line in output.split("\n")
-        if " after " in line and len(line) < LINE and (found := _ENDED.match(line))
-    ]
+    lines: list[Line] = []
+    at = output.find(_AFTER)
+    while at >= 0:  # from one to the next: most lines of a large output are of no interest
+        begin = output.rfind("\n", max(0, at - LINE), at) + 1
+        end = output.find("\n", at)
+        end = len(output) if end < 0 else end
+        if end - begin < LINE and (found := _ENDED.match(output, begin, end)):
+            lines.append(Line(found[1], found[2], float(found[3])))
+        at = output.find(_AFTER, end)
+    return lines
 
 
 def _window(root: Node, sections: list[Node], launch: Node) -> float | None:
