@@ -29,7 +29,7 @@ def test_a_zip_reads_like_its_directory_and_leaves_nothing(bundle: Path, tmp_pat
     with zipfile.ZipFile(archive, "w") as file:
         for path in sorted(bundle.rglob("*")):
             file.write(path, path.relative_to(bundle.parent))
-    assert read(archive, scratch=scratch) == read(bundle) == read_bundle(bundle)
+    assert read(archive, scratch=scratch) == read(str(bundle)) == read_bundle(bundle)
     assert list(scratch.iterdir()) == []
 
 

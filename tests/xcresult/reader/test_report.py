@@ -22,7 +22,14 @@ from runyard.xcresult.reader.model import (
     Suite,
     Target,
 )
-from runyard.xcresult.reader.report import Quarantined, ReportCase, milliseconds, normalised, report
+from runyard.xcresult.reader.report import (
+    Quarantined,
+    ReportCase,
+    ReportCrash,
+    milliseconds,
+    normalised,
+    report,
+)
 
 
 def run(
@@ -212,7 +219,8 @@ def test_a_crash_report_finds_its_case() -> None:
     ips = Attachment(filename="App.ips", payload_id="0~x", present=True)
     crash = CrashReport(signal="SIGABRT")
     found = report(result(case(run("Failure", attachments=(ips,)))), crashes={"0~x": crash})
-    assert found.test_modules[0].test_cases[0].crash_report == crash
+    expected = ReportCrash(signal="SIGABRT", file_name="App.ips")
+    assert found.test_modules[0].test_cases[0].crash_report == expected
 
 
 def test_suites_and_modules_have_durations() -> None:

@@ -54,7 +54,7 @@ def read_bundle(
 
 
 def read(
-    path: Path,
+    path: Path | str,
     *,
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     limits: Limits = Limits(),  # noqa: B008  (frozen)
@@ -62,7 +62,7 @@ def read(
     scratch: Path | None = None,
 ) -> Result:
     """What the bundle in a file or a directory says; extracted below `scratch` if need be."""
-    with opened(path, scratch=scratch, limits=limits) as directory:
+    with opened(Path(path), scratch=scratch, limits=limits) as directory:
         return read_bundle(directory, wanted=wanted, limits=limits, processes=processes)
 
 

@@ -86,6 +86,14 @@ class ReportAttachment(msgspec.Struct, frozen=True, kw_only=True):
     on_failure: bool = False
 
 
+class ReportCrash(CrashReport, frozen=True, kw_only=True):
+    """How a case's process died, and the attachment that says so."""
+
+    file_name: str
+    file_path: str | None = None
+    """Known once it has been exported, as of other attachments."""
+
+
 class ReportCase(msgspec.Struct, frozen=True, kw_only=True):
     """One test."""
 
@@ -97,7 +105,7 @@ class ReportCase(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[ReportFailure, ...] = ()
     repetitions: tuple[ReportRepetition, ...] = ()
     arguments: tuple[ReportArgument, ...] = ()
-    crash_report: CrashReport | None = None
+    crash_report: ReportCrash | None = None
     attachments: tuple[ReportAttachment, ...] = ()
     is_quarantined: bool = False
     is_flaky: bool = False
@@ -301,19 +309,21 @@ def _case(case: Case, *, suite: str, crashes: Mapping[str, CrashReport]) -> Repo
         failures=() if arguments else _failures(case.runs),
         repetitions=() if arguments else _repetitions(case.runs),
         arguments=arguments,
-        crash_report=next(
-            (
-                crashes[one.payload_id]
-                for run in case.runs
-                for one in run.attachments
-                if one.payload_id in crashes
-            ),
-            None,
-        ),
+        crash_report=_crash(case, crashes),
         attachments=tuple(one for run in case.runs for one in _attachments(run)),
         is_flaky=case.flaky,
         identifier=case.identifier,
     )
+
+
+def _crash(case: Case, crashes: Mapping[str, CrashReport]) -> ReportCrash | None:
+    for run in case.runs:
+        for one in run.attachments:
+            found = crashes.get(one.payload_id)
+            if found is not None:
+                name = one.filename or one.name
+                return ReportCrash(**msgspec.structs.asdict(found), file_name=name)
+    return None
 
 
 def _arguments(case: Case) -> tuple[ReportArgument, ...]:
