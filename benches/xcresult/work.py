@@ -81,20 +81,14 @@ def _decoded(stored: bytes) -> bytes:
 
 def read(bundles: list[Path]) -> Done:
     """Read bundles as a library user does, with their logs."""
-    cases = 0
-    for bundle in bundles:
-        cases += len(read_bundle(bundle).cases)
-    return Done(cases=cases, stored=sum(_size(bundle) for bundle in bundles))
+    before = cpu()
+    cases = sum(len(read_bundle(bundle).cases) for bundle in bundles)
+    return Done(cpu=cpu() - before, cases=cases, stored=_size(bundles))
 
 
 def read_again(bundles: list[Path]) -> Done:
     """The same some times over, for bundles so small that a moment's disturbance counts; the best of them."""
-    best, done = float("inf"), Done()
-    for _ in range(AGAIN):
-        before = cpu()
-        done = read(bundles)
-        best = min(best, cpu() - before)
-    return Done(cpu=best, cases=done.cases, stored=done.stored)
+    return min((read(bundles) for _ in range(AGAIN)), key=lambda done: done.cpu)
 
 
 def read_2(bundles: list[Path]) -> Done:
@@ -102,8 +96,8 @@ def read_2(bundles: list[Path]) -> Done:
     return Done(cases=sum(len(read_bundle(bundle, processes=2).cases) for bundle in bundles))
 
 
-def _size(bundle: Path) -> int:
-    return sum(Path(path).stat().st_size for path in _payloads(bundle))
+def _size(bundles: list[Path]) -> int:
+    return sum(Path(path).stat().st_size for each in bundles for path in _payloads(each))
 
 
 def raw(bundles: list[Path]) -> Done:
@@ -162,9 +156,7 @@ class _Sink:
 
 def verified(bundles: list[Path]) -> Done:
     """Hash everything."""
-    found = [verify(bundle) for bundle in bundles]
-    stored = sum(_size(bundle) for bundle in bundles)
-    return Done(objects=sum(each.hash_ok for each in found), stored=stored)
+    return Done(objects=sum(verify(bundle).hash_ok for bundle in bundles))
 
 
 TASKS: dict[str, Callable[[list[Path]], Done]] = {
