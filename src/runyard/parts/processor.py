@@ -48,6 +48,7 @@ CONDITIONS = (
     conditions.DATABASE_UNREACHABLE,
     conditions.NO_CONSUMER,
     conditions.SCRATCH_FULL,
+    conditions.BLOBS_UNREACHABLE,
 )
 _SAMPLE, _PRUNE = 1.0, 3600.0
 _DEADLINE = 30.0

@@ -45,7 +45,10 @@ def scratch(tmp_path: Path, absent: Absent) -> Path:
 
 @pytest.mark.parametrize(
     "count",
-    [pytest.param(24, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.long)],
+    [
+        pytest.param(24, marks=pytest.mark.slow),
+        pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(2400)]),
+    ],
 )
 @looped
 async def test_whoever_is_killed_nothing_stays_on_the_disk(

@@ -178,8 +178,10 @@ async def test_a_store_that_takes_nothing_is_a_reason_to_try_again_and_at_last_t
 ) -> None:
     world = World(database_url, tmp_path)
     await world.upload(zipped(tmp_path, Plan(cases=2, attachments=2)), 0)
-    async with world.processing(blobs=Refusing(world, takes=0)):
+    async with world.processing(blobs=Refusing(world, takes=0)) as processor:
         await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+        await world.heard("ended")
+        assert "blobs-unreachable" in processor.health._failing, "shown once it has lasted"
         assert row_of(database_url)[4] == "storage_unavailable"
         change(database_url, "UPDATE test_runs SET spent = 4, due_at = now()")
         change(database_url, "UPDATE procrastinate_jobs SET scheduled_at = now()")
@@ -234,6 +236,18 @@ async def test_what_is_no_bundle_is_given_up_at_once_and_says_why(
 
 
 @looped
+async def test_an_upload_that_is_gone_is_looked_for_again_and_told(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(b"", 0)
+    await world.blobs.delete(["uploads/0"])
+    async with world.processing():
+        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    assert row_of(database_url) == ("queued", 1, 1, "", "upload_missing")
+
+
+@looped
 async def test_a_bundle_without_tests_failed_and_was_not_skipped(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -246,7 +260,10 @@ async def test_a_bundle_without_tests_failed_and_was_not_skipped(
 
 @pytest.mark.parametrize(
     "step",
-    [pytest.param(9, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.long)],
+    [
+        pytest.param(9, marks=pytest.mark.slow),
+        pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(600)]),
+    ],
     ids=["some", "all"],
 )
 @looped

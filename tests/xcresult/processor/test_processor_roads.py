@@ -120,7 +120,10 @@ class Later(RealClock):
 
 @pytest.mark.parametrize(
     "count",
-    [pytest.param(20, marks=pytest.mark.slow), pytest.param(700, marks=pytest.mark.long)],
+    [
+        pytest.param(20, marks=pytest.mark.slow),
+        pytest.param(700, marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
+    ],
 )
 @looped
 async def test_a_fleet_that_cannot_reach_the_database_is_seen_and_then_drains_with_no_attempt_lost(

@@ -124,10 +124,19 @@ class Worker:
             log.warning("taken away: another worker has it")
             return
         log.info("ended", took=round(took, 3), **msgspec.to_builtins(decision))
+        self._judge_storage(decision)
         if decision.code == "no_space":
             self._pause_until = (
                 self._tools.clock.monotonic() + self._tools.settings.retrying.elsewhere * 1.5
             )
+
+    def _judge_storage(self, decision: Decision) -> None:
+        """Object storage is known by what attempts met there."""
+        code = conditions.BLOBS_UNREACHABLE.code
+        if decision.code in ("storage_unavailable", "storage_refused"):
+            self._health.fail(code, decision.reason)
+        elif decision.verdict == "processed":
+            self._health.ok(code)
 
     async def _give_back(self, attempt: Attempt) -> Decision | None:
         """Told to end: the run is another worker's. If that cannot be said, its lease runs out."""
