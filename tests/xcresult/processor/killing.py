@@ -9,6 +9,7 @@ SIGKILL, and starts new workers. It prints one JSON object: what was killed, and
 """
 
 import asyncio
+import ctypes
 import json
 import os
 import random
@@ -31,7 +32,8 @@ from runyard.xcresult.processor.scratch import Scratch
 from runyard.xcresult.settings import MEBIBYTE, Settings
 
 WORKERS = 2
-PATIENCE = 1200.0
+PATIENCE = 2000.0
+_PR_SET_PDEATHSIG = 1
 OVER = "SELECT count(*) FROM test_runs WHERE state IN ('processed', 'failed_processing')"
 
 
@@ -53,6 +55,7 @@ def fork(conninfo: str, blobs: Path, scratch: Path, number: int) -> int:
     pid = os.fork()
     if pid:
         return pid
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # it ends with us
     code = 1
     try:
         asyncio.run(_work(conninfo, blobs, scratch, f"worker-{number}"))
