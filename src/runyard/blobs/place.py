@@ -28,6 +28,7 @@ from runyard.clock import Clock
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 _REQUEST, _READ = timedelta(minutes=1), timedelta(hours=2)
+_RETRIES = 5
 _SECRETS = {
     "AWS_ACCESS_KEY_ID": "access_key_id",
     "AWS_SECRET_ACCESS_KEY": "secret_access_key",
@@ -157,6 +158,6 @@ def _s3(place: Bucket, *, within: timedelta) -> S3Store:
             "timeout": within,
             "connect_timeout": "10s",
         },
-        retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=60)},
+        retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=60)},
         **given,
     )
