@@ -99,6 +99,8 @@ class _Writer:
     def __init__(self, result: Result, configurations: dict[str, int]) -> None:
         self._result = result
         self._configurations = configurations
+        self._targets: dict[str, list[Target]] = {}
+        self._statuses: dict[tuple[str, str], list[Status]] = {}
         self._suites: dict[tuple[str, str, tuple[str, ...]], list[Suite]] = {}
         self._cases: dict[tuple[str, str, tuple[str, ...]], list[Case]] = {}
         for suite in result.suites:
@@ -106,14 +108,17 @@ class _Writer:
             self._suites.setdefault(key, []).append(suite)
         for case in result.cases:
             self._cases.setdefault((case.plan, case.target, case.suites), []).append(case)
+            self._statuses.setdefault((case.plan, case.target), []).append(case.status)
+        for target in result.targets:
+            self._targets.setdefault(target.plan, []).append(target)
 
     def plan(self, plan: str) -> Node:
-        targets = [target for target in self._result.targets if target.plan == plan]
-        cases = [case for case in self._result.cases if case.plan == plan]
+        targets = self._targets.get(plan, [])
+        statuses = [one for each in targets for one in self._status(each)]
         return Node(
             name=plan,
             node_type="Test Plan",
-            result=_result(cases),
+            result=_result(statuses),
             children=tuple(self._target(target) for target in targets),
         )
 
@@ -127,23 +132,21 @@ class _Writer:
                 Node(
                     name=words.TOP_LEVEL,
                     node_type="Test Suite",
-                    result=_result(loose),
+                    result=_result([case.status for case in loose]),
                     node_identifier_url=url,
                     children=tuple(self._case(case) for case in loose),
                 )
             )
-        cases = [
-            case
-            for case in self._result.cases
-            if (case.plan, case.target) == (target.plan, target.name)
-        ]
         return Node(
             name=target.name,
             node_type="UI test bundle" if target.kind == "UI" else "Unit test bundle",
-            result=_result(cases),
+            result=_result(self._status(target)),
             node_identifier_url=target.identifier_url,
             children=tuple(children),
         )
+
+    def _status(self, target: Target) -> list[Status]:
+        return self._statuses.get((target.plan, target.name), [])
 
     def _suite(self, suite: Suite) -> Node:
         key = (suite.plan, suite.target, suite.path)
@@ -332,8 +335,8 @@ def _mean(runs: Sequence[Run]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _result(cases: Sequence[Case]) -> str:
-    return RESULTS[combine(case.status for case in cases)] if cases else ""
+def _result(statuses: Sequence[Status]) -> str:
+    return RESULTS[combine(statuses)] if statuses else ""
 
 
 def _combined_nodes(nodes: Iterable[Node]) -> str:

@@ -347,6 +347,8 @@ def _argument(name: str, runs: tuple[Run, ...]) -> ReportArgument:
 
 def _repetitions(runs: tuple[Run, ...]) -> tuple[ReportRepetition, ...]:
     """The repetitions of each thing that ran more than once, in their order."""
+    if sum(run.repetition is not None for run in runs) < 2:  # most cases
+        return ()
     groups = [[run for run in group if run.repetition] for group in repetition_groups(runs)]
     if all(len(group) < 2 for group in groups):
         return ()
