@@ -23,6 +23,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     shard: int
     attempt: int
+    claims: int
     spent: int
     owner: str
     job: int
@@ -67,6 +68,7 @@ def to_claim(row: Row) -> Claim:
         run_id=row["run_id"],
         shard=row["shard"],
         attempt=row["attempt"],
+        claims=row["claims"],
         spent=row["spent"],
         owner=row["lease_owner"],
         job=row["queue_job"] or 0,

@@ -10,9 +10,9 @@ RULES = Retrying()
 ENDS: tuple[End, ...] = ("done", "refused", "failed", "late", "lost", "no_room", "released")
 
 
-def ended(end: End, *, attempt: int = 1, spent: int = 0) -> Decision:
+def ended(end: End, *, claims: int = 1, spent: int = 0) -> Decision:
     outcome = Outcome(end=end, code="code", reason="why")
-    return decide(outcome, attempt=attempt, spent=spent, settings=RULES)
+    return decide(outcome, claims=claims, spent=spent, settings=RULES)
 
 
 @pytest.mark.parametrize(
@@ -37,21 +37,21 @@ def ended(end: End, *, attempt: int = 1, spent: int = 0) -> Decision:
 def test_each_end_has_its_consequence(
     end: End, spent: int, verdict: str, delay: float, used: int
 ) -> None:
-    decision = ended(end, attempt=spent + 1, spent=spent)
+    decision = ended(end, claims=spent + 1, spent=spent)
     assert (decision.verdict, decision.delay, decision.spent) == (verdict, delay, used)
 
 
 def test_a_run_that_no_machine_has_room_for_is_given_up_in_the_end() -> None:
-    assert not ended("no_room", attempt=RULES.claims - 1).final
-    last = ended("no_room", attempt=RULES.claims)
+    assert not ended("no_room", claims=RULES.claims - 1).final
+    last = ended("no_room", claims=RULES.claims)
     assert (last.verdict, last.code, last.reason) == ("failed", "code", "why")
 
 
 @given(some.lists(some.sampled_from(ENDS), min_size=RULES.claims))
 def test_whatever_happens_a_run_comes_to_its_end(ends: list[End]) -> None:
     spent = 0
-    for attempt, end in enumerate(ends, start=1):
-        decision = ended(end, attempt=attempt, spent=spent)
+    for claims, end in enumerate(ends, start=1):
+        decision = ended(end, claims=claims, spent=spent)
         assert decision.spent - spent in (0, 1)
         if decision.final:
             assert decision.delay == 0

@@ -117,7 +117,7 @@ def ledger(
 
 def decision(claim: Claim, outcome: Outcome) -> Decision:
     rules = Settings(scratch=Path("/nonexistent")).retrying
-    return decide(outcome, attempt=claim.attempt, spent=claim.spent, settings=rules)
+    return decide(outcome, claims=claim.claims, spent=claim.spent, settings=rules)
 
 
 def zipped(folder: Path, plan: Plan, **more: bytes) -> bytes:

@@ -96,7 +96,7 @@ async def test_a_damaged_bundle_is_not_tried_again(database_url: str) -> None:
         assert row_of(database_url) == ("failed_processing", 1, 1, "", "bundle_invalid")
         assert await put(database, 0) == [True], "a person may ask for it again"
         again = await books.next()
-        assert again is not None and (again.attempt, again.spent) == (2, 0)
+        assert again is not None and (again.attempt, again.claims, again.spent) == (2, 1, 0)
 
 
 @looped

@@ -11,7 +11,8 @@ CREATE TABLE test_runs (
     state text NOT NULL DEFAULT 'awaiting_upload'
         CHECK (state IN ('awaiting_upload', 'queued', 'processing', 'processed', 'failed_processing')),
     attempt integer NOT NULL DEFAULT 0 CHECK (attempt >= 0), -- grows with every claim, and never shrinks
-    spent integer NOT NULL DEFAULT 0 CHECK (spent >= 0), -- how many attempts count against the limit
+    claims integer NOT NULL DEFAULT 0 CHECK (claims >= 0), -- since it was last put to work; bounded, too
+    spent integer NOT NULL DEFAULT 0 CHECK (spent >= 0), -- how many of them count against the limit of attempts
     lease_owner text NOT NULL DEFAULT '', -- unique to the claim; empty: nobody's
     lease_until timestamptz,
     due_at timestamptz, -- not before then, while it is queued

@@ -65,12 +65,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict in ("processed", "failed")
 
 
-def decide(outcome: Outcome, *, attempt: int, spent: int, settings: Retrying) -> Decision:
-    """What becomes of a run whose claim number `attempt` ended so, with `spent` attempts used up before."""
+def decide(outcome: Outcome, *, claims: int, spent: int, settings: Retrying) -> Decision:
+    """What becomes of a run whose claim ended so: the `claims`-th one, with `spent` attempts used up before."""
     if outcome.end == "done":
         return Decision(verdict="processed", spent=spent + 1)
     used = spent + (outcome.end not in _FREE)
-    over = outcome.end == "refused" or used >= settings.attempts or attempt >= settings.claims
+    over = outcome.end == "refused" or used >= settings.attempts or claims >= settings.claims
     return Decision(
         verdict="failed" if over else _BACK[outcome.end],
         delay=0.0 if over else _delay(outcome.end, used, settings),

@@ -26,6 +26,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     shard: int
     state: Literal["queued", "processing"]
     attempt: int
+    claims: int
     spent: int
     owner: str = ""
     lapsed: bool = False
@@ -58,7 +59,7 @@ def plan(runs: tuple[Seen, ...], *, settings: Retrying) -> tuple[Action, ...]:
             lost = Outcome(
                 end="lost", code=LOST, reason=f"{run.owner} was not heard of while it had this run"
             )
-            decision = decide(lost, attempt=run.attempt, spent=run.spent, settings=settings)
+            decision = decide(lost, claims=run.claims, spent=run.spent, settings=settings)
             actions.append(Rescue(run=run, decision=decision))
         elif run.state == "queued" and not run.delivered:
             actions.append(Redeliver(run=run))

@@ -260,7 +260,7 @@ class Attempt:
     def _decide(self, outcome: Outcome) -> Decision:
         claim = self._claim
         rules = self._tools.settings.retrying
-        return decide(outcome, attempt=claim.attempt, spent=claim.spent, settings=rules)
+        return decide(outcome, claims=claim.claims, spent=claim.spent, settings=rules)
 
     async def _timed(self, phase: str, work: Awaitable[T]) -> T:
         started = self._tools.clock.monotonic()

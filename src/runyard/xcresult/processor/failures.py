@@ -22,6 +22,8 @@ def sorted_out(error: Exception) -> Outcome:
     told = " ".join((str(error) or type(error).__name__).split())[:500]
     if isinstance(error, XcresultError):
         return Outcome(end="refused", code=error.code, reason=told)
+    if isinstance(error, TimeoutError):
+        return Outcome(end="late", code="timeout", reason=told)
     if is_full(error):
         return Outcome(end="no_room", code="no_space", reason=told)
     return Outcome(end="failed", code=_code(error), reason=told)

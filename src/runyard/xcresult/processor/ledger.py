@@ -207,5 +207,6 @@ def _seen(row: dict[str, object]) -> Seen:
         shard=int(str(row["shard"])),
         state="queued",
         attempt=int(str(row["attempt"])),
+        claims=int(str(row["claims"])),
         spent=int(str(row["spent"])),
     )

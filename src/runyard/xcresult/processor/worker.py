@@ -95,7 +95,11 @@ class Worker:
             self._tools.meter.set(RUNYARD_PROCESSOR_BUSY, float(len(self._working)))
 
     def _has_room(self) -> bool:
-        free = self._tools.scratch.free()
+        try:
+            free = self._tools.scratch.free()
+        except OSError as error:
+            self._health.fail(conditions.SCRATCH_FULL.code, f"it cannot be used: {error}")
+            return False
         if free < self._tools.settings.reserve:
             self._health.fail(conditions.SCRATCH_FULL.code, f"{free} bytes are free")
             return False

@@ -1,7 +1,7 @@
 -- Somebody's from now on, until the lease runs out. Only a run that waits can be taken.
 UPDATE test_runs
-SET state = 'processing', attempt = attempt + 1, lease_owner = %(owner)s, due_at = NULL, queue_job = %(job)s,
+SET state = 'processing', attempt = attempt + 1, claims = claims + 1, lease_owner = %(owner)s, due_at = NULL, queue_job = %(job)s,
     lease_until = runyard_now() + make_interval(secs => %(lease)s), started_at = runyard_now()
 WHERE run_id = %(run_id)s AND shard = %(shard)s AND state = 'queued'
-RETURNING run_id::text AS run_id, shard, attempt, spent, lease_owner, queue_job, account, project, storage_key,
+RETURNING run_id::text AS run_id, shard, attempt, claims, spent, lease_owner, queue_job, account, project, storage_key,
     archive_bytes, scheme, ran_at, queued_at, started_at

@@ -1,5 +1,5 @@
 -- Runs that wait and that nothing will deliver; locked.
-SELECT run.run_id::text AS run_id, run.shard, run.state, run.attempt, run.spent, run.due_at
+SELECT run.run_id::text AS run_id, run.shard, run.state, run.attempt, run.claims, run.spent, run.due_at
 FROM test_runs AS run
 WHERE run.state = 'queued' AND NOT EXISTS (
     SELECT FROM procrastinate_jobs AS job
