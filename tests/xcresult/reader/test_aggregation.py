@@ -75,3 +75,11 @@ def test_durations_that_nobody_measured_do_not_count() -> None:
     assert mean_duration([0.0, 2.0, 4.0]) == 3.0
     assert mean_duration([0.0]) is None
     assert mean_duration([]) is None
+
+
+def test_arguments_without_names_keep_their_order() -> None:
+    failed, passed = (
+        run("Failure", 1, arguments=("_1", "_2")),
+        run("Success", 2, arguments=("_2", "_1")),
+    )
+    assert case_status((failed, passed)) == "Failure", "f(1, 2) is not f(2, 1)"

@@ -10,7 +10,7 @@
 
 from collections.abc import Iterable
 
-from runyard.xcresult.reader.model import Run, Status
+from runyard.xcresult.reader.model import Argument, Run, Status
 
 RETRY = "RunRetryOnFailure"
 _PRECEDENCE: tuple[Status, ...] = ("Failure", "Success", "Expected Failure")
@@ -40,11 +40,17 @@ def repetition_groups(runs: Iterable[Run]) -> list[list[Run]]:
     """The runs that repeat each other: of one device, one configuration, one set of arguments."""
     groups: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
-        arguments = sorted(
-            (one.label, one.name, one.value, one.identifier) for one in run.arguments
-        )
-        groups.setdefault((run.where, run.configuration, *arguments), []).append(run)
+        groups.setdefault((run.where, run.configuration, *_set(run.arguments)), []).append(run)
     return list(groups.values())
+
+
+def _set(arguments: tuple[Argument, ...]) -> Iterable[tuple[str, ...]]:
+    """What tells one set of arguments from another. The order varies from run to run, where names tell them apart."""
+    if not arguments:
+        return ()
+    told = [(one.label, one.name, one.value, one.identifier) for one in arguments]
+    distinct = len({one[:2] for one in told}) == len(told)
+    return sorted(told) if distinct else told
 
 
 def mean_duration(durations: Iterable[float]) -> float | None:
