@@ -1,6 +1,7 @@
 """What the writer meant is what the reader says: figures, cases, durations, attachments, coverage."""
 
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.bundle.verifying import verify
 from runyard.xcresult.reader.coverage.reading import read_coverage
+from runyard.xcresult.reader.crashes import crash_report
 from runyard.xcresult.reader.figures import figures
 from runyard.xcresult.reader.model import Case, Result, Wanted
 from runyard.xcresult.writer import coverage
@@ -198,6 +200,43 @@ def test_the_same_payload_is_stored_once(tmp_path: Path) -> None:
     written, _ = read_back(tmp_path, Plan(cases=3, attachments=30, payloads=2))
     assert len(written.payload_ids) == 30
     assert len(set(written.payload_ids)) == 2
+
+
+@pytest.mark.parametrize("minor", [53, 56, 60])
+def test_lost_summaries_cost_a_warning_each_and_nothing_else(tmp_path: Path, minor: int) -> None:
+    plan = Plan(minor=minor, cases=9, failures=2, lost_summaries=3)
+    written = write_bundle(tmp_path / "x.xcresult", plan)
+    result = read_bundle(tmp_path / "x.xcresult")
+    assert written.figures["warnings"] == len(result.warnings) == 3
+    assert figures_of(tmp_path / "x.xcresult", result) == written.figures
+    assert len(verify(tmp_path / "x.xcresult").missing) == 3
+
+
+def test_crashes_are_reports_that_the_reader_understands(tmp_path: Path) -> None:
+    _, result = read_back(tmp_path, Plan(cases=6, failures=3, crashes=2, attachments=4))
+    objects = Directory(tmp_path / "x.xcresult")
+    found = [
+        crash_report(objects.read(each.payload_id))
+        for case in result.cases
+        for run in case.runs
+        for each in run.attachments
+        if each.filename.endswith(".ips") and each.on_failure
+    ]
+    assert len(found) == 2
+    for crash in found:
+        assert crash is not None and crash.exception_type == "EXC_BREAKPOINT"
+
+
+def test_a_payload_of_any_size_is_written_in_little_memory(tmp_path: Path) -> None:
+    plan = Plan(cases=1, attachments=2, attachment_bytes=100_000_000)
+    tracemalloc.start()
+    try:
+        written = write_bundle(tmp_path / "x.xcresult", plan)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert written.figures["attachment_bytes"] == 200_000_000
+    assert peak < 10_000_000
 
 
 def test_activities_are_as_many_and_as_deep_as_planned(tmp_path: Path) -> None:
