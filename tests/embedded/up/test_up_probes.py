@@ -99,7 +99,14 @@ class TestWhole:
         until(content, what=f"{part} ready")
 
     @pytest.mark.parametrize(
-        ("part", "loop"), [("server", "sweep"), ("operator", "runner-pools"), ("host-1", "lease")]
+        ("part", "loop"),
+        [
+            ("server", "sweep"),
+            ("server", "test results"),
+            ("server", "xcresult mend"),
+            ("operator", "runner-pools"),
+            ("host-1", "lease"),
+        ],
     )
     def test_every_part_has_its_numbers(self, up: Up, part: str, loop: str) -> None:
         line = f'runyard_loop_last_success_seconds{{loop="{loop}"}}'.encode()
