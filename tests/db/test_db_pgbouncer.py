@@ -9,6 +9,7 @@ import pytest
 from tests.db.dbsupport import FrozenClock, make_table
 from tests.fixtures_pgbouncer import CONNECTIONS
 
+from runyard.db import migrate
 from runyard.db.contract import Constraint, Tx
 from runyard.db.pooled import PooledDatabase, open_pool
 
@@ -58,3 +59,11 @@ async def _work(database: PooledDatabase, number: int) -> Any:
 
 async def _refused(tx: Tx) -> None:
     await tx.run("INSERT INTO chores (id, state) VALUES (1, 'queued')")
+
+
+def test_the_whole_schema_can_be_applied_through_a_pooler(database_url: str, bouncer: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as link:
+        link.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    applied = migrate.apply(bouncer)
+    assert any(name.startswith("procrastinate_") for name in applied)
+    assert migrate.pending(bouncer) == () == migrate.apply(database_url)
