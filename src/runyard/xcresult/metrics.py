@@ -102,7 +102,7 @@ class Numbers:
         self._meter.observe(
             TUIST_OBAN_JOB_PROCESSING_DURATION_MILLISECONDS, milliseconds, queue=QUEUE, state=state
         )
-        if claim.attempt == 1 and claim.queued_at is not None and claim.started_at is not None:
+        if claim.claims == 1 and claim.queued_at is not None and claim.started_at is not None:
             waited = (claim.started_at - claim.queued_at).total_seconds() * 1000.0
             self._meter.observe(TUIST_OBAN_JOB_QUEUE_TIME_MILLISECONDS, waited, queue=QUEUE)
         outcome = "fenced" if decision is None else decision.verdict

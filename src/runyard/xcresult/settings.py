@@ -37,6 +37,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     upload_within: float = 120.0
     results_within: float = 120.0
     """Seconds for the transaction that writes a run's results."""
+    patience: float = 600.0
+    """Seconds for which an attempt waits for a database that does not answer, before it fails."""
     keep_jobs_hours: int = 24
     """How long the queue remembers what it has delivered."""
     retrying: Retrying = Retrying()

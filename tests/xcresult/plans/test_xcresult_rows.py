@@ -104,3 +104,17 @@ def test_a_test_is_the_same_in_every_run_and_another_in_every_project() -> None:
     assert case_id(OWNER, CASE) == case_id(OWNER, shown)
     assert case_id(OWNER, CASE) != case_id(msgspec.structs.replace(OWNER, project="b"), CASE)
     assert digest("a", "bc") != digest("ab", "c")
+
+
+def test_tests_are_locked_in_one_order_whatever_order_they_ran_in() -> None:
+    """Runs that are written side by side must not wait for each other in a circle."""
+    cases = [msgspec.structs.replace(TOP, identifier=f"test{number}()") for number in range(100)]
+
+    def written(*ran: ReportCase) -> list[Row]:
+        module = msgspec.structs.replace(REPORT.test_modules[0], test_cases=ran)
+        return tables(msgspec.structs.replace(REPORT, test_modules=(module,)))["cases"]
+
+    first = written(*cases)
+    assert written(*reversed(cases), *cases[:5]) == first, "each once, too"
+    ids = [str(row["case_id"]) for row in first]
+    assert ids == sorted(ids)

@@ -16,7 +16,7 @@ import psycopg
 import structlog
 
 from runyard.blobs.place import Directory, open_blobs
-from runyard.clock import RealClock
+from runyard.clock import Clock, RealClock
 from runyard.db.contract import Tx
 from runyard.db.pooled import PooledDatabase, open_pool
 from runyard.parts.processor import Processor, ProcessorDeps
@@ -163,6 +163,7 @@ class World:
         self.scratch = folder / "scratch"
         self.blobs = open_blobs(self.place, clock=RealClock())
         self.meter = Meter()
+        self.clock: Clock = RealClock()
         self.trace = ""
         self.results_url = ""  # another way to the database for results alone
         self.log = Notebook()
@@ -193,7 +194,7 @@ class World:
             processor = Processor(
                 ProcessorDeps(
                     name=name,
-                    clock=RealClock(),
+                    clock=self.clock,
                     rng=random.Random(name),
                     log=self.log.logger,
                     settings=self.settings(**how),

@@ -18,8 +18,9 @@ from tests.xcresult.processor.processorworld import (
     row_of,
     run_number,
 )
+from tests.xcresult.processor.roads import Road
 
-from runyard.db.contract import Tx
+from runyard.db.contract import Tx, Unavailable
 from runyard.xcresult.plans.attempts import Outcome
 from runyard.xcresult.processor.queue import delivery
 
@@ -122,6 +123,26 @@ async def test_a_dead_workers_run_is_taken_over_and_the_dead_one_can_write_nothi
         ("lost",),
         ("running",),
     ]
+
+
+@looped
+async def test_after_an_outage_nobody_is_taken_for_dead_before_he_could_say_that_he_lives(
+    database_url: str,
+) -> None:
+    add_runs(database_url, 0)
+    with Road(database_url) as road:
+        async with pool(database_url) as near, pool(road.conninfo, patience=0.2) as far:
+            await put(near, 0)
+            dead, living = ledger(near, "dead"), ledger(far, "living")
+            assert await dead.next() is not None
+            lapse(database_url)
+            road.close()
+            for _ in range(2):
+                with pytest.raises(Unavailable):
+                    await living.mend()
+            road.open()
+            found = [(await living.mend())["rescued"] for _ in range(4)]
+    assert found == [0, 0, 1, 0]
 
 
 @looped

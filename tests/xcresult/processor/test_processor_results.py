@@ -1,5 +1,6 @@
 """From an upload to rows: everything that a bundle says is there, once, and nothing else is left."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -142,17 +143,22 @@ async def test_attachments_are_stored_once_a_project_with_their_bytes(
 
 
 class Refusing:
-    """Object storage that does not take some attachments."""
+    """Object storage that does not take some attachments, or does not even answer."""
 
-    def __init__(self, world: World, *, takes: int) -> None:
+    def __init__(self, world: World, *, takes: int, silent: bool = False) -> None:
         self._blobs = world.blobs
         self._takes = takes
+        self._silent = silent
+        self.asked = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._blobs, name)
 
     async def put(self, key: str, content: Any, *, limit: int | None = None) -> int:
         self._takes -= 1
+        self.asked += 1
+        if self._takes < 0 and self._silent:
+            await asyncio.Event().wait()
         if self._takes < 0:
             raise BlobsUnavailable("no")
         return await self._blobs.put(key, content, limit=limit)
@@ -189,6 +195,46 @@ async def test_a_store_that_takes_nothing_is_a_reason_to_try_again_and_at_last_t
     assert look(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
         ("processed", 2)
     ]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+@looped
+async def test_a_store_that_is_away_does_not_cost_attachments_because_others_are_known(
+    database_url: str, tmp_path: Path, silent: bool
+) -> None:
+    world = World(database_url, tmp_path)
+    content = zipped(tmp_path, Plan(cases=2, attachments=2))
+    await world.upload(content, 0)
+    async with world.processing():
+        await world.over(1)
+    change(
+        database_url,
+        "UPDATE test_payloads SET uploaded_at = NULL"
+        " WHERE content_id = (SELECT max(content_id) FROM test_payloads)",
+    )
+    await world.upload(content, 1)
+    away = Refusing(world, takes=0, silent=silent)
+    async with world.processing(blobs=away, upload_within=0.05):
+        await world.until(
+            "SELECT count(*) FROM test_attempts WHERE outcome = 'retry'", lambda n: n == 1
+        )
+    assert away.asked == 1
+    assert look(database_url, "SELECT reason_code FROM test_runs WHERE state = 'queued'") == [
+        ("storage_unavailable",)
+    ]
+
+
+@looped
+async def test_a_store_that_takes_nothing_any_more_is_not_asked_for_all_the_rest(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, Plan(cases=2, attachments=60, payloads=60)), 0)
+    away = Refusing(world, takes=20)
+    async with world.processing(blobs=away, uploads=4):
+        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    assert 24 <= away.asked <= 30
+    assert row_of(database_url)[4] == "storage_unavailable"
 
 
 @looped

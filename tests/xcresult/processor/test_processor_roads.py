@@ -1,9 +1,11 @@
 """Bad ways to the database cost time, never a run: behind a pooler, over lost commits, dropped connections, outages."""
 
+import asyncio
 import random
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.db.dbsupport import CuttingProxy
 from tests.xcresult.processor.processorworld import (
@@ -18,6 +20,7 @@ from tests.xcresult.processor.processorworld import (
     zipped,
 )
 from tests.xcresult.processor.roads import Road
+from tests.xcresult.processor.test_processor_hazards import Gate
 
 from runyard.clock import RealClock
 from runyard.db.contract import CommitUnknown
@@ -107,6 +110,62 @@ async def test_connections_that_are_dropped_lose_no_run_and_no_attempt(
     ]
     assert look(database_url, "SELECT count(*) FROM test_case_runs") == [(16,)]
     assert world.left() == []
+
+
+class Hearts(RealClock):
+    """A clock that counts heartbeats."""
+
+    BEAT = 0.0217
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beats = 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.beats += seconds == self.BEAT
+        await super().sleep(seconds)
+
+
+@looped
+async def test_a_heartbeat_does_not_wait_for_the_transaction_that_writes_its_own_results(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    world.clock = hearts = Hearts()
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        " AND datname = current_database() AND query LIKE '%%test_modules%%'"
+    )
+    with psycopg.connect(database_url) as link:
+        link.execute("LOCK TABLE test_modules IN ACCESS EXCLUSIVE MODE")
+        async with world.processing(beat=Hearts.BEAT):
+            await world.until(waiting, lambda found: found == 1)
+            before = hearts.beats
+            async with asyncio.timeout(20):
+                while hearts.beats < before + 3:
+                    await asyncio.sleep(0.01)
+            link.rollback()
+            await world.over(1)
+    assert ends(database_url) == [("processed", 1, 1, 2)]
+
+
+@looped
+async def test_an_outage_before_attachments_are_uploaded_costs_no_attempt(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, Plan(cases=2, attachments=2)), 0)
+    gate = Gate(world)
+    with Road(database_url) as road:
+        async with world.processing(road.conninfo, blobs=gate):
+            await gate.reached.wait()
+            road.close()
+            gate.open.set()
+            await world.heard("payloads could not be written yet")
+            road.open()
+            await world.over(1)
+    assert ends(database_url) == [("processed", 1, 1, 2)]
 
 
 class Later(RealClock):

@@ -100,6 +100,26 @@ def test_what_is_not_ours_is_left_and_counted(tmp_path: Path) -> None:
     assert len(os.listdir(where.root)) == 3  # noqa: PTH208  (names only)
 
 
+def test_a_room_that_is_a_link_goes_alone_and_keeps_no_other_from_being_swept(
+    tmp_path: Path,
+) -> None:
+    where = scratch(tmp_path)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "mine").touch()
+    for token in ("0badcafe", "deadbeef", "ffffffff"):
+        name = name_of(run_id=RUN, shard=0, attempt=1, token=token)
+        (where.root / f"{name}.lock").touch()
+    (where.root / name_of(run_id=RUN, shard=0, attempt=1, token="0badcafe")).symlink_to(precious)
+    (where.root / name_of(run_id=RUN, shard=0, attempt=1, token="deadbeef")).touch()
+    assert len(where.sweep()) == 2
+    assert {path.name.partition("-1-")[2] for path in where.root.iterdir()} == {
+        "deadbeef",
+        "deadbeef.lock",
+    }, "a file in the place of a room stays, and is tried again"
+    assert (precious / "mine").exists()
+
+
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     where = scratch(tmp_path)
     precious = tmp_path / "precious"

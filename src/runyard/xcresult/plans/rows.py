@@ -115,9 +115,11 @@ class Rows:
         return {key: number for number, key in enumerate(dict.fromkeys(found), start=1)}
 
     def _tests(self) -> Iterator[Row]:
-        for _, _, case in self._cases:
+        """Each once and by id: runs that are written side by side lock the same tests in the same order."""
+        tests = {case_id(self._owner, case): case for _, _, case in self._cases}
+        for test, case in sorted(tests.items()):
             yield {
-                "case_id": case_id(self._owner, case),
+                "case_id": test,
                 "module": case.module,
                 "suite": case.test_suite_name or "",
                 "name": case.name,

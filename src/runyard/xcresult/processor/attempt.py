@@ -41,7 +41,6 @@ from runyard.xcresult.store import Claim
 
 T = TypeVar("T")
 _TRY_AGAIN = 1.0
-_AT_MOST = 600.0  # seconds for which results are kept while the database does not take them
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +76,7 @@ class Attempt:
         self._claim = claim
         self._tools = tools
         self._log = tools.log.bind(run=claim.run_id, shard=claim.shard, attempt=claim.attempt)
+        self._held = False  # by the transaction that writes
 
     async def run(self) -> Decision | None:
         """What became of the run, and is written; None if it was somebody else's in the end."""
@@ -119,6 +119,8 @@ class Attempt:
         settings, ledger = self._tools.settings, self._tools.ledger
         while True:
             await self._tools.clock.sleep(settings.beat)
+            if self._held:
+                continue  # we lock the row ourselves: nobody can take it, and a heartbeat would wait in vain
             try:
                 held = await ledger.renew(self._claim)
             except DatabaseError as error:
@@ -214,17 +216,10 @@ class Attempt:
     async def _publish(self, room: Room, summary: Summary, uploads: Uploads) -> None:
         """Write the results, however often that takes while the database is away."""
         decision = self._decide(Outcome(end="done"))
-        until = self._tools.clock.monotonic() + _AT_MOST
+        until = self._tools.clock.monotonic() + self._tools.settings.patience
         while True:
             try:
-                await publish(
-                    self._tools.results,
-                    self._claim,
-                    decision,
-                    rows=room.rows,
-                    summary=summary,
-                    uploads=uploads,
-                )
+                await self._write(room, summary, uploads, decision)
             except (Unavailable, CommitUnknown) as error:
                 if await self._went_through():
                     return
@@ -238,6 +233,25 @@ class Attempt:
                 raise
             else:
                 return
+
+    async def _write(
+        self, room: Room, summary: Summary, uploads: Uploads, decision: Decision
+    ) -> None:
+        def held() -> None:
+            self._held = True
+
+        try:
+            await publish(
+                self._tools.results,
+                self._claim,
+                decision,
+                rows=room.rows,
+                summary=summary,
+                uploads=uploads,
+                held=held,
+            )
+        finally:
+            self._held = False
 
     async def _went_through(self) -> bool:
         try:

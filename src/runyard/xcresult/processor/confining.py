@@ -14,12 +14,13 @@ import threading
 
 _PR_SET_PDEATHSIG = 1
 _LOOK = 1.0
+_LAST = 5  # seconds of processor time between the signal and the end
 
 
 def confine(*, memory: int, cpu: int, parent: int) -> None:
     """Bind this process; it ends at once if its worker is gone already."""
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_CPU, cpu)
+    _limit(resource.RLIMIT_CPU, cpu, kill=cpu + _LAST)
     if (
         sys.platform == "linux"
     ):  # elsewhere the system's own libraries take more than any sensible limit
@@ -30,12 +31,14 @@ def confine(*, memory: int, cpu: int, parent: int) -> None:
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
-def _limit(what: int, most: int) -> None:
-    """Lower, never raise."""
+def _limit(what: int, most: int, *, kill: int | None = None) -> None:
+    """Lower, never raise. Past `most` it is told so, where the system has a signal for that, past `kill` it ends."""
     _, hard = resource.getrlimit(what)
-    bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    last = most if kill is None else kill
+    if hard != resource.RLIM_INFINITY:
+        most, last = min(most, hard), min(last, hard)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(what, (bound, bound))
+        resource.setrlimit(what, (most, last))
 
 
 def _watch(parent: int) -> None:

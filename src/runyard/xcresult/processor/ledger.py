@@ -20,6 +20,8 @@ from runyard.xcresult.store import SQL, Backlog, Claim
 
 _AT_ONCE = 50  # runs mended in one transaction
 _DEAD = 1.5  # leases of silence after which a consumer is forgotten
+_AWAY = 2  # looks in a row that failed: others could not say that they live, either
+_ROUNDS = 2  # looks for which everybody has time to say so, then
 
 
 class Busy(Exception):
@@ -38,6 +40,8 @@ class Ledger:
         self._settings = settings
         self._worker: int | None = None
         self._unsure: list[str] = []  # owners of claims of which we did not hear
+        self._failed = 0  # looks in a row
+        self._wait = 0  # looks that rescue nobody
 
     async def next(self) -> Claim | None:
         """The next run to work on, claimed; None if nothing is due."""
@@ -136,8 +140,21 @@ class Ledger:
         return await self._database.transact(look, name="xcresult outcome")
 
     async def mend(self) -> dict[str, int]:
-        """Rescue runs of workers that died, and bring rows and queue together: how many of what."""
+        """Rescue runs of workers that died, and bring rows and queue together: how many of what.
 
+        After a time without the database nobody is taken for dead at once: whoever lives had no way to say so.
+        """
+        try:
+            mended = await self._look_after(rescuing=not self._wait)
+        except BaseException:
+            self._failed += 1
+            if self._failed >= _AWAY:
+                self._wait = _ROUNDS
+            raise
+        self._failed, self._wait = 0, max(0, self._wait - 1)
+        return mended
+
+    async def _look_after(self, *, rescuing: bool) -> dict[str, int]:
         async def lost(tx: Tx) -> tuple[Rescue | Redeliver, ...]:
             return await self._mend(tx, await store.lapsed(tx, most=_AT_ONCE))
 
@@ -152,7 +169,7 @@ class Ledger:
             await delivery.forget(tx, dead_after=_DEAD * self._settings.lease)
             return len(found)
 
-        rescued = await self._database.transact(lost, name="xcresult rescue")
+        rescued = await self._database.transact(lost, name="xcresult rescue") if rescuing else ()
         retired = await self._database.transact(strays, name="xcresult strays")
         again = await self._database.transact(undelivered, name="xcresult redeliver")
         given_up = sum(isinstance(each, Rescue) and each.decision.final for each in rescued)

@@ -5,6 +5,7 @@ writes nothing; one that has it cannot lose it before the end, because rescuers 
 processing wrote goes first, so that the same run may be processed any number of times.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -45,12 +46,14 @@ async def publish(
     rows: Path,
     summary: Summary,
     uploads: Uploads,
+    held: Callable[[], None],
 ) -> None:
-    """Write it all; raises `Fenced`, and what a database raises."""
+    """Write it all; `held` is told when the row is locked. Raises `Fenced`, and what a database raises."""
 
     async def work(tx: Tx) -> None:
         if not await store.hold(tx, claim):
             raise Fenced
+        held()
         await tx.run(SQL.results_drop, **claim.key)
         for table, text in batches(rows, *TABLES):
             await _load(tx, table, text, claim, uploads)

@@ -73,7 +73,10 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     def empty(self) -> None:
         """Remove everything in it; it may take a while, and may be done while somebody is in there."""
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.path)
+            if self.path.is_symlink():
+                self.path.unlink()  # not of our making; what it leads to is not ours either
+            else:
+                shutil.rmtree(self.path)
 
 
 class Scratch:
@@ -101,13 +104,13 @@ class Scratch:
                 _remove(room)
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove what was left behind: the names."""
+        """Remove what was left behind: the names. What cannot be removed is passed over, and tried the next time."""
         gone: list[str] = []
         for lock in sorted(self.root.glob(f"*{LOCK}")):
             room = Room(path=lock.with_name(lock.name.removesuffix(LOCK)))
             if not ours(room.path.name):
                 continue
-            with _alone(room) as free:
+            with contextlib.suppress(OSError), _alone(room) as free:
                 if removable((Entry(room.path.name, free=free),)):
                     _remove(room)
                     gone.append(room.path.name)

@@ -1,3 +1,8 @@
--- Their bytes are there: the next run of the project need not bring them.
-UPDATE test_payloads SET uploaded_at = COALESCE(uploaded_at, runyard_now()), touched_at = runyard_now()
-WHERE payload_id = ANY(%(payloads)s::uuid[])
+-- Their bytes are there: the next run of the project need not bring them. In one order, as everywhere.
+WITH new AS (
+    SELECT payload_id FROM test_payloads
+    WHERE payload_id = ANY(%(payloads)s::uuid[]) AND uploaded_at IS NULL
+    ORDER BY payload_id FOR NO KEY UPDATE
+)
+UPDATE test_payloads AS payload SET uploaded_at = runyard_now(), touched_at = runyard_now()
+FROM new WHERE payload.payload_id = new.payload_id
