@@ -137,7 +137,7 @@ def _needed(file: BinaryIO, kind: str, size: int, limits: Limits) -> int:
             file.seek(stored, os.SEEK_CUR)
         return total
     if kind == "gzip":
-        file.seek(-4, os.SEEK_END)
+        file.seek(max(0, size - 4))
         told = int.from_bytes(file.read(4), "little")  # of the last member, modulo 4 GiB
         return told if size < told < 100 * size else GUESS * size
     return size if kind in {"apple", "tar"} else GUESS * size
