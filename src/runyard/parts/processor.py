@@ -48,7 +48,7 @@ CONDITIONS = (
     conditions.DATABASE_UNREACHABLE,
     conditions.NO_CONSUMER,
     conditions.SCRATCH_FULL,
-    conditions.BLOBS_UNREACHABLE,
+    conditions.OBJECTS_UNREACHABLE,
 )
 _SAMPLE, _PRUNE = 1.0, 3600.0
 _DEADLINE = 30.0
@@ -69,7 +69,7 @@ class ProcessorDeps(msgspec.Struct, kw_only=True):
     results: Database
     """The same database with more patience: it writes results."""
     pools: tuple[PooledDatabase, ...] = ()
-    """Whose connections are counted."""
+    """Whose connections are counted, if anybody's: none would look like a pool that is lost."""
     blobs: Blobs
     meter: Meter = msgspec.field(default_factory=Meter)
     finish_within: float = 25.0
@@ -169,15 +169,17 @@ class Processor:
     def _loops(self) -> tuple[Coroutine[object, object, NoReturn], ...]:
         settings = self.deps.settings
         scratch = ScratchWatch(self.scratch, meter=self.deps.meter)
-        pools = PoolWatch(*self.deps.pools, meter=self.deps.meter)
-        return (
+        loops = (
             self._loop("xcresult consumer", self.ledger.beat, every=settings.beat),
             self._loop("xcresult mend", self._mend, every=settings.sweep),
             self._loop("xcresult scratch", scratch.step, every=settings.sweep),
             self._loop("xcresult queue", self._queue.step, every=WATCH_EVERY),
-            self._loop("xcresult pool", pools.step, every=_SAMPLE),
             self._loop("xcresult prune", self.ledger.tidy, every=_PRUNE),
         )
+        if not self.deps.pools:
+            return loops
+        pools = PoolWatch(*self.deps.pools, meter=self.deps.meter)
+        return (*loops, self._loop("xcresult pool", pools.step, every=_SAMPLE))
 
     async def _mend(self) -> None:
         self.numbers.mended(await self.ledger.mend())

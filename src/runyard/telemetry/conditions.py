@@ -111,7 +111,7 @@ NO_CONSUMER = Condition(
 OBJECTS_UNREACHABLE = Condition(
     code="objects-unreachable",
     title="Object storage cannot be used",
-    text="Look at the reason: credentials, bucket, endpoint, disk (--blobs). Nothing can be uploaded meanwhile.",
+    text="Look at the reason: credentials, bucket, endpoint, disk (--blobs). Uploads and processing wait meanwhile.",
     severity=Severity.WARNING,  # runners are served all the same
     visible_after=30.0,
 )
@@ -119,12 +119,6 @@ SCRATCH_FULL = Condition(
     code="scratch-full",
     title="The scratch directory of the processor has no room",
     text="Free some on its filesystem, or point --scratch to another. Runs go to other processors meanwhile.",
-    visible_after=30.0,
-)
-BLOBS_UNREACHABLE = Condition(
-    code="blobs-unreachable",
-    title="Object storage does not answer, or refuses",
-    text="Check the place and the credentials given. Runs are tried again with growing delays.",
     visible_after=30.0,
 )
 
@@ -150,5 +144,4 @@ ALL: tuple[Condition, ...] = (
     NO_CONSUMER,
     OBJECTS_UNREACHABLE,
     SCRATCH_FULL,
-    BLOBS_UNREACHABLE,
 )

@@ -187,7 +187,7 @@ async def test_a_store_that_takes_nothing_is_a_reason_to_try_again_and_at_last_t
     async with world.processing(blobs=Refusing(world, takes=0)) as processor:
         await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
         await world.heard("ended")
-        assert "blobs-unreachable" in processor.health._failing, "shown once it has lasted"
+        assert "objects-unreachable" in processor.health._failing, "shown once it has lasted"
         assert row_of(database_url)[4] == "storage_unavailable"
         change(database_url, "UPDATE test_runs SET spent = 4, due_at = now()")
         change(database_url, "UPDATE procrastinate_jobs SET scheduled_at = now()")

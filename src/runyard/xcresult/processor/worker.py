@@ -136,7 +136,7 @@ class Worker:
 
     def _judge_storage(self, decision: Decision) -> None:
         """Object storage is known by what attempts met there."""
-        code = conditions.BLOBS_UNREACHABLE.code
+        code = conditions.OBJECTS_UNREACHABLE.code
         if decision.code in ("storage_unavailable", "storage_refused"):
             self._health.fail(code, decision.reason)
         elif decision.verdict == "processed":
