@@ -25,7 +25,7 @@ from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import opened
 from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.errors import TooLarge, XcresultError, XcresultNotFound
-from runyard.xcresult.reader.crashes import CrashReport, crash_attachment, read_crash
+from runyard.xcresult.reader.crashes import CrashReport, read_crashes
 from runyard.xcresult.reader.model import Result, Wanted
 
 STDIN = "-"
@@ -95,7 +95,7 @@ def read(path: str, *, wanted: Wanted = Wanted(), processes: int = 1) -> Found: 
     """What a bundle says."""
     with bundle(path) as directory:
         result = read_in(directory, path, wanted=wanted, processes=processes)
-        return Found(name_of(path), result, _crashes(Directory(directory), result))
+        return Found(name_of(path), result, read_crashes(Directory(directory), result.cases))
 
 
 def read_in(
@@ -108,16 +108,6 @@ def read_in(
     """The result of a bundle that is open."""
     with _waiting(f"reading {name_of(path)}"):
         return read_bundle(directory, wanted=wanted, processes=processes)
-
-
-def _crashes(objects: Directory, result: Result) -> dict[str, CrashReport]:
-    found: dict[str, CrashReport] = {}
-    for case in result.cases:
-        crashed = crash_attachment(case)
-        report = read_crash(objects, crashed[1]) if crashed is not None else None
-        if crashed is not None and report is not None:
-            found[crashed[1].payload_id] = report
-    return found
 
 
 def deliver(pieces: Iterable[bytes], output: Path | None) -> None:

@@ -17,6 +17,7 @@ from runyard.xcresult.reader.crashes import (
     crash_report,
     is_crash_report,
     read_crash,
+    read_crashes,
 )
 from runyard.xcresult.reader.model import Attachment, Case, Run, Status
 from runyard.xcresult.reader.objects import ObjectProblem
@@ -170,6 +171,14 @@ def test_the_report_of_a_failure_comes_before_one_that_was_only_there() -> None:
     assert crash_attachment(case(passed, failed, crashed)) == (crashed, own)
     assert crash_attachment(case(passed, failed)) == (failed, loose)
     assert crash_attachment(case(passed)) is None
+
+
+def test_a_report_under_many_cases_is_read_once() -> None:
+    store = Streamed(ips())
+    here, gone = (Attachment(filename="a.ips", payload_id=one) for one in ("here", "gone"))
+    cases = [case(run("Failure", one)) for one in (here, gone, here, here)]
+    assert read_crashes(store, cases) == {"here": crash_report(ips())}
+    assert store.read_pieces == 1
 
 
 def test_only_the_names_make_a_report() -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import Group, groups
-from runyard.xcresult.reader.aggregation import RETRY, combine
+from runyard.xcresult.reader.aggregation import RETRY, combine, mean_duration
 from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.model import (
     Case,
@@ -26,6 +26,7 @@ from runyard.xcresult.reader.model import (
     Suite,
     Target,
 )
+from runyard.xcresult.reader.report import repetition_name
 
 RESULTS: dict[Status, str] = {
     "Success": "Passed",
@@ -164,7 +165,7 @@ class _Writer:
 
     def _case(self, case: Case) -> Node:
         found = groups(case)
-        seconds = _mean(case.runs)
+        seconds = mean_duration(run.duration for run in case.runs)
         return Node(
             name=case.name,
             node_type="Test Case",
@@ -255,11 +256,6 @@ def _repetition(number: int, run: Run) -> Node:
     )
 
 
-def repetition_name(iteration: int) -> str:
-    """`First Run`, `Retry 1`, …, whatever the reason for repeating was."""
-    return "First Run" if iteration <= 1 else f"Retry {iteration - 1}"
-
-
 def _messages(run: Run) -> tuple[Node, ...]:
     if run.status == "Failure":
         texts = [words.told(failure) for failure in run.failures if failure.top_level]
@@ -302,7 +298,7 @@ def _part(
     children: tuple[Node, ...],
     details: str = "",
 ) -> Node:
-    seconds = _mean([run for group in same for run in group.runs])
+    seconds = mean_duration(run.duration for group in same for run in group.runs)
     return Node(
         name=name,
         node_type=node_type,
@@ -328,11 +324,6 @@ def _lasted(run: Run) -> float:
         return run.duration
     moments = [each.timestamp for each in run.failures if each.timestamp is not None]
     return max(moments) - min(moments) if moments else 0.0
-
-
-def _mean(runs: Sequence[Run]) -> float | None:
-    known = [run.duration for run in runs if run.duration]
-    return sum(known) / len(known) if known else None
 
 
 def _result(statuses: Sequence[Status]) -> str:

@@ -116,7 +116,7 @@ def _head(result: Result, numbers: Summary, title: str) -> str:
         (numbers.build_errors, "build error"),
         (numbers.build_warnings, "build warning"),
         (numbers.analyzer_warnings, "analyzer warning"),
-        (numbers.warnings, "unreadable part"),
+        (numbers.warnings, "reading warning"),
     )
     lines += (
         [", ".join(words.count(n, word) for n, word in built if n) + "."]

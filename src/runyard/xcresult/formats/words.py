@@ -8,6 +8,7 @@ from math import isfinite
 
 from runyard.xcresult.reader.aggregation import RETRY
 from runyard.xcresult.reader.model import Case, Device, Failure, Place, Repetition, Run
+from runyard.xcresult.reader.report import repetition_name
 
 LONG = 64 * 1024
 """Characters of one message that any format repeats."""
@@ -97,7 +98,7 @@ def repetition(one: Repetition | None) -> str:
             if one.total
             else f"Repetition {one.iteration}"
         )
-    return "First Run" if one.iteration <= 1 else f"Retry {one.iteration - 1}"
+    return repetition_name(one.iteration)
 
 
 def path_of(case: Case) -> str:

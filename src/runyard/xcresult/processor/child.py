@@ -31,7 +31,7 @@ from runyard.xcresult.processor.scratch import Room, RoomGone, Scratch, occupied
 from runyard.xcresult.processor.tracing import trace
 from runyard.xcresult.reader.coverage.model import Coverage, FileLines
 from runyard.xcresult.reader.coverage.reading import read_all_coverage
-from runyard.xcresult.reader.crashes import CrashReport, crash_attachment, read_crash
+from runyard.xcresult.reader.crashes import read_crashes
 from runyard.xcresult.reader.ids import content_id
 from runyard.xcresult.reader.model import Result
 from runyard.xcresult.reader.objects import ObjectProblem
@@ -97,7 +97,7 @@ def _written(order: Order, room: Room, bundle: Path, result: Result) -> Summary:
     """Write the rows, and sum them up."""
     objects = Directory(bundle, limits=order.limits)
     quarantine, complaint = _quarantine(bundle)
-    found = report(result, quarantine=quarantine, crashes=_crashes(objects, result))
+    found = report(result, quarantine=quarantine, crashes=read_crashes(objects, result.cases))
     owner = Owner(
         account=order.account, project=order.project, run_id=order.run_id, shard=order.shard
     )
@@ -123,15 +123,6 @@ def _quarantine(bundle: Path) -> tuple[tuple[Quarantined, ...], str]:
         return msgspec.json.decode(path.read_bytes(), type=tuple[Quarantined, ...]), ""
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return (), f"{QUARANTINE} was not read: {_line(error)}"
-
-
-def _crashes(objects: Directory, result: Result) -> dict[str, CrashReport]:
-    found: dict[str, CrashReport] = {}
-    for case in result.cases:
-        there = crash_attachment(case) if case.status == "Failure" else None
-        if there is not None and (digest := read_crash(objects, there[1])) is not None:
-            found[there[1].payload_id] = digest
-    return found
 
 
 def _unsound(objects: Directory, found: Report) -> frozenset[str]:

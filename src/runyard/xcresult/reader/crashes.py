@@ -6,7 +6,7 @@ where: the frames of the thread that did it. A report is a stranger's text, and 
 without it: whatever is wrong with it, the answer is None and never an error.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -50,6 +50,16 @@ def crash_attachment(case: Case) -> tuple[Run, Attachment] | None:
 def is_crash_report(attachment: Attachment) -> bool:
     """Whether an attachment is a crash report, by either of its names."""
     return any(name.lower().endswith(SUFFIX) for name in (attachment.filename, attachment.name))
+
+
+def read_crashes(objects: Objects, cases: Iterable[Case]) -> dict[str, CrashReport]:
+    """The digests of the cases' crash reports, by payload id. Each payload is looked at once."""
+    looked: dict[str, CrashReport | None] = {}
+    for case in cases:
+        there = crash_attachment(case)
+        if there is not None and there[1].payload_id not in looked:
+            looked[there[1].payload_id] = read_crash(objects, there[1])
+    return {payload_id: found for payload_id, found in looked.items() if found is not None}
 
 
 def read_crash(objects: Objects, attachment: Attachment) -> CrashReport | None:
