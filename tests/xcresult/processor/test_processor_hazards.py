@@ -130,8 +130,10 @@ async def test_a_worker_that_is_told_to_end_finishes_what_is_nearly_done(
 ) -> None:
     world = World(database_url, tmp_path)
     await world.upload(zipped(tmp_path, SMALL), 0, 1)
-    async with world.processing(slots=1):
-        await world.until("SELECT max(attempt) FROM test_runs", lambda attempt: attempt == 1)
+    gate = Gate(world)
+    async with world.processing(slots=1, blobs=gate):
+        await gate.reached.wait()
+        gate.open.set()
     assert sorted(state for (state,) in look(database_url, "SELECT state FROM test_runs")) == [
         "processed",
         "queued",
@@ -182,6 +184,18 @@ async def test_reading_longer_than_the_limit_is_ended_and_tried_again(
 
 
 @looped
+async def test_a_download_longer_than_the_limit_is_ended_and_tried_again(
+    database_url: str, tmp_path: Path
+) -> None:
+    world = World(database_url, tmp_path)
+    await world.upload(zipped(tmp_path, SMALL), 0)
+    async with world.processing(limit=0.01, blobs=Gate(world)):
+        await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
+    assert row_of(database_url) == ("queued", 1, 1, "", "timeout")
+    assert world.left() == []
+
+
+@looped
 async def test_a_bundle_that_takes_all_memory_takes_only_its_reader_along(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -213,7 +227,7 @@ async def test_a_reader_that_crashes_is_told_by_its_signal_and_tried_again(
     database_url: str, tmp_path: Path
 ) -> None:
     world = World(database_url, tmp_path)
-    await world.upload(zipped(tmp_path, Plan(cases=3000)), 0)
+    await world.upload(zipped(tmp_path, Plan(cases=300)), 0)
     async with world.processing():
         async with asyncio.timeout(20):
             while not (found := children()):

@@ -174,8 +174,12 @@ class Attempt:
         if tools.scratch.free() < found.size + tools.settings.reserve:
             told = f"the upload has {found.size} bytes and the scratch {tools.scratch.free()}"
             raise NotRead(Outcome(end="no_room", code="no_space", reason=told))
-        async with tools.clock.timeout(tools.settings.limit):
-            await tools.blobs.download(claim.storage_key, room.archive)
+        try:
+            async with tools.clock.timeout(tools.settings.limit):
+                await tools.blobs.download(claim.storage_key, room.archive)
+        except TimeoutError:
+            told = f"not downloaded within {tools.settings.limit:g} s"
+            raise NotRead(Outcome(end="late", code="timeout", reason=told)) from None
 
     async def _read(self, room: Room) -> Answer:
         claim, settings = self._claim, self._tools.settings
