@@ -180,6 +180,19 @@ def test_activities_nested_beyond_reason_are_cut(file: Path) -> None:
     assert depth == 201
 
 
+def test_expressions_below_expressions_without_end_are_cut(file: Path) -> None:
+    tables: dict[str, Rows] = {
+        **ONE_CASE,
+        "TestIssues": [{"testCaseRun_fk": 1, "expression_fk": 1, "compactDescription": "no"}],
+        "Expressions": [{"sourceCode": "a", "subexpressions": str(n)} for n in range(2, 1500)],
+    }
+    (case,) = read(write(file, tables)).cases
+    depth, expression = 0, case.runs[0].failures[0].expression
+    while expression is not None and expression.parts:
+        depth, expression = depth + 1, expression.parts[0]
+    assert depth == 200
+
+
 def test_expressions_in_circles_end(file: Path) -> None:
     tables: dict[str, Rows] = {
         **ONE_CASE,

@@ -90,17 +90,17 @@ class Sources:
     def expression(self, key: int) -> Expression | None:
         """What Swift Testing captured of an expectation."""
         if key not in self._captured:
-            self._captured[key] = self._expression(key, set())
+            self._captured[key] = self._expression(key, set(), 0)
         return self._captured[key]
 
-    def _expression(self, key: int, seen: set[int]) -> Expression | None:
+    def _expression(self, key: int, seen: set[int], depth: int) -> Expression | None:
         row = self._expressions.get(key)
-        if row is None or key in seen or len(seen) >= PARTS:
+        if row is None or key in seen or len(seen) >= PARTS or depth > DEPTH:
             return None
         seen.add(key)
         value = self.value(row.integer("testValue_fk"))
         keys = (part for part in row.text("subexpressions").split(",") if part.isdecimal())
-        parts = (self._expression(int(part), seen) for part in keys if len(part) < 19)
+        parts = (self._expression(int(part), seen, depth + 1) for part in keys if len(part) < 19)
         return Expression(
             source=row.text("sourceCode"),
             value=value.text("description") if value else "",
