@@ -265,7 +265,7 @@ class Attempt:
 
     async def _ended(self, decision: Decision) -> bool:
         """Write the end down. If the database does not take it, the sweep will: the lease runs out."""
-        until = self._tools.clock.monotonic() + self._tools.settings.lease
+        until = self._tools.clock.monotonic() + self._tools.settings.patience
         while True:
             try:
                 return await self._tools.ledger.end(self._claim, decision)

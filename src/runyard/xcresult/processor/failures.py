@@ -3,7 +3,7 @@
 import errno
 
 from runyard.blobs.errors import BlobError, BlobsRefused, NoSuchBlob
-from runyard.db.contract import DatabaseError
+from runyard.db.contract import CommitUnknown, DatabaseError, Unavailable
 from runyard.xcresult.errors import XcresultError
 from runyard.xcresult.plans.attempts import Outcome
 
@@ -24,6 +24,8 @@ def sorted_out(error: Exception) -> Outcome:
         return Outcome(end="refused", code=error.code, reason=told)
     if isinstance(error, TimeoutError):
         return Outcome(end="late", code="timeout", reason=told)
+    if isinstance(error, Unavailable | CommitUnknown):  # no fault of the run's: costs no attempt
+        return Outcome(end="released", code="database", reason=told)
     if is_full(error):
         return Outcome(end="no_room", code="no_space", reason=told)
     return Outcome(end="failed", code=_code(error), reason=told)
