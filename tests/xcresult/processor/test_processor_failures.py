@@ -1,4 +1,4 @@
-"""What went wrong is told by its kind: only what is the bundle's fault ends a run, and only what is nobody's is free."""
+"""What went wrong is told by its kind: only the bundle's own fault ends a run, and only nobody's is free."""
 
 import errno
 
