@@ -85,6 +85,22 @@ def test_flaky_tests_are_those_that_did_both(database_url: str, tmp_path: Path) 
     play(scenario, database_url, tmp_path)
 
 
+def test_a_test_that_fails_on_one_device_of_a_run_alone_is_not_flaky_for_that(
+    database_url: str, tmp_path: Path
+) -> None:
+    async def scenario(world: World) -> None:
+        case = ran(world, 1, "testOne()", "failure", git_commit_sha="same")
+        world.case(number(1), "testOne()", number=1)
+        assert (await world.get("/api/v1/flaky-tests"))["items"] == []
+        seen = (await world.get(f"/api/v1/test-cases/{case}"))["figures"]
+        assert (seen["runs"], seen["failed"], seen["mixed_commits"]) == (2, 1, 0)
+        ran(world, 2, "testOne()", "success", git_commit_sha="same")
+        (found,) = (await world.get("/api/v1/flaky-tests"))["items"]
+        assert found["figures"]["mixed_commits"] == 1
+
+    play(scenario, database_url, tmp_path)
+
+
 def test_both_results_of_one_commit_in_two_projects_are_not_flaky(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -1,7 +1,8 @@
 """A test across runs: how it did, run by run and in figures, and which tests do not say the same about the same code.
 
 A test is flaky in a run in which it failed first and then succeeded, and on a commit on which it did both, in
-whichever runs. The two are told apart in the figures.
+two uploads: one that fails on one device of a run and succeeds on another is not flaky for that. The two are told apart
+in the figures.
 """
 
 from collections.abc import Sequence

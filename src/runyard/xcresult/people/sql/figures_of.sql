@@ -8,6 +8,7 @@ WITH ran AS (
     WHERE run.git_commit_sha <> ''
     GROUP BY case_id, git_commit_sha
     HAVING bool_or(ran.status = 'success') AND bool_or(ran.status = 'failure')
+        AND count(DISTINCT (run_id, shard)) FILTER (WHERE ran.status <> 'skipped') > 1
 )
 SELECT case_id::text AS "case", count(*) AS runs,
     count(*) FILTER (WHERE status = 'success') AS succeeded,

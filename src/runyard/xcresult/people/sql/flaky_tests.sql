@@ -1,5 +1,6 @@
 -- Tests that did not say the same about the same code: first a failure and then a success in one run, or both on one
--- commit. Only what failed or was flaky is looked at, by the indexes that hold nothing else.
+-- commit in two uploads (within one, a failure on one device and a success on another is no contradiction). Only what
+-- failed or was flaky is looked at, by the indexes that hold nothing else, and only commits that ran again.
 WITH lately AS (
     SELECT run_id, shard, account, project, git_commit_sha, ran_at FROM test_runs
     WHERE state = 'processed' AND ran_at >= runyard_now() - make_interval(days => %(days)s)
@@ -11,13 +12,15 @@ WITH lately AS (
     FROM lately JOIN test_case_runs AS ran USING (run_id, shard)
     WHERE ran.is_flaky
 ), failed AS (
-    SELECT DISTINCT ran.case_id, lately.account, lately.project, lately.git_commit_sha
+    SELECT DISTINCT ran.case_id, lately.account, lately.project, lately.git_commit_sha, lately.run_id, lately.shard
     FROM lately JOIN test_case_runs AS ran USING (run_id, shard)
     WHERE ran.status = 'failure' AND lately.git_commit_sha <> ''
 ), mixed AS (
     SELECT failed.case_id, max(lately.ran_at) AS ran_at
     FROM failed
-    JOIN lately USING (account, project, git_commit_sha)
+    JOIN lately ON (lately.account, lately.project, lately.git_commit_sha)
+        = (failed.account, failed.project, failed.git_commit_sha)
+        AND (lately.run_id, lately.shard) <> (failed.run_id, failed.shard)
     JOIN test_case_runs AS ran
         ON ran.case_id = failed.case_id AND ran.ran_at = lately.ran_at
         AND ran.run_id = lately.run_id AND ran.shard = lately.shard
