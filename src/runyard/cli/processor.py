@@ -4,15 +4,10 @@ The command line only reads what it is told and brings the pieces; `parts.proces
 it was told to end, 1 when it failed, 2 when it could not begin: a bad setting is one line with its cause and its fix.
 """
 
-import asyncio
 import contextlib
-import os
 import random
 import re
 import shutil
-import signal
-import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +16,14 @@ import msgspec
 
 from runyard.blobs.place import BadPlace, open_blobs
 from runyard.cli.blobflags import BLOBS, place_of
-from runyard.cli.server import Failed, Schema
+from runyard.cli.living import LOGGING, ending_by_signal, live, name_of, say
+from runyard.cli.server import Schema
 from runyard.cli.serverfiles import BadSetting, bound, database
 from runyard.cli.serverflags import DATABASE
 from runyard.cli.speaking import Option, with_options
 from runyard.clock import RealClock
-from runyard.db.contract import DatabaseError, Unavailable
 from runyard.db.pooled import open_pool
 from runyard.parts.processor import Processor, ProcessorDeps
-from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import Logger, configure, get_logger
 from runyard.xcresult.settings import MEBIBYTE, Settings
 
@@ -129,15 +123,7 @@ REST: tuple[Option, ...] = (
         default="",
         help="What it is called in leases and logs.  [default: HOSTNAME-PID]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line."),
-    click.option(
-        "--log-level",
-        envvar="RUNYARD_LOG",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
-        show_default=True,
-        help="What is worth a line.",
-    ),
+    *LOGGING,
 )
 _POSTGRES = (
     *DATABASE[:2],
@@ -161,21 +147,12 @@ def processor(**given: Any) -> None:
     """
     flags = msgspec.convert(given, Flags)
     configure(level=flags.log_level, json=flags.as_json)
-    try:
-        asyncio.run(_live(flags))
-    except BaseExceptionGroup as group:
-        first = first_of(group)
-        if not isinstance(first, DatabaseError) or isinstance(first, Unavailable):
-            raise
-        raise Failed(f"the database cannot be used: {first}") from None
+    live(_live(flags))
 
 
 async def _live(flags: Flags) -> None:
-    ending = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.set)
-    log = get_logger("processor", processor=_name(flags))
+    ending, name = ending_by_signal(), name_of(flags.name)
+    log = get_logger("processor", processor=name)
     async with contextlib.AsyncExitStack() as stack:
         conninfo = database(
             "--database-url",
@@ -191,7 +168,13 @@ async def _live(flags: Flags) -> None:
             ending=ending,
             sock=sock,
             prepare=schema.there,
-            ready=lambda url: _say(flags, url),
+            ready=lambda url: say(
+                f"processing as {name}, numbers at {url}/metrics",
+                as_json=flags.as_json,
+                event="processing",
+                url=url,
+                name=name,
+            ),
         )
 
 
@@ -220,7 +203,7 @@ async def _deps(
     )
     pools = (await stack.enter_async_context(control), await stack.enter_async_context(results))
     return ProcessorDeps(
-        name=_name(flags),
+        name=name_of(flags.name),
         clock=clock,
         rng=rng,
         log=log,
@@ -275,18 +258,3 @@ def _needed_place(blobs: str) -> str:
             " Write s3://BUCKET/PREFIX or a directory"
         )
     return blobs
-
-
-def _name(flags: Flags) -> str:
-    return flags.name or f"{socket.gethostname()}-{os.getpid()}"
-
-
-def _say(flags: Flags, url: str) -> None:
-    """The one line on standard output: it works, and where its numbers are."""
-    told = {"event": "processing", "url": url, "name": _name(flags)}
-    click.echo(
-        msgspec.json.encode(told).decode()
-        if flags.as_json
-        else f"processing as {told['name']}, numbers at {url}/metrics"
-    )
-    sys.stdout.flush()

@@ -9,15 +9,13 @@ import contextlib
 import os
 import random
 import re
-import signal
-import socket
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import click
-import msgspec
 
+from runyard.cli.living import ending_by_signal, live, name_of, say
 from runyard.cli.resultflags import results_of
 from runyard.cli.serverfiles import (
     BadSetting,
@@ -42,19 +40,12 @@ from runyard.kube.config import ConfigError
 from runyard.kube.connect import connect
 from runyard.kube.kubeconfig import find_config
 from runyard.parts.serving import Door, Replica, Setup, Tell
-from runyard.telemetry.causes import first_of
 from runyard.telemetry.log import Logger, configure, get_logger
 from runyard.web.access import Access, AccessError
 from runyard.web.settings import Settings as Looking
 
 _LOOK_AGAIN = 1.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-
-
-class Failed(click.ClickException):
-    """It had begun, and cannot go on."""
-
-    exit_code = 1
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -73,22 +64,15 @@ def server(**given: Any) -> None:
     flags = flags_of(given)
     configure(level=flags.log_level, json=flags.as_json)
     try:
-        asyncio.run(_live(flags))
+        live(_live(flags))
     except ConfigError as error:
         raise BadSetting(str(error)) from None
-    except BaseExceptionGroup as group:
-        first = first_of(group)
-        if not isinstance(first, DatabaseError) or isinstance(first, Unavailable):
-            raise
-        raise Failed(f"the database cannot be used: {first}") from None
 
 
 async def _live(flags: Flags) -> None:
-    clock, rng, ending = RealClock(), random.SystemRandom(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.set)
-    log = get_logger("server", server=_name(flags))
+    clock, rng, ending = RealClock(), random.SystemRandom(), ending_by_signal()
+    name = name_of(flags.name)
+    log = get_logger("server", server=name)
     async with contextlib.AsyncExitStack() as stack:
         conninfo = database(
             "--database-url",
@@ -102,21 +86,10 @@ async def _live(flags: Flags) -> None:
 
         def ready(urls: tuple[str, ...]) -> None:
             for url in urls:
-                _say(flags, url)
+                text = f"serving {url} as {name}"
+                say(text, as_json=flags.as_json, event="serving", url=url, name=name)
 
         await replica.run(prepare=schema.there, ready=ready, ending=ending)
-
-
-def _say(flags: Flags, url: str) -> None:
-    """The one line on standard output: it works, and where."""
-    told = {"event": "serving", "url": url, "name": _name(flags)}
-    click.echo(
-        msgspec.json.encode(told).decode() if flags.as_json else f"serving {url} as {told['name']}"
-    )
-
-
-def _name(flags: Flags) -> str:
-    return flags.name or f"{socket.gethostname()}-{os.getpid()}"
 
 
 async def _setup(
@@ -141,7 +114,7 @@ async def _setup(
     door = _door(flags, clock, stack)
     pool = open_pool(conninfo, clock=clock, rng=rng, max_size=flags.database_connections)
     return Setup(
-        name=_name(flags),
+        name=name_of(flags.name),
         clock=clock,
         rng=rng,
         log=log,

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from runyard.cli.living import LOGGING
 from runyard.cli.resultflags import RESULTS, ResultFlags
 from runyard.cli.speaking import OPTIONS, RUNNER_GROUP, Option, Said, intake, said, with_options
 from runyard.wire import names
@@ -181,15 +182,7 @@ ITSELF: tuple[Option, ...] = (
         default="",
         help="This replica's name in the audit trail.  [default: host name and process]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Log one JSON object a line."),
-    click.option(
-        "--log-level",
-        envvar="RUNYARD_LOG",
-        type=click.Choice(["debug", "info", "warning", "error"]),
-        default="info",
-        show_default=True,
-        help="What is worth a line.",
-    ),
+    *LOGGING,
 )
 
 
