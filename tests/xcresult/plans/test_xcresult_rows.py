@@ -118,3 +118,18 @@ def test_tests_are_locked_in_one_order_whatever_order_they_ran_in() -> None:
     assert written(*reversed(cases), *cases[:5]) == first, "each once, too"
     ids = [str(row["case_id"]) for row in first]
     assert ids == sorted(ids)
+
+
+def test_a_bundle_that_counts_to_the_sky_fits_its_columns() -> None:
+    sky = 10**17
+    again = msgspec.structs.replace(AGAIN, repetition_number=sky)
+    failure = msgspec.structs.replace(FAILURE, line_number=sky)
+    picture = msgspec.structs.replace(PICTURE, repetition_number=sky)
+    case = msgspec.structs.replace(
+        CASE, repetitions=(again,), failures=(failure,), attachments=(picture,)
+    )
+    module = msgspec.structs.replace(REPORT.test_modules[0], test_cases=(case,))
+    found = tables(msgspec.structs.replace(REPORT, test_modules=(module,)))
+    told = [row["repetition_number"] for row in (*found["repetitions"], *found["attachments"])]
+    assert told == [2**31 - 1, 2, 2**31 - 1]
+    assert found["failures"][0]["line_number"] == 2**31 - 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from runyard.xcresult.processor import rowsfile
-from runyard.xcresult.processor.rowsfile import LONGEST, RowsFile, batches, clean
+from runyard.xcresult.processor.rowsfile import LARGEST, LONGEST, RowsFile, batches, clean
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,11 @@ def test_a_file_whose_writer_failed_is_not_mistaken_for_a_whole_one(tmp_path: Pa
         file.add("modules", [{"name": "a"}])
         raise OSError("full")
     assert list(batches(path)) == []
+
+
+def test_a_number_that_no_column_holds_is_the_largest_that_one_does(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    with RowsFile(path) as file:
+        file.add("cases", [{"long": 10**21, "short": -(10**21), "flag": True, "none": None}])
+    ((_, text),) = batches(path)
+    assert json.loads(text) == [{"long": LARGEST, "short": -LARGEST, "flag": True, "none": None}]

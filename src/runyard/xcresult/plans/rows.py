@@ -167,7 +167,7 @@ class Rows:
                 "number": number,
                 "argument": argument,
                 "repetition": place,
-                "repetition_number": repetition.repetition_number,
+                "repetition_number": _small(repetition.repetition_number),
                 "name": repetition.name,
                 "status": repetition.status,
                 "duration_ms": repetition.duration,
@@ -207,7 +207,9 @@ class Rows:
                     "file_name": each.file_name,
                     "uniform_type": each.uniform_type,
                     "size": each.size,
-                    "repetition_number": each.repetition_number,
+                    "repetition_number": None
+                    if each.repetition_number is None
+                    else _small(each.repetition_number),
                     "argument_name": each.argument_name,
                 }
 
@@ -245,6 +247,11 @@ def _counts(cases: Collection[ReportCase]) -> Row:
     }
 
 
+def _small(number: int) -> int:
+    """What fits its column, whatever a stranger's bundle counts to."""
+    return max(min(number, 2**31 - 1), -(2**31))
+
+
 def _failed(
     number: int, argument: int, repetition: int, failures: tuple[ReportFailure, ...]
 ) -> Iterator[Row]:
@@ -256,7 +263,7 @@ def _failed(
             "failure": place,
             "message": failure.message or "",
             "path": failure.path or "",
-            "line_number": min(max(failure.line_number, 0), 2**31 - 1),
+            "line_number": max(_small(failure.line_number), 0),
             "issue_type": failure.issue_type or "",
         }
 

@@ -26,7 +26,7 @@ from runyard.xcresult.plans.rows import Owner, Row, Rows
 from runyard.xcresult.processor.confining import confine
 from runyard.xcresult.processor.failures import is_full
 from runyard.xcresult.processor.order import Answer, Order, Summary
-from runyard.xcresult.processor.rowsfile import RowsFile, clean
+from runyard.xcresult.processor.rowsfile import RowsFile, bounded, clean
 from runyard.xcresult.processor.scratch import Room, RoomGone, Scratch, occupied
 from runyard.xcresult.processor.tracing import trace
 from runyard.xcresult.reader.coverage.model import Coverage, FileLines
@@ -181,7 +181,9 @@ def _summary(found: Report, result: Result, coverage: Coverage | None, complaint
         warnings.append(("", complaint))
     return Summary(
         status=found.status,
-        duration_ms=found.duration or sum(module.duration for module in found.test_modules),
+        duration_ms=bounded(
+            found.duration or sum(module.duration for module in found.test_modules)
+        ),
         test_plan=_text(found.test_plan_name),
         format=result.format,
         source=result.source,
@@ -216,8 +218,8 @@ def _summary(found: Report, result: Result, coverage: Coverage | None, complaint
             }
             for each in result.build_issues[:_MOST]
         ),
-        covered_lines=None if coverage is None else coverage.covered,
-        executable_lines=None if coverage is None else coverage.executable,
+        covered_lines=None if coverage is None else bounded(coverage.covered),
+        executable_lines=None if coverage is None else bounded(coverage.executable),
     )
 
 

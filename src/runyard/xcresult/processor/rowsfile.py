@@ -4,8 +4,8 @@ A file of lines `TABLE<tab>JSON`: each is a batch of rows that one statement loa
 passes the text on and never decodes it, so that its memory does not grow with a bundle. Batches come in an order in
 which they can be loaded.
 
-Invariant: no text holds what Postgres refuses. It takes neither NUL nor half of a surrogate pair, and a stranger's
-text may have both; each becomes U+FFFD. A text ends after `LONGEST` characters.
+Invariant: nothing holds what Postgres refuses. It takes neither NUL nor half of a surrogate pair, and a stranger's text
+may have both; each becomes U+FFFD. A text ends after `LONGEST` characters, a number at `LARGEST`.
 """
 
 import re
@@ -19,6 +19,7 @@ import msgspec
 BATCH = 2000
 BATCH_BYTES = 4 * 1024 * 1024
 LONGEST = 100_000
+LARGEST = 2**63 - 1
 _REFUSED = re.compile("[\x00\ud800-\udfff]")
 
 Row = dict[str, object]
@@ -31,6 +32,17 @@ def clean(text: str) -> str:
     if text.isascii() and "\x00" not in text:
         return text
     return _REFUSED.sub("\ufffd", text)
+
+
+def bounded(number: int) -> int:
+    """The number as Postgres takes it."""
+    return max(min(number, LARGEST), -LARGEST)
+
+
+def _cleaned(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    return bounded(value) if isinstance(value, int) else value
 
 
 class RowsFile:
@@ -62,15 +74,12 @@ class RowsFile:
             self._file.close()
 
     def add(self, table: str, rows: Iterable[Row]) -> None:
-        """Rows of one table; their texts are cleaned here."""
+        """Rows of one table; their texts and numbers are cleaned here."""
         if table != self._table:
             self._flush()
             self._table = table
         for row in rows:
-            told = {
-                key: clean(value) if isinstance(value, str) else value for key, value in row.items()
-            }
-            text = self._encoder.encode(told)
+            text = self._encoder.encode({key: _cleaned(value) for key, value in row.items()})
             self._rows.append(text)
             self._size += len(text)
             if len(self._rows) >= BATCH or self._size >= BATCH_BYTES:
