@@ -180,6 +180,16 @@ async def test_a_run_whose_delivery_vanished_is_found_and_delivered_again(
 
 
 @looped
+async def test_a_queue_that_is_lost_as_a_whole_is_mended_in_one_look(database_url: str) -> None:
+    add_runs(database_url, *range(120))
+    async with pool(database_url) as database:
+        await put(database, *range(120))
+        change(database_url, "DELETE FROM procrastinate_jobs")
+        assert (await ledger(database).mend())["redelivered"] == 120
+    assert jobs_of(database_url) == ["todo"] * 120
+
+
+@looped
 async def test_a_delivery_under_way_of_a_worker_that_died_before_its_claim_is_retired(
     database_url: str,
 ) -> None:

@@ -9,6 +9,8 @@ Invariants:
 """
 
 import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from runyard.db.contract import CommitUnknown, Database, Tx
 from runyard.xcresult import store
@@ -18,7 +20,11 @@ from runyard.xcresult.processor.queue import delivery
 from runyard.xcresult.settings import QUEUE, Settings
 from runyard.xcresult.store import SQL, Backlog, Claim
 
+T = TypeVar("T")
 _AT_ONCE = 50  # runs mended in one transaction
+_BATCHES = (
+    20  # such transactions in one look: a queue that is lost as a whole is mended in few of them
+)
 _DEAD = 1.5  # leases of silence after which a consumer is forgotten
 _AWAY = 2  # looks in a row that failed: others could not say that they live, either
 _ROUNDS = 2  # looks for which everybody has time to say so, then
@@ -162,23 +168,33 @@ class Ledger:
             rows = await tx.all(SQL.runs_undelivered, prefix=f"{QUEUE}/", most=_AT_ONCE)
             return await self._mend(tx, tuple(_seen(row) for row in rows))
 
-        async def strays(tx: Tx) -> int:
+        async def strays(tx: Tx) -> tuple[int, ...]:
             found = await delivery.stray(tx, most=_AT_ONCE)
             for job in found:
                 await delivery.retire(tx, job=job)
             await delivery.forget(tx, dead_after=_DEAD * self._settings.lease)
-            return len(found)
+            return found
 
-        rescued = await self._database.transact(lost, name="xcresult rescue") if rescuing else ()
-        retired = await self._database.transact(strays, name="xcresult strays")
-        again = await self._database.transact(undelivered, name="xcresult redeliver")
+        rescued = await self._all(lost, name="xcresult rescue") if rescuing else []
+        retired = await self._all(strays, name="xcresult strays")
+        again = await self._all(undelivered, name="xcresult redeliver")
         given_up = sum(isinstance(each, Rescue) and each.decision.final for each in rescued)
         return {
             "rescued": len(rescued) - given_up,
             "given_up": given_up,
-            "retired": retired,
+            "retired": len(retired),
             "redelivered": len(again),
         }
+
+    async def _all(self, work: Callable[[Tx], Awaitable[tuple[T, ...]]], *, name: str) -> list[T]:
+        """Batch by batch, as long as they are full."""
+        found: list[T] = []
+        for _ in range(_BATCHES):
+            batch = await self._database.transact(work, name=name)
+            found += batch
+            if len(batch) < _AT_ONCE:
+                break
+        return found
 
     async def _mend(self, tx: Tx, seen: tuple[Seen, ...]) -> tuple[Rescue | Redeliver, ...]:
         actions = plan(seen, settings=self._settings.retrying)
