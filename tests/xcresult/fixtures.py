@@ -73,3 +73,25 @@ def figures() -> dict[str, Figures]:
     """The expected figures by bundle; empty where there are none."""
     path = HOME / "figures.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+DESCRIBES = frozenset(
+    {
+        "repo",
+        "commit",
+        "path",
+        "licence",
+        "xcode",
+        "database",
+        "pruned",
+        "zip_bytes",
+        "expected",
+        "confirmed_by",
+    }
+)
+"""Keys of the expected figures that are about where a bundle came from."""
+
+
+def said(figures: Figures) -> Figures:
+    """Of a bundle's figures those that a reader can know."""
+    return {key: value for key, value in figures.items() if key not in DESCRIBES}

@@ -2,10 +2,11 @@
 
 import plistlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+
+from tests.xcresult.memory import Memory
 
 from runyard.xcresult.reader.model import Action
-from runyard.xcresult.reader.objects import ObjectProblem
 
 UID = plistlib.UID
 EXECUTABLE = 0x8000
@@ -111,12 +112,8 @@ def archive(files: dict[str, bytes]) -> tuple[bytes, bytes]:
     return struct.pack("<I", len(files)) + entries + names, data
 
 
-class Store:
+class Store(Memory):
     """Objects in dictionaries, by any name."""
-
-    def __init__(self) -> None:
-        self.payloads: dict[str, bytes] = {}
-        self.references: dict[str, tuple[str, ...]] = {}
 
     def measured(
         self, name: str, report: bytes | None, lines: tuple[bytes, bytes] | None
@@ -135,21 +132,3 @@ class Store:
             coverage_report_id="" if report is None else f"{name}-report",
             coverage_archive_id="" if lines is None else f"{name}-archive",
         )
-
-    def has(self, object_id: str) -> bool:
-        return object_id in self.payloads
-
-    def read(self, object_id: str) -> bytes:
-        try:
-            return self.payloads[object_id]
-        except KeyError:
-            raise ObjectProblem(object_id, "is missing") from None
-
-    def stream(self, object_id: str) -> Iterator[bytes]:
-        yield self.read(object_id)
-
-    def refs(self, object_id: str) -> tuple[str, ...]:
-        return self.references.get(object_id, ())
-
-    def ids(self) -> Iterator[str]:
-        return iter(sorted(self.payloads))

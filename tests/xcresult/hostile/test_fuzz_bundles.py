@@ -5,7 +5,6 @@ objects, encoded again, behind the ids' back, so that the damage reaches the dec
 """
 
 import shutil
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -16,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.xcresult import fixtures
 from tests.xcresult.hostile import mutating, reshaping, tracing
+from tests.xcresult.memory import Memory
 
 from runyard.xcresult.archives.limits import MIB, Limits
 from runyard.xcresult.bundle.directory import Directory
@@ -35,7 +35,7 @@ from runyard.xcresult.reader.decode import is_typed
 from runyard.xcresult.reader.figures import figures
 from runyard.xcresult.reader.frames import compress, whole
 from runyard.xcresult.reader.model import Result, Wanted
-from runyard.xcresult.reader.objects import Info, ObjectProblem, Objects
+from runyard.xcresult.reader.objects import Info, Objects
 from runyard.xcresult.reader.report import report
 from runyard.xcresult.reader.result import read_result
 from runyard.xcresult.writer.plan import Plan
@@ -73,32 +73,6 @@ REAL = (
     "tuist__test-with-arguments",
     "a7ex__session_level_failure",
 )
-
-
-class Memory(Objects):
-    """A store in memory, whose ids nobody checks."""
-
-    def __init__(self, payloads: dict[str, bytes], refs: dict[str, tuple[str, ...]]) -> None:
-        self.payloads = payloads
-        self.references = refs
-
-    def has(self, object_id: str) -> bool:
-        return object_id in self.payloads
-
-    def read(self, object_id: str) -> bytes:
-        try:
-            return self.payloads[object_id]
-        except KeyError:
-            raise ObjectProblem(object_id, "missing") from None
-
-    def stream(self, object_id: str) -> Iterator[bytes]:
-        yield self.read(object_id)
-
-    def refs(self, object_id: str) -> tuple[str, ...]:
-        return self.references.get(object_id, ())
-
-    def ids(self) -> Iterator[str]:
-        return iter(sorted(self.payloads))
 
 
 class Loaded(msgspec.Struct, frozen=True):

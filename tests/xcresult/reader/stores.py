@@ -1,13 +1,13 @@
 """A bundle in memory, made object by object: for shapes that no real bundle at hand has."""
 
-from collections.abc import Iterator
 from typing import Any
 
+from tests.xcresult import memory
 from tests.xcresult.reader.encoding import encode
 
 from runyard.xcresult.reader.ids import content_id
 from runyard.xcresult.reader.model import Result, Wanted
-from runyard.xcresult.reader.objects import Info, ObjectProblem, Objects
+from runyard.xcresult.reader.objects import Info
 from runyard.xcresult.reader.result import read_result
 
 SUPERTYPES = {
@@ -17,28 +17,8 @@ SUPERTYPES = {
 }
 
 
-class Memory(Objects):
-    """Objects in a dictionary."""
-
-    def __init__(self) -> None:
-        self.payloads: dict[str, bytes] = {}
-
-    def has(self, object_id: str) -> bool:
-        return object_id in self.payloads
-
-    def read(self, object_id: str) -> bytes:
-        if object_id not in self.payloads:
-            raise ObjectProblem(object_id, "the object is missing")
-        return self.payloads[object_id]
-
-    def stream(self, object_id: str) -> Iterator[bytes]:
-        yield self.read(object_id)
-
-    def refs(self, object_id: str) -> tuple[str, ...]:
-        return ()
-
-    def ids(self) -> Iterator[str]:
-        yield from sorted(self.payloads)
+class Memory(memory.Memory):
+    """Objects under their content ids."""
 
     def put(self, payload: bytes) -> str:
         object_id = content_id((), [payload])
