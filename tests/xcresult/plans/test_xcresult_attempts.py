@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from runyard.xcresult.plans.attempts import Decision, End, Outcome, Retrying, decide
+from runyard.xcresult.plans.attempts import Decision, End, Outcome, Retrying, Verdict, decide, rest
 
 RULES = Retrying()
 ENDS: tuple[End, ...] = ("done", "refused", "failed", "late", "lost", "no_room", "released")
@@ -58,3 +58,16 @@ def test_whatever_happens_a_run_comes_to_its_end(ends: list[End]) -> None:
             return
         spent = decision.spent
     pytest.fail("it went round")
+
+
+def test_a_run_that_fits_nowhere_does_not_keep_workers_from_all_others() -> None:
+    full = Decision(verdict="released", code="no_space")
+    pauses = [rest(full, claims=claims, settings=RULES) for claims in range(1, RULES.claims)]
+    assert pauses[0] > RULES.elsewhere, "another worker may have room for it, and gets it first"
+    assert sum(pauses) == RULES.rests * pauses[0]
+
+
+@pytest.mark.parametrize("verdict", ["released", "retry", "processed", "failed"])
+def test_a_worker_rests_for_want_of_room_alone(verdict: Verdict) -> None:
+    assert rest(Decision(verdict=verdict, code="timeout"), claims=1, settings=RULES) == 0
+    assert rest(Decision(verdict="failed", code="no_space"), claims=1, settings=RULES) == 0

@@ -23,8 +23,10 @@ import msgspec
 End = Literal["done", "refused", "failed", "late", "lost", "no_room", "released"]
 Verdict = Literal["processed", "retry", "released", "lost", "failed"]
 
+NO_SPACE = "no_space"
 _FREE = ("no_room", "released")
 _AT_ONCE = ("lost", "released")
+_LONGER = 1.5  # a worker rests for longer than the run does
 
 
 class Retrying(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +40,8 @@ class Retrying(msgspec.Struct, frozen=True, kw_only=True):
     """How many claims in all, also those that were given back unused: nothing goes round for ever."""
     elsewhere: float = 30.0
     """Seconds until a run that this machine had no room for is offered again."""
+    rests: int = 3
+    """How often a run may make a worker rest that had no room for it."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +82,15 @@ def decide(outcome: Outcome, *, claims: int, spent: int, settings: Retrying) -> 
         code=outcome.code,
         reason=outcome.reason,
     )
+
+
+def rest(decision: Decision, *, claims: int, settings: Retrying) -> float:
+    """Seconds for which a worker takes nothing after such an end, so that another one gets the run that it has no room
+    for. A few times only: a run that fits nowhere, or says so of itself, keeps nobody from working.
+    """
+    if decision.final or decision.code != NO_SPACE or claims > settings.rests:
+        return 0.0
+    return settings.elsewhere * _LONGER
 
 
 _BACK: dict[str, Verdict] = {

@@ -22,7 +22,7 @@ from runyard.telemetry.catalogue import RUNYARD_LOOP_FAILURES_TOTAL, RUNYARD_PRO
 from runyard.telemetry.freshness import Freshness, due_within
 from runyard.telemetry.health import Health
 from runyard.xcresult.metrics import Numbers
-from runyard.xcresult.plans.attempts import Decision, Outcome
+from runyard.xcresult.plans.attempts import Decision, Outcome, rest
 from runyard.xcresult.processor.attempt import Attempt, Tools
 from runyard.xcresult.store import Claim
 
@@ -129,10 +129,8 @@ class Worker:
             return
         log.info("ended", took=round(took, 3), **msgspec.to_builtins(decision))
         self._judge_storage(decision)
-        if decision.code == "no_space":
-            self._pause_until = (
-                self._tools.clock.monotonic() + self._tools.settings.retrying.elsewhere * 1.5
-            )
+        pause = rest(decision, claims=claim.claims, settings=self._tools.settings.retrying)
+        self._pause_until = max(self._pause_until, self._tools.clock.monotonic() + pause)
 
     def _judge_storage(self, decision: Decision) -> None:
         """Object storage is known by what attempts met there."""
