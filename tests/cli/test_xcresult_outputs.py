@@ -11,7 +11,11 @@ from runyard.cli.main import cli, run
 from runyard.xcresult.writer.plan import Plan
 from runyard.xcresult.writer.writing import write_bundle
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+# Buffered as for most people: what is in the buffer must not fail once more at the end.
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    "PYTHONPATH": os.pathsep.join(sys.path),
+}
 PROGRAM = (sys.executable, "-c", "from runyard.cli.main import main; main()", "xcresult")
 
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 import msgspec
@@ -134,9 +135,24 @@ def _print(pieces: Iterable[bytes]) -> None:
     if sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     stream = sys.stdout.buffer
-    for piece in pieces:
-        stream.write(piece)
-    stream.flush()
+    try:
+        for piece in pieces:
+            stream.write(piece)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        _abandon(stream)
+        raise
+
+
+def _abandon(stream: BinaryIO) -> None:
+    """What is left in the buffer shall not fail a second time when the interpreter ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    finally:
+        os.close(nowhere)
 
 
 def _replace(file: Path, pieces: Iterable[bytes]) -> None:
