@@ -16,6 +16,8 @@ RUNYARD := $(BIN)/runyard
 LINT_IMPORTS := $(PY) -c 'from importlinter.cli import lint_imports_command as run; run()'
 STAGE := sh tools/stage.sh
 WORKERS ?= 2
+# Who has run out of tests takes some from another: a few of them take minutes.
+SPREAD = -n $(WORKERS) --dist worksteal
 PYTEST_ARGS ?=
 
 # Somebody's shell settings must not leak into the environment that the lock file describes.
@@ -43,7 +45,7 @@ sim: .venv/ready ## Watch a simulated fleet live through two hours with faults
 	@$(RUNYARD) sim --seed 1 --hours 2 --demo
 
 test: .venv/ready ## Run the fast tests
-	@$(PY) -m pytest -n $(WORKERS) -m "not slow and not long" $(PYTEST_ARGS)
+	@$(PY) -m pytest $(SPREAD) -m "not slow and not long" $(PYTEST_ARGS)
 
 kube-assets: ## Build a real Kubernetes control plane for the tests, once, into the user's cache
 	@sh tools/kube_assets.sh
@@ -60,7 +62,7 @@ test-all: .venv/ready ## Run every test but the few long ones, the proof of the 
 	-@$(STAGE) "real Kubernetes" sh tools/kube_assets.sh
 	-@$(STAGE) "helm" $(PY) tools/helm.py
 	@$(PY) tools/controlplane.py --version
-	@$(STAGE) "tests" $(PY) -m pytest -n $(WORKERS) -m "not long" $(PYTEST_ARGS)
+	@$(STAGE) "tests" $(PY) -m pytest $(SPREAD) -m "not long" $(PYTEST_ARGS)
 	@$(STAGE) "proof of the slot machine" $(RUNYARD) prove
 	@$(STAGE) "simulation, 100 seeds of one hour" $(RUNYARD) sim --seeds 100 --hours 1
 
@@ -88,9 +90,9 @@ bench-dispatch: .venv/ready ## Measure dispatch over real HTTP with real server 
 
 test-dispatch: .venv/ready ## Run all tests of dispatch and recovery, the slow ones, the incidents and the fuzz included
 	@status=0; \
-	$(STAGE) "dispatch, GitHub" $(PY) -m pytest -n $(WORKERS) tests/dispatch tests/github $(PYTEST_ARGS) || status=1; \
-	$(STAGE) "crashes of real servers" $(PY) -m pytest -n $(WORKERS) tests/recovery $(PYTEST_ARGS) || status=1; \
-	$(STAGE) "incidents" $(PY) -m pytest -n $(WORKERS) tests/sim/fleet/test_fleet_scenarios.py \
+	$(STAGE) "dispatch, GitHub" $(PY) -m pytest $(SPREAD) tests/dispatch tests/github $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "crashes of real servers" $(PY) -m pytest $(SPREAD) tests/recovery $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "incidents" $(PY) -m pytest $(SPREAD) tests/sim/fleet/test_fleet_scenarios.py \
 	  tests/sim/fleet/test_fleet_explained.py $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
@@ -99,8 +101,8 @@ bench-xcresult: .venv/ready ## Measure reading result bundles: speed, memory, at
 
 test-xcresult: .venv/ready ## Run all tests of result bundles, the slow and the long ones, the fuzz and the real bundles included
 	@status=0; \
-	$(STAGE) "result bundles" $(PY) -m pytest -n $(WORKERS) tests/xcresult tests/cli/test_xcresult_*.py $(PYTEST_ARGS) || status=1; \
-	$(STAGE) "object storage" $(PY) -m pytest -n $(WORKERS) tests/blobs $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "result bundles" $(PY) -m pytest $(SPREAD) tests/xcresult tests/cli/test_xcresult_*.py $(PYTEST_ARGS) || status=1; \
+	$(STAGE) "object storage" $(PY) -m pytest $(SPREAD) tests/blobs $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 recovery-table: .venv/ready ## Kill the server process at each of its effects, measure until rest, write docs/recovery.md
