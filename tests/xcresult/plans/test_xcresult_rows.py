@@ -4,7 +4,7 @@ import msgspec
 
 from runyard.xcresult.plans.rows import Owner, Row, Rows, case_id, digest
 from runyard.xcresult.reader.crashes import CrashReport
-from runyard.xcresult.reader.report import (
+from runyard.xcresult.reader.reportmodel import (
     Module,
     Report,
     ReportArgument,

@@ -5,7 +5,8 @@ from tests.xcresult import fixtures
 
 from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.reader.model import Case, Result
-from runyard.xcresult.reader.report import Report, report
+from runyard.xcresult.reader.report import report
+from runyard.xcresult.reader.reportmodel import Report
 
 
 def result(name: str) -> Result:

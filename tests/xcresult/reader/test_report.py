@@ -22,14 +22,8 @@ from runyard.xcresult.reader.model import (
     Suite,
     Target,
 )
-from runyard.xcresult.reader.report import (
-    Quarantined,
-    ReportCase,
-    ReportCrash,
-    milliseconds,
-    normalised,
-    report,
-)
+from runyard.xcresult.reader.report import milliseconds, normalised, report
+from runyard.xcresult.reader.reportmodel import Quarantined, ReportCase, ReportCrash
 
 
 def run(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from runyard.xcresult.reader.crashes import SUFFIX
-from runyard.xcresult.reader.report import (
+from runyard.xcresult.reader.reportmodel import (
     Module,
     Report,
     ReportCase,

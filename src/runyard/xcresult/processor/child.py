@@ -35,7 +35,8 @@ from runyard.xcresult.reader.crashes import read_crashes
 from runyard.xcresult.reader.ids import content_id
 from runyard.xcresult.reader.model import Result
 from runyard.xcresult.reader.objects import ObjectProblem
-from runyard.xcresult.reader.report import Quarantined, Report, report
+from runyard.xcresult.reader.report import report
+from runyard.xcresult.reader.reportmodel import Quarantined, Report
 
 QUARANTINE = "quarantined_tests.json"
 _QUARANTINE_BYTES = 16 * 1024 * 1024
