@@ -53,14 +53,7 @@ def read_result(
     if not objects.has(info.root_id):
         raise StoreStripped(f"the root object is missing ({info.root_id})")
     graph = Graph(objects, depth=depth, budget=budget)
-    root = graph.need(info.root_id, what="the root object")
-    if kind(root) != ROOT:
-        raise BundleInvalid(f"the root object is no {ROOT} but {brief(kind(root))}")
-    if info.minor > NEWEST:
-        graph.warn(
-            f"format {info.major}.{info.minor} is newer than any that is known (up to"
-            f" {info.major}.{NEWEST}): what is new in it was left out"
-        )
+    root = _root(graph, info)
     scheme = _scheme(graph, root)
     records = children(root, "actions")
     if len(records) > ACTIONS:
@@ -92,15 +85,27 @@ def read_result(
         ),
         warnings=graph.warnings,
         duration=total(log for logs in by_plan.values() for log in logs),
-        xcode=next(
-            (
-                version
-                for action in actions[:XCODE_ACTIONS]
-                if (version := xcode_version(objects, action.diagnostics_id))
-            ),
-            "",
-        ),
+        xcode=_xcode(objects, actions),
     )
+
+
+def _root(graph: Graph, info: Info) -> Node:
+    root = graph.need(info.root_id, what="the root object")
+    if kind(root) != ROOT:
+        raise BundleInvalid(f"the root object is no {ROOT} but {brief(kind(root))}")
+    if info.minor > NEWEST:
+        graph.warn(
+            f"format {info.major}.{info.minor} is newer than any that is known (up to"
+            f" {info.major}.{NEWEST}): what is new in it was left out"
+        )
+    return root
+
+
+def _xcode(objects: Objects, actions: tuple[Action, ...]) -> str:
+    for action in actions[:XCODE_ACTIONS]:
+        if version := xcode_version(objects, action.diagnostics_id):
+            return version
+    return ""
 
 
 def _scheme(graph: Graph, root: Node) -> str:
