@@ -6,7 +6,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo sim test test-all check bench fmt clean prove lock kube-assets helm conformance bench-kube bench-dispatch test-dispatch bench-xcresult test-xcresult recovery-table recovery-many
+.PHONY: docs help demo sim test test-all test-long check bench fmt clean prove lock kube-assets helm conformance package bench-kube bench-help bench-dispatch test-dispatch bench-xcresult test-xcresult recovery-table recovery-many
 
 SHELL := /bin/sh
 PYTHON ?=
@@ -19,8 +19,16 @@ WORKERS ?= 2
 # Who has run out of tests takes some from another: a few of them take minutes.
 SPREAD = -n $(WORKERS) --dist worksteal
 PYTEST_ARGS ?=
+# Which sample of the larger tests runs (tests/tiers.py): successive commits run different ones.
+ROTATION := $(or $(shell git rev-list --count HEAD 2>/dev/null),0)
+export RUNYARD_ROTATION ?= $(ROTATION)
+# One run of 25 of the hundred seeds: four successive commits run them all.
+SEEDS ?= 25
+FIRST_SEED ?= $(shell expr 1 + $(RUNYARD_ROTATION) % 4 '*' 25)
+BUDGET ?=
+LANES = MAKE='$(MAKE)' $(PY) tools/lanes.py
 
-# Somebody's shell settings must not leak into the environment that the lock file describes.
+# The user's shell settings must not leak into the environment that the lock file describes.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
 export PYTHONUTF8 := 1
 
@@ -44,8 +52,8 @@ demo: .venv/ready ## Run 20 real jobs on this machine, with faults, and count wh
 sim: .venv/ready ## Watch a simulated fleet live through two hours with faults
 	@$(RUNYARD) sim --seed 1 --hours 2 --demo
 
-test: .venv/ready ## Run the fast tests
-	@$(PY) -m pytest $(SPREAD) -m "not slow and not long" $(PYTEST_ARGS)
+test: .venv/ready ## Run the fast tests (under 4 minutes)
+	@RUNYARD_TIER=fast $(PY) -m pytest $(SPREAD) --ignore=tests/laws -m "not slow and not long" $(PYTEST_ARGS)
 
 kube-assets: ## Build a real Kubernetes control plane for the tests, once, into the user's cache
 	@sh tools/kube_assets.sh
@@ -53,30 +61,62 @@ kube-assets: ## Build a real Kubernetes control plane for the tests, once, into 
 helm: .venv/ready ## Fetch the pinned helm for the tests, once, into the user's cache
 	@$(PY) tools/helm.py
 
+# These promise all of their tests, so they run them at full size.
+conformance test-dispatch test-xcresult: export RUNYARD_TIER = long
+
 conformance: .venv/ready ## Hold the embedded Kubernetes API against a real one, if there is one; counts by server
 	@$(PY) tools/controlplane.py --version
 	@$(PY) -m pytest -n $(WORKERS) -p no:randomly tests/conformance $(PYTEST_ARGS)
 
-test-all: .venv/ready ## Run every test but the few long ones, the proof of the slot machine and 100 simulated hours
+test-all: .venv/ready ## Run every test but the long ones, the proof of the slot state machine and a sample of the seeds (under 30 minutes)
 	@$(STAGE) "system packages" sh tools/system.sh
 	-@$(STAGE) "real Kubernetes" sh tools/kube_assets.sh
 	-@$(STAGE) "helm" $(PY) tools/helm.py
 	@$(PY) tools/controlplane.py --version
-	@$(STAGE) "tests" $(PY) -m pytest $(SPREAD) -m "not long" $(PYTEST_ARGS)
-	@$(STAGE) "proof of the slot machine" $(RUNYARD) prove
-	@$(STAGE) "simulation, 100 seeds of one hour" $(RUNYARD) sim --seeds 100 --hours 1
+	@$(LANES) "stage-tests" "stage-proof stage-seeds"
 
-check: .venv/ready ## Lint, format, types for Linux and macOS, import rules, laws of the repository
-	@status=0; \
-	$(STAGE) "ruff check" $(PY) -m ruff check . || status=1; \
-	$(STAGE) "ruff format" $(PY) -m ruff format --check . || status=1; \
-	$(STAGE) "mypy for linux" $(PY) -m mypy --platform linux --cache-dir .mypy_cache/linux || status=1; \
-	$(STAGE) "mypy for darwin" $(PY) -m mypy --platform darwin --cache-dir .mypy_cache/darwin || status=1; \
-	$(STAGE) "import rules" $(LINT_IMPORTS) --no-logo || status=1; \
-	$(STAGE) "laws" $(PY) -m pytest -q -p no:randomly tests/laws || status=1; \
-	exit $$status
+test-long: .venv/ready ## Run everything: all tests at full size, all seeds, benches; goes on where it was interrupted
+	@MAKE='$(MAKE)' $(PY) tools/long_tests.py $(LONG_ARGS)
 
-prove: .venv/ready ## Explore every reachable state of the slot machine
+check: .venv/ready ## Lint, format, types for Linux and macOS, import rules, laws of the repository, commits
+	@$(LANES) "stage-lint stage-format stage-imports stage-laws stage-commits" "stage-types-linux stage-types-darwin"
+
+# One stage each, for the lanes above.
+.PHONY: stage-tests stage-proof stage-seeds stage-lint stage-format stage-types-linux stage-types-darwin stage-imports stage-laws stage-commits
+
+stage-tests:
+	@RUNYARD_TIER=ci $(STAGE) "tests" $(PY) tools/budget.py $(BUDGET) -- \
+	  $(PY) -m pytest $(SPREAD) --ignore=tests/laws -m "not long" $(PYTEST_ARGS)
+
+stage-proof:
+	@$(STAGE) "proof of the slot state machine" $(RUNYARD) prove
+
+stage-seeds:
+	@$(STAGE) "simulation, $(SEEDS) seeds of one hour from $(FIRST_SEED)" \
+	  $(RUNYARD) sim --seed $(FIRST_SEED) --seeds $(SEEDS) --hours 1 --workers 1
+
+stage-lint:
+	@$(STAGE) "ruff check" $(PY) -m ruff check .
+
+stage-format:
+	@$(STAGE) "ruff format" $(PY) -m ruff format --check .
+
+stage-types-linux:
+	@$(STAGE) "mypy for linux" $(PY) tools/typecheck.py linux
+
+stage-types-darwin:
+	@$(STAGE) "mypy for darwin" $(PY) tools/typecheck.py darwin
+
+stage-imports:
+	@$(STAGE) "import rules" $(LINT_IMPORTS) --no-logo
+
+stage-laws:
+	@$(STAGE) "laws" $(PY) -m pytest -q -p no:randomly tests/laws
+
+stage-commits:
+	@$(STAGE) "commits" $(PY) tools/commits.py
+
+prove: .venv/ready ## Explore every reachable state of the slot state machine
 	@$(RUNYARD) prove
 
 bench: .venv/ready ## Measure; benches hold ratios against limits measured in the same run
@@ -96,6 +136,9 @@ test-dispatch: .venv/ready ## Run all tests of dispatch and recovery, the slow o
 	  tests/sim/fleet/test_fleet_explained.py $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
+bench-help: .venv/ready ## Measure --help of every command against importing click and rich; fails on a miss
+	@$(PY) -m benches.cli.help
+
 bench-xcresult: .venv/ready ## Measure reading result bundles: speed, memory, attachments, processing; fails on a miss
 	@$(PY) -m benches.xcresult.run $(BENCH_ARGS)
 
@@ -114,6 +157,13 @@ recovery-many: .venv/ready ## Run 10,000 jobs while servers and the database are
 fmt: .venv/ready ## Format the code and apply the linter's safe fixes
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
+
+docs: .venv/ready ## Generate the tables of docs/metrics.md, and add new public names to the list of frozen ones
+	@$(PY) tools/metrics_doc.py
+	@$(PY) tools/frozen_names.py
+
+package: .venv/ready ## Install runyard into clean environments with pip, and print size and time of --help (needs the network)
+	@sh tools/package.sh $(PY)
 
 lock: ## Resolve pyproject.toml into the lock files (needs uv and the network)
 	@sh tools/lock.sh

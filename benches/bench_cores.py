@@ -1,4 +1,4 @@
-"""How close the cores come to the cost of their own encoding, and the loop to a bare one."""
+"""Compares the cores with encoding and decoding alone, and the simulator's event loop with asyncio's."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ async def _core(journal: Journal | None = None) -> KubeCore:
 
 
 def bench_patches_cost_a_small_multiple_of_their_json(ratios: Ratios) -> None:
-    """A merge patch through the embedded API against decoding and encoding the same object."""
+    """Compare a merge patch through the embedded API with decoding and encoding the same object."""
     path = "/api/v1/namespaces/tuist-runners/pods/p"
 
     async def patches() -> int:
@@ -71,7 +71,7 @@ def bench_patches_cost_a_small_multiple_of_their_json(ratios: Ratios) -> None:
 def bench_a_journalled_write_costs_little_more_than_its_transaction(
     ratios: Ratios, tmp_path: Path
 ) -> None:
-    """A merge patch that is on disk when it is answered, against SQLite syncing the same row."""
+    """Compare a merge patch that is on disk before the response with SQLite syncing the same row."""
     path = "/api/v1/namespaces/tuist-runners/pods/p"
     numbers = itertools.count()
 
@@ -115,7 +115,7 @@ def bench_a_journalled_write_costs_little_more_than_its_transaction(
 
 
 def bench_virtual_sleeps_cost_a_small_multiple_of_real_ones(ratios: Ratios) -> None:
-    """The simulator's loop, which shuffles and counts, against asyncio's own with zero waits."""
+    """Compare the simulator's loop, which shuffles and counts, with asyncio's own loop with zero waits."""
 
     async def sleeps() -> int:
         for _ in range(20_000):

@@ -1,4 +1,4 @@
-"""Benches: each measures a limit and our code in the same run, and holds their ratio."""
+"""Shared fixtures of the benches, which measure a limit and our code in the same run and check the ratio."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from tests.fixtures_postgres import database_url, postgres  # noqa: F401 - fixtu
 
 
 def best_rate(work: Callable[[], int], *, rounds: int = 3) -> float:
-    """Operations per second of CPU time and waiting together, the best of some rounds."""
+    """Operations per second of wall-clock time, the best of some rounds."""
     best = 0.0
     for _ in range(rounds):
         began = time.perf_counter()
@@ -18,10 +18,10 @@ def best_rate(work: Callable[[], int], *, rounds: int = 3) -> float:
 
 
 class Ratios:
-    """Prints a ratio and holds it above its floor."""
+    """Prints a ratio and asserts that it is above its floor."""
 
     def hold(self, name: str, ours: float, limit: float, *, floor: float) -> None:
-        """`ours` must be at least `floor` of `limit`."""
+        """Assert that `ours` is at least `floor` times `limit`."""
         ratio = ours / limit
         print(f"\n{name:<58} {ours:>12,.0f}/s  limit {limit:>12,.0f}/s  ratio {ratio:.3f}", end="")
         assert ratio >= floor, f"{name}: {ratio:.3f} of the limit, should be at least {floor}"
@@ -29,5 +29,5 @@ class Ratios:
 
 @pytest.fixture
 def ratios() -> Ratios:
-    """The keeper of ratios."""
+    """Return the recorder of ratios."""
     return Ratios()

@@ -1,4 +1,4 @@
-"""The table at the end: what was promised, what was measured, and whether that is the same."""
+"""Prints the table of a bench: target, measured value, verdict."""
 
 import os
 
@@ -12,11 +12,6 @@ class Row(msgspec.Struct, frozen=True):
     target: str
     measured: str
     verdict: str
-
-
-def busy() -> bool:
-    """Whether others want this machine's cores: the clock on the wall then measures them, and not us."""
-    return os.getloadavg()[0] > (os.cpu_count() or 1)
 
 
 def at_most(name: str, measured: float, limit: float, unit: str, *, inclusive: bool = False) -> Row:
@@ -41,7 +36,7 @@ def _number(value: float) -> str:
 
 
 def show(rows: list[Row], notes: list[str], *, as_json: bool = False) -> int:
-    """Print it; 1 if something was missed. What was not measured is never counted as kept."""
+    """Print the table; returns 1 if a target is missed. A row without a measurement does not count as kept."""
     if as_json:
         print(msgspec.json.encode(rows).decode())
         return 1 if any(row.verdict == MISSED for row in rows) else 0

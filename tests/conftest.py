@@ -13,15 +13,18 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import settings
+from tests import tiers
+
+from runyard.telemetry.meter import Meter
 
 ABSENT = "absent-component"
 BACKEND = "conformance-backend"
 COMPARED = "conformance-compared"
 
-# A property must hold on a slow machine too: no example is judged by the clock.
-settings.register_profile("runyard", deadline=None, print_blob=True)
-settings.load_profile("runyard")
+tiers.load_profile()
+
+# A label value that the catalogue does not list is an error at the line that wrote it.
+Meter.check_values = True
 
 Absent = Callable[[str, str], NoReturn]
 
@@ -68,6 +71,11 @@ def absent(request: pytest.FixtureRequest) -> Absent:
         pytest.skip(f"{component} is absent ({how_to_get_it})")
 
     return skip
+
+
+def pytest_report_header() -> str:
+    """Say which sample runs, so that it can run again."""
+    return f"tier: RUNYARD_TIER={tiers.TIER} RUNYARD_ROTATION={tiers.ROTATION}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

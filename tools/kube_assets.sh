@@ -16,10 +16,10 @@ programs="etcd kube-apiserver kube-controller-manager kube-scheduler"
 packages="go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver \
   k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kube-scheduler"
 cache="${XDG_CACHE_HOME:-${HOME:?}/.cache}/runyard/kube-assets"
-needed_mb=6000 # modules 1.2 GB, go's build cache 3 GB, the result 0.3 GB, and some room
+needed_mb=6000 # modules 1.2 GB, go's build cache 3 GB, the result 0.3 GB, and some spare space
 
 say() { echo "kube-assets: $*" >&2; }
-fail() { # what, how to mend it
+fail() { # what failed, how to fix it
   say "$1"
   say "  fix: $2"
   exit 2
@@ -45,11 +45,11 @@ go_release() { # 1.26 of "go version go1.26.8 linux/amd64"
   GOTOOLCHAIN=local go env GOVERSION 2>/dev/null | sed -n 's/^go\([0-9]*\.[0-9]*\).*/\1/p'
 }
 
-check_room() {
+check_space() {
   free=$(df -Pm "$cache" | awk 'NR == 2 {print $4}')
   if [ "$free" -lt "$needed_mb" ]; then
     fail "only $free MB are free at $cache; a build needs $needed_mb MB" \
-      "make room, or set XDG_CACHE_HOME to another disk"
+      "free some space, or set XDG_CACHE_HOME to another disk"
   fi
 }
 
@@ -137,7 +137,7 @@ main() {
     return
   fi
   mkdir -p "$cache"
-  check_room
+  check_space
   take_lock
   mkdir "$lock/bin"
   if [ -d "$here/kube-assets/$version" ]; then

@@ -12,6 +12,7 @@ import tokenize
 
 MODULE_LINES = 600
 FUNCTION_LINES = 80
+CONSTRUCTOR_ARGUMENTS = 7
 
 METRIC = re.compile(
     r"(?:tuist|tart_kubelet)_[a-z0-9_]+"
@@ -65,6 +66,22 @@ def too_long_functions(source: str) -> list[str]:
                     f"line {node.lineno}: {node.name} has {lines} lines, more than {FUNCTION_LINES}"
                 )
     return complaints
+
+
+def too_many_arguments(source: str) -> list[str]:
+    """Constructors with more arguments than a reader can tell apart; a struct of dependencies has none to write."""
+    return [
+        f"line {method.lineno}: {owner.name} takes {count} constructor arguments: group them in a struct"
+        for owner in ast.walk(ast.parse(source))
+        if isinstance(owner, ast.ClassDef)
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        if (count := _arguments(method.args)) > CONSTRUCTOR_ARGUMENTS
+    ]
+
+
+def _arguments(given: ast.arguments) -> int:
+    return len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs) - 1  # without self
 
 
 def metric_names(source: str) -> list[str]:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs one stage of a longer target: `stage.sh "name" command...`. Prints its name before, its time after,
-# and adds a line to the file named by RUNYARD_STAGES when somebody (such as .ci/run) collects them.
+# and adds a line to the file named by RUNYARD_STAGES when it is set (.ci/run sets it).
 set -u
 name="$1"
 shift

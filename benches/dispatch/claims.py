@@ -1,8 +1,8 @@
-"""Claims per second: the real matcher of a real replica, on tables of any size.
+"""Measures claims per second: the real matcher of a real replica, on tables of any size.
 
-A replica is wired as it is shipped, with an embedded Kubernetes API and without GitHub, and its matcher is stepped:
-snapshot, decision, claims, commits. Mints are not run: they are GitHub's. Each size has a database of its own on one
-server, and the sizes take turns, so that all get the same weather.
+A replica is wired as in production, with an embedded Kubernetes API and without GitHub, and its matcher is stepped:
+snapshot, decision, claims, commits. Runners are not registered: that is GitHub's cost. Each size has its own database
+on one server, and the sizes are measured alternately, so that all have the same conditions.
 """
 
 import asyncio
@@ -18,13 +18,15 @@ from pathlib import Path
 
 import msgspec
 import psycopg
-from benches.dispatch.world import cpu_of
+from benches.dispatch.processes import cpu_of
 from psycopg.conninfo import conninfo_to_dict
 
 from runyard.clock import RealClock
+from runyard.components import server
 from runyard.db import migrate
 from runyard.db.contract import Database
 from runyard.db.pooled import open_pool
+from runyard.dispatch.deps import Deps
 from runyard.dispatch.settings import Settings
 from runyard.embedded.github.identity import generate_key_pair
 from runyard.embedded.kube.core import KubeCore
@@ -35,7 +37,9 @@ from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.client import Kube
 from runyard.kube.kinds import RUNNER_POOLS
-from runyard.parts import server
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 
@@ -45,7 +49,7 @@ LABELS = ("self-hosted", "macOS", "shape-mac")
 _QUEUED = 0.5  # of all jobs; the rest is over
 _NAMESPACE = "tuist-runners"
 
-# What the least claim would be: one statement, one row, no choice, no budget, no fairness, no log.
+# The smallest possible claim: one statement, one row, no choice, no budget, no fairness, no log.
 _ONE_STATEMENT = """
 \\set job random(1, {rows})
 UPDATE jobs SET claimed_at = now() WHERE job_id = :job;
@@ -59,7 +63,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 def fill(url: str, rows: int) -> None:
-    """So many jobs, with COPY; tenants, repositories, and what they may use."""
+    """Fill a database with jobs (by COPY), tenants, repositories and limits."""
     with psycopg.connect(url, autocommit=True) as link, link.cursor() as cursor:
         for number in range(TENANTS):
             name = f"tenant-{number}"
@@ -97,7 +101,7 @@ def fill(url: str, rows: int) -> None:
 
 
 class Claiming:
-    """A replica on one database, and Pods that wait at it."""
+    """A replica on one database, and its waiting Pods."""
 
     def __init__(self, url: str, wired: server.Wired, database: Database) -> None:
         self._url = url
@@ -106,13 +110,13 @@ class Claiming:
         self._numbers = itertools.count()
 
     async def round(self, claims: int) -> tuple[float, float]:
-        """Claim for so many Pods; returns the seconds by the clock, and of CPU here and in Postgres."""
+        """Claim for so many Pods; returns the elapsed seconds and the CPU seconds of this process and of Postgres."""
         uids = self._open(claims)
-        waiters = self.wired.waiters
+        waiters = self.wired.shared.waiters
         with ExitStack() as stack:
             for uid in uids:
                 stack.enter_context(waiters.registered(uid))
-                waiters.free(uid, "mac")
+                waiters.mark_idle(uid, "mac")
             began, used = time.perf_counter(), self._cpu()
             left = claims
             while left:
@@ -122,7 +126,7 @@ class Claiming:
             return time.perf_counter() - began, self._cpu() - used
 
     def _cpu(self) -> float:
-        """What this process and the processes of Postgres that work for it have used so far."""
+        """CPU seconds used so far by this process and its Postgres processes."""
         with psycopg.connect(self._url, autocommit=True) as link:
             rows = link.execute(
                 "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -130,15 +134,15 @@ class Claiming:
         return time.process_time() + sum(cpu_of(pid) for (pid,) in rows)
 
     def _open(self, count: int) -> list[str]:
-        """Idle slots, as polls open them."""
+        """Insert idle slots, as polls do."""
         batch = next(self._numbers)
         uids = [f"{os.getpid()}-{batch}-{number}" for number in range(count)]
         with psycopg.connect(self._url, autocommit=True) as link, link.cursor() as cursor:
-            # The Pods of the last round are gone, as they are in a fleet; their rows stay for a while.
+            # Close the slots of the last round, as in a fleet; the rows stay.
             cursor.execute(
                 "UPDATE slots SET state = 'closed', intended_job = NULL WHERE state <> 'closed'"
             )
-            # And their jobs wait again, so that no round finds fewer than the one before.
+            # Queue their jobs again, so that every round has the same number.
             cursor.execute(
                 "UPDATE jobs SET state = 'queued', verified = true WHERE state = 'bound'"
             )
@@ -159,14 +163,14 @@ def _forget(work: Coroutine[object, object, None]) -> None:
     work.close()
 
 
-class _Nobody:
+class _NoGitHub:
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
         return json_response(503, {})
 
 
 @asynccontextmanager
 async def claiming(url: str) -> AsyncIterator[Claiming]:
-    """A replica as it is shipped, with its matcher not running."""
+    """Wire a replica as in production, without running its matcher."""
     clock, rng = RealClock(), random.Random(1)
     kube = Loopback(KubeCore(clock=clock, rng=random.Random(2)).handle)
     spec = {
@@ -181,28 +185,28 @@ async def claiming(url: str) -> AsyncIterator[Claiming]:
         RUNNER_POOLS, {"metadata": {"name": "mac"}, "spec": spec}, namespace=_NAMESPACE
     )
     async with open_pool(url, clock=clock, rng=rng, deadline=60.0) as database:
-        deps = server.ServerDeps(
+        deps = Deps(
             name="bench",
-            clock=clock,
-            rng=rng,
-            kube=kube,
-            token=lambda: "",
-            github=_Nobody(),
+            kube=Kube(kube),
+            github=_NoGitHub(),
             auth=AppAuth(app_id=1, private_key=generate_key_pair().private_pem, clock=clock),
             database=database,
+            clock=clock,
+            rng=rng,
             meter=Meter(),
             log=get_logger("bench"),
             settings=Settings(webhook_secrets=("s",), seal_key=bytes(32)),
-            listen=lambda _: None,
+            health=Health(clock, conditions.ALL),
+            freshness=Freshness(clock),
         )
         wired = server.wire(deps)
-        await wired.pools.refresh()
+        await wired.shared.pools.refresh()
         yield Claiming(url, wired, database)
 
 
 @contextmanager
 def databases(conninfo: str, sizes: tuple[int, ...]) -> Iterator[dict[int, str]]:
-    """One filled database for each size."""
+    """Create and fill one database for each size."""
     urls = {}
     for rows in sizes:
         urls[rows] = create_database(conninfo, f"jobs_{rows}")
@@ -212,7 +216,7 @@ def databases(conninfo: str, sizes: tuple[int, ...]) -> Iterator[dict[int, str]]
 
 
 def measure(urls: dict[int, str], *, claims: int, rounds: int) -> list[Rate]:
-    """The best round of each size."""
+    """Return the best round of each size."""
 
     async def run() -> list[Rate]:
         async with AsyncExitStack() as stack:
@@ -220,7 +224,7 @@ def measure(urls: dict[int, str], *, claims: int, rounds: int) -> list[Rate]:
                 rows: await stack.enter_async_context(claiming(url)) for rows, url in urls.items()
             }
             for one in each.values():
-                await one.round(claims // 4)  # plans and caches are warm in a server that runs
+                await one.round(claims // 4)  # warm up plans and caches, as in a running server
             spent: dict[int, list[tuple[float, float]]] = {rows: [] for rows in each}
             for _ in range(rounds):
                 for rows, one in each.items():
@@ -234,7 +238,7 @@ def measure(urls: dict[int, str], *, claims: int, rounds: int) -> list[Rate]:
 
 
 def one_statement(url: str, *, rows: int, seconds: int = 3) -> float:
-    """What pgbench gets with a claim of one statement, one client, on the same tables; committed and synced too."""
+    """Measure the limit: pgbench with a claim of one statement, one client, the same tables and synced commits."""
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
         script.write(_ONE_STATEMENT.format(rows=rows))
         script.flush()

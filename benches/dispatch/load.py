@@ -1,8 +1,8 @@
-"""A process that loads servers: webhooks at a steady pace, and runners that poll. It speaks raw HTTP, to be cheap.
+"""Generates load: sends webhooks at a steady rate, and polls like runners. It uses raw HTTP, to be cheap.
 
-    python -m benches.dispatch.load FOLDER ORDER      prints one line of JSON; the order is JSON too
+    python -m benches.dispatch.load FOLDER ORDER      prints one line of JSON; ORDER is JSON too
 
-Webhooks are sent at their moment, whether or not the ones before were answered: a slow server does not slow the load.
+Webhooks are sent on schedule, whether or not earlier ones were answered: a slow server does not slow the load.
 """
 
 import asyncio
@@ -15,38 +15,38 @@ import urllib.parse
 from pathlib import Path
 
 import msgspec
-from benches.dispatch.around import LABELS, SECRET, Account, Around, Runner
+from benches.dispatch.dependencies import LABELS, SECRET, Account, Dependencies, Runner
 
 from runyard.wire.paths import DISPATCH, GITHUB_WEBHOOK
 
-_LOST = 60.0  # what is not there after so long is not coming
+_LOST = 60.0  # seconds until a missing response counts as lost
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do."""
+    """What load to generate."""
 
     webhooks_to: str
     polls_to: str = ""
     jobs: int = 0
     per_second: float = 50.0
     waiting: int = 0  # runners that wait at any time; each is replaced when it has got its job
-    fits: bool = True  # the jobs are for the runners that wait
+    fits: bool = True  # jobs have the labels of the waiting runners
     first_job: int = 1
-    first_runner: int = 0  # those before it had their one job
+    first_runner: int = 0  # earlier runners have had their job
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen. Times are in seconds."""
+    """The measurements. Times are in seconds."""
 
-    answered: list[float] = []  # webhooks, from sent to answered
-    delivered: list[float] = []  # from the webhook sent to the JIT in a runner's hands
+    answered: list[float] = []  # from a webhook's sending to its response
+    delivered: list[float] = []  # from a webhook's sending to the JIT at a runner
     statuses: dict[str, int] = {}  # of webhooks and polls
-    late: float = 0.0  # the worst by which the load itself was behind its pace
+    late: float = 0.0  # the longest delay of the load generator itself
     seconds: float = 0.0
 
 
 class Line:
-    """One connection that asks and waits."""
+    """One HTTP connection."""
 
     def __init__(self, url: str) -> None:
         split = urllib.parse.urlsplit(url)
@@ -74,7 +74,7 @@ class Line:
 
 
 def webhook(account: Account, job: int, labels: tuple[str, ...]) -> tuple[dict[str, str], bytes]:
-    """A signed `queued`, as GitHub sends it."""
+    """Build a signed `queued` event, as GitHub sends it."""
     event = {
         "action": "queued",
         "workflow_job": {
@@ -105,12 +105,12 @@ def webhook(account: Account, job: int, labels: tuple[str, ...]) -> tuple[dict[s
 
 
 class Load:
-    """One order under way."""
+    """Executes one order."""
 
-    def __init__(self, order: Order, around: Around) -> None:
+    def __init__(self, order: Order, dependencies: Dependencies) -> None:
         self._order = order
-        self._around = around
-        self._runners = iter(around.runners[order.first_runner :])
+        self._dependencies = dependencies
+        self._runners = iter(dependencies.runners[order.first_runner :])
         self._lines: list[Line] = []
         self._sent: dict[int, float] = {}
         self._statuses: dict[str, int] = {}
@@ -123,7 +123,7 @@ class Load:
         order = self._order
         async with asyncio.TaskGroup() as group:
             polls = [
-                group.create_task(self._seat(group, runner))
+                group.create_task(self._poll_in_turn(group, runner))
                 for runner in itertools.islice(self._runners, order.waiting)
             ]
             print("begin", flush=True)
@@ -158,7 +158,7 @@ class Load:
                 group.create_task(self._webhook(order.first_job + number))
 
     async def _webhook(self, job: int) -> None:
-        account = self._around.accounts[job % len(self._around.accounts)]
+        account = self._dependencies.accounts[job % len(self._dependencies.accounts)]
         labels = LABELS if self._order.fits else ("nobody-has-this",)
         headers, body = webhook(account, job, labels)
         line = self._lines.pop() if self._lines else Line(self._order.webhooks_to)
@@ -168,8 +168,8 @@ class Load:
         self._count(f"webhook {status}")
         self._lines.append(line)
 
-    async def _seat(self, group: asyncio.TaskGroup, runner: Runner | None) -> None:
-        """A place for a runner: when one has got its job, the next one takes the place."""
+    async def _poll_in_turn(self, group: asyncio.TaskGroup, runner: Runner | None) -> None:
+        """Poll with one runner after another: when one has got its job, the next one polls."""
         while runner is not None:
             line = Line(self._order.polls_to)
             try:
@@ -201,8 +201,10 @@ class Load:
 
 
 async def main(folder: Path, order: Order) -> None:
-    around = msgspec.json.decode((folder / "around.json").read_bytes(), type=Around)
-    found = await Load(order, around).run()
+    dependencies = msgspec.json.decode(
+        (folder / "dependencies.json").read_bytes(), type=Dependencies
+    )
+    found = await Load(order, dependencies).run()
     print(msgspec.json.encode(found).decode(), flush=True)
 
 

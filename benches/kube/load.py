@@ -1,8 +1,8 @@
-"""A process that loads an API: it creates Pods as fast as it is answered, while watchers look on.
+"""Generates load for a Kubernetes API: creates Pods as fast as possible while watchers receive the events.
 
     python -m benches.kube.load URL CA TOKEN PODS WATCHERS CREATORS         prints one line of JSON
 
-It speaks raw HTTP, so that what is measured is the server and not this process.
+It uses raw HTTP, so that the server is measured and not this process.
 """
 
 import asyncio
@@ -19,20 +19,22 @@ from benches.kube.pods import MARK, NAMESPACE, NODE, pod
 
 _MARK = re.compile(rb'"%s":"(\d{6})"' % re.escape(MARK).encode())
 _VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
-_OVERLAP = len(MARK) + 40  # a mark or a version that two reads cut in two
-_END = b"\r\n0\r\n\r\n"  # the last chunk: the watch is over, and the connection waits for the next request
+_OVERLAP = (
+    len(MARK) + 40
+)  # bytes kept of the previous read, because a read may end inside a mark or a version
+_END = b"\r\n0\r\n\r\n"  # the last chunk: the watch has ended and the connection can be reused
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 class Measured(msgspec.Struct, frozen=True):
     creates_per_second: float
-    delay_p50: float  # seconds from the moment in which a creation was answered to the event
+    delay_p50: float  # seconds from the response to a creation until its event
     delay_p99: float
-    since_sent_p99: float  # from the moment in which it was sent: the creation itself included
+    since_sent_p99: float  # seconds from the request of a creation until its event
     events: int
     bytes_per_event: float
-    resumed: int  # how often the server cut a watch that fell behind, and that went on where it was
-    lost: int  # watches that the server could not tell any more what they had missed
+    resumed: int  # watches that the server ended because they fell behind, and that were resumed
+    lost: int  # watches that could not be resumed because their events were gone
 
 
 class Target:
@@ -55,13 +57,13 @@ class Target:
         return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
 
 
-class Asker:
-    """One connection that asks and waits."""
+class Connection:
+    """One HTTP connection; sends a request and waits for the response."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
 
-    async def open(self) -> "Asker":
+    async def open(self) -> "Connection":
         target = self._target
         self._reader, self._writer = await asyncio.open_connection(
             target.host, target.port, ssl=target.tls
@@ -87,14 +89,12 @@ class Asker:
 
 
 class Watching(asyncio.Protocol):
-    """One watch; notes when each Pod's first event arrived. If it is cut it goes on from where it was."""
+    """One watch; records when each Pod's first event arrived. A watch that the server ends is resumed."""
 
     def __init__(self, target: Target, version: str, wanted: int) -> None:
         self._target = target
-        self._versions = [
-            version,
-            version,
-        ]  # the last two: of the last one only a part may have come
+        # the last two versions, because only a part of the last event may have arrived
+        self._versions = [version, version]
         self._wanted = wanted
         self._tail = b""
         self._fresh = True
@@ -140,46 +140,46 @@ class Watching(asyncio.Protocol):
 
 
 def _lease() -> dict[str, Any]:
-    """A node that nobody takes for dead while this lasts."""
+    """Build a Lease that keeps the node alive during the bench."""
     later = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() + 3600))
     spec = {"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": later}
     return {"metadata": {"name": NODE, "namespace": "kube-node-lease"}, "spec": spec}
 
 
-async def _prepare(asker: Asker) -> str:
+async def _prepare(connection: Connection) -> str:
     for path, kind in (
         ("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}),
         (f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": "default"}}),
         ("/api/v1/nodes", {"metadata": {"name": NODE}}),
         ("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", _lease()),
     ):
-        status, body = await asker.ask("POST", path, msgspec.json.encode(kind))
+        status, body = await connection.ask("POST", path, msgspec.json.encode(kind))
         assert status in (201, 409), body
-    _, body = await asker.ask("GET", f"{_PODS}?limit=1")
+    _, body = await connection.ask("GET", f"{_PODS}?limit=1")
     version: str = msgspec.json.decode(body)["metadata"]["resourceVersion"]
     return version
 
 
 async def main(target: Target, pods: int, watchers: int, creators: int) -> Measured:
-    version = await _prepare(await Asker(target).open())
+    version = await _prepare(await Connection(target).open())
     watching = [Watching(target, version, pods) for _ in range(watchers)]
     for each in watching:
         await each.open()
-    askers = [await Asker(target).open() for _ in range(creators)]
+    connections = [await Connection(target).open() for _ in range(creators)]
     bodies = [msgspec.json.encode(pod(number)) for number in range(pods)]
     numbers = iter(range(pods))
     sent: dict[int, float] = {}
     answered: dict[int, float] = {}
 
-    async def create(asker: Asker) -> None:
+    async def create(connection: Connection) -> None:
         for number in numbers:
             sent[number] = time.perf_counter()
-            status, body = await asker.ask("POST", _PODS, bodies[number])
+            status, body = await connection.ask("POST", _PODS, bodies[number])
             answered[number] = time.perf_counter()
             assert status == 201, body
 
     began = time.perf_counter()
-    await asyncio.gather(*(create(asker) for asker in askers))
+    await asyncio.gather(*(create(connection) for connection in connections))
     took = time.perf_counter() - began
     await asyncio.wait_for(asyncio.gather(*(each.complete for each in watching)), 120)
     delays = sorted(

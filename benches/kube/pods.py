@@ -1,14 +1,14 @@
-"""Pods as a pool makes them: about 3.5 KB each, as a server shows them."""
+"""Builds Pods like those of a pool: about 3.5 KB each, as a server returns them."""
 
 from typing import Any
 
 NAMESPACE = "bench"
 NODE = "bench-mac"
-MARK = "bench/n"  # the label by which a watcher recognises a Pod in the bytes that pass
+MARK = "bench/n"  # the label by which a watcher finds a Pod in the bytes of an event
 
 
 def pod(number: int) -> dict[str, Any]:
-    """What a client sends to create a Pod."""
+    """Build a Pod as a client creates it."""
     name = f"runner-pool-{number % 20}-{number:06}"
     env = [{"name": f"RUNNER_SETTING_{at}", "value": f"value-{at}" * 3} for at in range(10)]
     amounts = {"cpu": "4", "memory": "8Gi"}
@@ -50,10 +50,12 @@ def pod(number: int) -> dict[str, Any]:
 
 
 def stored(number: int, *, version: int) -> dict[str, Any]:
-    """The same as a server shows it while it runs."""
+    """Build the Pod as a server returns it while it runs."""
     at = "2027-01-15T08:00:00Z"
     obj = pod(number)
-    obj["metadata"]["annotations"]["tuist.dev/said"] = "y" * 420  # what else is written on a Pod
+    obj["metadata"]["annotations"]["tuist.dev/said"] = (
+        "y" * 420
+    )  # stands for other annotations of a Pod
     obj["metadata"] |= {
         "uid": f"{number:08x}-0000-4000-8000-000000000000",
         "resourceVersion": str(version),

@@ -1,12 +1,12 @@
-"""A small fleet around real server processes: everything but the servers and Postgres lives in this process.
+"""A small fleet around real server processes: everything except the servers and Postgres runs in this process.
 
-    people ─▶ practice GitHub ══ webhooks ══▶ runyard server (processes) ──▶ Postgres (real)
+     users ─▶ practice GitHub ══ webhooks ══▶ runyard server (processes) ──▶ Postgres (real)
                    ▲   ▲────────── HTTP ──────────┘ │  ▲  ▲
-                   │                                │  │  └─ operator (the real part)
+                   │                                │  │  └─ operator (the real one)
                 guests ◀── Pods ── Kubernetes API ◀─┘  │        (the embedded core, over HTTP, with the shipped roles)
                    └──────────────── HTTP polls ───────┘
 
-The clock is real and every deadline is the shipped one, unless a caller says otherwise in `flags`.
+The clock is real and every deadline has its default, unless `flags` change it.
 """
 
 import asyncio
@@ -19,16 +19,17 @@ from typing import Any
 import msgspec
 import psycopg
 from benches.recovery.hosts import SPACE, Hosts
-from benches.recovery.servers import Server, Way
+from benches.recovery.servers import LoadBalancer, Server
 from psycopg.rows import dict_row
 
 from runyard.clock import RealClock
-from runyard.embedded.github.carrier import carrier
-from runyard.embedded.github.core import GithubCore
+from runyard.components import operator
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair
+from runyard.embedded.github.webhook_sender import webhook_sender
 from runyard.embedded.kube.access.login import authenticator
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.embedded.kube.kubeconfig import render
 from runyard.embedded.kube.settings import Settings as KubeSettings
 from runyard.embedded.up.accounts import grant
@@ -39,8 +40,11 @@ from runyard.http.server import listen
 from runyard.kube.client import Kube
 from runyard.kube.kinds import NODES, PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
 from runyard.kube.objects import Pod, ServiceAccount
-from runyard.parts import operator
+from runyard.pools.deps import Deps as OperatorDeps
 from runyard.pools.settings import Settings as PoolSettings
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.wire import names, rights
@@ -57,16 +61,16 @@ _DAY = 86400
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a fleet is."""
+    """The size of a fleet."""
 
     servers: int = 1
-    seats: int = 4
+    replicas: int = 4
     tenants: tuple[str, ...] = (TENANT,)
-    operated: bool = True  # with operator and hosts; otherwise Pods are the caller's own
+    operated: bool = True  # with operator and hosts; otherwise the caller creates Pods
 
 
 class Fleet:
-    """One fleet; made by `fleet`."""
+    """One fleet; created by `fleet`."""
 
     def __init__(
         self, folder: Path, *, database: str, key: KeyPair, sizes: Sizes, seed: str
@@ -78,9 +82,9 @@ class Fleet:
         self.servers: list[Server] = []
         self.jobs: list[int] = []
         self.installations: dict[str, int] = {}
-        self.last: list[str] = []  # what last kept the fleet from rest
-        self.running: asyncio.Future[None] | None = None  # the world around the servers
-        self.bell = asyncio.Event()  # rung by every write to the API
+        self.last: list[str] = []  # what last kept the fleet from settling
+        self.running: asyncio.Future[None] | None = None  # the task of `run`
+        self.wakeup = asyncio.Event()  # set by every write to the API
         self.drop_delivery: Callable[[Delivery], bool] = lambda _: False
         self.drop_report: Callable[[], bool] = lambda: False
         self.refuse_kube: Callable[[Request], Response | None] = lambda _: None
@@ -90,34 +94,37 @@ class Fleet:
             rng=random.Random(f"{seed} kube"),
             settings=KubeSettings(schedule=False),
             on_write=self._written,
-            rbac=True,
+            security=Security(rbac=True),
         )
         self.kube.guard(authenticator((ADMIN,), self.kube.tokens))
         self.github = GithubCore(
             clock=self.clock,
             rng=random.Random(f"{seed} github"),
-            app_id=APP_ID,
-            public_key=key.public_pem,
-            webhook_secret=SECRET,
+            app=PracticeApp(app_id=APP_ID, public_key=key.public_pem, webhook_secret=SECRET),
             deliver=self._deliver,
         )
         self.admin = Kube(Loopback(self.kube.handle), token=lambda: ADMIN)
-        self._carry = carrier(Way(self.servers, patience=8.0))
-        polls = Way(self.servers, patience=0.0)
+        self._carry = webhook_sender(LoadBalancer(self.servers, patience=8.0))
+        polls = LoadBalancer(self.servers, patience=0.0)
         self.hosts = Hosts(
-            self.admin, polls, github=self.github, bell=self.bell, clock=self.clock, rng=self.rng
+            self.admin,
+            polls,
+            github=self.github,
+            wakeup=self.wakeup,
+            clock=self.clock,
+            rng=self.rng,
         )
 
     # ── setting up ──────────────────────────────────────────────────────────────────────────────
 
-    async def furnish(
+    async def create_objects(
         self,
         stack: contextlib.AsyncExitStack,
         *,
         flags: tuple[str, ...],
         deadlines: dict[str, float],
     ) -> None:
-        """Accounts, roles, the pool, tenants; sockets; the servers as commands that are not started yet."""
+        """Create accounts, roles, the pool, tenants, sockets, and the commands of the servers."""
         await grant(self.admin, (rights.SERVER, rights.OPERATOR))
         tokens = {}
         for account in (rights.SERVER_ACCOUNT, names.CONTROLLER_ACCOUNT):
@@ -172,7 +179,7 @@ class Fleet:
             "fleetSelector": "hosts",
             "dispatchLabel": LABEL,
             "runnerLabels": ["self-hosted", "macOS"],
-            "replicas": self.sizes.seats,
+            "replicas": self.sizes.replicas,
             "os": "darwin",
             "podCPUMilli": RUNNER[0] * 1000,
             "podMemoryMB": RUNNER[1] * 1024,
@@ -180,26 +187,28 @@ class Fleet:
         return {"metadata": {"name": "pool"}, "spec": spec}
 
     async def run(self) -> None:
-        """The world around the servers, until cancelled."""
+        """Run everything except the servers, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.github.run())
             group.create_task(self.hosts.run())
             group.create_task(self._operate())
 
     async def nothing(self) -> None:
-        """Stands where `run` would, for a caller that runs the world itself."""
+        """Do nothing instead of `run`, for a caller that replaces it."""
         await asyncio.Event().wait()
 
     async def _operate(self) -> None:
         await operator.run(
-            operator.OperatorDeps(
+            OperatorDeps(
                 clock=self.clock,
                 rng=random.Random(self.rng.random()),
-                kube=Loopback(self.kube.handle),
-                server=_Reports(self, Way(self.servers, patience=4.0)),
+                kube=Kube(Loopback(self.kube.handle), token=lambda: self.operator_token),
+                server=_Reports(self, LoadBalancer(self.servers, patience=4.0)),
                 meter=Meter(),
                 log=get_logger("operator"),
                 settings=PoolSettings(dispatch_url=f"http://127.0.0.1{DISPATCH}"),
+                health=Health(self.clock, conditions.ALL),
+                freshness=Freshness(self.clock),
                 token=lambda: self.operator_token,
             )
         )
@@ -207,7 +216,7 @@ class Fleet:
     # ── lines ───────────────────────────────────────────────────────────────────────────────────
 
     def _written(self, *_: str) -> None:
-        self.bell.set()
+        self.wakeup.set()
 
     async def _kube_hears(self, request: Request) -> Response | Stream:
         return self.refuse_kube(request) or await self.kube.handle(request)
@@ -249,7 +258,7 @@ async def _lets_pass(request: Request) -> Response | None:
 
 
 class _Reports:
-    """The operator's way to the server; its stop reports can get lost."""
+    """The operator's connection to the server; it can lose stop reports."""
 
     def __init__(self, fleet: Fleet, inner: Transport) -> None:
         self._fleet = fleet
@@ -272,11 +281,11 @@ async def fleet(
     deadlines: dict[str, float] | None = None,
     seed: str = "1",
 ) -> AsyncIterator[Fleet]:
-    """A fleet whose servers are up; `deadlines` are the machine's that are not the shipped ones."""
+    """Run a fleet with its servers; `deadlines` replace defaults of the state machine."""
     folder.mkdir(parents=True, exist_ok=True)
     made = Fleet(folder, database=database, key=key, sizes=sizes or Sizes(), seed=seed)
     async with contextlib.AsyncExitStack() as stack:
-        await made.furnish(stack, flags=flags, deadlines=deadlines or {})
+        await made.create_objects(stack, flags=flags, deadlines=deadlines or {})
         for server in made.servers:
             server.start()
         for server in made.servers:

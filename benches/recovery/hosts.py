@@ -1,7 +1,7 @@
-"""The hosts of a fleet without hosts: every Pod is bound, its guest polls over HTTP, its end is published.
+"""Replaces the hosts of a fleet: binds every Pod, runs its guest as a task that polls over HTTP, publishes its end.
 
-What a node agent does for a Pod, as far as the server and the operator can see it, with a task where the VM would
-be. The guest is the simulator's, which does what the image's scripts do, on the real clock and over a real socket.
+It does what a node agent does for a Pod, as far as server and operator can see it. The guest is the simulator's, which
+does what the image's scripts do, with the real clock and a real socket.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from runyard.vm.contract import VmSpec
 from runyard.wire import names
 
 SPACE = names.RUNNERS_NAMESPACE
-_LOOK = 0.1  # also when nobody rings
+_LOOK = 0.1  # also without a wakeup
 
 
 class Hosts:
@@ -34,7 +34,7 @@ class Hosts:
         server: Transport,
         *,
         github: GithubCore,
-        bell: asyncio.Event,
+        wakeup: asyncio.Event,
         clock: Clock,
         rng: random.Random,
     ) -> None:
@@ -42,11 +42,11 @@ class Hosts:
         self.guests: dict[str, GuestView] = {}
         self.pollers: dict[str, GuestView] = {}
         self.github_reachable = True
-        self.ended = False  # nothing has power any more
-        self.bell = bell  # rung by whoever changes a Pod
-        self.fates: dict[Fate, int] = {}  # how many guests are still to break, and in which way
+        self.ended = False  # all guests are powered off
+        self.wakeup = wakeup  # set at every change of a Pod
+        self.fates: dict[Fate, int] = {}  # how many guests are still to fail, and in which way
         self.node = "host"  # where Pods are bound
-        self._lost: set[str] = set()  # uids whose node does nothing any more
+        self._lost: set[str] = set()  # uids of Pods on lost nodes
         self.jits: list[tuple[str, str]] = []  # (Pod uid, JIT) as they arrived
         self._admin = admin
         self._guest = Guest(self, host="host", server=server, over=self._is_over)
@@ -62,12 +62,12 @@ class Hosts:
         self.jits.append((guest.uid, jit))
 
     def die(self, guest: GuestView) -> None:
-        """Power is cut: nobody says anything any more, and the agent sees a VM that ended."""
+        """Power off a guest: it sends nothing more, and the agent sees a VM that ended."""
         self._over.add(guest.vm)
         self._tasks[guest.uid].cancel()
 
     def lose(self, *, then: str) -> None:
-        """The node is gone with all that runs there, and publishes nothing any more; another one takes its place."""
+        """Lose a node with all its Pods: it publishes nothing any more, and another one is created."""
         self.node = then
         for guest in list(self.guests.values()):
             self._lost.add(guest.uid)
@@ -80,13 +80,13 @@ class Hosts:
         """Serve every Pod until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                self.bell.clear()
+                self.wakeup.clear()
                 with contextlib.suppress(TransportError):
                     for pod in await self._admin.list_as(PODS, Pod, namespace=SPACE):
                         self._look_at(pod, group)
                 try:
                     async with asyncio.timeout(_LOOK):
-                        await self.bell.wait()
+                        await self.wakeup.wait()
                 except TimeoutError:
                     pass
 
@@ -100,11 +100,11 @@ class Hosts:
         elif pod.metadata.deletion_timestamp and (task is None or task.done()):
             self._tasks[uid] = group.create_task(self._confirm(pod))
         elif task is not None and pod.metadata.deletion_timestamp and not task.cancelling():
-            self._over.add(uid)  # after its grace: what hangs is powered off as well
+            self._over.add(uid)  # after its grace a hanging guest is powered off as well
             task.cancel()
 
     async def _live(self, pod: Pod) -> None:
-        """One Pod from its binding to its result."""
+        """Run one Pod from its binding to its result."""
         meta = pod.metadata
         try:
             await self._bind(pod)
@@ -135,7 +135,7 @@ class Hosts:
             code = 1
         if meta.uid not in self._lost:
             await self._publish(pod, {"phase": "Failed" if code else "Succeeded"})
-        self.bell.set()
+        self.wakeup.set()
 
     async def _bind(self, pod: Pod) -> None:
         meta = pod.metadata
@@ -149,7 +149,7 @@ class Hosts:
         await self._admin._ask("POST", path, body=body)
 
     async def _publish(self, pod: Pod, status: dict[str, Any]) -> None:
-        """Until the API has acknowledged it, as an agent does."""
+        """Publish a result until the API acknowledges it, as an agent does."""
         meta = pod.metadata
         while True:
             try:
@@ -163,7 +163,7 @@ class Hosts:
                 )
                 return
             except (NotFound, Conflict):
-                return  # it is gone: nobody is left to be told
+                return  # the Pod is gone
             except TransportError:  # this machine is busy
                 await self.clock.sleep(_LOOK)
 
@@ -173,4 +173,4 @@ class Hosts:
                 PODS, pod.metadata.name, namespace=SPACE, uid=pod.metadata.uid, grace=0
             )
         except (NotFound, Conflict, TransportError):
-            return  # gone, or asked again at the next look
+            return  # gone, or published again at the next step

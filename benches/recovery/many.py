@@ -1,13 +1,13 @@
-"""Many dispatchers on several servers, while servers and the database are killed and last commits are forgotten.
+"""Runs many dispatchers on several servers, while servers and the database are killed and commits are lost.
 
     python -m benches.recovery.many [--jobs 10000] [--seed 1]
 
-Postgres runs with `synchronous_commit=off` and a slow WAL writer: what it has acknowledged in the moment before
-a SIGKILL is lost, as it is in a failover to a replica that lagged behind. That it really was is counted: webhooks that
-were answered with 200 and are in no table afterwards.
+Postgres runs with `synchronous_commit=off` and a slow WAL writer: commits acknowledged just before a SIGKILL are lost,
+as in a failover to a replica that lagged behind. The bench verifies that: it counts webhooks that were answered with
+200 and are in no table afterwards.
 
-The observer is independent of the code under test: GitHub's own record says how often a job was run, and the order of
-commits (`track_commit_timestamp`) replays the log of transitions, commit by commit, against the tenants' budgets.
+The checks are independent of the code under test: GitHub's record has how often each job ran, and the order of commits
+(`track_commit_timestamp`) replays the log of transitions, commit by commit, against the tenants' budgets.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from typing import Any
 
 import msgspec
 import psycopg
-from benches.recovery.crowd import Dispatcher
 from benches.recovery.fleet import RUNNER, Fleet, Sizes, fleet
+from benches.recovery.pollers import Dispatcher
 from benches.recovery.replay import LIMITS, LOG, Replayed, Size, replay
 from benches.recovery.servers import Server
 from psycopg.rows import dict_row
@@ -48,13 +48,13 @@ SETTINGS = {
     "wal_writer_delay": "1000ms",
     "log_min_messages": "log",
 }
-_TELL = 10.0  # seconds between two lines about how far it is
-_ENDS_WITHIN = 120.0  # for a kill that is under way when the last job is done
+_REPORT_EVERY = 10.0  # seconds between two progress lines
+_ENDS_WITHIN = 120.0  # for a kill that is in progress when the last job ends
 _UNWRITTEN = "SELECT pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() AS yes"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How large, and how rough."""
+    """The size of the run, and the number of kills."""
 
     jobs: int = 10_000
     seed: int = 1
@@ -69,19 +69,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. `failures` is empty if everything held."""
+    """The result. `failures` is empty if all checks passed."""
 
     seconds: float
     done: int
     incarnations: int
     commits: int
     kills: dict[str, int]
-    unwritten: int  # kills of the database at which it had acknowledged what it had not written
+    unwritten: int  # kills of the database with acknowledged commits that were not on disk
     forgotten: int  # webhooks answered with 200 that the database lost
     deadlocks: int
-    used: dict[
-        str, int
-    ]  # the most that a tenant's claims ever held at a commit, in virtual processors
+    used: dict[str, int]  # the most vCPUs that a tenant's claims held at any commit
     failures: tuple[str, ...]
 
 
@@ -109,11 +107,11 @@ class Run:
     async def go(self) -> Result:
         plan, made = self.plan, self.fleet
         began = made.clock.monotonic()
-        crowd = [
+        dispatchers = [
             Dispatcher(made, made.hosts, number, pods=plan.pods)
             for number in range(plan.dispatchers)
         ]
-        tasks = [asyncio.ensure_future(each.run()) for each in crowd]
+        tasks = [asyncio.ensure_future(each.run()) for each in dispatchers]
         tasks.append(asyncio.ensure_future(made.github.run()))
         disturbing = asyncio.ensure_future(self._disturb())
         try:
@@ -122,7 +120,7 @@ class Run:
                 await asyncio.wait_for(disturbing, _ENDS_WITHIN)
         finally:
             disturbing.cancel()
-            for each in crowd:
+            for each in dispatchers:
                 each.ended = True
             for task in tasks:
                 task.cancel()
@@ -132,7 +130,7 @@ class Run:
         return Result(
             seconds=made.clock.monotonic() - began,
             done=self._done(),
-            incarnations=sum(each.incarnations for each in crowd),
+            incarnations=sum(each.incarnations for each in dispatchers),
             commits=replayed.commits,
             kills=dict(self.kills),
             unwritten=self.unwritten,
@@ -145,16 +143,16 @@ class Run:
     async def _feed(self, tasks: list["asyncio.Future[None]"]) -> None:
         """Queue jobs, but not more than a few hundred ahead, until all of them are done."""
         plan, made = self.plan, self.fleet
-        told = made.clock.monotonic()
-        until = told + plan.within
+        reported = made.clock.monotonic()
+        until = reported + plan.within
         while self._done() < plan.jobs and made.clock.monotonic() < until:
             while len(made.jobs) < min(plan.jobs, self._done() + plan.ahead):
                 made.queue(seconds=plan.seconds, tenant=self.rng.choice(TENANTS))
             for task in tasks:
                 if task.done():
                     task.result()
-            if made.clock.monotonic() - told > _TELL:
-                told = made.clock.monotonic()
+            if made.clock.monotonic() - reported > _REPORT_EVERY:
+                reported = made.clock.monotonic()
                 print(f"{self._done()} of {plan.jobs} jobs", file=sys.stderr)
             await asyncio.sleep(0.2)
 
@@ -178,7 +176,7 @@ class Run:
         server.start()
 
     async def _kill_database(self) -> None:
-        """The postmaster and with it all sessions; what was not written yet is forgotten."""
+        """Kill the postmaster and all sessions; unwritten commits are lost."""
         self.deadlocks += await self._stat("deadlocks")
         self.unwritten += await self._unwritten()
         os.kill(self.postgres.pid, signal.SIGKILL)
@@ -187,7 +185,7 @@ class Run:
         self.forgotten += len(set(self.acknowledged) - {row["guid"] for row in known})
 
     async def _unwritten(self) -> bool:
-        """Wait for a moment in which a kill is a loss; whether there was one."""
+        """Wait until a kill would lose commits; False if that did not happen."""
         until = self.fleet.clock.monotonic() + _ENDS_WITHIN
         while self.fleet.clock.monotonic() < until:
             (row,) = await self._rows(_UNWRITTEN)
@@ -244,13 +242,13 @@ class Run:
 
 
 async def run(plan: Plan, folder: Path) -> Result:
-    """All of it, in a folder that nobody else uses."""
+    """Run a plan in a new folder."""
     postgres = EmbeddedPostgres(folder / "postgres", max_connections=100, extra_settings=SETTINGS)
     conninfo = await asyncio.to_thread(postgres.start)
     try:
         url = create_database(conninfo, "many")
         migrate.apply(url)
-        sizes = Sizes(servers=plan.servers, seats=0, tenants=TENANTS, operated=False)
+        sizes = Sizes(servers=plan.servers, replicas=0, tenants=TENANTS, operated=False)
         async with fleet(
             folder / "fleet",
             database=url,

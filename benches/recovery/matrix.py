@@ -1,8 +1,8 @@
-"""The crash matrix: find every point of a server's work, kill the process at each, measure until all is at rest.
+"""The crash matrix: finds every effect of a server, kills the process at each, measures until the fleet is at rest.
 
-A run without a fault finds the points. A run with one crash in the middle of a dispatch finds those of the repair,
-and there the process is killed a second time. Fleets work side by side, each with servers and a database of its
-own, because most of the time is spent waiting for deadlines.
+A run without a fault finds the effects. A run with one crash during a dispatch finds those of the repair, and kills the
+process a second time there. Fleets run in parallel, each with its own servers and database, because most of the time is
+spent waiting for deadlines.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from benches.recovery.fleet import Fleet, Sizes, fleet
 from benches.recovery.points import Point
-from benches.recovery.rest import at_rest
+from benches.recovery.settled import at_rest
 
 from runyard.db import migrate
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
@@ -28,8 +28,10 @@ EVERY = 0.25  # seconds between jobs under load
 JOB = 0.4  # seconds that a job takes
 PATIENCE = 30.0  # for a point to be reached
 LOAD = 32  # jobs at most, until it is
-WITHIN = 240.0  # nothing here takes longer, or it is a defect
-IN_REPAIR = Point("commit: arm", "before", 1)  # leaves most behind: claim, stamp and registration
+WITHIN = 240.0  # a recovery that takes longer is a defect
+IN_REPAIR = Point(
+    "commit: arm", "before", 1
+)  # leaves most behind: a claim, a stamp and a registration
 _DIED = "died "
 _OFTEN = 4  # times in an undisturbed run of a dozen jobs
 
@@ -39,7 +41,7 @@ class Case(msgspec.Struct, frozen=True):
 
     point: Point
     second: bool = False
-    at_start: bool = False  # seldom under load: a life begins with this order
+    at_start: bool = False  # rare under load: restart the server with the order
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +50,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     seconds: float | None = None
     failure: str = ""
-    last: str = ""  # what kept it from rest until then
+    last: str = ""  # what kept the fleet from settling until then
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What all fleets of a run stand on."""
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """The Postgres server, folder and key that all fleets of a run share."""
 
     folder: Path
     postgres: str
@@ -66,7 +68,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         sizes: Sizes | None = None,
         deadlines: dict[str, float] | None = None,
     ) -> AsyncIterator[Fleet]:
-        """A fleet of its own, at rest."""
+        """Run a new fleet and wait until it has settled."""
         url = await asyncio.to_thread(
             create_database, self.postgres, f"fleet_{name}", template="migrated"
         )
@@ -83,18 +85,18 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def ground() -> Iterator[Ground]:
-    """A Postgres server and a folder, for as long as the context lasts."""
+def open_environment() -> Iterator[Environment]:
+    """Start a Postgres server for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="runyard-recovery-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the server's user passes through
         with EmbeddedPostgres(folder / "postgres", max_connections=300) as conninfo:
             migrate.apply(create_database(conninfo, "migrated"))
-            yield Ground(folder=folder, postgres=conninfo, key=generate_key_pair())
+            yield Environment(folder=folder, postgres=conninfo, key=generate_key_pair())
 
 
 async def discover(made: Fleet) -> tuple[Counter[str], Counter[str]]:
-    """The names of all effects, with how often: of undisturbed work, and those that only a repair has."""
+    """Find the effects and how often each happens: of undisturbed work, and those of a repair only."""
     (server,) = made.servers
     for _ in range(12):
         made.queue(seconds=JOB)
@@ -109,7 +111,7 @@ async def discover(made: Fleet) -> tuple[Counter[str], Counter[str]]:
 
 
 def cases(usual: Counter[str], repair: Counter[str], *, rng: random.Random) -> list[Case]:
-    """One before and one after each effect; a frequent one is met at any of its first turns."""
+    """Return a crash before and one after each effect; a frequent effect gets a random one of its occurrences."""
     found = []
     for second, names in ((False, usual), (True, repair)):
         for name, count in sorted(names.items()):
@@ -121,14 +123,14 @@ def cases(usual: Counter[str], repair: Counter[str], *, rng: random.Random) -> l
 
 
 async def crash(made: Fleet, case: Case) -> Outcome:
-    """Kill the server there, start it again at once, and wait for rest."""
+    """Kill the server at the point, restart it, and wait until the fleet has settled."""
     (server,) = made.servers
     try:
         point = case.point
         reached = not case.second and (
             (not case.at_start and await _die(made, point)) or await _again(made, point)
         )
-        if not reached:  # perhaps only a repair gets there
+        if not reached:  # perhaps only a repair reaches it
             case = Case(point, second=True)
             reached = await _die(made, IN_REPAIR) and await _die(made, point, start=True)
         if not reached:
@@ -143,7 +145,7 @@ async def crash(made: Fleet, case: Case) -> Outcome:
 
 
 async def _again(made: Fleet, point: Point) -> bool:
-    """Some effects happen when a server starts, and then not for minutes: begin a life with that order."""
+    """Restart the server with the order: some effects happen at the start, and then not for minutes."""
     (server,) = made.servers
     server.signal(9)
     await server.dead()
@@ -151,7 +153,7 @@ async def _again(made: Fleet, point: Point) -> bool:
 
 
 async def _die(made: Fleet, point: Point, *, start: bool = False) -> bool:
-    """Order a death and let jobs come until it happens; False if it does not."""
+    """Order the kill and queue jobs until it happens; False if it does not."""
     (server,) = made.servers
     server.order(point)
     if start:
@@ -173,9 +175,9 @@ async def _die(made: Fleet, point: Point, *, start: bool = False) -> bool:
 
 
 async def run_cases(
-    place: Ground, todo: Iterable[Case], *, side_by_side: int, minutes: float = math.inf
+    environment: Environment, todo: Iterable[Case], *, side_by_side: int, minutes: float = math.inf
 ) -> AsyncIterator[Outcome]:
-    """The outcomes as they come, from that many fleets; after `minutes` no new case is begun."""
+    """Yield outcomes from that many fleets; after `minutes` no new case is started."""
     waiting = deque(todo)
     done: asyncio.Queue[Outcome | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -183,8 +185,8 @@ async def run_cases(
 
     async def work(number: int) -> None:
         while waiting and loop.time() < until:
-            # A fleet that has failed is left alone: what it left behind would spoil the next case.
-            async with place.fleet(f"{number}_{len(waiting)}") as made:
+            # A failed fleet is not used again: its leftovers would affect the next case.
+            async with environment.fleet(f"{number}_{len(waiting)}") as made:
                 await _serve(made)
         await done.put(None)
 

@@ -1,15 +1,14 @@
-"""The effects of a server process, numbered, and the order to die at one of them.
+"""Numbers the effects of a server process, and kills the process at a chosen one.
 
-An effect is what another process, or the server's next life, can see: a commit, a request to Kubernetes or to
-GitHub, an answer. Nobody lists them: whatever passes through the database, the two transports and the socket of the
-real server is one, and its name is derived from what it is. So a new call of the product is a new point, without a
-word here.
+An effect is what another process, or the restarted server, can see: a commit, a request to Kubernetes or GitHub, a
+response. They are not listed by hand: everything that passes through the database, the two transports and the socket of
+the real server is an effect, and its name is derived from it. So a new call in the code is a new effect automatically.
 
-    before   the request is not sent, the answer is not written, the transaction has run and is not committed
-    after    it has happened, and nobody in the process knows the result yet
+    before   the request is not sent, the response is not written, the transaction has run and is not committed
+    after    it has happened, and the process does not know the result yet
 
 Invariants:
-- The process dies by SIGKILL at the very place: no `finally` runs, no buffer is flushed, no loop turns once more.
+- The process is killed by SIGKILL at exactly that point: no `finally` runs, no buffer is flushed.
 - Every effect is written to the journal before it begins, so the journal of a killed process is complete.
 """
 
@@ -23,16 +22,18 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from runyard.components.reporting import kind_of
 from runyard.db.contract import Database, Tx
 from runyard.http.messages import Request, Response, Stream, Transport
 from runyard.http.probes import HEALTHZ, METRICS, READYZ
-from runyard.parts.reporting import kind_of
 
 T = TypeVar("T")
 When = Literal["before", "after"]
 JOURNAL = "RUNYARD_POINTS_JOURNAL"
 ORDER = "RUNYARD_POINTS_ORDER"
-DEADLINES = "RUNYARD_POINTS_DEADLINES"  # the machine's, where they are not the shipped ones
+DEADLINES = (
+    "RUNYARD_POINTS_DEADLINES"  # deadlines of the state machine that differ from the defaults
+)
 
 _PROBES = (HEALTHZ, READYZ, METRICS)
 _NUMBER = re.compile(r"/\d+(?=/|$)")
@@ -41,7 +42,7 @@ _LABELS = re.compile(rb'"(tuist\.dev/[a-z-]+)":\s*(null)?')
 
 
 class Point(msgspec.Struct, frozen=True, order=True):
-    """A place to die: before or after an effect of that name, the `nth` time that it is due."""
+    """Where to kill the process: before or after the `nth` effect of that name."""
 
     name: str
     when: When
@@ -52,27 +53,27 @@ class Point(msgspec.Struct, frozen=True, order=True):
 
 
 class Points:
-    """Counts effects, and dies when told to."""
+    """Counts effects and kills the process at the ordered one."""
 
     def __init__(self, journal: Path, order: Path) -> None:
         self._journal = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._order = order
         self._point: Point | None = None
         self._seen: Counter[str] = Counter()
-        self._told = 0
+        self._order_changed = 0
 
     def take_orders(self) -> None:
         """Read the order if it is a new one; counting starts with it."""
-        told = self._order.stat().st_mtime_ns
-        if told == self._told:
+        changed = self._order.stat().st_mtime_ns
+        if changed == self._order_changed:
             return
-        self._told = told
+        self._order_changed = changed
         text = self._order.read_bytes()
         self._point = msgspec.json.decode(text, type=Point) if text else None
         self._seen.clear()
 
-    async def around(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
-        """Do one effect."""
+    async def run_effect(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
+        """Run one effect and count it."""
         number = self.reached(name, "before")
         try:
             return await act()
@@ -80,7 +81,7 @@ class Points:
             self.passed(name, number)
 
     def reached(self, name: str, when: When) -> int:
-        """An effect is about to happen: die here if that is the order; else its number."""
+        """Record an effect that is about to happen, and kill the process if ordered; returns its number."""
         self.take_orders()
         os.write(self._journal, f"{name}\n".encode())
         self._seen[name] += 1
@@ -88,14 +89,14 @@ class Points:
         return self._seen[name]
 
     def passed(self, name: str, number: int, *, when: When = "after") -> None:
-        """The effect of that number has happened."""
+        """Record that an effect has happened, and kill the process if ordered."""
         if self._point == Point(name, when, number):
             os.write(self._journal, f"died {when} {name}\n".encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 class PointedDatabase:
-    """Every commit is a point; before it, all of the transaction's statements have run."""
+    """Counts every commit; before it, all statements of the transaction have run."""
 
     def __init__(self, inner: Database, points: Points) -> None:
         self._inner = inner
@@ -116,7 +117,7 @@ class PointedDatabase:
 
 
 class PointedTransport:
-    """Every request is a point."""
+    """Counts every request."""
 
     def __init__(self, inner: Transport, points: Points, named: Callable[[Request], str]) -> None:
         self._inner = inner
@@ -127,11 +128,11 @@ class PointedTransport:
         async def act() -> Response | Stream:
             return await self._inner.send(request, timeout=timeout)
 
-        return await self._points.around(self._named(request), act)
+        return await self._points.run_effect(self._named(request), act)
 
 
 def kube_name(request: Request) -> str:
-    """`kube: PATCH pods/* tuist.dev/runner-pool-owner`: a label that is written or cleared is told apart."""
+    """`kube: PATCH pods/* tuist.dev/runner-pool-owner`: the name contains the label that is written or cleared."""
     kind = re.sub(
         r"^(\w+) /(api/v1|apis/[^/]+/[^/]+)(/namespaces/[^/]+)?/", r"\1 ", kind_of(request)
     )
@@ -150,7 +151,7 @@ def github_name(request: Request) -> str:
 def answer_name(method: str, path: str, status: int) -> str:
     """`answer: 200 POST /api/internal/runners/dispatch`; no name where a probe is answered.
 
-    How often somebody looks is not the server's work, and changes nothing: such an answer is no effect.
+    The number of probes varies and they change nothing, so their responses are no effects.
     """
     if path in _PROBES:
         return ""

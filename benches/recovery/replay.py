@@ -1,7 +1,7 @@
-"""The log of transitions again, commit by commit: what each tenant's claims held, and whether that was ever too much.
+"""Replays the log of transitions, commit by commit, and checks each tenant's claims against its budget.
 
-Nothing of the code under test is asked: whose a claim is says the job that it was for at that moment, how large it is
-says the pool. The last row of a slot would not do, because a slot may be offered to several tenants in turn.
+No code under test is used: the tenant of a claim is that of its job at that moment, its size is that of the pool. The
+last row of a slot would not be enough, because a slot may be offered to several tenants in turn.
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ LIMITS = "SELECT tenant, vcpus, memory_gb FROM tenant_limits WHERE platform = 'm
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Of one runner, or of a budget."""
+    """The size of a runner or of a budget."""
 
     vcpus: int
     memory_gb: int
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log says."""
+    """The result of a replay."""
 
     commits: int
     most: dict[str, int]  # virtual processors that a tenant's claims held at a commit, at most
@@ -35,7 +35,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(rows: Sequence[Mapping[str, Any]], limits: Mapping[str, Size], runner: Size) -> Replayed:
-    """Follow the rows; budgets are looked at where a commit ends."""
+    """Replay the rows and check the budgets after each commit."""
     holder: dict[str, str] = {}  # the Pod of a claim → its tenant
     claims: Counter[str] = Counter()
     most: Counter[str] = Counter()
@@ -44,7 +44,7 @@ def replay(rows: Sequence[Mapping[str, Any]], limits: Mapping[str, Size], runner
         before = holder.pop(row["pod_uid"], "")
         claims[before] -= 1
         if row["target"] in CLAIMS:
-            # A claim whose job is over or was taken by another runner stays its tenant's.
+            # A claim keeps its tenant when its job has ended or runs elsewhere.
             tenant = holder[row["pod_uid"]] = row["tenant"] or before
             claims[tenant] += 1
             if not tenant:

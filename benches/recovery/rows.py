@@ -1,7 +1,7 @@
-"""The rows of the recovery table: which crash leaves what behind, who repairs it, and which clock sets the bound.
+"""The rows of the recovery table: what each crash leaves behind, what repairs it, and which deadline sets the bound.
 
-Points are found, not listed, so a row is a rule that a point's name obeys; what no rule claims belongs to the last
-row, whose promise is the strongest: nothing is left behind.
+Effects are found at run time, so a row is a rule on an effect's name; effects without a rule belong to the last row,
+which is the strictest: nothing is left behind.
 """
 
 import re
@@ -27,13 +27,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     clock: str = ""  # the external clock that sets the bound, if one does
 
 
-_SWEEP = "deadline of the offer (8 s), fence, reap; the job is read and offered anew"
+_SWEEP = (
+    "deadline of the offer (8 s), fence, deletion of the Pod; the job is read and offered again"
+)
 ROWS = (
     Row(
         key="before-claim",
         what="before the claim is committed",
         left="nothing",
-        repair="the next look of the matcher",
+        repair="the next step of the matcher",
         bound=30.0,
     ),
     Row(
@@ -45,14 +47,14 @@ ROWS = (
     ),
     Row(
         key="stamped",
-        what="Pod stamped, runner not asked for",
+        what="Pod stamped, runner not minted",
         left="an offer, a stamp",
         repair=_SWEEP,
         bound=30.0,
     ),
     Row(
         key="minted",
-        what="GitHub made the runner, its answer or the commit is lost",
+        what="GitHub minted the runner, its response or the commit is lost",
         left="an offer, a stamp, a registration",
         repair=f"{_SWEEP}; the fence finds the runner by its name",
         bound=30.0,
@@ -61,14 +63,14 @@ ROWS = (
         key="armed",
         what="armed, the commit label not written",
         left="an armed slot whose Pod has no JIT yet",
-        repair="the Pod asks again and gets the same JIT",
+        repair="the Pod polls again and gets the same JIT",
         bound=30.0,
     ),
     Row(
         key="unanswered",
-        what="all written, the answer with the JIT is lost",
+        what="all committed, the response with the JIT is lost",
         left="an armed slot whose Pod has no JIT yet",
-        repair="the Pod asks again and gets the same JIT",
+        repair="the Pod polls again and gets the same JIT",
         bound=30.0,
     ),
     Row(
@@ -95,7 +97,7 @@ ROWS = (
     ),
     Row(
         key="elsewhere",
-        what="any other effect: polls, looks, ticks, lists, tokens",
+        what="any other effect: polls, reads, ticks, lists, tokens",
         left="nothing",
         repair="–",
         bound=30.0,
@@ -105,7 +107,7 @@ BY_KEY = {row.key: row for row in ROWS}
 
 
 def row_of(case: Case) -> Row:
-    """Where a case belongs."""
+    """Return the row of a case."""
     return BY_KEY["in-repair" if case.second else _key(case.point.name, case.point.when)]
 
 

@@ -1,10 +1,10 @@
-"""Measure the recovery table and write it into its page.
+"""Measures the recovery table and writes it into its page.
 
     python -m benches.recovery.run [--repeat N] [--side-by-side N] [--only TEXT] [--print]
 
-Every effect of a real `runyard server` is a point; the process is killed before and after each, on a real Postgres,
-with other jobs under way. Ends with a failure if a bound is missed, a job does not run exactly once, anything is left,
-or a point was not reached. Only a whole run without a failure is written to the page.
+The process is killed before and after every effect of a real `runyard server`, on a real Postgres, with other jobs in
+progress. Fails if a bound is missed, a job does not run exactly once, anything is left, or an effect was not reached.
+Only a complete run without a failure is written to the page.
 """
 
 import argparse
@@ -16,8 +16,16 @@ import sys
 from pathlib import Path
 
 from benches.recovery import table
-from benches.recovery.losses import LOSSES, Loss, measure
-from benches.recovery.matrix import Case, Ground, Outcome, cases, discover, ground, run_cases
+from benches.recovery.faults import FAULTS, Fault, measure
+from benches.recovery.matrix import (
+    Case,
+    Environment,
+    Outcome,
+    cases,
+    discover,
+    open_environment,
+    run_cases,
+)
 from benches.recovery.rows import Row, row_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "recovery.md"
@@ -33,10 +41,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     load = os.getloadavg()[0]  # before our own
-    with ground() as place:
-        todo, outcomes, losses = asyncio.run(_measure(place, options))
-    found = failures(outcomes, losses)
-    text = _text(outcomes, losses, load=load)
+    with open_environment() as environment:
+        todo, outcomes, faults = asyncio.run(_measure(environment, options))
+    found = failures(outcomes, faults)
+    text = _text(outcomes, faults, load=load)
     print(text)
     whole = not options.only and len(outcomes) == len(todo)
     if not options.print and whole and not found:
@@ -47,21 +55,23 @@ def main() -> None:
 
 
 async def _measure(
-    place: Ground, options: argparse.Namespace
+    environment: Environment, options: argparse.Namespace
 ) -> tuple[list[Case], list[Outcome], list[tuple[Row, list[float]]]]:
     rng = random.Random(options.seed)
-    async with place.fleet("discovery") as made:
+    async with environment.fleet("discovery") as made:
         usual, repair = await discover(made)
     print(f"{len(usual)} effects of a dispatch, {len(repair)} more of a repair")
     todo: list[Case] = []
     for _ in range(options.repeat):
         todo += [case for case in cases(usual, repair, rng=rng) if options.only in str(case.point)]
     rng.shuffle(todo)
-    todo.sort(key=lambda case: row_of(case).key == "elsewhere")  # first what leaves most behind
+    todo.sort(
+        key=lambda case: row_of(case).key == "elsewhere"
+    )  # crashes that leave most behind come first
     outcomes: list[Outcome] = []
-    lost = asyncio.ensure_future(_lose(place, options.only))
+    lost = asyncio.ensure_future(_measure_faults(environment, options.only))
     async for outcome in run_cases(
-        place, todo, side_by_side=options.side_by_side, minutes=options.minutes
+        environment, todo, side_by_side=options.side_by_side, minutes=options.minutes
     ):
         outcomes.append(outcome)
         took = "not reached" if outcome.seconds is None else f"{outcome.seconds:.1f} s"
@@ -69,22 +79,22 @@ async def _measure(
     return todo, outcomes, await lost
 
 
-async def _lose(place: Ground, only: str) -> list[tuple[Row, list[float]]]:
-    chosen = [loss for loss in LOSSES if only in loss.row.key]
+async def _measure_faults(environment: Environment, only: str) -> list[tuple[Row, list[float]]]:
+    chosen = [fault for fault in FAULTS if only in fault.row.key]
 
-    room = asyncio.Semaphore(2)
+    permits = asyncio.Semaphore(2)
 
-    async def one(loss: Loss) -> tuple[Row, list[float]]:
-        async with room, place.fleet(f"loss_{loss.row.key.replace('-', '_')}") as made:
-            seconds = await measure(made, loss)
-        print(f"{loss.row.what}: {seconds:.1f} s")
-        return loss.row, [seconds]
+    async def one(fault: Fault) -> tuple[Row, list[float]]:
+        async with permits, environment.fleet(f"fault_{fault.row.key.replace('-', '_')}") as made:
+            seconds = await measure(made, fault)
+        print(f"{fault.row.what}: {seconds:.1f} s")
+        return fault.row, [seconds]
 
-    return list(await asyncio.gather(*(one(loss) for loss in chosen)))
+    return list(await asyncio.gather(*(one(fault) for fault in chosen)))
 
 
-def failures(outcomes: list[Outcome], losses: list[tuple[Row, list[float]]]) -> list[str]:
-    """Everything that was promised and not seen."""
+def failures(outcomes: list[Outcome], faults: list[tuple[Row, list[float]]]) -> list[str]:
+    """List every missed bound and unreached effect."""
     found = [f"{each.case.point}: {each.failure}" for each in outcomes if each.failure]
     for each in outcomes:
         bound = row_of(each.case).bound
@@ -93,13 +103,13 @@ def failures(outcomes: list[Outcome], losses: list[tuple[Row, list[float]]]) -> 
         elif each.seconds is not None and each.seconds > bound:
             late = f"{each.seconds:.1f} s, the bound is {bound:g} s"
             found.append(f"{each.case.point}: {late}; the last to come to rest: {each.last}")
-    for row, values in losses:
+    for row, values in faults:
         if max(values) > row.bound:
             found.append(f"{row.what}: {max(values):.1f} s, the bound is {row.bound:g} s")
     return found
 
 
-def _text(outcomes: list[Outcome], losses: list[tuple[Row, list[float]]], *, load: float) -> str:
+def _text(outcomes: list[Outcome], faults: list[tuple[Row, list[float]]], *, load: float) -> str:
     reached = [each for each in outcomes if each.seconds is not None]
     names = {(each.case.second, each.case.point.name) for each in outcomes}
     head = (
@@ -107,7 +117,7 @@ def _text(outcomes: list[Outcome], losses: list[tuple[Row, list[float]]], *, loa
         f"the process was killed {len(reached)} times, on a machine with {os.cpu_count()} processors "
         f"and a load of {load:.1f} before it began."
     )
-    return "\n\n".join((head, table.matrix(outcomes, losses), table.points(outcomes)))
+    return "\n\n".join((head, table.matrix(outcomes, faults), table.points(outcomes)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Real server processes: started, told where to die, killed, started again; and the way to whichever is up."""
+"""Starts, kills and restarts real server processes, with the effect to die at; finds one that is up."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ _LOOK = 0.02
 
 
 class Server:
-    """One replica: a place to listen, a command, and the process that is its present life."""
+    """One replica: its socket, its command, and its current process."""
 
     def __init__(
         self, name: str, folder: Path, flags: tuple[str, ...], *, deadlines: dict[str, float]
@@ -39,9 +39,9 @@ class Server:
         self.transport = HttpTransport(f"http://127.0.0.1:{self.port}", pool=2000)
 
     def start(self) -> None:
-        """Begin a life; an order that was given before holds from its first effect on."""
+        """Start the process; an earlier order applies from its first effect."""
         self._let_go()
-        command = [sys.executable, "-m", "benches.recovery.victim", "server", *self._flags]
+        command = [sys.executable, "-m", "benches.recovery.killable_server", "server", *self._flags]
         command += ["--name", self.name, "--listen", f"127.0.0.1:{self.port}"]
         env = os.environ | {
             "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
@@ -76,7 +76,7 @@ class Server:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def order(self, point: p.Point | None) -> None:
-        """From now on: die there."""
+        """Order the process to be killed at that point."""
         fresh = self._order.with_suffix(".fresh")
         fresh.write_bytes(b"" if point is None else msgspec.json.encode(point))
         fresh.replace(self._order)
@@ -90,18 +90,18 @@ class Server:
         self._process.send_signal(number)
 
     async def dead(self) -> int:
-        """Wait until it has ended; its exit status."""
+        """Wait until the process has ended; returns its exit status."""
         while self.alive:  # noqa: ASYNC110 nobody rings when a process ends
             await asyncio.sleep(_LOOK / 4)
         assert self._process is not None
         return self._process.returncode
 
     def effects(self) -> list[str]:
-        """Every effect of all lives so far."""
+        """Return every effect of all processes so far."""
         return self.journal.read_text().splitlines()
 
     async def end(self) -> None:
-        """In order, if it can."""
+        """End the process with SIGTERM."""
         if self.alive:
             self.signal(signal.SIGTERM)
             try:
@@ -118,11 +118,8 @@ class Server:
             self._process.stdin.close()
 
 
-class Way:
-    """A transport to whichever replica listens, as a load balancer is one: a refused connection is tried again.
-
-    What was sent is never sent twice.
-    """
+class LoadBalancer:
+    """A transport to any replica that listens. A refused connection is retried; a request is never sent twice."""
 
     def __init__(self, servers: list[Server], *, patience: float, first: int = 0) -> None:
         self._servers = servers

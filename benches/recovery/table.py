@@ -1,4 +1,4 @@
-"""Outcomes as the tables of `docs/recovery.md`, between its markers."""
+"""Formats outcomes as the tables of `docs/recovery.md`, between its markers."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -13,28 +13,28 @@ _NOT = "not measured"
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that is not below that share of all: no invention between two samples."""
+    """Return the smallest value that is not below that share of all values, without interpolation."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def matrix(outcomes: Iterable[Outcome], losses: Iterable[tuple[Row, list[float]]]) -> str:
-    """The rows, each with what was measured."""
+def matrix(outcomes: Iterable[Outcome], faults: Iterable[tuple[Row, list[float]]]) -> str:
+    """Format the rows with their measurements."""
     by_key: dict[str, list[float]] = {row.key: [] for row in ROWS}
     for outcome in outcomes:
         if outcome.seconds is not None:
             by_key[row_of(outcome.case).key].append(outcome.seconds)
     lines = [
-        "| crash or loss | left behind | who repairs it | bound | crashes | p50 | p99 |",
+        "| crash or fault | left behind | what repairs it | bound | crashes | p50 | p99 |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [_line(row, by_key[row.key]) for row in ROWS]
-    lines += [_line(row, values) for row, values in losses]
+    lines += [_line(row, values) for row, values in faults]
     return "\n".join(lines)
 
 
 def points(outcomes: Iterable[Outcome]) -> str:
-    """Every point with its times."""
+    """Format every point with its times."""
     found: dict[tuple[bool, str], dict[str, list[float]]] = {}
     for outcome in outcomes:
         point = outcome.case.point

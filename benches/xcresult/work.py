@@ -1,10 +1,11 @@
-"""One piece of work in a process of its own, so that its memory is its own.
+"""Runs one task in its own process, so that its memory is measured alone.
 
-    python -m benches.xcresult.work TASK BUNDLE...      prints what it cost, as JSON
+    python -m benches.xcresult.work TASK BUNDLE...      prints the cost as JSON
 
-Time is CPU time of this process and its children: the clock on the wall would measure the neighbours.
+Time is CPU time of this process and its children: wall-clock time would include other load on the machine.
 """
 
+import json
 import os
 import resource
 import sys
@@ -22,18 +23,20 @@ from runyard.xcresult.reader.decode import decode, is_typed
 from runyard.xcresult.reader.frames import MAGIC, new_decoder
 
 SWEPT = 256 * 1024 * 1024
-"""Bytes of exported attachments that may lie on the disk before they are thrown away."""
+"""Bytes of exported attachments after which the exported files are deleted."""
 AGAIN = 5
+BATCH = 64
+"""Number of payloads in memory at a time while the limit is measured."""
 HELD = 256 * 1024 * 1024
-"""Bytes of typed objects that are held for decoding."""
+"""Bytes of typed objects in memory for decoding."""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a piece of work took."""
+    """The cost of a task."""
 
     cpu: float
     peak: float
-    """Megabytes, of the whole process from its start."""
+    """Peak memory of the whole process, in megabytes."""
     cases: int = 0
     objects: int = 0
     stored: int = 0
@@ -43,10 +46,10 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """What a piece of work did."""
+    """The result of a task."""
 
     cpu: float = 0.0
-    """Where only a part of it counts; 0: all of it."""
+    """CPU seconds, if only a part of the task counts; 0: the whole task."""
     cases: int = 0
     objects: int = 0
     stored: int = 0
@@ -54,15 +57,15 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cpu() -> float:
-    """Seconds of CPU so far, with those of children that have ended."""
+    """CPU seconds of this process and its finished children."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def peak() -> float:
-    """The most memory that this process ever had, in megabytes.
+    """Peak memory of this process, in megabytes.
 
-    On Linux not by rusage: there a process begins with what the one had that started it.
+    Not by rusage on Linux: there a process inherits the value of its parent.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -77,7 +80,7 @@ def _payloads(bundle: Path) -> list[str]:
 
 
 def _stored(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  nothing but the bytes is to be measured
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  only reading bytes is measured
         return file.read()
 
 
@@ -93,12 +96,12 @@ def read(bundles: list[Path]) -> Done:
 
 
 def read_again(bundles: list[Path]) -> Done:
-    """The same some times over, for bundles so small that a moment's disturbance counts; the best of them."""
+    """Read several times and return the best, because small bundles are sensitive to other load."""
     return min((read(bundles) for _ in range(AGAIN)), key=lambda done: done.cpu)
 
 
 def read_2(bundles: list[Path]) -> Done:
-    """The same with two processes."""
+    """Read with two processes."""
     return Done(cases=sum(len(read_bundle(bundle, processes=2).cases) for bundle in bundles))
 
 
@@ -107,7 +110,7 @@ def _size(bundles: list[Path]) -> int:
 
 
 def raw(bundles: list[Path]) -> Done:
-    """Nothing but the bytes of the same payloads, decompressed: what no reader can beat."""
+    """Only decompress the same payloads: the limit for any reader."""
     stored = decoded = count = 0
     for bundle in bundles:
         for path in _payloads(bundle):
@@ -119,7 +122,7 @@ def raw(bundles: list[Path]) -> Done:
 
 
 def typed(bundles: list[Path]) -> Done:
-    """Decode typed objects that lie in memory."""
+    """Decode typed objects from memory."""
     held: list[bytes] = []
     size = 0
     for path in (path for bundle in bundles for path in _payloads(bundle)):
@@ -133,8 +136,35 @@ def typed(bundles: list[Path]) -> Done:
     return Done(cpu=cpu() - before, decoded=size, objects=len(held))
 
 
+def limit(bundles: list[Path]) -> Done:
+    """Decompress the same payloads and parse the same objects from JSON with the standard library.
+
+    The JSON texts are built before the measurement. Payloads are taken in batches to bound the memory.
+    """
+    spent, stored, count = 0.0, 0, 0
+    for bundle in bundles:
+        paths = _payloads(bundle)
+        for start in range(0, len(paths), BATCH):
+            before = cpu()
+            batch = [_decoded(_stored(path)) for path in paths[start : start + BATCH]]
+            spent += cpu() - before
+            texts = [json.dumps(decode(data)) for data in batch if is_typed(data)]
+            before = cpu()
+            for text in texts:
+                json.loads(text)
+            spent += cpu() - before
+            count += len(batch)
+    stored = _size(bundles)
+    return Done(cpu=spent, stored=stored, objects=count)
+
+
+def limit_again(bundles: list[Path]) -> Done:
+    """Measure the limit several times and return the lowest cost, for small bundles."""
+    return min((limit(bundles) for _ in range(AGAIN)), key=lambda done: done.cpu)
+
+
 def exported(bundles: list[Path]) -> Done:
-    """Export all attachments; what is on disk is thrown away now and then, since it may be ten gigabytes."""
+    """Export all attachments; exported files are deleted on the way, because they may be ten gigabytes."""
     (bundle,) = bundles
     result = read_bundle(bundle)
     with tempfile.TemporaryDirectory(prefix="runyard-bench-") as name:
@@ -145,7 +175,7 @@ def exported(bundles: list[Path]) -> Done:
 
 
 class _Sink:
-    """Looks on while files are exported, and removes the whole ones when there are too many bytes of them."""
+    """Counts exported bytes and deletes the complete files when there are too many."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -161,17 +191,18 @@ class _Sink:
 
 
 def verified(bundles: list[Path]) -> Done:
-    """Hash everything."""
+    """Verify the hash of every object."""
     return Done(objects=sum(verify(bundle).hash_ok for bundle in bundles))
 
 
 TASKS: dict[str, Callable[[list[Path]], Done]] = {
-    each.__name__: each for each in (read, read_again, read_2, raw, typed, exported, verified)
+    each.__name__: each
+    for each in (read, read_again, read_2, raw, limit, limit_again, typed, exported, verified)
 }
 
 
 def main() -> None:
-    """Do it."""
+    """Run the task and print its cost."""
     task, *bundles = sys.argv[1:]
     before = cpu()
     done = TASKS[task]([Path(bundle) for bundle in bundles])

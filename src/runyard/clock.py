@@ -1,6 +1,6 @@
 """The one source of time and of waiting.
 
-Every loop of runyard asks a `Clock` what time it is and asks it to wait. In production that is the
+Every loop of runyard reads the time from a `Clock` and sleeps with it. In production that is the
 machine's clock; in the simulator it is virtual, so a simulated day passes in seconds and a run can be
 replayed. Nothing else in the code base may read a clock or sleep (the linter forbids it).
 

@@ -189,10 +189,12 @@ async def _end_group(
         await asyncio.wait((watch.exited,), timeout=grace)
     _signal(transport, signal.SIGKILL)
     await watch.exited
-    await asyncio.wait((watch.silent,), timeout=grace)  # who left the session may hold it for ever
+    await asyncio.wait(
+        (watch.silent,), timeout=grace
+    )  # a process that left the session may hold it for ever
     stdin = transport.get_pipe_transport(0)
     if 0 in watch.open and isinstance(stdin, asyncio.WriteTransport):
-        stdin.abort()  # closing alone would wait until somebody has read the rest
+        stdin.abort()  # closing alone would wait until the rest is read
     transport.close()
     await watch.over
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runyard.blobs.place import Bucket, Credentials, Directory, open_blobs
+from runyard.blobs.location import Bucket, Credentials, Directory
+from runyard.blobs.opening import open_blobs
 from runyard.blobs.store import StoredBlobs
 from runyard.clock import RealClock
 
@@ -77,10 +78,10 @@ def directory(path: Path) -> StoredBlobs:
 
 
 def bucket(endpoint: str, *, prefix: str = "", keys: Credentials = KEYS) -> StoredBlobs:
-    place = Bucket(
+    location = Bucket(
         bucket=BUCKET, prefix=prefix, endpoint=endpoint, region="us-east-1", credentials=keys
     )
-    return open_blobs(place, clock=RealClock())
+    return open_blobs(location, clock=RealClock())
 
 
 def play(scenario: Scenario, blobs: StoredBlobs) -> None:

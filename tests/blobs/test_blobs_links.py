@@ -70,14 +70,14 @@ def test_no_two_links_are_signed_alike_by_moving_a_border() -> None:
         links.judge(moved, "ab")
 
 
-def test_a_link_ends() -> None:
+def test_a_link_expires() -> None:
     clock = ShiftedClock()
     links = Links((NEW,), clock=clock)
     request, key = asked(links.get("a", lasts=60))
     clock.ahead = 58
     links.judge(request, key)
     clock.ahead = 61
-    with pytest.raises(BadLink, match="ended"):
+    with pytest.raises(BadLink, match="expired"):
         links.judge(request, key)
 
 

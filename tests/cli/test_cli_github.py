@@ -5,43 +5,44 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.cli.githubworld import Lines, agree, connecting, play, shown
-from tests.cli.serverworld import run_here
+from tests.cli.github_harness import Lines, agree, connecting, play, shown
+from tests.cli.server_harness import run_here
 
-from runyard.cli.github import app_name
-from runyard.cli.githubfiles import Connected, Place
-from runyard.cli.serverfiles import BadSetting
+from runyard.cli.githubconnect import app_name
+from runyard.cli.githubfiles import AppDirectory, Connected
+from runyard.cli.options import BadSetting
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.manifest import registration, web_of
 
 
+@pytest.mark.slow
 def test_connect_makes_an_app_that_the_server_can_be_and_asks_again_for_nothing(
     tmp_path: Path, app_keys: KeyPair
 ) -> None:
     async def scenario(core: GithubCore, url: str) -> None:
         core.install("acme")
         core.add_repo("acme/app")
-        place, lines = tmp_path / "github", Lines()
-        argv = ("--org", "acme", "--github-url", url, "--github-dir", str(place))
+        directory, lines = tmp_path / "github", Lines()
+        argv = ("--org", "acme", "--github-url", url, "--github-dir", str(directory))
         running = asyncio.create_task(asyncio.to_thread(connecting, lines, *argv))
         opened = await lines.next()
         page = str(opened["url"])
         assert (await agree(page, state="somebody-else")).status == 403
-        assert not (place / "app.json").exists()
+        assert not (directory / "app.json").exists()
         done = await agree(page)
         assert done.status == 200 and b"installations/new" in done.body
         assert (await lines.next())["event"] == "made"
         assert (await lines.next())["event"] == "installed"
         assert await running == 0
-        assert place.stat().st_mode & 0o777 == 0o700
-        kept = {each.name: each for each in place.iterdir()}
+        assert directory.stat().st_mode & 0o777 == 0o700
+        kept = {each.name: each for each in directory.iterdir()}
         assert set(kept) == {"app.json", "app.pem", "webhook.secret"}
         assert all(each.stat().st_mode & 0o777 == 0o600 for each in kept.values())
         secret = kept["webhook.secret"].read_text().strip()
         assert secret and secret.encode() not in done.body
         code, out, err = await asyncio.to_thread(
-            run_here, "github", "check", "--github-dir", str(place), "--json",
+            run_here, "github", "check", "--github-dir", str(directory), "--json",
             "--github-intake", "pull", "--runner-version", "2.330.0",
         )  # fmt: skip
         assert code == 0, (out, err)
@@ -49,13 +50,14 @@ def test_connect_makes_an_app_that_the_server_can_be_and_asks_again_for_nothing(
         again = Lines()
         # What was made is known: neither whose it is nor where its GitHub is need be said again.
         core.faults.fail_next("/app/installations", 502)
-        assert await asyncio.to_thread(connecting, again, "--github-dir", str(place)) == 0
+        assert await asyncio.to_thread(connecting, again, "--github-dir", str(directory)) == 0
         for event in ("known", "no-answer", "installed"):
             assert (await again.next())["event"] == event
 
     play(scenario, app_keys)
 
 
+@pytest.mark.slow
 def test_the_page_answers_under_names_of_this_machine_alone(
     tmp_path: Path, app_keys: KeyPair
 ) -> None:
@@ -94,11 +96,11 @@ def test_an_app_whose_key_cannot_be_kept_is_told_at_once(
     tmp_path: Path, app_keys: KeyPair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def scenario(core: GithubCore, url: str) -> None:
-        place, lines = tmp_path / "g", Lines()
-        argv = ("--github-url", url, "--github-dir", str(place))
+        directory, lines = tmp_path / "g", Lines()
+        argv = ("--github-url", url, "--github-dir", str(directory))
         running = asyncio.create_task(asyncio.to_thread(connecting, lines, *argv))
         page = str((await lines.next())["url"])
-        place.rmdir()  # whatever keeps a file from being written, for root too
+        directory.rmdir()  # whatever keeps a file from being written, for root too
         answer = await agree(page)
         assert answer.status == 500 and b"delete the App at GitHub" in answer.body
         assert await running == 1
@@ -116,15 +118,15 @@ def test_a_directory_that_holds_anything_else_is_left_as_it_is(tmp_path: Path) -
 
 
 def test_a_secret_that_is_there_and_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    assert place.webhook_secret() == ""
-    place.secret.write_bytes(b"\xff\xfe")
+    directory = AppDirectory(tmp_path)
+    assert directory.webhook_secret() == ""
+    directory.secret.write_bytes(b"\xff\xfe")
     with pytest.raises(BadSetting, match="not text"):
-        place.webhook_secret()
-    place.secret.unlink()
-    place.secret.mkdir()
+        directory.webhook_secret()
+    directory.secret.unlink()
+    directory.secret.mkdir()
     with pytest.raises(BadSetting, match="cannot be read"):
-        place.webhook_secret()
+        directory.webhook_secret()
 
 
 BAD = {
@@ -133,8 +135,8 @@ BAD = {
     "no TLS": (["--webhook-url", "http://ci.example/webhooks/github"], "https://HOST/webhooks"),
     "no host": (["--webhook-url", "https:///webhooks/github"], "https://HOST/webhooks"),
     "half a host": (["--webhook-url", "https://[::1/webhooks/github"], "https://HOST/webhooks"),
-    "another organisation": (["--org", "other"], "was made for acme"),
-    "another GitHub": (["--github-url", "https://ghe.example/api/v3"], "was made at https://api."),
+    "another organisation": (["--org", "other"], "belongs to acme"),
+    "another GitHub": (["--github-url", "https://ghe.example/api/v3"], "belongs to https://api."),
 }
 
 
@@ -142,8 +144,8 @@ BAD = {
 def test_what_cannot_be_is_refused_before_a_page_is_opened(
     argv: list[str], says: str, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path / "g")
-    place.prepare()
+    directory = AppDirectory(tmp_path / "g")
+    directory.prepare()
     app = Connected(
         app_id=9,
         slug="s",
@@ -151,9 +153,9 @@ def test_what_cannot_be_is_refused_before_a_page_is_opened(
         github_url="https://api.github.com",
         organisation="acme",
     )
-    place.keep(app, key="k", secret="hush")
+    directory.keep(app, key="k", secret="hush")
     code, out, err = run_here(
-        "github", "connect", "--no-browser", "--github-dir", str(place.root), *argv
+        "github", "connect", "--no-browser", "--github-dir", str(directory.root), *argv
     )
     assert (code, out) == (2, "") and err.count("\n") == 1
     assert says in err

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.cli.githubworld import APP_ID, Bend, play, straight
-from tests.cli.serverworld import LABELS, run_here
+from tests.cli.github_harness import APP_ID, Bend, play, straight
+from tests.cli.server_harness import LABELS, run_here
 
 from runyard.cli.githubcheck import (
     deliveries_line,
@@ -173,7 +173,7 @@ def test_the_runner_of_a_person_without_an_organisation_is_compared_too(
         core.add_repo("mona/dots")
 
     code, lines = checked(world, app_keys, tmp_path, "--runner-version", "2.100.0")
-    assert code == 1 and lines["runner"]["found"] == "2.100.0; GitHub offers 2.330.0"
+    assert code == 1 and lines["runner"]["found"] == "2.100.0; the newest is 2.330.0"
 
 
 def test_accounts_that_are_too_many_to_be_looked_at_are_said_to_be_left_out(

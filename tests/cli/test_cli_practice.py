@@ -16,17 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.embedded.github.practicelive import Live, played
 
-from runyard.cli.harmless import harmless
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
-from runyard.cli.practice import NotUp, watch
+from runyard.cli.practice import NotUp
+from runyard.cli.practicerun import watch
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
 from runyard.embedded.github.views import JobView
-from runyard.embedded.up.people import People
+from runyard.embedded.up.practice_client import PracticeClient
 from runyard.embedded.up.secrets import Secrets
 from runyard.http.errors import OutcomeUnknown
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
+from runyard.text import harmless
 
 HOSTILE = r"printf 'red \033[31mtext\033]0;title\007 \302\2332J over\rwritten \342\200\256txt.exe\n\tdone\r\n'"
 SHOWN = (
@@ -68,7 +69,7 @@ def with_a_runner(
     async def played_with(it: Live) -> None:
         it.core.install("practice")
         it.core.add_repo("practice/playground")
-        runner = it.core._world.register(
+        runner = it.core._state.register(
             "orgs/practice", name="r", labels=("runyard",), group_id=1, work_folder="_work"
         )
         await it.start("--jitconfig", runner.jit)
@@ -89,6 +90,7 @@ def test_a_log_commands_no_terminal(
     assert said.err == "job 40000000001: success on r\n"
 
 
+@pytest.mark.slow
 def test_a_log_commands_no_real_terminal(keys: KeyPair, tmp_path: Path) -> None:
     async def scenario(_: Live, data: str) -> None:
         ours, theirs = pty.openpty()
@@ -131,7 +133,7 @@ def test_a_raw_log_is_refused_to_a_terminal(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert run("--raw", "true") == 2
-    assert "not to a terminal" in capsys.readouterr().err
+    assert "not allowed on a terminal" in capsys.readouterr().err
 
 
 def test_json_stays_json_and_stays_harmless(
@@ -162,8 +164,8 @@ def test_what_github_answers_is_shown_harmlessly(
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "never up": ({}, "no machine was ever up"),
-    "ports that are none": ({"ports.json": {"github": "x"}}, "no machine was ever up"),
+    "never up": ({}, "never ran in"),
+    "ports that are none": ({"ports.json": {"github": "x"}}, "never ran in"),
     "secrets that are gone": ({"ports.json": {"github": 1}}, "is damaged"),
 }
 
@@ -181,7 +183,7 @@ def test_a_directory_without_a_machine_is_told_in_one_line(
 
 def test_a_script_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("echo \udcff") == 2
-    assert "no text" in capsys.readouterr().err
+    assert "not UTF-8 text" in capsys.readouterr().err
 
 
 @given(st.text(alphabet=st.characters(), max_size=60))
@@ -201,7 +203,7 @@ def test_json_means_the_same_afterwards(text: str) -> None:
     assert json.loads(harmless(msgspec.json.encode({"a": text}).decode())) == {"a": text}
 
 
-class Away(People):
+class Away(PracticeClient):
     """A practice GitHub that is away for a while, in the middle of a job."""
 
     def __init__(self, *, looks: int) -> None:
@@ -225,5 +227,5 @@ def test_a_machine_that_is_started_anew_does_not_lose_the_job_that_is_watched() 
 
 
 def test_a_machine_that_stays_away_is_told_and_the_job_is_not_called_refused() -> None:
-    with pytest.raises(NotUp, match="job 7 was taken, and then"):
+    with pytest.raises(NotUp, match="job 7 was queued, but"):
         run_virtual(watched(10_000))

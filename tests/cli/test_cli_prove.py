@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from runyard.cli import prove as command
+from runyard.cli import proverun as command
 from runyard.cli.main import cli, run
 from runyard.sim.proof.cases import CASES
 
@@ -33,7 +33,7 @@ def test_a_size_explores_the_shipped_machine(capsys: pytest.CaptureFixture[str])
 
 def test_a_guard_that_nobody_misses_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert prove("--variant", "no-deadline-draining", "--disturbances", "0") == 1
-    assert "1 of 1 cases came out WRONG" in capsys.readouterr().out
+    assert "1 of 1 cases have a WRONG verdict" in capsys.readouterr().out
 
 
 def test_a_broken_promise_is_a_failure_and_is_shown(

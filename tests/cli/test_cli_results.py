@@ -7,13 +7,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import pytest
-from tests.cli.serverworld import SOON, Yard, play
-from tests.xcresult.processor.processorworld import zipped
+from tests.cli.server_harness import SOON, Yard, play
+from tests.xcresult.processor.processor_harness import zipped
+from tests.xcresult.writer.plan import Plan
 
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.client import HttpTransport
 from runyard.http.messages import Request, Response, Stream
-from runyard.xcresult.writer.plan import Plan
 
 RUN = "11111111-2222-4333-8444-555555555555"
 PLAN = Plan(cases=12, failures=2, retries=2, attachments=4, payloads=2, coverage=2, arguments=1)

@@ -7,19 +7,20 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.serverworld import LABELS, SOON, Yard, ask, play, poll
+from tests.cli.server_harness import LABELS, SOON, Yard, ask, play, poll
 
+from runyard.cli.github_auth import github_identity
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
-from runyard.cli.server import server, settings_of
+from runyard.cli.server import server
 from runyard.cli.serverflags import flags_of
-from runyard.cli.speaking import speaker
+from runyard.cli.serverrun import settings_of
 from runyard.clock import RealClock
+from runyard.components.server import END_WITHIN
 from runyard.db.owner import Owner, claim
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
 from runyard.http.errors import TransportError
-from runyard.parts.serving import END_WITHIN
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
@@ -29,6 +30,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_job_that_one_replica_hears_of_runs_on_a_runner_that_waits_at_another(
     tmp_path: Path, database_url: str, app_keys: KeyPair
 ) -> None:
@@ -65,6 +67,7 @@ def test_a_job_that_one_replica_hears_of_runs_on_a_runner_that_waits_at_another(
     play(scenario, tmp_path, database_url, app_keys)
 
 
+@pytest.mark.slow
 def test_a_token_for_one_repository_and_no_webhook_is_enough_for_a_job_to_run(
     tmp_path: Path, database_url: str, app_keys: KeyPair
 ) -> None:
@@ -97,6 +100,7 @@ def test_a_token_for_one_repository_and_no_webhook_is_enough_for_a_job_to_run(
     play(scenario, tmp_path, database_url, app_keys)
 
 
+@pytest.mark.slow
 def test_a_replica_that_is_told_to_end_sends_its_runners_elsewhere_and_is_gone_in_time(
     tmp_path: Path, database_url: str, app_keys: KeyPair
 ) -> None:
@@ -123,6 +127,7 @@ def test_a_replica_that_is_told_to_end_sends_its_runners_elsewhere_and_is_gone_i
     play(scenario, tmp_path, database_url, app_keys)
 
 
+@pytest.mark.slow
 def test_a_replica_without_its_schema_lives_says_what_is_missing_and_goes_on_when_it_is_there(
     tmp_path: Path, empty_database_url: str, app_keys: KeyPair
 ) -> None:
@@ -163,6 +168,7 @@ async def _port(said: Callable[[], str]) -> str:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_replica_whose_database_is_away_waits_for_it_and_ends_when_told_to(
     tmp_path: Path, database_url: str, app_keys: KeyPair
 ) -> None:
@@ -174,7 +180,7 @@ def test_a_replica_whose_database_is_away_waits_for_it_and_ends_when_told_to(
         async def tells() -> bool:
             ready = await ask(url, "GET", "/readyz")
             assert ready.status == 503
-            return b"Postgres does not answer" in ready.body
+            return b"Postgres does not respond" in ready.body
 
         await until(tells)
         assert await replica.end() == 0
@@ -182,6 +188,7 @@ def test_a_replica_whose_database_is_away_waits_for_it_and_ends_when_told_to(
     play(scenario, tmp_path, database_url, app_keys)
 
 
+@pytest.mark.slow
 def test_a_database_of_one_machine_is_not_served_by_somebody_with_other_keys(
     tmp_path: Path, database_url: str, app_keys: KeyPair
 ) -> None:
@@ -232,7 +239,7 @@ BAD: dict[str, tuple[dict[str, str | None], str]] = {
     "everybody may look": ({"listen": "0.0.0.0:0"}, "--dashboard-token-file is missing"),
     "a short token": ({"listen": "0.0.0.0:0", "dashboard-token-file": "short"}, "shorter than"),
     "half of TLS": ({"tls-cert-file": "short"}, "belong together"),
-    "GitHub's address is none": ({"github-url": "github.example"}, "address of a server"),
+    "GitHub's address is none": ({"github-url": "github.example"}, "not a valid URL"),
     "GitHub's address holds a secret": ({"github-url": "https://a:b@h"}, "password"),
     "a reconciler that is none": ({"reconciler": "everything=off"}, "ghost_registrations"),
     "a namespace that is none": ({"namespace": "Not A Name"}, "--namespace"),
@@ -305,7 +312,7 @@ def test_the_runner_group_that_was_chosen_is_the_servers(app_keys: KeyPair, tmp_
     argv = [word if word.startswith("--") else str(tmp_path / word) for word in argv]
     given = server.make_context("server", [*argv, "--github-app-id", "7", "--runner-group", "5"])
     flags = flags_of(given.params)
-    assert settings_of(flags, speaker(flags.github, clock=RealClock())).runner_group == 5
+    assert settings_of(flags, github_identity(flags.github, clock=RealClock())).runner_group == 5
 
 
 def test_migrate_refuses_an_address_that_is_none_without_repeating_it(

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runyard.cli import up as module
-from runyard.cli.githubfiles import Connected, Place
+from runyard.cli import uprun as module
+from runyard.cli.githubfiles import AppDirectory, Connected
 from runyard.cli.main import cli
 from runyard.cli.main import run as run_cli
-from runyard.cli.uplook import LivePicture, Look
+from runyard.cli.up_output import LiveOutput, UpOutput
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.lock import DirectoryInUse
 from runyard.embedded.up.demo.faults import Healed
-from runyard.embedded.up.demo.story import DemoFailed, JobState, Outcome
+from runyard.embedded.up.demo.scenario import DemoFailed, JobState, Outcome
 from runyard.embedded.up.layout import BadDirectory
 from runyard.embedded.up.machine import Options, RealGitHub
 from runyard.embedded.up.ports import PortTaken
-from runyard.embedded.up.supervisor import PartFailed, PartView
+from runyard.embedded.up.supervisor import ComponentFailed, ComponentView
 
 OUTCOME = Outcome(
     jobs=20,
@@ -112,13 +112,13 @@ def test_a_real_github_reaches_the_machine_as_it_was_described(
     (tmp_path / "app.pem").write_text(app_keys.private_pem)
     (tmp_path / "token").write_text("github_pat_of_the_test")
     (tmp_path / "runner").mkdir()
-    place = Place(tmp_path / "left")
-    place.prepare()
+    directory = AppDirectory(tmp_path / "left")
+    directory.prepare()
     app = Connected(app_id=9, slug="s", html_url="", github_url="https://api.github.com")
-    place.keep(app, key=app_keys.private_pem, secret="hush")
+    directory.keep(app, key=app_keys.private_pem, secret="hush")
     seen: list[Options] = []
 
-    async def live(options: Options, show: Look) -> int:
+    async def live(options: Options, show: UpOutput) -> int:
         seen.append(options)
         return 0
 
@@ -134,16 +134,16 @@ def test_a_real_github_reaches_the_machine_as_it_was_described(
     assert "hush" not in repr(got)
 
 
-def look() -> tuple[Look, io.StringIO]:
+def output() -> tuple[UpOutput, io.StringIO]:
     file = io.StringIO()
-    return Look(Console(file=file, width=60)), file
+    return UpOutput(Console(file=file, width=60)), file
 
 
 ENDINGS = {
     "in use": (DirectoryInUse("d is in use"), 2),
     "bad directory": (BadDirectory("d cannot be used. Do this"), 2),
     "port": (PortTaken("p is taken. Do this"), 2),
-    "part": (PartFailed("the part x ended"), 1),
+    "part": (ComponentFailed("the part x ended"), 1),
     "demo": (DemoFailed("not as scripted"), 1),
 }
 
@@ -162,7 +162,7 @@ def test_what_a_person_can_act_upon_is_said_without_a_traceback(
     for _ in range(depth):
         raised = BaseExceptionGroup("inside", [raised])
 
-    async def live(options: Options, show: Look) -> int:
+    async def live(options: Options, show: UpOutput) -> int:
         raise raised
 
     monkeypatch.setattr(module, "_live", live)
@@ -176,7 +176,7 @@ def test_a_demo_without_a_directory_takes_its_own_away_again(
 ) -> None:
     seen: list[Path] = []
 
-    async def live(options: Options, show: Look) -> int:
+    async def live(options: Options, show: UpOutput) -> int:
         seen.append(options.data)
         (options.data / "something").write_text("")
         return 0
@@ -188,31 +188,31 @@ def test_a_demo_without_a_directory_takes_its_own_away_again(
 
 
 def test_the_outcome_is_the_last_line_and_is_not_wrapped() -> None:
-    shown, file = look()
+    shown, file = output()
     with shown:
         shown.outcome(OUTCOME)
-        shown.tell("stopping")
+        shown.report("stopping")
     assert file.getvalue().splitlines()[-1] == OUTCOME.line()
 
 
 def test_a_death_and_a_return_are_told_once() -> None:
-    shown, file = look()
+    shown, file = output()
     with shown:
         for view in (
-            PartView(name="kube", state="starting", pid=1, starts=1),
-            PartView(name="kube", state="running", pid=1, starts=1),
-            PartView(name="kube", state="waiting", starts=1, code=-9),
-            PartView(name="kube", state="starting", pid=2, starts=2),
-            PartView(name="kube", state="running", pid=2, starts=2),
+            ComponentView(name="kube", state="starting", pid=1, starts=1),
+            ComponentView(name="kube", state="running", pid=1, starts=1),
+            ComponentView(name="kube", state="waiting", starts=1, code=-9),
+            ComponentView(name="kube", state="starting", pid=2, starts=2),
+            ComponentView(name="kube", state="running", pid=2, starts=2),
         ):
-            shown.part(view)
+            shown.component(view)
     lines = [line.split(" s  ", 1)[1] for line in file.getvalue().splitlines()]
     assert len(lines) == 2
     assert lines[0].startswith("kube died (code -9)") and lines[1] == "kube is back (process 2)"
 
 
 def test_a_job_is_told_when_it_ends_and_only_then() -> None:
-    shown, file = look()
+    shown, file = output()
     states = [
         JobState(name="[red]a", state="queued"),
         JobState(name="[red]a", state="in_progress", runner="r"),
@@ -228,9 +228,9 @@ def test_a_job_is_told_when_it_ends_and_only_then() -> None:
 
 def test_the_live_picture_ends_with_the_outcome_too() -> None:
     file = io.StringIO()
-    picture = LivePicture(Console(file=file, width=100, force_terminal=True))
+    picture = LiveOutput(Console(file=file, width=100, force_terminal=True))
     with picture:
-        picture.part(PartView(name="kube", state="running", pid=7, starts=2))
+        picture.component(ComponentView(name="kube", state="running", pid=7, starts=2))
         picture.jobs(
             (
                 JobState(name="a", state="completed", conclusion="failure"),
@@ -238,7 +238,7 @@ def test_the_live_picture_ends_with_the_outcome_too() -> None:
                 JobState(name="c"),
             )
         )
-        picture.tell("something happened")
+        picture.report("something happened")
         picture.outcome(OUTCOME)
     shown = file.getvalue()
     assert "something happened" in shown and "✗" in shown

@@ -11,10 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.xcresult.writer.plan import Plan, Written
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.cli.main import cli, run
-from runyard.xcresult.writer.plan import Plan, Written
-from runyard.xcresult.writer.writing import write_bundle
 
 PLAN = Plan(
     cases=24, failures=3, skips=2, expected_failures=1, retries=2, arguments=2, attachments=6, attachment_bytes=5000,
@@ -131,7 +131,7 @@ def test_coverage_in_every_format(
     out, err = capfd.readouterr()
     assert len(out.splitlines()) >= 1 and err == ""
     assert call("coverage", calm, "--format", form) == 0
-    assert capfd.readouterr().err == "runyard: Calm.xcresult holds no code coverage\n"
+    assert capfd.readouterr().err == "runyard: Calm.xcresult contains no code coverage\n"
 
 
 def test_verify_names_what_is_damaged(

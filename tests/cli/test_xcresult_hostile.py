@@ -6,11 +6,11 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from tests.xcresult.writer.plan import Plan
+from tests.xcresult.writer.storing import Store
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.cli.main import cli, run
-from runyard.xcresult.writer.plan import Plan
-from runyard.xcresult.writer.storing import Store
-from runyard.xcresult.writer.writing import write_bundle
 
 # As long as what they stand for, so that the objects stay well-formed.
 WORDS = {

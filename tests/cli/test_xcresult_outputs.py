@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.xcresult.writer.plan import Plan
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.cli.main import cli, run
-from runyard.xcresult.writer.plan import Plan
-from runyard.xcresult.writer.writing import write_bundle
 
 # Buffered as for most people: what is in the buffer must not fail once more at the end.
 ENVIRONMENT = {

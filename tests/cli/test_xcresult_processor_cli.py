@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.cli.serverworld import SOON, Process, ask, run_here
-from tests.xcresult.processor.processorworld import World, look, looped, zipped
+from tests.cli.server_harness import SOON, Process, ask, run_here
+from tests.xcresult.processor.processor_harness import World, looped, query, zipped
+from tests.xcresult.writer.plan import Plan
 
 from runyard.xcresult.settings import Settings
-from runyard.xcresult.writer.plan import Plan
 
 
 @contextlib.asynccontextmanager
@@ -74,7 +74,7 @@ async def test_it_processes_shows_its_numbers_and_ends_in_order(
         assert await process.end() == 0
         assert "Traceback" not in process.said()
         assert world.url.split("password=")[1].split()[0] not in process.said()
-    assert look(database_url, "SELECT count(*) FROM procrastinate_workers") == [(0,)]
+    assert query(database_url, "SELECT count(*) FROM procrastinate_workers") == [(0,)]
     assert world.left() == []
 
 
@@ -86,7 +86,7 @@ async def test_without_its_database_it_lives_and_says_what_it_waits_for(
     world = World(database_url, tmp_path)
     async with processor(world, tmp_path, url="postgresql://nobody@127.0.0.1:1/none") as process:
         async with asyncio.timeout(SOON):
-            while "Postgres does not answer" not in process.said():
+            while "Postgres does not respond" not in process.said():
                 await asyncio.sleep(0.05)
         assert await process.end() == 0
 
@@ -102,7 +102,7 @@ async def test_without_its_database_it_lives_and_says_what_it_waits_for(
         ),
         (
             ("--database-url", "postgresql://h/d", "--blobs", "B", "--memory", "lots"),
-            "--memory: 'lots' is no size",
+            "--memory: 'lots' is not a size",
         ),
         (
             ("--database-url", "postgresql://h/d", "--blobs", "B", "--scratch", "/proc/nope"),

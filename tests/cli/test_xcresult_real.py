@@ -19,6 +19,7 @@ def call(*words: object) -> int:
     return run(cli, name="runyard", argv=["xcresult", *map(str, words)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", fixtures.parameters())
 def test_every_command_reads_every_bundle(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -26,7 +27,7 @@ def test_every_command_reads_every_bundle(
     path = fixtures.bundle(name)
     figures = fixtures.figures()[name]
     assert call("figures", path) == 0
-    expected = fixtures.said(figures)
+    expected = fixtures.reader_figures(figures)
     assert json.loads(capfd.readouterr().out) == expected
     for form in ("tree", "json", "junit", "markdown", "github"):
         assert call("show", path, "--format", form) == 0

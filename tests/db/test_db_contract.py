@@ -114,6 +114,60 @@ def test_rows_are_dictionaries_and_missing_rows_are_none(opener: Opener, url: st
     ]
 
 
+def test_several_statements_run_in_order_and_each_gives_its_rows(opener: Opener, url: str) -> None:
+    asked = (
+        ("UPDATE chores SET state = %(state)s WHERE id = %(id)s", {"state": "running", "id": 1}),
+        ("SELECT id, state FROM chores WHERE id = %(id)s", {"id": 1}),
+        ("SELECT id FROM chores WHERE id = %(id)s", {"id": 99}),
+        ("SELECT id, state FROM chores WHERE id = %(id)s", {"id": 2}),
+    )
+
+    async def work(tx: Tx) -> list[Any]:
+        return [await tx.several(), await tx.several(*asked), await tx.several(*asked[1:])]
+
+    rows = [[{"id": 1, "state": "running"}], [], [{"id": 2, "state": "queued"}]]
+    assert transact(opener, url, work, work) == [[], [[], *rows], rows]
+    assert states(url) == {1: "running", 2: "queued"}
+
+
+def test_large_parameters_and_large_answers_do_not_block_each_other(
+    opener: Opener, url: str
+) -> None:
+    size = 4_000_000
+
+    async def work(tx: Tx) -> list[int]:
+        rows = await tx.several(
+            ("SELECT repeat('a', %(size)s) AS text", {"size": size}),
+            ("SELECT %(text)s::text AS text", {"text": "b" * size}),
+            ("SELECT %(text)s::text AS text", {"text": "c" * size}),
+        )
+        return [len(each[0]["text"]) for each in rows]
+
+    assert transact(opener, url, work) == [size, size, size]
+
+
+def test_one_bad_statement_of_several_rolls_all_of_them_back(opener: Opener, url: str) -> None:
+    async def work(tx: Tx) -> list[Any]:
+        return await tx.several(
+            ("UPDATE chores SET state = 'running' WHERE id = 1 RETURNING id", {}),
+            ("INSERT INTO chores (id, state) VALUES (%(id)s, 'queued')", {"id": 2}),
+            ("SELECT id FROM chores", {}),
+        )
+
+    with pytest.raises(Constraint):
+        transact(opener, url, work)
+    assert states(url) == {1: "queued", 2: "queued"}
+
+    async def after_the_failure(tx: Tx) -> Any:
+        with pytest.raises(DatabaseError):
+            await work(tx)
+        return await tx.one("SELECT 1 AS one")
+
+    with pytest.raises(DatabaseError):
+        transact(opener, url, after_the_failure)
+    assert transact(opener, url, set_running) == 1
+
+
 def test_values_of_each_kind_come_back_as_they_went_in(opener: Opener, url: str) -> None:
     values: dict[str, object] = {
         "small": 1,
@@ -228,6 +282,7 @@ def test_a_wrong_statement_is_a_database_error_and_spoils_nothing(
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_unavailable(opener: Opener) -> None:
     with pytest.raises(Unavailable):
         transact(opener, "host=/nonexistent dbname=none user=none", set_running)

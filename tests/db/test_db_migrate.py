@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -188,3 +189,93 @@ def test_a_connection_that_dies_while_one_looks_is_unavailable(
             )
         with pytest.raises(Unavailable):
             looking.result()
+
+
+def test_a_batch_is_repeated_until_it_changes_no_row(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    write(
+        tmp_path,
+        m0001_pre_a="CREATE TABLE a (id int, seen bool); INSERT INTO a SELECT generate_series(1, 7)",
+        m0002_pre_b="CREATE TABLE b AS SELECT count(DISTINCT xmin::text) FROM a WHERE seen",
+    )
+    (tmp_path / "0002_pre_b.batch.sql").write_text(
+        "UPDATE a SET seen = true WHERE id IN"
+        " (SELECT id FROM a WHERE id > %(after)s AND seen IS NULL ORDER BY id LIMIT 3) RETURNING id"
+    )
+    assert migrate.apply(empty_database_url, source=tmp_path) == (
+        "0001_pre_a.sql",
+        "0002_pre_b.sql",
+    )
+    with psycopg.connect(empty_database_url) as link:
+        assert link.execute("SELECT * FROM b").fetchone() == (3,), "three transactions"
+    assert migrate.apply(empty_database_url, source=tmp_path) == ()
+
+
+def test_a_batch_reads_no_row_of_the_batches_before(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    write(
+        tmp_path,
+        m0001_pre_a="CREATE TABLE a (id int); INSERT INTO a SELECT generate_series(-3, 3);"
+        " CREATE TABLE seen (after bigint)",
+        m0002_pre_b="",
+    )
+    (tmp_path / "0002_pre_b.batch.sql").write_text(
+        "WITH noted AS (INSERT INTO seen VALUES (%(after)s))"
+        " SELECT id FROM a WHERE id > %(after)s ORDER BY id LIMIT 3"
+    )
+    migrate.apply(empty_database_url, source=tmp_path)
+    with psycopg.connect(empty_database_url) as link:
+        rows = link.execute("SELECT after FROM seen ORDER BY after").fetchall()
+    assert rows == [(-(2**63),), (-1,), (2,), (3,)]
+
+
+DEADLOCK = "SET LOCAL deadlock_timeout = '2s'; LOCK TABLE a; LOCK TABLE b; CREATE TABLE c (id int)"
+
+
+@pytest.mark.slow
+def test_a_deadlock_with_the_running_release_is_tried_again(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    write(tmp_path, m0001_pre_a="CREATE TABLE a (id int); CREATE TABLE b (id int)")
+    migrate.apply(empty_database_url, source=tmp_path)
+    write(tmp_path, m0002_pre_c=DEADLOCK)
+    with (
+        psycopg.connect(empty_database_url) as dispatch,
+        psycopg.connect(empty_database_url, autocommit=True) as observer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        dispatch.execute("SET deadlock_timeout = '1min'")  # so that Postgres ends the migrator
+        dispatch.execute("LOCK TABLE b")
+        applied = pool.submit(migrate.apply, empty_database_url, source=tmp_path)
+        while not waiting(observer, "relation"):
+            assert not applied.done()
+        dispatch.execute("LOCK TABLE a")
+        dispatch.commit()
+        assert applied.result() == ("0002_pre_c.sql",)
+
+
+def waiting(link: psycopg.Connection[Any], kind: str) -> bool:
+    row = link.execute(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = %s",
+        [kind],
+    ).fetchone()
+    return row is not None and row[0] > 0
+
+
+def test_a_deadlock_that_remains_is_an_error_and_leaves_nothing(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    failing = "CREATE TABLE c (id int); DO $$BEGIN RAISE SQLSTATE '40P01'; END$$"
+    write(tmp_path, m0001_pre_a=failing)
+    with pytest.raises(MigrationError, match=r"0001_pre_a\.sql"):
+        migrate.apply(empty_database_url, source=tmp_path)
+    assert relations(empty_database_url) == ["runyard_migrations"]
+
+
+def test_a_batch_without_its_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "0001_pre_a.batch.sql").write_text("SELECT 1")
+    with pytest.raises(migrate.MigrationError, match=r"0001_pre_a\.batch\.sql"):
+        migrate.history(tmp_path)

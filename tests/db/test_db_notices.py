@@ -13,7 +13,7 @@ import pytest
 from runyard.clock import RealClock
 from runyard.db.notices import GATHER, PostgresNotices
 from runyard.embedded.postgres.server import EmbeddedPostgres
-from runyard.telemetry.catalogue import RUNYARD_NOTICES_TOTAL
+from runyard.telemetry.catalogue import RUNYARD_NOTIFICATIONS_TOTAL
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 
@@ -35,7 +35,7 @@ class Party:
         self.heard = asyncio.Event()
 
     def count(self, outcome: str) -> float:
-        return self.meter.get(RUNYARD_NOTICES_TOTAL, outcome=outcome) or 0.0
+        return self.meter.get(RUNYARD_NOTIFICATIONS_TOTAL, outcome=outcome) or 0.0
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -70,7 +70,11 @@ def test_the_others_hear_it_and_oneself_does_not(database_url: str) -> None:
             await until(lambda: second.heard.is_set() and third.heard.is_set())
             second.notices.tell()
             await until(first.heard.is_set)
-            assert (first.count("heard"), second.count("heard"), third.count("heard")) == (1, 1, 2)
+            assert (first.count("received"), second.count("received"), third.count("received")) == (
+                1,
+                1,
+                2,
+            )
 
     run(scenario)
 
@@ -83,9 +87,9 @@ def test_a_flood_becomes_a_few_notices_and_the_last_is_not_lost(database_url: st
                 first.notices.tell()
                 await asyncio.sleep(0)
             lasted = asyncio.get_running_loop().time() - began
-            await until(lambda: first.count("told") >= 1)
+            await until(lambda: first.count("sent") >= 1)
             await asyncio.sleep(3 * GATHER)  # whatever is under way
-            assert first.count("told") <= lasted / GATHER + 3
+            assert first.count("sent") <= lasted / GATHER + 3
             second.heard.clear()
             first.notices.tell()
             await until(second.heard.is_set)
@@ -98,7 +102,7 @@ def test_a_connection_that_was_cut_comes_back(database_url: str, what: str) -> N
     async def scenario() -> None:
         async with parties(database_url) as (first, second):
             first.notices.tell()
-            await until(lambda: second.count("heard") == 1)
+            await until(lambda: second.count("received") == 1)
             word = "LISTEN%" if what == "listening" else "NOTIFY%"
             with psycopg.connect(database_url, autocommit=True) as link:
                 link.execute(
@@ -107,12 +111,12 @@ def test_a_connection_that_was_cut_comes_back(database_url: str, what: str) -> N
                     [word],
                 )
             if what == "listening":
-                await until(lambda: second.count("listen_failed") >= 1)
+                await until(lambda: second.count("listen-failed") >= 1)
                 await until(lambda: second.notices.listening)
-            heard = second.count("heard")
+            heard = second.count("received")
             # The teller may only notice now; what it could not tell is told by its next connection.
             first.notices.tell()
-            await until(lambda: second.count("heard") > heard)
+            await until(lambda: second.count("received") > heard)
 
     run(scenario)
 
@@ -125,6 +129,7 @@ def server(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_while_nobody_can_listen_it_is_looked_for(server: EmbeddedPostgres) -> None:
     url = server.start()
 
@@ -138,6 +143,6 @@ def test_while_nobody_can_listen_it_is_looked_for(server: EmbeddedPostgres) -> N
             first.notices.tell()
             await asyncio.to_thread(server.start)
             await until(lambda: first.notices.listening and second.notices.listening)
-            await until(lambda: first.count("told") >= 1)
+            await until(lambda: first.count("sent") >= 1)
 
     run(scenario)

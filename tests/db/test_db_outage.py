@@ -39,6 +39,7 @@ async def outage(server: EmbeddedPostgres, database: Database, *, immediate: boo
     assert await database.transact(beat, name="after") == 42
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("immediate", [False, True], ids=["stopped", "crashed"])
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "behind a pooler"])
 def test_the_pool_recovers_from_an_outage(
@@ -64,6 +65,7 @@ def test_the_single_connection_recovers_from_an_outage(server: EmbeddedPostgres)
         asyncio.run(outage(server, database, immediate=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "behind a pooler"])
 def test_a_pool_may_be_opened_before_its_server(server: EmbeddedPostgres, *, direct: bool) -> None:
     conninfo = server.start()

@@ -14,6 +14,7 @@ from runyard.db.contract import Constraint, Tx
 from runyard.db.pooled import PooledDatabase, open_pool
 
 
+@pytest.mark.slow
 def test_transactions_share_connections_and_leave_nothing_on_them(
     database_url: str, bouncer: str
 ) -> None:
@@ -61,6 +62,7 @@ async def _refused(tx: Tx) -> None:
     await tx.run("INSERT INTO chores (id, state) VALUES (1, 'queued')")
 
 
+@pytest.mark.slow
 def test_the_whole_schema_can_be_applied_through_a_pooler(database_url: str, bouncer: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as link:
         link.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")

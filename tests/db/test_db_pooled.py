@@ -94,6 +94,7 @@ def test_conflicts_without_end_are_given_up(url: str, way: Way) -> None:
     assert states(url)[1] == "queued"
 
 
+@pytest.mark.slow
 def test_two_transactions_that_lock_in_opposite_order_both_end(url: str, way: Way) -> None:
     async def scenario() -> None:
         gates = {1: asyncio.Event(), 2: asyncio.Event()}
@@ -161,6 +162,7 @@ def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str, wa
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_transactions_that_find_no_free_connection_are_unavailable(url: str, way: Way) -> None:
     async def scenario() -> None:
         async with way.open(url, max_size=1, patience=1.0, attempts=1) as database:

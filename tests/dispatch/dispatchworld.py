@@ -1,7 +1,7 @@
-"""A whole dispatch server between an embedded Kubernetes API, a practice GitHub and a real Postgres.
+"""Runs a whole dispatch server with an embedded Kubernetes API, a practice GitHub and a real Postgres.
 
-Time is virtual. The server either runs as it is shipped (`running`), or its pieces are stepped by hand. Both lines
-out of it can be tampered with, request by request.
+Time is virtual. The server either runs as in production (`running`), or its loops are stepped by hand. A test can
+change each request to Kubernetes and GitHub.
 """
 
 import asyncio
@@ -15,22 +15,27 @@ import psycopg
 from psycopg.rows import dict_row
 
 from runyard.clock import Clock
+from runyard.components import server
 from runyard.db.contract import Database, Tx
 from runyard.db.inline import InlineDatabase
+from runyard.dispatch.deps import Deps
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.settings import Limit, Settings
 from runyard.dispatch.store import Store
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.kube.core import KubeCore
+from runyard.github.app import AppAuth
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream
 from runyard.kube.client import Kube
 from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
-from runyard.parts import server
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.wire import names
@@ -51,7 +56,7 @@ BIG = (
 
 
 class Wire:
-    """A line that remembers what went over it and lets a test tamper with it."""
+    """A transport that records requests and lets a test change them."""
 
     def __init__(self, handler: Callable[[Request], Awaitable[Response | Stream]]) -> None:
         self._handler = handler
@@ -68,7 +73,7 @@ class Wire:
 
 
 class Lines(list[dict[str, Any]]):
-    """A log that is kept, and can be looked at."""
+    """Collects log lines for assertions."""
 
     def write(self, event: str, **fields: Any) -> None:
         self.append({"event": event, **fields})
@@ -77,7 +82,7 @@ class Lines(list[dict[str, Any]]):
 
 
 class Guest(msgspec.Struct, frozen=True):
-    """A Pod and the token that was put into it."""
+    """A runner Pod and its token."""
 
     name: str
     uid: str
@@ -85,7 +90,7 @@ class Guest(msgspec.Struct, frozen=True):
 
 
 class Between:
-    """A database before whose transactions something else may happen, as it may on a real one."""
+    """A database that runs something else before a transaction, to simulate concurrency."""
 
     def __init__(self, database: Database, happens: Callable[[str], Awaitable[None]]) -> None:
         self._database = database
@@ -97,7 +102,7 @@ class Between:
 
 
 class World:
-    """Everything around one server, and the server."""
+    """One server and its dependencies."""
 
     def __init__(
         self,
@@ -123,9 +128,7 @@ class World:
         self.github = GithubCore(
             clock=self.clock,
             rng=random.Random(2),
-            app_id=APP_ID,
-            public_key=keys.public_pem,
-            webhook_secret=SECRET,
+            app=PracticeApp(app_id=APP_ID, public_key=keys.public_pem, webhook_secret=SECRET),
             deliver=self._deliver,
         )
         self.acme = self.github.install("acme")
@@ -139,7 +142,7 @@ class World:
         self.log: Any = get_logger("dispatch") if log is None else log
         self.server = server.wire(self.deps())
         self.handle: Callable[[Request], Awaitable[Response | Stream]] | None = (
-            self.server.api.handle
+            self.server.intake.api.handle
         )
         self.store = Store(
             self.database, ctx=Context(deadlines=self.settings.deadlines), actor="test"
@@ -148,23 +151,22 @@ class World:
         self.mints: list[Awaitable[None]] = []
         self._link = psycopg.connect(url, autocommit=True, row_factory=dict_row)
 
-    def deps(self, **changes: Any) -> server.ServerDeps:
+    def deps(self, **changes: Any) -> Deps:
         values: dict[str, Any] = {
             "name": "server-1",
+            "kube": Kube(self.kube_wire),
+            "github": self.github_wire,
+            "auth": AppAuth(app_id=APP_ID, private_key=self.keys.private_pem, clock=self.clock),
+            "database": self.database,
             "clock": self.clock,
             "rng": random.Random(3),
-            "kube": self.kube_wire,
-            "token": lambda: "",
-            "github": self.github_wire,
-            "app_id": APP_ID,
-            "app_key": self.keys.private_pem,
-            "database": self.database,
             "meter": self.meter,
             "log": self.log,
             "settings": self.settings,
-            "listen": self._listen,
+            "health": Health(self.clock, conditions.ALL),
+            "freshness": Freshness(self.clock),
         }
-        return server.ServerDeps(**(values | changes))
+        return Deps(**(values | changes))
 
     def close(self) -> None:
         self.database.close()
@@ -172,7 +174,7 @@ class World:
 
     # ── the world ───────────────────────────────────────────────────────────────────────────────
 
-    def _listen(self, handler: Callable[[Request], Awaitable[Response | Stream]]) -> None:
+    def listen(self, handler: Callable[[Request], Awaitable[Response | Stream]]) -> None:
         self.handle = handler
 
     async def _deliver(self, delivery: Delivery) -> int:
@@ -193,7 +195,7 @@ class World:
         await self.admin.create(
             RUNNER_POOLS, {"metadata": {"name": name}, "spec": body | spec}, namespace=SPACE
         )
-        await self.server.pools.refresh()
+        await self.server.shared.pools.refresh()
 
     async def pod(self, number: int = 1, *, pool: str = "mac", **labels: str) -> Guest:
         name = f"{pool}-runner-{number:08x}"
@@ -284,7 +286,7 @@ class World:
     # ── stepping by hand ────────────────────────────────────────────────────────────────────────
 
     async def match(self) -> None:
-        """One step of the matcher; the mints that it starts are kept, not run."""
+        """Run one step of the matcher; its mints are collected, not run."""
         await self.server.matcher.step(self.mints.append)
 
     async def mint(self) -> None:
@@ -293,7 +295,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def waiting(self, *guests: Guest) -> AsyncIterator[list[asyncio.Task[Response]]]:
-        """These Pods are held in a long poll."""
+        """Keep these Pods in a long poll."""
         polls = [asyncio.create_task(self.poll(guest, wait=25.0)) for guest in guests]
         await self.clock.sleep(0.01)
         try:
@@ -304,7 +306,7 @@ class World:
             await asyncio.gather(*polls, return_exceptions=True)
 
     async def offered(self, guest: Guest, repo: str = "acme/app") -> int:
-        """Bring a Pod to offered, by the matcher; its mint is kept."""
+        """Let the matcher offer a job to a Pod; its mint is collected."""
         job = await self.queued(repo)
         async with self.waiting(guest):
             await self.match()
@@ -324,10 +326,10 @@ class World:
 
     @contextlib.asynccontextmanager
     async def running(self, **changes: Any) -> AsyncIterator[None]:
-        """The server as it is shipped, and GitHub's heart."""
+        """Run the server as in production, and the practice GitHub."""
         self.handle = None
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(server.run(self.deps(**changes)))]
+            tasks = [group.create_task(server.run(self.deps(**changes), ready=self.listen))]
             tasks.append(group.create_task(self.github.run()))
             tasks.append(group.create_task(self.kube.run_controllers()))
             await self.clock.sleep(0.1)
@@ -352,7 +354,7 @@ class World:
         return found[0] if found else {}
 
     def overdue(self, guest: Guest) -> None:
-        """Let a slot's deadline have passed, and the service be there for long."""
+        """Let a slot's deadline pass, without an outage."""
         self.execute("UPDATE slots SET deadline = '2020-01-01Z' WHERE pod_uid = %s", guest.uid)
         self.served_long()
 
@@ -364,7 +366,7 @@ class World:
         )
 
     def check(self) -> None:
-        """What must be true of the rows at any time."""
+        """Check the invariants of the rows."""
         bound = self.rows("SELECT job_id FROM jobs WHERE state = 'bound' ORDER BY job_id")
         meant = self.rows(
             "SELECT intended_job AS job_id FROM slots s JOIN jobs j ON j.job_id = s.intended_job"

@@ -1,4 +1,4 @@
-"""What GitHub sent and we never applied is made up for: however long ago, in bounded steps, by one replica."""
+"""The audit applies missing deliveries, also old ones, in limited steps, on one replica."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,12 +7,12 @@ import pytest
 from tests.dispatch.dispatchworld import LABELS, Between, World, play
 from tests.dispatch.test_dispatch_intake import AS_LARGE_AS_CAN_BE
 
+from runyard.components import server
 from runyard.db.contract import DatabaseError, Unavailable
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.budget import KEEP_FREE
 from runyard.github.errors import ServerFailed
 from runyard.http.messages import Request, Response, Stream
-from runyard.parts import server
 from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
 
 ONE = "/app/hook/deliveries/"
@@ -26,62 +26,60 @@ def redelivered(world: World) -> float:
     return world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="redelivered") or 0.0
 
 
-def test_a_delivery_that_failed_is_made_up_for_at_once(
-    database_url: str, app_keys: KeyPair
-) -> None:
-    """GitHub has given it up, so nobody brings it any more: a replica that starts after a crash need not wait."""
+def test_a_failed_delivery_is_applied_at_once(database_url: str, app_keys: KeyPair) -> None:
+    """GitHub does not send it again, so the audit of a restarted replica need not wait."""
 
     async def scenario(world: World) -> None:
         world.deliver = False
         job = await world.queued()
         assert world.job(job) == {}
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert world.job(job)["state"] == "queued" and redelivered(world) == 1
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_delivery_whose_commit_was_lost_is_made_up_for(
+def test_a_delivery_with_a_lost_commit_is_applied_again(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
         job = await world.queued()
         world.execute("TRUNCATE jobs, repositories, deliveries CASCADE")
         assert world.job(job) == {}
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert world.job(job) == {}, "it may still be on its way"
         await world.clock.sleep(world.settings.audit_settle + 2)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert world.job(job)["state"] == "queued" and redelivered(world) == 1
         before = len(world.github_wire.requests)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert asked(world, before, ONE) == [], "fetched although it was applied"
 
     play(scenario, database_url, app_keys)
 
 
-def test_an_outage_of_hours_is_made_up_for_when_it_ends(
+def test_deliveries_of_a_long_outage_are_applied_when_it_ends(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         world.deliver = False
         jobs = []
         for _ in range(5):
             jobs.append(await world.queued())
             await world.clock.sleep(3600)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert [world.job(job)["state"] for job in jobs] == ["queued"] * 5
         assert redelivered(world) == 5
 
     play(scenario, database_url, app_keys)
 
 
-def test_days_are_read_in_bounded_steps_that_another_replica_goes_on_with(
+def test_a_backlog_of_days_is_read_in_limited_steps_by_any_replica(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         world.deliver = False
         jobs = []
         for _ in range(350):
@@ -92,7 +90,7 @@ def test_days_are_read_in_bounded_steps_that_another_replica_goes_on_with(
         steps = 0
         while any(not world.job(job) for job in jobs):
             before = len(world.github_wire.requests)
-            await replicas[steps % 3].audit.step()
+            await replicas[steps % 3].intake.audit.step()
             pages = [path for path in asked(world, before) if path == ONE.rstrip("/")]
             assert len(pages) <= world.settings.audit_pages
             steps += 1
@@ -107,8 +105,8 @@ def test_days_are_read_in_bounded_steps_that_another_replica_goes_on_with(
     play(scenario, database_url, app_keys, audit_pages=2, audit_repositories=0)
 
 
-def test_fifty_jobs_a_second_can_be_kept_up_with(database_url: str, app_keys: KeyPair) -> None:
-    """Each delivery is listed a few times, because stretches overlap; not so often that a step cannot list them all."""
+def test_the_audit_keeps_up_with_fifty_jobs_a_second(database_url: str, app_keys: KeyPair) -> None:
+    """Each delivery is listed a few times, because gaps overlap; but a step can still list them all."""
 
     async def scenario(world: World) -> None:
         every, sent = world.settings.audit_every, 100
@@ -118,7 +116,7 @@ def test_fifty_jobs_a_second_can_be_kept_up_with(database_url: str, app_keys: Ke
             await world.github.settle()
             await world.clock.sleep(every)
             before = len(world.github_wire.requests)
-            await world.server.audit.step()
+            await world.server.intake.audit.step()
         pages = asked(world, before, ONE.rstrip("/"))
         assert len(pages) - 1 <= 4 * sent / 100, "the overlap is longer than need be"
         busy = 4 * every * 50 * 3 / 100
@@ -128,26 +126,26 @@ def test_fifty_jobs_a_second_can_be_kept_up_with(database_url: str, app_keys: Ke
     play(scenario, database_url, app_keys, audit_repositories=0)
 
 
-def test_what_could_not_be_read_stays_due_and_what_was_is_not_read_again(
+def test_an_unreadable_page_is_read_again_and_a_compared_one_is_not(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         world.deliver = False
         jobs = [await world.queued(), await world.queued()]
         await world.clock.sleep(7200)
         world.github.faults.fail_next(f"{ONE}", 500, times=2)  # its payload, and the redelivery
         with pytest.raises(ServerFailed):
-            await world.server.audit.step()
+            await world.server.intake.audit.step()
         assert not any(world.job(job) for job in jobs)
         await world.clock.sleep(60)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert [world.job(job)["state"] for job in jobs] == ["queued"] * 2
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_payload_that_github_cannot_show_is_asked_for_by_webhook_a_few_times(
+def test_redelivery_is_requested_three_times_if_github_cannot_return_a_payload(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -162,48 +160,46 @@ def test_a_payload_that_github_cannot_show_is_asked_for_by_webhook_a_few_times(
         world.github_wire.tamper = unreadable
         for _ in range(6):
             await world.clock.sleep(10)
-            await world.server.audit.step()
+            await world.server.intake.audit.step()
             await world.github.settle()
         assert len([r for r in world.github_wire.requests if r.path.endswith("/attempts")]) == 3
         world.execute("DELETE FROM redeliveries")
         world.deliver = True
         await world.clock.sleep(10)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         await world.github.settle()
         assert world.job(job)["state"] == "queued"
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_cursor_that_github_has_forgotten_is_begun_anew(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_an_expired_cursor_restarts_the_gap(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         world.deliver = False
         jobs = [world.queue("mona/dots") for _ in range(350)]
         await world.github.settle()
         await world.clock.sleep(1000)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert world.rows("SELECT * FROM delivery_gaps")
         world.execute("UPDATE delivery_gaps SET page = 'v1_nonsense'")
         for _ in range(6):
             await world.clock.sleep(60)
-            await world.server.audit.step()
+            await world.server.intake.audit.step()
         assert all(world.job(job) for job in jobs)
 
     play(scenario, database_url, app_keys, audit_pages=2, audit_repositories=0)
 
 
-def test_a_second_replica_asks_github_nothing(database_url: str, app_keys: KeyPair) -> None:
+def test_a_second_replica_does_not_call_github(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         other = server.wire(world.deps(name="server-2"))
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         before = len(world.github_wire.requests)
-        await other.audit.step()
+        await other.intake.audit.step()
         assert asked(world, before) == []
         await world.clock.sleep(3 * world.settings.audit_every)  # the first one is gone
-        await other.audit.step()
+        await other.intake.audit.step()
         assert asked(world, before)
 
     play(scenario, database_url, app_keys)
@@ -218,7 +214,7 @@ def test_a_second_replica_asks_github_nothing(database_url: str, app_keys: KeyPa
     ],
     ids=["NUL", "many bytes", "many labels"],
 )
-def test_one_delivery_of_nonsense_does_not_hold_up_the_others(
+def test_an_invalid_delivery_does_not_block_the_others(
     database_url: str, app_keys: KeyPair, labels: tuple[str, ...]
 ) -> None:
     async def scenario(world: World) -> None:
@@ -227,7 +223,7 @@ def test_one_delivery_of_nonsense_does_not_hold_up_the_others(
         good = world.queue()
         await world.github.settle()
         await world.clock.sleep(100)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert (world.job(bad), world.job(good)["state"]) == ({}, "queued")
         assert len(world.rows("SELECT * FROM deliveries")) == 2
 
@@ -235,7 +231,7 @@ def test_one_delivery_of_nonsense_does_not_hold_up_the_others(
 
 
 @pytest.mark.parametrize("error", [DatabaseError, Unavailable])
-def test_a_delivery_that_the_database_refuses_does_not_hold_up_the_others(
+def test_a_delivery_that_the_database_rejects_does_not_block_the_others(
     database_url: str, app_keys: KeyPair, error: type[DatabaseError]
 ) -> None:
     async def scenario(world: World) -> None:
@@ -245,12 +241,12 @@ def test_a_delivery_that_the_database_refuses_does_not_hold_up_the_others(
             if name == "webhook" and failures:
                 raise failures.pop()
 
-        audit = server.wire(world.deps(database=Between(world.database, fail_once))).audit
+        audit = server.wire(world.deps(database=Between(world.database, fail_once))).intake.audit
         world.deliver = False
         first, second = world.queue(), world.queue()
         await world.github.settle()
         await world.clock.sleep(20)
-        if error is Unavailable:  # nobody is at fault: everything waits
+        if error is Unavailable:  # a fault of the database, not of the delivery: everything waits
             with pytest.raises(Unavailable):
                 await audit.step()
             assert world.rows("SELECT page FROM delivery_gaps") == [{"page": ""}]
@@ -263,11 +259,11 @@ def test_a_delivery_that_the_database_refuses_does_not_hold_up_the_others(
     play(scenario, database_url, app_keys, audit_repositories=0)
 
 
-# ── jobs that no event told of ──────────────────────────────────────────────────────────────────
+# ── jobs without an event ──────────────────────────────────────────────────────────────────
 
 
 def forget_deliveries(world: World) -> Any:
-    """GitHub's log is empty: it never made these events, or keeps them no longer."""
+    """Empty GitHub's log of deliveries."""
 
     async def tamper(request: Request, onward: Any) -> Response | Stream:
         if request.path == ONE.rstrip("/"):
@@ -277,9 +273,7 @@ def forget_deliveries(world: World) -> Any:
     world.github_wire.tamper = tamper
 
 
-def test_a_job_that_waits_at_github_is_found_without_any_event(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_queued_job_is_found_without_an_event(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         forget_deliveries(world)
         await world.queued("acme/app")
@@ -289,19 +283,19 @@ def test_a_job_that_waits_at_github_is_found_without_any_event(
         over = world.queue("acme/app")
         world.github.cancel_job(over)
         for _ in range(2):
-            await world.server.audit.step()
+            await world.server.intake.audit.step()
         assert [world.job(job)["state"] for job in lost] == ["queued"] * 2
         assert world.job(over) == {}, "what is over needs no runner"
         assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="missed_job") == 2
         kinds = world.rows("SELECT tenant, kind FROM tenants ORDER BY tenant")
         assert [row["kind"] for row in kinds] == ["Organization", "User"]
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="missed_job") == 2
 
     play(scenario, database_url, app_keys)
 
 
-def test_repositories_are_asked_while_deliveries_cannot_be_listed(
+def test_repositories_are_read_while_deliveries_cannot_be_listed(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -310,35 +304,41 @@ def test_repositories_are_asked_while_deliveries_cannot_be_listed(
         lost = world.queue()
         world.github.faults.fail_next(ONE.rstrip("/"), 503)
         with pytest.raises(ServerFailed):
-            await world.server.audit.step()
+            await world.server.intake.audit.step()
         assert world.job(lost)["state"] == "queued"
 
     play(scenario, database_url, app_keys)
 
 
-def test_repositories_take_turns_and_the_position_outlives_a_restart(
+def test_repositories_are_read_in_rotation_also_after_a_restart(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
         for repo in ("acme/app", "acme/lib", "mona/dots"):
             await world.queued(repo)
-        looked = []
+        repositories = []
         for _ in range(5):
             before = len(world.github_wire.requests)
-            await server.wire(world.deps(name="server-1")).audit.step()
+            await server.wire(world.deps(name="server-1")).intake.audit.step()
             repos = {
                 "/".join(path.split("/")[2:4])
                 for path in asked(world, before, "/actions/runs")
                 if path.endswith("/runs")
             }
-            looked.append(repos)
+            repositories.append(repos)
             await world.clock.sleep(60)
-        assert looked == [{"acme/app"}, {"acme/lib"}, {"mona/dots"}, {"acme/app"}, {"acme/lib"}]
+        assert repositories == [
+            {"acme/app"},
+            {"acme/lib"},
+            {"mona/dots"},
+            {"acme/app"},
+            {"acme/lib"},
+        ]
 
     play(scenario, database_url, app_keys, audit_repositories=1)
 
 
-def test_a_repository_that_cannot_be_read_does_not_hold_up_the_next(
+def test_an_unreadable_repository_does_not_block_the_next(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -348,13 +348,13 @@ def test_a_repository_that_cannot_be_read_does_not_hold_up_the_next(
         world.deliver = False
         lost = world.queue("mona/dots")
         world.github.faults.fail_next("/repos/acme/app/actions/runs", 404, times=100)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert world.job(lost)["state"] == "queued"
 
     play(scenario, database_url, app_keys, audit_repositories=2)
 
 
-def test_a_job_that_the_database_refuses_does_not_hold_up_the_others(
+def test_a_job_that_the_database_rejects_does_not_block_the_others(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -368,7 +368,9 @@ def test_a_job_that_the_database_refuses_does_not_hold_up_the_others(
         await world.queued("acme/app")
         world.deliver = False
         lost = [world.queue("acme/app"), world.queue("acme/app")]
-        await server.wire(world.deps(database=Between(world.database, fail_once))).audit.step()
+        await server.wire(
+            world.deps(database=Between(world.database, fail_once))
+        ).intake.audit.step()
         assert not failures and sum(bool(world.job(job)) for job in lost) == 1
 
     play(scenario, database_url, app_keys)

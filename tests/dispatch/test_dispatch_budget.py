@@ -1,4 +1,4 @@
-"""The budget of all replicas: never more together than GitHub allows one, and none takes it to its grave."""
+"""All replicas together never exceed GitHub's rate limit, and a dead replica keeps no points."""
 
 import asyncio
 import random
@@ -11,21 +11,25 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.dispatch.dispatchworld import World, play
+from tests.tiers import examples
 
 from runyard.clock import RealClock
+from runyard.components import server
 from runyard.db.inline import InlineDatabase
 from runyard.db.pooled import open_pool
 from runyard.dispatch.budget import SharedBudget
 from runyard.embedded.github.identity import KeyPair
-from runyard.github.budget import Budget, told
+from runyard.github.budget import Budget, retry_after
 from runyard.github.errors import BudgetExhausted, BudgetUnknown, Definite
 from runyard.github.scope import repository
 from runyard.http.messages import Pairs, Response
-from runyard.parts import server
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
 from runyard.telemetry import conditions
-from runyard.telemetry.catalogue import RUNYARD_GITHUB_BUDGET_RATIO, RUNYARD_GITHUB_CLOSED
+from runyard.telemetry.catalogue import (
+    RUNYARD_GITHUB_RATE_BUDGET_RATIO,
+    RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS,
+)
 from runyard.telemetry.health import Health
 
 PURPOSES = ("mint", "fence", "read", "audit")
@@ -47,7 +51,7 @@ def run(url: str, scenario: Callable[..., Awaitable[None]], **more: Any) -> None
 
 
 async def outcome(budget: Budget | SharedBudget, points: int, purpose: str, key: str) -> float:
-    """How long to wait; nothing if the points were given."""
+    """How long to wait; None if the points were taken."""
     try:
         await budget.spend(points, purpose=purpose, key=key)
     except BudgetExhausted as refused:
@@ -71,13 +75,13 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
 @example([("wait", 1, "7"), ("hour", 1, 2, "7"), ("spend", 1, "read", "7")])
 def test_the_shared_budget_counts_exactly_as_the_local_one(
     database_url: str, steps: list[tuple[Any, ...]]
 ) -> None:
-    """But for one thing: while GitHub wants to hear nothing, that is said without a look at the hour."""
+    """With one exception: while GitHub rate limits a key, the hour is not considered."""
     with psycopg.connect(database_url, autocommit=True) as link:
         link.execute("DELETE FROM github_budgets")
 
@@ -107,7 +111,7 @@ def test_the_shared_budget_counts_exactly_as_the_local_one(
                         ("x-ratelimit-reset", ends),
                     )
                 answer, key = Response(status=200, headers=headers), what[-1]
-                wait = told(answer, now=clock.now()) or 0.0
+                wait = retry_after(answer, now=clock.now()) or 0.0
                 silent[key] = max(silent[key], clock.monotonic() + wait)
                 for each in (model, ours):
                     await each.heard(answer, key=key)
@@ -116,7 +120,7 @@ def test_the_shared_budget_counts_exactly_as_the_local_one(
 
 
 def test_three_replicas_together_never_exceed_it(database_url: str) -> None:
-    """Real Postgres, real connections: they ask as fast as they can."""
+    """Real Postgres, real connections: they spend as fast as they can."""
 
     async def replica(budget: SharedBudget, granted: list[int], rng: random.Random) -> None:
         for _ in range(60):
@@ -142,19 +146,19 @@ def test_three_replicas_together_never_exceed_it(database_url: str) -> None:
                     for each in range(3)
                 ]
             await asyncio.wait(tasks)
-            # All others end with the group; the bound below is for all of them.
+            # The others end with the task group; the bound below is for all of them.
         elapsed = clock.monotonic() - began
         assert 116 <= sum(granted) <= 120 + elapsed * 2.0 + 1e-6
 
     asyncio.run(main())
 
 
-def test_a_replica_that_dies_takes_only_its_calls_points_with_it(database_url: str) -> None:
+def test_a_dead_replica_loses_the_points_of_one_call_only(database_url: str) -> None:
     async def scenario(first: SharedBudget, database: InlineDatabase, clock: VirtualClock) -> None:
         await first.spend(5, purpose="mint", key="7")  # and is killed before it calls
         second = SharedBudget(database, clock=clock, points_per_minute=60, patience=0)
-        (purse,) = await second.purses()
-        assert (purse.key, purse.points) == ("7", pytest.approx(55))
+        (rate_budget,) = await second.rate_budgets()
+        assert (rate_budget.key, rate_budget.points) == ("7", pytest.approx(55))
         await second.spend(55, purpose="mint", key="7")
         with pytest.raises(BudgetExhausted):
             await second.spend(1, purpose="mint", key="7")
@@ -162,7 +166,7 @@ def test_a_replica_that_dies_takes_only_its_calls_points_with_it(database_url: s
     run(database_url, scenario, points_per_minute=60, patience=0)
 
 
-def test_what_github_told_one_replica_to_wait_all_wait(database_url: str) -> None:
+def test_a_rate_limit_of_one_replica_blocks_all(database_url: str) -> None:
     async def scenario(first: SharedBudget, database: InlineDatabase, clock: VirtualClock) -> None:
         second = SharedBudget(database, clock=clock, patience=0)
         await first.heard(Response(status=403, headers=(("retry-after", "30"),)), key="7")
@@ -176,16 +180,16 @@ def test_what_github_told_one_replica_to_wait_all_wait(database_url: str) -> Non
     run(database_url, scenario, patience=0)
 
 
-def test_a_limit_without_a_time_is_waited_for_too(database_url: str) -> None:
+def test_a_rate_limit_without_retry_after_blocks_too(database_url: str) -> None:
     async def scenario(budget: SharedBudget, _: InlineDatabase, clock: VirtualClock) -> None:
         body = b'{"message": "You have exceeded a secondary rate limit."}'
         await budget.heard(Response(status=403, body=body), key="7")
-        assert (await budget.purses())[0].closed == pytest.approx(60)
+        assert (await budget.rate_budgets())[0].closed == pytest.approx(60)
 
     run(database_url, scenario, patience=0)
 
 
-def test_what_is_left_of_the_hour_is_kept_for_urgent_work(database_url: str) -> None:
+def test_the_rest_of_the_hour_is_reserved_for_urgent_calls(database_url: str) -> None:
     async def scenario(first: SharedBudget, database: InlineDatabase, clock: VirtualClock) -> None:
         second = SharedBudget(database, clock=clock, patience=0)
         headers = (
@@ -194,21 +198,21 @@ def test_what_is_left_of_the_hour_is_kept_for_urgent_work(database_url: str) -> 
             ("x-ratelimit-reset", str(int(clock.now()) + 1200)),
         )
         await first.heard(Response(status=200, headers=headers), key="7")
-        await first.spend(5, purpose="mint", key="7")  # takes the news along
+        await first.spend(5, purpose="mint", key="7")  # also stores the hour
         with pytest.raises(BudgetExhausted) as refused:
             await second.spend(1, purpose="audit", key="7")
         assert refused.value.retry_after == pytest.approx(1200, abs=1)
         await second.spend(1, purpose="fence", key="7")
-        (purse,) = await second.purses()
-        assert (purse.hour_limit, purse.hour_left) == (5000, 998)
-        assert purse.share == pytest.approx(998 / 5000)
+        (rate_budget,) = await second.rate_budgets()
+        assert (rate_budget.hour_limit, rate_budget.hour_left) == (5000, 998)
+        assert rate_budget.share == pytest.approx(998 / 5000)
         await clock.sleep(1201)
         await second.spend(1, purpose="audit", key="7")
 
     run(database_url, scenario, patience=0)
 
 
-def test_a_budget_that_cannot_be_asked_lets_nothing_through(
+def test_no_call_is_allowed_while_the_budget_is_unavailable(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -218,7 +222,7 @@ def test_a_budget_that_cannot_be_asked_lets_nothing_through(
         with pytest.raises(BudgetUnknown) as refused:
             await asked.spend(1, purpose="mint", key="7")
         assert isinstance(refused.value, Definite) and refused.value.retry_after
-        github = world.server.reader._github
+        github = world.server.recovery.reader._github
         with pytest.raises(BudgetUnknown):
             await github.get_job(scope, 1)
         assert world.github_wire.requests == []
@@ -227,7 +231,7 @@ def test_a_budget_that_cannot_be_asked_lets_nothing_through(
     play(scenario, database_url, app_keys)
 
 
-def test_a_wait_that_cannot_be_written_down_is_kept_and_the_answer_is_not_lost(
+def test_a_wait_that_cannot_be_stored_is_kept_in_memory(
     database_url: str,
 ) -> None:
     async def scenario(budget: SharedBudget, database: InlineDatabase, clock: VirtualClock) -> None:
@@ -242,28 +246,33 @@ def test_a_wait_that_cannot_be_written_down_is_kept_and_the_answer_is_not_lost(
     run(database_url, scenario, patience=0)
 
 
-def test_a_budget_that_runs_low_is_told_before_jobs_wait_for_it(
+def test_a_low_budget_is_a_health_condition_before_jobs_wait(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
         health = Health(world.clock, conditions.ALL)
         wired = server.wire(world.deps(health=health))
-        await wired.budget_watch.step()
-        assert world.meter.get(RUNYARD_GITHUB_BUDGET_RATIO) == 1.0
-        await wired.budget.spend(820, purpose="mint", key="7")
-        await wired.budget.heard(Response(status=429, headers=(("retry-after", "90"),)), key="8")
-        await wired.budget_watch.step()
-        assert world.meter.get(RUNYARD_GITHUB_BUDGET_RATIO) == pytest.approx(80 / 900)
-        assert world.meter.get(RUNYARD_GITHUB_CLOSED) == 1
+        await wired.budget_metrics.step()
+        assert world.meter.get(RUNYARD_GITHUB_RATE_BUDGET_RATIO) == 1.0
+        await wired.shared.budget.spend(820, purpose="mint", key="7")
+        await wired.shared.budget.heard(
+            Response(status=429, headers=(("retry-after", "90"),)), key="8"
+        )
+        await wired.budget_metrics.step()
+        assert world.meter.get(RUNYARD_GITHUB_RATE_BUDGET_RATIO) == pytest.approx(80 / 900)
+        assert world.meter.get(RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS) == 1
         await world.clock.sleep(31)
-        await wired.budget.spend(460, purpose="mint", key="7")
-        await wired.budget_watch.step()
-        (told,) = health.report()
-        assert told.code == conditions.GITHUB_BUDGET_LOW.code
-        assert "installation 7: 85 of 900 points" in told.message
-        assert "installation 8: GitHub wants to hear nothing for 59 s more" in told.message
+        await wired.shared.budget.spend(460, purpose="mint", key="7")
+        await wired.budget_metrics.step()
+        (report,) = health.report()
+        assert report.code == conditions.GITHUB_BUDGET_LOW.code
+        assert "installation 7: 85 of 900 points" in report.message
+        assert "installation 8: rate limited by GitHub, retry in 59 s" in report.message
         await world.clock.sleep(60)
-        await wired.budget_watch.step()
-        assert health.report() == () and world.meter.get(RUNYARD_GITHUB_CLOSED) == 0
+        await wired.budget_metrics.step()
+        assert (
+            health.report() == ()
+            and world.meter.get(RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS) == 0
+        )
 
     play(scenario, database_url, app_keys)

@@ -1,4 +1,4 @@
-"""Claims that are made together: what does not hold any more is refused, and costs the others nothing."""
+"""Claims in one transaction: outdated proposals are refused and do not affect the others."""
 
 from typing import Any
 
@@ -14,15 +14,17 @@ from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.machine.events import Adopt, Offer
 from runyard.dispatch.matching.values import Proposal
 from runyard.sim.loop import run_virtual
+from runyard.wire.reasons import Code
+from runyard.wire.reasons_dispatch import Proposed, Refused
 
-ROOM = 8  # runners of one vCPU that acme may have; mona has as many
+HEADROOM = 8  # runners of one vCPU that acme may have; mona has as many
 
 
 def world(url: str) -> "psycopg.Connection[dict[str, Any]]":
     link = psycopg.connect(url, autocommit=True, row_factory=dict_row)
     for tenant in ("acme", "mona"):
         link.execute("INSERT INTO tenants (tenant, installation_id) VALUES (%s, 1)", [tenant])
-        link.execute("INSERT INTO tenant_limits VALUES (%s, 'macos', %s, 100)", [tenant, ROOM])
+        link.execute("INSERT INTO tenant_limits VALUES (%s, 'macos', %s, 100)", [tenant, HEADROOM])
         for app in ("app", "lib"):
             link.execute(
                 "INSERT INTO repositories (tenant, repository) VALUES (%s, %s)",
@@ -61,14 +63,14 @@ def proposal(slot: int, job: int, **changes: Any) -> Proposal:
         repository=f"{tenant}/app",
         pool="mac",
         cost=2.0,
-        reason="next",
+        reason=Proposed.NEXT_IN_TURN.because(tenant=tenant, vtime=0.0),
         platform="macos",
     )
     return msgspec.structs.replace(whole, **changes)
 
 
-def claim(url: str, *proposals: Proposal) -> list[str]:
-    """What each was refused for, or nothing."""
+def claim(url: str, *proposals: Proposal) -> list[Code | None]:
+    """Why each was refused, or None."""
 
     async def main() -> Claimed:
         claims = Claims(ctx=Context(), actor="test")
@@ -77,52 +79,53 @@ def claim(url: str, *proposals: Proposal) -> list[str]:
                 lambda tx: claims.claim(tx, proposals, trial_within=8.0), name="claim"
             )
 
-    return [decision.refused for decision in run_virtual(main()).decisions]
+    decisions = run_virtual(main()).decisions
+    return [each.refused and each.refused.code for each in decisions]
 
 
 def test_claims_of_one_transaction_never_exceed_a_budget_together(database_url: str) -> None:
     with world(database_url) as link:
-        # The snapshot that these come from was wrong about the room: it is looked at again, one by one.
-        came = claim(database_url, *(proposal(n, n) for n in range(1, 13)), proposal(20, 150))
-        assert came == [""] * ROOM + ["the tenant's budget is used up"] * 4 + [""]
+        # The snapshot of these proposals had the wrong headroom: it is checked again for each.
+        refusals = claim(database_url, *(proposal(n, n) for n in range(1, 13)), proposal(20, 150))
+        assert refusals == [None] * HEADROOM + [Refused.BUDGET_USED_UP] * 4 + [None]
         held = link.execute("SELECT tenant, sum(vcpus)::int AS n FROM runner_claims GROUP BY 1")
-        assert {row["tenant"]: row["n"] for row in held} == {"acme": ROOM, "mona": 1}
-        # What was refused is as it was.
+        assert {row["tenant"]: row["n"] for row in held} == {"acme": HEADROOM, "mona": 1}
+        # Refused proposals changed nothing.
         rows = link.execute(
             "SELECT job_id FROM jobs WHERE state = 'queued' AND job_id < 13 ORDER BY 1"
         )
         assert [row["job_id"] for row in rows] == [9, 10, 11, 12]
-        assert claim(database_url, proposal(30, 30)) == ["the tenant's budget is used up"]
+        assert claim(database_url, proposal(30, 30)) == [Refused.BUDGET_USED_UP]
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "why"),
+    ("spoilt", "code"),
     [
-        (proposal(1, 2), "the job is not offerable"),  # somebody else's by now
-        (proposal(1, 9999), "the job is not offerable"),  # there is no such job
-        (proposal(2, 1), "the slot is not idle any more"),
-        (proposal(1, 1, pod_uid="u3"), "the slot is not idle any more"),  # an earlier generation
-        (proposal(1, 1, pod_uid="nobody"), "the slot is not idle any more"),
+        (proposal(1, 2), Refused.JOB_NOT_OFFERABLE),  # another tenant's by now
+        (proposal(1, 9999), Refused.JOB_NOT_OFFERABLE),  # there is no such job
+        (proposal(2, 1), Refused.SLOT_NOT_IDLE),
+        (proposal(1, 1, pod_uid="u3"), Refused.SLOT_NOT_IDLE),  # an earlier generation
+        (proposal(1, 1, pod_uid="nobody"), Refused.SLOT_NOT_IDLE),
     ],
 )
-def test_one_that_does_not_hold_any_more_costs_the_others_nothing(
-    database_url: str, spoilt: Proposal, why: str
+def test_an_outdated_proposal_does_not_affect_the_others(
+    database_url: str, spoilt: Proposal, code: Code
 ) -> None:
     with world(database_url) as link:
-        assert claim(database_url, proposal(2, 2)) == [""]
-        assert claim(database_url, proposal(5, 5), spoilt, proposal(6, 6)) == ["", why, ""]
+        assert claim(database_url, proposal(2, 2)) == [None]
+        assert claim(database_url, proposal(5, 5), spoilt, proposal(6, 6)) == [None, code, None]
         bound = link.execute("SELECT job_id FROM jobs WHERE state = 'bound' ORDER BY 1")
         assert [row["job_id"] for row in bound] == [2, 5, 6]
 
 
 def test_two_proposals_for_one_job_or_one_runner_are_one_claim(database_url: str) -> None:
     with world(database_url) as link:
-        came = claim(database_url, proposal(1, 1), proposal(2, 1), proposal(1, 2))
-        assert came == ["", "the job is not offerable", "the slot is not idle any more"]
+        refusals = claim(database_url, proposal(1, 1), proposal(2, 1), proposal(1, 2))
+        assert refusals == [None, Refused.JOB_NOT_OFFERABLE, Refused.SLOT_NOT_IDLE]
         assert link.execute("SELECT count(*) AS n FROM runner_claims").fetchone() == {"n": 1}
 
 
-def test_only_what_was_claimed_is_charged_and_the_last_one_says_where_it_began(
+def test_only_successful_claims_are_charged_and_the_last_sets_the_floor(
     database_url: str,
 ) -> None:
     with world(database_url) as link:
@@ -152,7 +155,7 @@ def test_only_what_was_claimed_is_charged_and_the_last_one_says_where_it_began(
         ]
 
 
-def test_each_claim_is_in_the_log_in_its_order(database_url: str) -> None:
+def test_every_claim_is_logged_in_order(database_url: str) -> None:
     with world(database_url) as link:
         claim(database_url, proposal(2, 2), proposal(1, 1))
         rows = link.execute(
@@ -173,12 +176,12 @@ def test_a_runner_that_lost_its_job_is_adopted_beside_new_ones(database_url: str
             " platform = 'macos', stamped = true, jit = '\\x00ff' WHERE pod_uid = 'u7'"
         )
         adopt = proposal(7, 7, event=Adopt(generation=7, job_id=7), cost=0.0)
-        assert claim(database_url, proposal(1, 1), adopt) == ["", ""]
+        assert claim(database_url, proposal(1, 1), adopt) == [None, None]
         row = link.execute(
             "SELECT state, intended_job, jit FROM slots WHERE pod_uid = 'u7'"
         ).fetchone()
         assert row == {"state": "armed", "intended_job": 7, "jit": b"\x00\xff"}
-        # An adopted runner was paid for when it was made.
+        # An adopted runner was charged when it was minted.
         row = link.execute(
             "SELECT vtime FROM virtual_times WHERE tenant = 'acme' AND repository = ''"
         ).fetchone()

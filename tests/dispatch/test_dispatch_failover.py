@@ -1,10 +1,11 @@
-"""What was asked before a failover of the database is not committed after it, and clears nobody's stamp."""
+"""An answer from before a failover of the database is not committed after it, and clears no stamp."""
 
 from tests.dispatch.dispatchworld import Onward, World, play
 
 from runyard.dispatch.machine.events import FenceAnswer, Fenced, JobStillQueued
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream
+from runyard.wire.reasons_dispatch import Refused
 
 
 def test_an_answer_of_an_earlier_era_changes_nothing(database_url: str, app_keys: KeyPair) -> None:
@@ -14,14 +15,14 @@ def test_an_answer_of_an_earlier_era_changes_nothing(database_url: str, app_keys
         await world.armed(guest)
         before = world.slot(guest)
         absent = Fenced(generation=before["generation"], answer=FenceAnswer.ABSENT, scope_read=True)
-        late = await world.store.about_slot(
-            guest.uid, absent, name="late", asked_in="2001-01-01 00:00:00+00"
+        late = await world.store.apply_to_slot(
+            guest.uid, absent, name="late", in_era="2001-01-01 00:00:00+00"
         )
-        assert "failed over" in late.refused
+        assert late.refused == Refused.DATABASE_FAILED_OVER.because()
         assert world.slot(guest) == before
 
         era = await world.database.transact(world.store.era, name="era")
-        timely = await world.store.about_slot(guest.uid, absent, name="timely", asked_in=era)
+        timely = await world.store.apply_to_slot(guest.uid, absent, name="timely", in_era=era)
         assert not timely.refused
         assert world.slot(guest)["state"] == "draining"
 
@@ -37,23 +38,21 @@ def test_the_sweeper_asks_in_the_era_of_the_row(database_url: str, app_keys: Key
         world.served_long()
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
-            if (
-                request.method == "DELETE"
-            ):  # while GitHub is asked, the database becomes another one
-                world.server.sweeper._store.era = another_era  # type: ignore[method-assign]  # stands in for the other server
+            if request.method == "DELETE":  # the database fails over while GitHub answers
+                world.server.recovery.sweeper._store.era = another_era  # type: ignore[method-assign]  # stands in for the other server
             return await onward()
 
         async def another_era(tx: object) -> str:
             return "another"
 
         world.github_wire.tamper = tamper
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         assert world.slot(guest)["state"] == "armed"
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_refused_mint_leaves_the_stamp_of_a_later_offer_alone(
+def test_a_refused_mint_does_not_clear_the_stamp_of_a_later_offer(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -63,7 +62,7 @@ def test_a_refused_mint_leaves_the_stamp_of_a_later_offer_alone(
         world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 422)
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
-            if "generate-jitconfig" in request.path:  # the offer was lost and made once more
+            if "generate-jitconfig" in request.path:  # the offer was lost and repeated
                 world.execute("UPDATE slots SET generation = generation + 1000")
             return await onward()
 
@@ -75,7 +74,7 @@ def test_a_refused_mint_leaves_the_stamp_of_a_later_offer_alone(
     play(scenario, database_url, app_keys)
 
 
-def test_a_read_from_before_a_job_was_given_back_does_not_verify_it(
+def test_a_read_from_before_a_requeue_does_not_verify_the_job(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -85,16 +84,16 @@ def test_a_read_from_before_a_job_was_given_back_does_not_verify_it(
         (seen,) = world.rows("SELECT look_at FROM jobs")
         world.github.faults.fail_next("/orgs/acme/actions/runners/generate-jitconfig", 422)
         await world.clock.sleep(1)
-        await world.mint()  # refused: the job is given back
+        await world.mint()  # refused: the job is requeued
         assert (world.job(job)["state"], world.job(job)["verified"]) == ("queued", False)
 
         still = JobStillQueued(job_id=job)
-        late = await world.store.job_read(still, "acme", look_at=seen["look_at"])
-        assert "moved on" in late.refused
+        late = await world.store.apply_job_read(still, "acme", look_at=seen["look_at"])
+        assert late.refused == Refused.READ_OUTDATED.because()
         assert world.job(job)["verified"] is False
 
         (now,) = world.rows("SELECT look_at FROM jobs")
-        assert not (await world.store.job_read(still, "acme", look_at=now["look_at"])).refused
+        assert not (await world.store.apply_job_read(still, "acme", look_at=now["look_at"])).refused
         assert world.job(job)["verified"] is True
 
     play(scenario, database_url, app_keys)

@@ -1,12 +1,12 @@
-"""The figures that somebody is woken by are those of the rows."""
+"""The gauges that alerts use match the rows."""
 
 from tests.dispatch.dispatchworld import World, play
 
-from runyard.dispatch.machine.values import Room
+from runyard.components import server
+from runyard.dispatch.machine.values import Headroom
 from runyard.dispatch.matching.values import PoolView
 from runyard.dispatch.plans.queue import Figures, Waiting, figures
 from runyard.embedded.github.identity import KeyPair
-from runyard.parts import server
 from runyard.telemetry import conditions
 from runyard.telemetry.catalogue import (
     TUIST_RUNNERS_CLAIMS_COUNT,
@@ -30,12 +30,12 @@ def _waiting(tenant: str, *, labels: tuple[str, ...] = ("mac",), oldest: float =
     return Waiting(tenant=tenant, labels=labels, jobs=2, oldest=oldest, offerable=oldest - 10.0)
 
 
-def test_a_job_that_waits_for_its_tenants_budget_wakes_nobody() -> None:
-    rooms = (
-        ("rich", "macos", Room(vcpus=4, memory_gb=8)),
-        ("poor", "macos", Room(vcpus=3, memory_gb=8)),
+def test_a_job_that_waits_for_its_tenants_budget_raises_no_alert() -> None:
+    headrooms = (
+        ("rich", "macos", Headroom(vcpus=4, memory_gb=8)),
+        ("poor", "macos", Headroom(vcpus=3, memory_gb=8)),
     )
-    found = figures((POOL,), (_waiting("rich"), _waiting("poor", oldest=900.0)), rooms)
+    found = figures((POOL,), (_waiting("rich"), _waiting("poor", oldest=900.0)), headrooms)
     assert found == (
         Figures(pool="mac", length=4, withheld=3, oldest=900.0, oldest_dispatchable=50.0),
     )
@@ -50,7 +50,7 @@ def test_jobs_of_other_pools_and_unknown_tenants_do_not_count_as_dispatchable() 
 def test_the_gauges_follow_the_rows(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
-        await world.server.pools.refresh()
+        await world.server.shared.pools.refresh()
         await world.queued()
         await world.clock.sleep(42)
         await world.server.gauges.step()
@@ -71,34 +71,34 @@ def test_the_gauges_follow_the_rows(database_url: str, app_keys: KeyPair) -> Non
     play(scenario, database_url, app_keys)
 
 
-def test_jobs_that_wait_beside_idle_runners_are_a_health_condition(
+def test_jobs_that_wait_while_runners_are_idle_are_a_health_condition(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
         health = Health(world.clock, conditions.ALL)
         wired = server.wire(world.deps(health=health))
         await world.pool()
-        await wired.pools.refresh()
+        await wired.shared.pools.refresh()
         guest = await world.pod()
         await world.queued()
         await world.clock.sleep(61)
 
-        async def looked() -> list[str]:
+        async def read_conditions() -> list[str]:
             await wired.gauges.step()
             await world.clock.sleep(61)
             await wired.gauges.step()
             return [report.message for report in health.report() if report.code == "jobs-starve"]
 
-        assert not await looked(), "nobody is there who could run it: add hosts"
+        assert not await read_conditions(), "nobody is there who could run it: add hosts"
         await world.poll(guest)
         await wired.gauges.step()
         await world.clock.sleep(61)
         await world.poll(guest)
-        told = await looked()
-        assert told and told[0].startswith("mac: a job waits for ")
+        messages = await read_conditions()
+        assert messages and messages[0].startswith("mac: a job waits for ")
         assert health.healthy(), "no reason to take the server away from its runners"
         world.execute("UPDATE tenants SET paused = true")
         await world.poll(guest)
-        assert not await looked(), "it is held back on purpose"
+        assert not await read_conditions(), "it is held back on purpose"
 
     play(scenario, database_url, app_keys)

@@ -1,4 +1,4 @@
-"""Guards by name: production has all of them, and a name that nobody knows takes nothing away in silence."""
+"""Production has all guards, and an unknown name is an error."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from runyard.dispatch.machine.table import Rules
 from runyard.dispatch.machine.values import SlotState
 
 
-def test_nothing_is_switched_off_unless_it_is_named() -> None:
+def test_all_guards_are_on_by_default() -> None:
     assert without() == SHIPPED == Guards(rules=Rules())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_name_takes_exactly_one_guard_away(name: str) -> None:
+def test_each_name_removes_exactly_one_guard(name: str) -> None:
     assert without(name) not in (SHIPPED, *(without(each) for each in NAMES if each != name))
 
 
@@ -20,6 +20,6 @@ def test_a_deadline_is_named_after_its_state() -> None:
     assert without("deadline_armed").rules.no_deadline_for == (SlotState.ARMED,)
 
 
-def test_a_name_that_nobody_knows_is_refused_with_those_that_are_known() -> None:
+def test_an_unknown_guard_is_refused_with_the_known_names() -> None:
     with pytest.raises(ValueError, match=r"no such guard: fences .*deadline_offered"):
         without("fences")

@@ -1,4 +1,4 @@
-"""Webhooks: only GitHub's, in any order and number, whatever they contain, whoever else is away."""
+"""Webhooks are applied only if GitHub signed them, in any order and number, whatever they contain."""
 
 import itertools
 import random
@@ -15,6 +15,7 @@ from runyard.github.signatures import sign
 from runyard.http.messages import Request, Response
 from runyard.sim.loop import run_virtual
 from runyard.wire.paths import GITHUB_WEBHOOK
+from runyard.wire.reasons_dispatch import DeliveryOutcome
 
 
 def event(action: str, job_id: int = 5, **changes: Any) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def hook(body: bytes, guid: str = "g-1", *, secret: str = SECRET, **headers: str
 
 async def send(world: World, body: Any, guid: str = "g-1", **more: str) -> Response:
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    answer = await world.server.api.handle(hook(raw, guid, **more))
+    answer = await world.server.intake.api.handle(hook(raw, guid, **more))
     assert isinstance(answer, Response)
     return answer
 
@@ -86,7 +87,7 @@ def test_a_delivery_without_a_usable_guid_is_refused(
     play(scenario, database_url, app_keys)
 
 
-def test_another_event_is_acknowledged_and_left(database_url: str, app_keys: KeyPair) -> None:
+def test_another_event_is_acknowledged_and_ignored(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         assert (await send(world, {}, x_github_event="ping")).json() == {"outcome": "ignored"}
         assert world.rows("SELECT * FROM deliveries") == []
@@ -94,7 +95,7 @@ def test_another_event_is_acknowledged_and_left(database_url: str, app_keys: Key
     play(scenario, database_url, app_keys)
 
 
-NONSENSE = {
+INVALID = {
     "not JSON": b"{",
     "not UTF-8": b'{"action": "\xff"}',
     "nothing": b"",
@@ -129,25 +130,25 @@ OF_NO_INTEREST = {
 }
 
 
-@pytest.mark.parametrize("name", [*NONSENSE, *OF_NO_INTEREST])
-def test_nonsense_is_refused_with_a_reason_and_changes_nothing(
+@pytest.mark.parametrize("name", [*INVALID, *OF_NO_INTEREST])
+def test_an_invalid_event_is_refused_with_a_reason_and_changes_nothing(
     database_url: str, app_keys: KeyPair, name: str
 ) -> None:
     async def scenario(world: World) -> None:
-        answer = await send(world, (NONSENSE | OF_NO_INTEREST)[name])
+        answer = await send(world, (INVALID | OF_NO_INTEREST)[name])
         if name in OF_NO_INTEREST:
             assert (answer.status, answer.json()) == (200, {"outcome": "ignored"})
         else:
             assert answer.status == 400 and answer.json()["reason"], answer.body
         assert world.rows("SELECT * FROM jobs") == []
-        # Remembered, or else the audit would fetch it every minute.
+        # Recorded, so that the audit does not fetch it every minute.
         assert [row["guid"] for row in world.rows("SELECT guid FROM deliveries")] == ["g-1"]
 
     play(scenario, database_url, app_keys)
 
 
 @pytest.mark.parametrize("name", AS_LARGE_AS_CAN_BE)
-def test_the_largest_labels_that_are_taken_fit_into_the_indexes(
+def test_the_largest_accepted_labels_fit_into_the_indexes(
     database_url: str, app_keys: KeyPair, name: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -190,7 +191,7 @@ SPOILED = st.tuples(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 @given(st.lists(SPOILED, min_size=5, max_size=30))
-def test_whatever_arrives_signed_is_answered(
+def test_every_signed_request_is_answered(
     database_url: str, app_keys: KeyPair, spoiled: list[tuple[str, str, Any, bytes | None]]
 ) -> None:
     async def main() -> None:
@@ -226,7 +227,7 @@ def test_any_order_and_any_number_lead_to_the_same_rows(
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod(1)
-        guests_job = await world.armed(guest)  # its runner is the one that the story names
+        guests_job = await world.armed(guest)  # its runner is the one that the events name
         for number, action in enumerate((*order, *order)):
             body = event(action, 5, installation={"id": world.acme})
             await send(world, body, f"story-{number}")
@@ -240,7 +241,7 @@ def test_any_order_and_any_number_lead_to_the_same_rows(
 
 
 @pytest.mark.parametrize(("repo", "kind"), [("acme/app", "Organization"), ("mona/dots", "User")])
-def test_a_tenant_is_known_by_its_first_webhook(
+def test_the_first_webhook_creates_the_tenant(
     database_url: str, app_keys: KeyPair, repo: str, kind: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -258,7 +259,7 @@ def test_a_tenant_is_known_by_its_first_webhook(
     play(scenario, database_url, app_keys)
 
 
-def test_a_reinstalled_app_is_believed_and_limits_stay(
+def test_a_reinstalled_app_updates_the_installation_and_keeps_limits(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -292,9 +293,9 @@ def test_a_job_that_waits_for_approval_is_served_after_it(
     play(scenario, database_url, app_keys)
 
 
-def test_what_people_know_a_job_by_is_kept(database_url: str, app_keys: KeyPair) -> None:
+def test_the_displayed_fields_of_a_job_are_stored(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
-        told = {
+        fields = {
             "run_id": 77,
             "run_attempt": 2,
             "name": "build (\0" + "x" * 500,
@@ -302,7 +303,7 @@ def test_what_people_know_a_job_by_is_kept(database_url: str, app_keys: KeyPair)
             "head_branch": None,
             "head_sha": "ab" * 20,
         }
-        assert (await send(world, event("queued", job=told))).json() == {"outcome": "applied"}
+        assert (await send(world, event("queued", job=fields))).json() == {"outcome": "applied"}
         job = world.job(5)
         assert (job["run_id"], job["run_attempt"]) == (77, 2)
         assert job["name"] == "build ( " + "x" * 192
@@ -311,12 +312,10 @@ def test_what_people_know_a_job_by_is_kept(database_url: str, app_keys: KeyPair)
     play(scenario, database_url, app_keys)
 
 
-def test_numbers_that_cannot_be_stored_do_not_lose_a_job(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_numbers_out_of_range_do_not_lose_a_job(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
-        told = {"run_id": -1, "run_attempt": 1 << 40}
-        assert (await send(world, event("queued", job=told))).status == 200
+        fields = {"run_id": -1, "run_attempt": 1 << 40}
+        assert (await send(world, event("queued", job=fields))).status == 200
         assert (world.job(5)["run_id"], world.job(5)["run_attempt"]) == (0, 1)
 
     play(scenario, database_url, app_keys)
@@ -338,5 +337,20 @@ def test_a_webhook_is_answered_while_github_and_kubernetes_are_down(
         assert world.clock.now() == began, "somebody was waited for"
         assert world.job(5)["state"] == "done"
         assert world.github_wire.requests == world.kube_wire.requests == []
+
+    play(scenario, database_url, app_keys)
+
+
+def test_only_declared_outcomes_are_stored_and_every_one_of_them_can_be(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(world: World) -> None:
+        bodies = (event("queued"), event("queued"), event("exploded"), b"{", event("queued", 0))
+        for number, body in enumerate(bodies):
+            await send(world, body, f"g-{number}")
+        again = (await send(world, event("queued"), "g-0")).json()
+        assert again == {"outcome": DeliveryOutcome.DUPLICATE}
+        stored = [row["outcome"] for row in world.rows("SELECT outcome FROM deliveries")]
+        assert sorted(stored) == sorted({*DeliveryOutcome} - {DeliveryOutcome.DUPLICATE})
 
     play(scenario, database_url, app_keys)

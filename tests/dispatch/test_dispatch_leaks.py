@@ -1,12 +1,13 @@
-"""Pods against slots, and registrations against claims: leaks are healed, and nothing else is touched."""
+"""Leaked Pods, slots and registrations are recovered, and nothing else is deleted."""
 
 import contextlib
 
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
 
+from runyard.components import server
 from runyard.dispatch.machine.values import Fence, SlotState
-from runyard.dispatch.plans.ghosts import Registration, unspoken
+from runyard.dispatch.plans.ghosts import Registration, unclaimed
 from runyard.dispatch.plans.stamped import PodView, SlotView, find_leaks
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
@@ -15,7 +16,6 @@ from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.errors import KubeError
 from runyard.kube.kinds import PODS
-from runyard.parts import server
 from runyard.telemetry import conditions
 from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
 from runyard.telemetry.health import Health
@@ -29,16 +29,16 @@ async def stamped(world: World, number: int) -> Guest:
 
 
 async def known(world: World) -> None:
-    """The tenant is known, as it is after its first webhook."""
+    """Insert the tenant, as its first webhook does."""
     await world.pool()
     await world.queued("acme/app", ("ubuntu-latest",))
 
 
 async def recover(world: World) -> None:
-    await world.server.pods.step()
-    await world.server.stamped.step()
+    await world.server.recovery.pods.step()
+    await world.server.recovery.stamped.step()
     world.served_long()
-    await world.server.sweeper.step()
+    await world.server.recovery.sweeper.step()
 
 
 def there(world: World, *guests: Guest) -> list[bool]:
@@ -63,7 +63,9 @@ def test_a_stamped_pod_without_a_claim_is_reaped_with_its_account(
     play(scenario, database_url, app_keys)
 
 
-def test_of_a_mixed_batch_only_the_leaks_go(database_url: str, app_keys: KeyPair) -> None:
+def test_only_leaked_pods_of_a_mixed_batch_are_deleted(
+    database_url: str, app_keys: KeyPair
+) -> None:
     async def scenario(world: World) -> None:
         await known(world)
         claimed, leaked, warm = await world.pod(1), await stamped(world, 2), await world.pod(3)
@@ -81,7 +83,7 @@ def test_of_a_mixed_batch_only_the_leaks_go(database_url: str, app_keys: KeyPair
     play(scenario, database_url, app_keys)
 
 
-def test_a_stamp_of_an_owner_nobody_knows_does_not_keep_a_pod_that_asks_for_work(
+def test_a_polling_pod_with_an_unknown_owners_stamp_is_retired(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -99,7 +101,7 @@ def test_a_stamp_of_an_owner_nobody_knows_does_not_keep_a_pod_that_asks_for_work
 
 
 @pytest.mark.parametrize("how", ["500", "lost", "nonsense"])
-def test_a_list_that_fails_judges_nobody(database_url: str, app_keys: KeyPair, how: str) -> None:
+def test_a_failed_list_retires_no_pod(database_url: str, app_keys: KeyPair, how: str) -> None:
     async def scenario(world: World) -> None:
         await known(world)
         guest = await stamped(world, 1)
@@ -113,7 +115,7 @@ def test_a_list_that_fails_judges_nobody(database_url: str, app_keys: KeyPair, h
             return json_response(200 if how == "nonsense" else 500, {"items": [{"metadata": 3}]})
 
         world.kube_wire.tamper = tamper
-        for reconciler in (world.server.pods, world.server.stamped):
+        for reconciler in (world.server.recovery.pods, world.server.recovery.stamped):
             with pytest.raises((KubeError, OutcomeUnknown)):
                 await reconciler.step()
         assert there(world, guest) == [True] and world.slot(guest) == {}
@@ -121,21 +123,21 @@ def test_a_list_that_fails_judges_nobody(database_url: str, app_keys: KeyPair, h
     play(scenario, database_url, app_keys)
 
 
-def test_an_empty_list_judges_nobody(database_url: str, app_keys: KeyPair) -> None:
+def test_an_empty_list_retires_no_pod(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await known(world)
         guest = await world.pod(1)
         await world.poll(guest)
         await world.delete_pod(guest)
         asked = len(world.kube_wire.requests)
-        await world.server.pods.step()
+        await world.server.recovery.pods.step()
         assert len(world.kube_wire.requests) == asked + 1
         assert world.slot(guest)["state"] == "idle"
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_runner_at_work_is_not_reaped_although_its_rows_are_lost(
+def test_a_busy_runner_is_not_deleted_although_its_rows_are_lost(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -161,7 +163,7 @@ def test_a_runner_at_work_is_not_reaped_although_its_rows_are_lost(
     play(scenario, database_url, app_keys)
 
 
-def test_a_runner_of_a_leak_is_fenced_before_its_pod_goes(
+def test_the_runner_of_a_leaked_pod_is_fenced_before_the_pod_is_deleted(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -179,7 +181,7 @@ def test_a_runner_of_a_leak_is_fenced_before_its_pod_goes(
 
 
 async def refused(world: World) -> None:
-    """A mint that GitHub refuses for certain: its stamp is taken off again, and the Pod is idle as before."""
+    """A mint that GitHub certainly refuses: its stamp is cleared, and the Pod is idle again."""
 
     async def tamper(request: Request, onward: Onward) -> Response | Stream:
         minting = request.path.endswith("/generate-jitconfig")
@@ -192,7 +194,7 @@ async def refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("offered_again", [False, True])
-def test_a_pod_whose_stamp_was_taken_off_after_it_was_listed_keeps_its_runner_and_its_life(
+def test_a_pod_whose_stamp_was_cleared_after_the_list_is_kept(
     database_url: str, app_keys: KeyPair, offered_again: bool
 ) -> None:
     async def scenario(world: World) -> None:
@@ -214,10 +216,10 @@ def test_a_pod_whose_stamp_was_taken_off_after_it_was_listed_keeps_its_runner_an
             return await onward()
 
         world.kube_wire.tamper = tamper
-        await world.server.stamped.step()
+        await world.server.recovery.stamped.step()
         world.kube_wire.tamper = None
         world.served_long()
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         assert there(world, guest) == [True]
         assert world.slot(guest)["state"] == ("armed" if offered_again else "idle")
         assert len(world.github.runners()) == offered_again
@@ -225,7 +227,7 @@ def test_a_pod_whose_stamp_was_taken_off_after_it_was_listed_keeps_its_runner_an
     play(scenario, database_url, app_keys)
 
 
-def test_leaks_that_cannot_be_retired_do_not_keep_others_from_it_and_are_shown(
+def test_leaks_that_cannot_be_retired_are_reported_and_do_not_block_others(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -237,20 +239,20 @@ def test_leaks_that_cannot_be_retired_do_not_keep_others_from_it_and_are_shown(
         leaked = await stamped(world, 3)
         await world.clock.sleep(301)
         for _ in range(3):
-            await wired.stamped.step()
+            await wired.recovery.stamped.step()
         assert world.slot(leaked)["state"] == "draining"
-        told = [(each.code, each.message) for each in health.report()]
+        reported = [(each.code, each.message) for each in health.report()]
         names_of = ", ".join(guest.name for guest in strange)
-        assert told == [("stamps-of-strangers", f"2: {names_of}")]
+        assert reported == [("unknown-stamp-owner", f"2: {names_of}")]
         for guest in strange:
             await world.delete_pod(guest)
-        await wired.stamped.step()
+        await wired.recovery.stamped.step()
         assert health.report() == ()
 
     play(scenario, database_url, app_keys, recover_limit=1)
 
 
-def test_slots_whose_pods_are_there_but_not_listed_do_not_keep_others_from_the_proof(
+def test_slots_with_unlisted_pods_do_not_block_the_proof_of_others(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -262,13 +264,13 @@ def test_slots_whose_pods_are_there_but_not_listed_do_not_keep_others_from_the_p
         await world.label(unlisted, **{names.RUNNER: None})
         await world.delete_pod(gone)
         for _ in range(2):
-            await world.server.pods.step()
+            await world.server.recovery.pods.step()
         assert world.slot(gone)["state"] == "closed" and world.slot(unlisted)["state"] == "idle"
 
     play(scenario, database_url, app_keys, recover_limit=1)
 
 
-def test_a_leak_that_is_offered_while_it_is_fenced_keeps_its_runner(
+def test_a_pod_that_is_offered_during_the_fence_keeps_its_runner(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -284,7 +286,7 @@ def test_a_leak_that_is_offered_while_it_is_fenced_keeps_its_runner(
             return await onward()
 
         world.github_wire.tamper = tamper
-        await world.server.stamped.step()
+        await world.server.recovery.stamped.step()
         assert world.github_wire.tamper is None, "it was looked up"
         assert world.slot(guest)["state"] == "armed" and there(world, guest) == [True]
         assert len(world.github.runners()) == 1
@@ -305,16 +307,14 @@ def test_open_slots_whose_pods_are_not_listed_are_proven_gone(
         body = {"metadata": {"finalizers": ["example.org/keep"]}}
         await world.admin.patch(PODS, going.name, body, namespace=SPACE)
         await world.admin.delete(PODS, going.name, namespace=SPACE, grace=0)
-        await world.server.pods.step()
+        await world.server.recovery.pods.step()
         found = [world.slot(guest)["state"] for guest in (gone, over, going, warm)]
         assert found == ["closed", "closed", "idle", "idle"]
 
     play(scenario, database_url, app_keys, recover_limit=2)
 
 
-def test_one_pod_that_cannot_be_looked_at_does_not_hold_up_the_others(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_an_unreadable_pod_does_not_block_the_others(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guests = [await world.pod(n) for n in range(1, 4)]
@@ -328,7 +328,7 @@ def test_one_pod_that_cannot_be_looked_at_does_not_hold_up_the_others(
             return json_response(500, {}) if first.name in request.path else await onward()
 
         world.kube_wire.tamper = tamper
-        await world.server.pods.step()
+        await world.server.recovery.pods.step()
         assert sorted(world.slot(guest)["state"] for guest in guests) == ["closed", "idle", "idle"]
 
     play(scenario, database_url, app_keys)
@@ -369,13 +369,13 @@ LONG = "a-pool-whose-name-is-so-long-that-names-of-runners-are-cut"
         (names.runner_name(f"{LONG}-runner-0123abcd"), True),
     ],
 )
-def test_only_names_of_our_making_are_judged(name: str, ours: bool) -> None:
+def test_only_runner_names_of_our_pools_can_be_ghosts(name: str, ours: bool) -> None:
     listed = (Registration(runner_id=1, name=name, busy=False),)
     pools = ("mac", LONG)
-    assert bool(unspoken(listed, frozenset(), pools=pools)) is ours
-    assert not unspoken(listed, frozenset([name]), pools=pools)
+    assert bool(unclaimed(listed, frozenset(), pools=pools)) is ours
+    assert not unclaimed(listed, frozenset([name]), pools=pools)
     busy = (Registration(runner_id=1, name=name, busy=True),)
-    assert not unspoken(busy, frozenset(), pools=pools)
+    assert not unclaimed(busy, frozenset(), pools=pools)
 
 
 async def ghost(world: World, guest: Guest, repo: str = "acme/app") -> None:
@@ -389,23 +389,21 @@ def test_a_ghost_is_deleted_when_it_was_seen_twice(database_url: str, app_keys: 
     async def scenario(world: World) -> None:
         await world.pool()
         await ghost(world, await world.pod(1))
-        await world.server.ghosts.step()
+        await world.server.recovery.ghosts.step()
         assert len(world.github.runners()) == 1, "seen once"
         await world.clock.sleep(60)
-        await world.server.ghosts.step()
+        await world.server.recovery.ghosts.step()
         assert len(world.github.runners()) == 1, "too soon"
         await world.clock.sleep(61)
-        await world.server.ghosts.step()
+        await world.server.recovery.ghosts.step()
         assert not world.github.runners()
-        await world.server.ghosts.step()
+        await world.server.recovery.ghosts.step()
         assert world.rows("SELECT * FROM ghost_sightings") == []
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_registration_that_is_busy_or_spoken_for_is_no_ghost(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_busy_or_claimed_registration_is_no_ghost(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         busy, armed = await world.pod(1), await world.pod(2)
@@ -416,26 +414,26 @@ def test_a_registration_that_is_busy_or_spoken_for_is_no_ghost(
         world.execute("DELETE FROM slots")
         await world.armed(armed)
         for _ in range(3):
-            await world.server.ghosts.step()
+            await world.server.recovery.ghosts.step()
             await world.clock.sleep(121)
         assert len(world.github.runners()) == 2 and not session.over
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_scope_that_cannot_be_read_is_left_for_another_time(
+def test_an_unreadable_scope_is_skipped_until_the_next_pass(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         await ghost(world, await world.pod(1))
-        await world.server.ghosts.step()
+        await world.server.recovery.ghosts.step()
         await world.clock.sleep(200)
         world.github.faults.outage = True
-        await world.server.ghosts.step()
+        await world.server.recovery.ghosts.step()
         assert len(world.github.runners()) == 1
         world.github.faults.outage = False
-        await world.server.ghosts.step()
+        await world.server.recovery.ghosts.step()
         assert not world.github.runners()
 
     play(scenario, database_url, app_keys)
@@ -445,14 +443,12 @@ async def ghosts_in_two_scopes(world: World) -> None:
     await world.pool()
     for number, repo in ((1, "acme/app"), (2, "mona/dots")):
         await ghost(world, await world.pod(number), repo)
-    await world.server.ghosts.step()
+    await world.server.recovery.ghosts.step()
     await world.clock.sleep(121)
     assert len(world.github.runners()) == 2
 
 
-def test_a_scope_that_hangs_does_not_keep_the_others_from_a_look(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_hanging_scope_does_not_block_the_others(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await ghosts_in_two_scopes(world)
 
@@ -465,35 +461,35 @@ def test_a_scope_that_hangs_does_not_keep_the_others_from_a_look(
         for _ in range(2):
             with contextlib.suppress(TimeoutError, GitHubError):
                 async with world.clock.timeout(5):
-                    await world.server.ghosts.step()
+                    await world.server.recovery.ghosts.step()
         (left,) = world.github.runners().values()
         assert left.name.endswith("1")
 
     play(scenario, database_url, app_keys)
 
 
-def test_the_limit_is_of_a_tick_and_not_of_a_scope(database_url: str, app_keys: KeyPair) -> None:
+def test_the_limit_is_per_tick_and_not_per_scope(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await ghosts_in_two_scopes(world)
         for left in (1, 0):
-            await world.server.ghosts.step()
+            await world.server.recovery.ghosts.step()
             assert len(world.github.runners()) == left
 
     play(scenario, database_url, app_keys, recover_limit=1)
 
 
-def test_lists_are_taken_by_one_replica_at_a_time(database_url: str, app_keys: KeyPair) -> None:
+def test_one_replica_at_a_time_lists_pods_and_runners(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await ghosts_in_two_scopes(world)
         other = server.wire(world.deps(name="server-2"))
-        await world.server.ghosts.step()
-        await world.server.pods.step()
+        await world.server.recovery.ghosts.step()
+        await world.server.recovery.pods.step()
         asked = len(world.github_wire.requests), len(world.kube_wire.requests)
-        await other.ghosts.step()
-        await other.pods.step()
+        await other.recovery.ghosts.step()
+        await other.recovery.pods.step()
         assert (len(world.github_wire.requests), len(world.kube_wire.requests)) == asked
         await world.clock.sleep(31)
-        await other.pods.step()
+        await other.recovery.pods.step()
         assert len(world.kube_wire.requests) > asked[1], "it follows one that does not come back"
 
     play(scenario, database_url, app_keys)
@@ -509,7 +505,7 @@ def test_lists_are_taken_by_one_replica_at_a_time(database_url: str, app_keys: K
         pytest.param(SlotState.CLOSED, Fence.DONE, 0, id="closed since it was listed"),
     ],
 )
-def test_a_pod_that_was_proven_gone_after_it_was_listed_is_no_leak(
+def test_a_pod_that_was_proven_gone_after_the_list_is_no_leak(
     state: SlotState | None, fence: Fence, leaks: int
 ) -> None:
     pod = PodView(uid="u", name="p", pool="mac", owner="acme", created_at=0.0, ending=False)

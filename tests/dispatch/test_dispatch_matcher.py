@@ -1,4 +1,4 @@
-"""The matcher on a real queue: heads of lines, fairness across restarts, budgets, and pools that come and go."""
+"""The matcher on a real queue: blocked first jobs, fairness across restarts, budgets, and pools that change."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -7,19 +7,19 @@ import msgspec
 import pytest
 from tests.dispatch.dispatchworld import LABELS, SPACE, Guest, Onward, World, play
 
+from runyard.components import server
 from runyard.db.contract import Tx
 from runyard.dispatch.guards import without
 from runyard.dispatch.settings import Limit
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.kinds import RUNNER_POOLS
-from runyard.parts import server
 
 T = TypeVar("T")
 
 
 def flood(world: World, tenant: str, count: int, labels: tuple[str, ...] = LABELS) -> None:
-    """Many queued jobs at once, older than whatever comes after."""
+    """Insert many queued jobs, older than later ones."""
     world.execute(
         "INSERT INTO tenants (tenant, installation_id) VALUES (%s, %s) ON CONFLICT DO NOTHING",
         tenant,
@@ -63,9 +63,9 @@ def test_jobs_that_fit_nowhere_do_not_hide_those_behind_them(
     play(scenario, database_url, app_keys)
 
 
-@pytest.mark.parametrize(("odd", "looks"), [(("ubuntu-latest",), 1), (LABELS, 3)])
+@pytest.mark.parametrize(("odd", "steps"), [(("ubuntu-latest",), 1), (LABELS, 3)])
 def test_very_many_kinds_of_jobs_do_not_hide_those_behind_them(
-    database_url: str, app_keys: KeyPair, odd: tuple[str, ...], looks: int
+    database_url: str, app_keys: KeyPair, odd: tuple[str, ...], steps: int
 ) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
@@ -75,14 +75,14 @@ def test_very_many_kinds_of_jobs_do_not_hide_those_behind_them(
             "UPDATE jobs SET labels = labels || ('run-' || job_id), repository = 'acme/a'"
         )
         job, guest = await world.queued(), await world.pod()
-        for _ in range(looks - 1):
+        for _ in range(steps - 1):
             assert await served(world, guest) == [("", None)]
         assert await served(world, guest) == [("acme", job)]
 
     play(scenario, database_url, app_keys)
 
 
-def test_jobs_of_a_pool_where_nobody_waits_do_not_hide_others(
+def test_jobs_of_a_pool_without_idle_runners_do_not_hide_others(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -107,7 +107,7 @@ def test_a_flood_does_not_delay_the_first_job_of_another_tenant(
         assert {tenant for tenant, _ in first} == {"aaa"}
         job = await world.queued("mona/dots")
         assert await served(world, guests[4]) == [("mona", job)]
-        # Nobody holds anything any more, and days pass: still nobody has a credit.
+        # No claim is held for days: still no tenant gets credit.
         world.execute(
             "UPDATE slots SET state = 'closed', intended_job = NULL WHERE state = 'offered'"
         )
@@ -129,7 +129,9 @@ def test_charges_of_two_replicas_add_up(database_url: str, app_keys: KeyPair) ->
         (tenant,) = world.rows(own)
         assert (tenant["vstart"], tenant["vtime"]) == (0.0, 4.0)
         world.execute("UPDATE tenants SET weight = 2")
-        world.execute("UPDATE virtual_times SET vtime = vtime + 100")  # another replica was at work
+        world.execute(
+            "UPDATE virtual_times SET vtime = vtime + 100"
+        )  # another replica claimed meanwhile
         await served(world, second)
         (tenant,) = world.rows(own)
         assert (tenant["vstart"], tenant["vtime"]) == (104.0, 106.0)
@@ -137,7 +139,7 @@ def test_charges_of_two_replicas_add_up(database_url: str, app_keys: KeyPair) ->
     play(scenario, database_url, app_keys)
 
 
-def test_a_budget_holds_the_rest_back_and_no_one_else(database_url: str, app_keys: KeyPair) -> None:
+def test_a_used_up_budget_holds_no_other_tenants_jobs(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guests = [await world.pod(n) for n in range(1, 6)]
@@ -147,8 +149,8 @@ def test_a_budget_holds_the_rest_back_and_no_one_else(database_url: str, app_key
         found = await served(world, *guests)
         assert sorted(tenant for tenant, _ in found) == ["", "", "acme", "acme", "mona"]
         assert ("mona", job) in found
-        rooms = world.rows("SELECT sum(vcpus) AS vcpus FROM slots WHERE tenant = 'acme'")
-        assert rooms == [{"vcpus": 8}]
+        used = world.rows("SELECT sum(vcpus) AS vcpus FROM slots WHERE tenant = 'acme'")
+        assert used == [{"vcpus": 8}]
 
     limits = (Limit(platform="macos", vcpus=8, memory_gb=100),)
     play(scenario, database_url, app_keys, default_limits=limits)
@@ -173,9 +175,7 @@ def test_a_vacant_runner_is_used_before_another_is_minted(
     play(scenario, database_url, app_keys)
 
 
-def test_a_pool_that_makes_no_sense_does_not_hide_the_others(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_an_invalid_pool_does_not_hide_the_others(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
 
@@ -189,15 +189,15 @@ def test_a_pool_that_makes_no_sense_does_not_hide_the_others(
             return json_response(200, body)
 
         world.kube_wire.tamper = tamper
-        await world.server.pools.refresh()
-        assert [pool.name for pool in world.server.pools.known] == ["mac"]
+        await world.server.shared.pools.refresh()
+        assert [pool.name for pool in world.server.shared.pools.known] == ["mac"]
         job = await world.queued()
         assert await served(world, await world.pod()) == [("acme", job)]
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_pool_that_appears_later_finds_the_jobs_that_waited_for_it(
+def test_a_pool_that_is_created_later_gets_the_waiting_jobs(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -210,13 +210,13 @@ def test_a_pool_that_appears_later_finds_the_jobs_that_waited_for_it(
         slot = world.slot(guest)
         assert (slot["vcpus"], slot["memory_gb"]) == (2, 2), "parts of a core count as one"
         await world.admin.delete(RUNNER_POOLS, "late", namespace=SPACE)
-        assert msgspec.json.encode(world.server.pools.known)
+        assert msgspec.json.encode(world.server.shared.pools.known)
 
     play(scenario, database_url, app_keys)
 
 
-class GivenBackMeanwhile:
-    """Between the look at the queue and the claim, every job is given back: it must be asked about first."""
+class RequeuedMeanwhile:
+    """Requeues every job between the snapshot and the claim, so that it must be read first."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -230,13 +230,13 @@ class GivenBackMeanwhile:
 @pytest.mark.parametrize(
     ("off", "state"), [((), "queued"), (("read_before_second_offer",), "bound")]
 )
-def test_the_claim_itself_refuses_a_job_that_github_must_be_asked_about(
+def test_a_claim_refuses_a_job_that_must_be_read_first(
     database_url: str, app_keys: KeyPair, off: tuple[str, ...], state: str
 ) -> None:
     async def scenario(world: World) -> None:
-        deps = world.deps(database=GivenBackMeanwhile(world), guards=without(*off))
+        deps = world.deps(database=RequeuedMeanwhile(world), guards=without(*off))
         world.server = server.wire(deps)
-        world.handle = world.server.api.handle
+        world.handle = world.server.intake.api.handle
         await world.pool()
         guest, job = await world.pod(), await world.queued()
         await served(world, guest)

@@ -1,4 +1,4 @@
-"""Who gets which runner: fair, without heads of lines that block, and never more than there is."""
+"""Matching is fair, no first job blocks its queue, and no budget is exceeded."""
 
 import random
 from collections import Counter
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.dispatch.machine.events import Adopt, Offer
-from runyard.dispatch.machine.values import Room
+from runyard.dispatch.machine.values import Headroom
 from runyard.dispatch.matching.match import match
 from runyard.dispatch.matching.select import select
 from runyard.dispatch.matching.values import (
@@ -27,6 +27,7 @@ from runyard.dispatch.matching.values import (
     Waiting,
     fits,
 )
+from runyard.wire.reasons_dispatch import Holding, Why
 
 MAC = ("self-hosted", "macos", "shape-mac")
 LINUX = ("self-hosted", "linux", "shape-linux")
@@ -64,11 +65,11 @@ def queue(
     *,
     vtime: float = 0.0,
     weight: float = 1.0,
-    room: int = 1000,
+    headroom: int = 1000,
     at_org: bool = True,
 ) -> TenantQueue:
-    left = Room(vcpus=room, memory_gb=2 * room)
-    budgets = tuple(Budget(platform=each, room=left, limit=left) for each in ("linux", "macos"))
+    left = Headroom(vcpus=headroom, memory_gb=2 * headroom)
+    budgets = tuple(Budget(platform=each, headroom=left, limit=left) for each in ("linux", "macos"))
     own = tuple(Candidate(job_id=i, labels=lb) for i, lb in jobs)
     return TenantQueue(
         tenant=tenant,
@@ -105,8 +106,8 @@ def test_a_flood_of_one_tenant_does_not_delay_the_first_job_of_another() -> None
     assert served(found) == [("zzz", 99_999)]
 
 
-def test_a_tenant_that_slept_gets_no_credit_for_it() -> None:
-    # Both have work for all ten runners; the sleeper must not get all of them.
+def test_an_idle_tenant_gets_no_credit() -> None:
+    # Both have jobs for all ten runners; the formerly idle tenant must not get all of them.
     busy = queue("busy", [(i, MAC) for i in range(20)], vtime=400.0)
     sleeper = queue("sleeper", [(100 + i, MAC) for i in range(20)], vtime=3.0)
     found = snapshot(busy, sleeper, waiting=tuple(map(slot, range(10))), floors=everywhere(396.0))
@@ -124,20 +125,20 @@ def test_a_tenant_that_slept_gets_no_credit_for_it() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_head_of_a_queue_does_not_block_what_is_behind(
+def test_the_first_job_does_not_block_its_queue(
     head: tuple[tuple[str, ...], ...], why: str
 ) -> None:
     jobs = [*enumerate(head), (999, ("Shape-Mac", "MACOS"))]
     assert served(snapshot(queue("t", jobs), waiting=(slot(1),))) == [("t", 999)], why
 
 
-def test_a_tenant_without_room_steps_aside_for_the_next() -> None:
-    poor = queue("a-poor", [(i, MAC) for i in range(30)], room=3)
+def test_a_tenant_without_headroom_does_not_block_the_next() -> None:
+    poor = queue("a-poor", [(i, MAC) for i in range(30)], headroom=3)
     rich = queue("rich", [(100, MAC)], vtime=50.0)
     assert served(snapshot(poor, rich, waiting=(slot(1), slot(2)))) == [("rich", 100)]
 
 
-def test_a_tenant_without_a_limit_has_no_room() -> None:
+def test_a_tenant_without_a_limit_has_no_headroom() -> None:
     nobody = msgspec.structs.replace(queue("t", [(1, MAC)]), budgets=())
     assert served(snapshot(nobody, waiting=(slot(1),))) == []
 
@@ -151,7 +152,7 @@ def vacancy(number: int, *, tenant: str = "t", scope: str = "orgs/t", pool: str 
     return Vacancy(pod_uid=f"vac-{number}", pool=pool, generation=7, tenant=tenant, scope=scope)
 
 
-def test_a_runner_that_lost_its_job_is_supply_first_and_costs_nothing() -> None:
+def test_a_vacant_runner_is_used_first_and_costs_nothing() -> None:
     (only, second) = proposals_for(
         snapshot(queue("t", [(1, MAC), (2, MAC)]), waiting=(slot(1),), vacancies=(vacancy(1),))
     )
@@ -169,7 +170,9 @@ def test_a_runner_that_lost_its_job_is_supply_first_and_costs_nothing() -> None:
     ],
     ids=["another tenant", "another scope", "another pool", "no such pool"],
 )
-def test_a_vacancy_is_only_supply_where_github_would_use_it(other: Vacancy) -> None:
+def test_a_vacant_runner_is_used_only_for_jobs_that_github_would_assign_to_it(
+    other: Vacancy,
+) -> None:
     assert served(snapshot(queue("t", [(1, MAC)]), waiting=(), vacancies=(other,))) == []
 
 
@@ -190,7 +193,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             [(1000 * number + i, draw(LABELS)) for i in range(draw(st.integers(0, 8)))],
             vtime=draw(st.floats(0, 50)),
             weight=draw(st.sampled_from([0.5, 1.0, 3.0])),
-            room=draw(st.integers(0, 20)),
+            headroom=draw(st.integers(0, 20)),
         )
         for number in range(draw(st.integers(0, 4)))
     ]
@@ -206,7 +209,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(snapshots())
-def test_nothing_is_given_twice_and_no_room_is_overspent(found: Snapshot) -> None:
+def test_no_job_or_runner_is_matched_twice_and_no_budget_exceeded(found: Snapshot) -> None:
     proposals = proposals_for(found)
     assert len({each.pod_uid for each in proposals}) == len(proposals)
     assert len({each.event.job_id for each in proposals}) == len(proposals)
@@ -223,11 +226,11 @@ def test_nothing_is_given_twice_and_no_room_is_overspent(found: Snapshot) -> Non
             spent[each.tenant, each.event.platform] += each.event.vcpus
     for tenant in found.tenants:
         for budget in tenant.budgets:
-            assert spent[tenant.tenant, budget.platform] <= budget.room.vcpus
+            assert spent[tenant.tenant, budget.platform] <= budget.headroom.vcpus
 
 
 @given(snapshots())
-def test_nobody_is_left_out_who_could_be_served(found: Snapshot) -> None:
+def test_every_job_that_could_run_is_matched(found: Snapshot) -> None:
     proposals = proposals_for(found)
     used = {each.pod_uid for each in proposals}
     given = {each.event.job_id for each in proposals}
@@ -237,13 +240,13 @@ def test_nobody_is_left_out_who_could_be_served(found: Snapshot) -> None:
         if isinstance(each.event, Offer):
             spent[each.tenant, each.event.platform] += each.event.vcpus
     for tenant in found.tenants:
-        rooms = {each.platform: each.room for each in tenant.budgets}
+        headrooms = {each.platform: each.headroom for each in tenant.budgets}
         for job in jobs_of(tenant):
             for pod in found.waiting:
                 if job.job_id in given or pod.pod_uid in used or pod.pool not in pools:
                     continue
                 own = pools[pod.pool]
-                left = rooms[own.platform].vcpus - spent[tenant.tenant, own.platform]
+                left = headrooms[own.platform].vcpus - spent[tenant.tenant, own.platform]
                 assert not fits(own, job.labels) or left < own.vcpus
 
 
@@ -254,7 +257,7 @@ def test_the_same_snapshot_gives_the_same_proposals(found: Snapshot) -> None:
 
 
 class Served(msgspec.Struct):
-    """What each has got, and where it stands; everybody is always hungry for the same labels."""
+    """What each tenant has got, and its virtual time; every tenant always has queued jobs."""
 
     weights: dict[str, float]
     labels: dict[str, tuple[str, ...]]
@@ -265,7 +268,7 @@ class Served(msgspec.Struct):
     _number: int = 0
 
     def serve(self, *pools: str) -> None:
-        """One runner of each of these pools becomes free."""
+        """Match one idle runner of each of these pools."""
         tenants = []
         for name, weight in self.weights.items():
             self._number += 100
@@ -283,7 +286,7 @@ class Served(msgspec.Struct):
 
 
 def simulate(weights: dict[str, float], *, rounds: int, seed: int) -> Counter[str]:
-    """Serve a few runners at a time, with everybody always hungry; returns how many each got."""
+    """Serve a few runners at a time while every tenant has queued jobs; returns how many each got."""
     rng = random.Random(seed)
     served = Served(weights=weights, labels=dict.fromkeys(weights, MAC))
     for _ in range(rounds):
@@ -302,7 +305,7 @@ def test_shares_follow_the_weights(seed: int) -> None:
     assert jain([got[name] / weights[name] for name in weights]) >= 0.99
 
 
-def test_who_waits_for_few_macs_is_not_moved_on_by_what_others_get_on_linux() -> None:
+def test_runners_on_linux_do_not_change_virtual_time_on_macos() -> None:
     labels = {"a-flood": LINUX, "b": MAC, "c": MAC}
     served = Served(weights={"a-flood": 1.0, "b": 1.0, "c": 2.0}, labels=labels)
     for number in range(600):
@@ -310,7 +313,7 @@ def test_who_waits_for_few_macs_is_not_moved_on_by_what_others_get_on_linux() ->
     assert served.got == {"a-flood": 600, "b": 10, "c": 20}
 
 
-def test_who_waits_for_few_runners_of_a_platform_takes_turns_whatever_the_names() -> None:
+def test_tenants_of_a_scarce_pool_alternate_whatever_their_names() -> None:
     large = (*MAC[:2], "shape-large")
     served = Served(
         weights={"a-flood": 1.0, "b": 1.0, "c": 1.0},
@@ -322,8 +325,8 @@ def test_who_waits_for_few_runners_of_a_platform_takes_turns_whatever_the_names(
     assert served.got == {"a-flood": 400, "b": 10, "c": 10}
 
 
-def test_a_long_queue_is_matched_without_looking_at_every_pair() -> None:
-    # 200 tenants with 20 jobs that fit nobody, 500 Pods: pairs would be two million.
+def test_a_long_queue_is_matched_without_comparing_every_pair() -> None:
+    # 200 tenants with 20 jobs that fit no pool, 500 Pods: two million pairs.
     tenants = [queue(f"t{n}", [(n * 100 + i, NOWHERE) for i in range(20)]) for n in range(200)]
     calls = Counter[str]()
 
@@ -363,13 +366,13 @@ def tenant_of(*repositories: RepositoryQueue, floor: float = 0.0) -> TenantQueue
     return msgspec.structs.replace(base, repositories=repositories, floors=everywhere(floor))
 
 
-def test_a_flood_of_one_repository_does_not_delay_its_sibling() -> None:
+def test_a_flood_of_one_repository_does_not_delay_another() -> None:
     flood, quiet = repository("t/a", range(100), vtime=40.0), repository("t/z", range(500, 501))
     found = snapshot(tenant_of(flood, quiet, floor=36.0), waiting=(slot(1),))
     assert served(found) == [("t", 500)]
 
 
-def test_repositories_take_turns_by_their_weights() -> None:
+def test_repositories_are_served_by_their_weights() -> None:
     heavy, light = repository("t/a", range(50), weight=3.0), repository("t/b", range(100, 150))
     found = snapshot(tenant_of(heavy, light), waiting=tuple(map(slot, range(20))))
     counts = Counter(each.repository for each in proposals_for(found))
@@ -384,24 +387,21 @@ def test_a_higher_priority_goes_before_every_other_job_of_its_tenant_and_of_no_o
         other,
         waiting=tuple(map(slot, range(4))),
     )
-    # 900 is served in its turn: a tenant cannot push itself past others by calling its jobs important.
+    # 900 waits for its tenant's turn: priorities do not count between tenants.
     assert served(found) == [("t", 100), ("other", 900), ("t", 101), ("t", 0)]
 
 
 # ------------------------------------------------------------------------------ what holds the rest
 
 
-def test_every_kind_that_gets_nothing_says_why() -> None:
-    poor = queue("a-poor", [(1, MAC)], room=3)
+def test_every_kind_without_a_runner_has_a_reason() -> None:
+    poor = queue("a-poor", [(1, MAC)], headroom=3)
     found = match(snapshot(poor, queue("b", [(2, LINUX)]), waiting=(slot(1),)), thorough=True)
-    told = {each.tenant: (each.hold, each.text, each.numbers) for each in found.held}
-    assert told == {
-        "a-poor": (
-            Hold.TENANT_CAP,
-            "a-poor has 3 of 3 vCPUs left on macos, 4 needed",
-            (("left", 3.0), ("limit", 3.0), ("needed", 4.0)),
-        ),
-        "b": (Hold.NO_RUNNER, "no runner of linux is free", ()),
+    held = {each.tenant: (each.hold, each.reason) for each in found.held}
+    short = Holding.CPU_BUDGET.because(tenant="a-poor", platform="macos", left=3, limit=3, needed=4)
+    assert held == {
+        "a-poor": (Hold.TENANT_CAP, short),
+        "b": (Hold.NO_RUNNER, Holding.NO_RUNNER_IDLE.because(pools="linux")),
     }
 
 
@@ -418,7 +418,7 @@ def test_a_job_is_proposed_or_its_kind_is_held(found: Snapshot) -> None:
 
 
 @given(snapshots())
-def test_looking_thoroughly_changes_no_proposal(found: Snapshot) -> None:
+def test_a_thorough_match_changes_no_proposal(found: Snapshot) -> None:
     assert match(found).proposals == match(found, thorough=True).proposals
 
 
@@ -427,7 +427,12 @@ def kind(labels: tuple[str, ...] = MAC, *, tenant: str = "t", paused: bool = Fal
 
 
 def excluded(kind_: str, name: str, left: float = 30.0) -> Exclusion:
-    return Exclusion(kind=kind_, name=name, left=left, why="404")
+    return Exclusion(
+        kind=kind_,
+        name=name,
+        left=left,
+        reason=Why.MINT_REFUSED.because(kind="not-found", message="404"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -442,7 +447,7 @@ def excluded(kind_: str, name: str, left: float = 30.0) -> Exclusion:
     ],
     ids=["paused", "repository", "account", "github", "no pool", "no runner"],
 )
-def test_what_cannot_be_served_is_not_even_read(
+def test_jobs_that_cannot_run_are_not_read(
     one: Kind, exclusions: tuple[Exclusion, ...], supplied: tuple[str, ...], hold: Hold
 ) -> None:
     found = select((one, kind(tenant="u")), pools=POOLS, supplied=supplied, exclusions=exclusions)
@@ -450,7 +455,7 @@ def test_what_cannot_be_served_is_not_even_read(
     assert all(each.tenant == "u" for each in found.wanted)
 
 
-def test_an_exclusion_that_ran_out_lets_one_job_try_and_no_second() -> None:
+def test_an_expired_exclusion_allows_one_trial() -> None:
     found = select(
         (kind(),), pools=POOLS, supplied=("mac",), exclusions=(excluded("account", "t", left=-1.0),)
     )

@@ -1,4 +1,4 @@
-"""Every way in which a mint and its stamp can end: the rows, the stamp and the registration are right afterwards."""
+"""After every outcome of a mint and its stamp, the rows, the stamp and the registration are consistent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from runyard.wire import names
 Setup = Callable[[World, Guest], Awaitable[None]]
 
 
-def test_the_table_of_conclusions_has_no_hole() -> None:
+def test_the_table_of_conclusions_is_complete() -> None:
     table = {
         (mint, stamp): conclude(mint, stamp).conclusion
         for mint in MintAnswer
@@ -100,7 +100,7 @@ async def terminating(world: World, guest: Guest) -> None:
 
 
 def _stamp_fails(*, clears: bool, before: bool = False) -> Setup:
-    """The stamp arrives and its answer is lost (or it never arrives); taking it off works, or not."""
+    """The stamp is written and its response lost (or not written); clearing it works, or not."""
 
     async def setup(world: World, guest: Guest) -> None:
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
@@ -147,7 +147,7 @@ STAMPS = {
 
 @pytest.mark.parametrize("stamp", STAMPS)
 @pytest.mark.parametrize("mint", MINTS)
-def test_whatever_happens_the_rows_and_the_world_agree(
+def test_rows_stamp_and_registration_agree_after_every_outcome(
     database_url: str, app_keys: KeyPair, mint: str, stamp: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -180,11 +180,11 @@ def test_whatever_happens_the_rows_and_the_world_agree(
         world.kube_wire.tamper = world.github_wire.tamper = None
         world.served_long()
         await world.clock.sleep(0.5)
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         slot = world.slot(guest)
         assert (slot["state"], slot["fence"], slot["intended_job"]) == ("draining", "done", None)
         assert world.job(job)["state"] == "queued" and not world.job(job)["verified"]
-        # A mint that was only slow arrives now; whoever sweeps for registrations deletes it.
+        # A slow mint arrives now; the search for ghost registrations deletes it.
         assert len(world.github.runners()) == 0
 
     play(scenario, database_url, app_keys)
@@ -200,7 +200,9 @@ def test_a_runner_that_is_minted_too_late_is_deleted(database_url: str, app_keys
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
             if "generate-jitconfig" in request.path:
                 world.github_wire.tamper = None
-                await world.server.sweeper.step()  # the fence comes first, and finds nothing
+                await (
+                    world.server.recovery.sweeper.step()
+                )  # the fence comes first and finds no runner
             return await onward()
 
         world.github_wire.tamper = tamper
@@ -211,7 +213,7 @@ def test_a_runner_that_is_minted_too_late_is_deleted(database_url: str, app_keys
     play(scenario, database_url, app_keys)
 
 
-def test_a_database_that_goes_away_leaves_the_offer_to_its_deadline(
+def test_without_a_database_the_offer_ends_by_its_deadline(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -228,7 +230,7 @@ def test_a_database_that_goes_away_leaves_the_offer_to_its_deadline(
         world.github_wire.tamper, world.database.down = None, False
         assert world.slot(guest)["state"] == "offered" and len(world.github.runners()) == 1
         world.overdue(guest)
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         assert world.slot(guest)["state"] == "draining" and not world.github.runners()
         assert world.job(job)["state"] == "queued"
 
@@ -248,10 +250,10 @@ def test_a_job_that_cannot_be_minted_for_is_not_tried_again_at_once(
         async with world.waiting(guest):
             await world.match()
             assert world.slot(guest)["state"] == "idle", "offered again without a look at GitHub"
-            await world.server.reader.step()
+            await world.server.recovery.reader.step()
             assert not world.job(job)["verified"]
             await world.clock.sleep(hold + 1)
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         assert world.job(job)["verified"]
         async with world.waiting(guest):
             await world.match()
@@ -276,7 +278,7 @@ def test_an_organisation_that_cannot_be_minted_at_is_served_at_its_repositories(
         await world.mint()
         assert world.slot(guest)["state"] == "idle"
         assert not world.rows("SELECT * FROM exclusions"), "nobody is at fault"
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         async with world.waiting(guest):
             await world.match()
         assert world.slot(guest)["scope"] == "repos/acme/app"
@@ -304,7 +306,7 @@ def test_runners_are_in_the_chosen_group_at_an_organisation_and_in_the_only_one_
 
         world.github_wire.tamper = tamper
         await world.mint()
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         async with world.waiting(guest):
             await world.match()
         await world.mint()
@@ -313,9 +315,7 @@ def test_runners_are_in_the_chosen_group_at_an_organisation_and_in_the_only_one_
     play(scenario, database_url, app_keys, runner_group=5)
 
 
-def test_an_account_that_is_refused_costs_the_others_no_runner(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_refused_account_does_not_delay_the_others(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         first, second = await world.pod(), await world.pod(2)
@@ -323,16 +323,16 @@ def test_an_account_that_is_refused_costs_the_others_no_runner(
         world.github.faults.fail_next(MINT_AT_ORG, 403)
         await world.mint()
         await world.queued()
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         (row,) = world.rows("SELECT kind, name, failures FROM exclusions")
         assert row == {"kind": "account", "name": "acme", "failures": 1}
         async with world.waiting(first, second):
             await world.match()
             assert not world.mints, "its other job was offered although its account is refused"
-            held = (await world.server.matcher.look()).held
+            held = (await world.server.matcher.preview()).held
             assert [each.hold for each in held] == [Hold.EXCLUDED]
         await world.clock.sleep(61)
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         async with world.waiting(first, second):
             await world.match()
             assert len(world.mints) == 1, "one tries, the others wait for how that ends"
@@ -349,9 +349,7 @@ def test_an_account_that_is_refused_costs_the_others_no_runner(
     play(scenario, database_url, app_keys)
 
 
-def test_each_refusal_doubles_the_time_and_no_success_is_needed_to_try_again(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_each_refusal_doubles_the_exclusion(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod()
@@ -362,7 +360,7 @@ def test_each_refusal_doubles_the_time_and_no_success_is_needed_to_try_again(
             (row,) = world.rows("SELECT extract(epoch FROM until)::float AS until FROM exclusions")
             assert row["until"] - world.clock.now() == pytest.approx(expected, abs=2)
             await world.clock.sleep(expected + 1)
-            await world.server.reader.step()
+            await world.server.recovery.reader.step()
             async with world.waiting(guest):
                 await world.match()
             assert len(world.mints) == 1
@@ -384,19 +382,19 @@ def test_mints_that_fail_together_are_one_failure(
         assert len(world.mints) == 5
         world.github.faults.fail_next(MINT_AT_ORG, status, 99)
         await mint_together(world)
-        assert passed_over(world) == (1, pytest.approx(first, abs=2))
+        assert exclusion_of(world) == (1, pytest.approx(first, abs=2))
         await world.clock.sleep(first + 1)
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         async with world.waiting(guests[5], guests[6]):
             await world.match()
         assert len(world.mints) == 1
         await world.mint()
-        assert passed_over(world) == (2, pytest.approx(2 * first, abs=2)), "the try failed"
+        assert exclusion_of(world) == (2, pytest.approx(2 * first, abs=2)), "the try failed"
 
     play(scenario, database_url, app_keys)
 
 
-def test_tries_of_two_accounts_that_meet_one_outage_are_one_failure_of_github(
+def test_trials_of_two_accounts_in_one_outage_count_as_one_failure(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -410,14 +408,14 @@ def test_tries_of_two_accounts_that_meet_one_outage_are_one_failure_of_github(
         kinds = [row["kind"] for row in world.rows("SELECT kind FROM exclusions ORDER BY kind")]
         assert kinds == ["account", "repository"]
         await world.clock.sleep(61)
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         async with world.waiting(*guests[2:]):
             await world.match()
         assert len(world.mints) == 2, "each account is tried"
         for path in (MINT_AT_ORG, MINT_AT_USER):
             world.github.faults.fail_next(path, 503)
         await mint_together(world)
-        assert passed_over(world, "github") == (1, pytest.approx(5, abs=2))
+        assert exclusion_of(world, "github") == (1, pytest.approx(5, abs=2))
 
     play(scenario, database_url, app_keys)
 
@@ -427,8 +425,8 @@ async def mint_together(world: World) -> None:
     await asyncio.gather(*mints)
 
 
-def passed_over(world: World, kind: str = "%") -> tuple[int, float]:
-    """How often it failed, and for how many seconds nobody of it is served."""
+def exclusion_of(world: World, kind: str = "%") -> tuple[int, float]:
+    """How often it failed, and for how many seconds it is excluded."""
     (row,) = world.rows(
         "SELECT failures, extract(epoch FROM until)::float AS until FROM exclusions"
         " WHERE kind LIKE %s",
@@ -437,43 +435,44 @@ def passed_over(world: World, kind: str = "%") -> tuple[int, float]:
     return row["failures"], row["until"] - world.clock.now()
 
 
-def test_an_account_whose_name_is_no_label_is_passed_over_and_told_why(
+def test_an_account_whose_name_is_no_label_value_is_excluded_with_a_reason(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
-        world.github.install("mona-")  # names could end so once
+        world.github.install("mona-")  # GitHub allowed such names once
         world.github.add_repo("mona-/dots")
         first, second = await world.pod(), await world.pod(2)
         job = await world.offered(first, "mona-/dots")
         await world.mint()
-        (row,) = world.rows("SELECT kind, name, failures, why FROM exclusions")
+        (row,) = world.rows("SELECT kind, name, failures, reason, detail FROM exclusions")
         assert row == {
             "kind": "account",
             "name": "mona-",
             "failures": 1,
-            "why": "Kubernetes does not take 'mona-' as a stamp",
+            "reason": "stamp-invalid",
+            "detail": {"tenant": "mona-"},
         }
         world.served_long()
         await world.clock.sleep(0.5)
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         assert not world.github.runners() and world.job(job)["state"] == "queued"
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         async with world.waiting(second):
             await world.match()
         assert world.slot(second)["state"] == "idle", "a second runner was spent on the same name"
         await world.clock.sleep(61)
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         async with world.waiting(second):
             await world.match()
         await world.mint()
-        assert passed_over(world) == (2, pytest.approx(120, abs=2))
+        assert exclusion_of(world) == (2, pytest.approx(120, abs=2))
 
     play(scenario, database_url, app_keys)
 
 
 @pytest.mark.parametrize("status", [500, 503])
-def test_while_github_fails_the_other_runners_are_spared(
+def test_while_github_fails_no_other_runners_are_tried(
     database_url: str, app_keys: KeyPair, status: int
 ) -> None:
     async def scenario(world: World) -> None:
@@ -486,15 +485,13 @@ def test_while_github_fails_the_other_runners_are_spared(
         async with world.waiting(second):
             await world.match()
         assert world.slot(second)["state"] == "idle", "a second runner was spent on the same outage"
-        (held,) = (await world.server.matcher.look()).held
+        (held,) = (await world.server.matcher.preview()).held
         assert held.hold is Hold.GITHUB
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_key_that_github_does_not_accept_pages_and_everybody_waits(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_rejected_app_key_excludes_every_tenant(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod()
@@ -502,10 +499,11 @@ def test_a_key_that_github_does_not_accept_pages_and_everybody_waits(
         world.github.faults.fail_next("/app/installations/", 401, times=100)
         await world.mint()
         counted = world.meter.get(
-            RUNYARD_ACTIONS_TOTAL, room="dispatch", action="mint", outcome="page"
+            RUNYARD_ACTIONS_TOTAL, component="server", action="mint", outcome="page"
         )
         assert counted == 1
-        (row,) = world.rows("SELECT kind, name, why FROM exclusions")
-        assert (row["kind"], row["name"]) == ("github", "") and "JWT" in row["why"]
+        (row,) = world.rows("SELECT kind, name, reason, detail FROM exclusions")
+        assert (row["kind"], row["name"]) == ("github", "")
+        assert (row["reason"], row["detail"]["kind"]) == ("mint-refused", "unauthorized")
 
     play(scenario, database_url, app_keys)

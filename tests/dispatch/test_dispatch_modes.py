@@ -1,4 +1,4 @@
-"""Each reconciler heals, or only says what it would do, or rests; and who rests is not forgotten."""
+"""Each reconciler recovers, only logs, or is off, by its mode; one that is off is a health condition."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,11 +6,14 @@ import msgspec
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Lines, World, play
 
-from runyard.dispatch.recovery.modes import Mode, Modes, Reconciler, parse
+from runyard.components import server
+from runyard.dispatch.modes import Mode, Modes, Reconciler, parse
 from runyard.embedded.github.identity import KeyPair
-from runyard.parts import server
 from runyard.telemetry import conditions
-from runyard.telemetry.catalogue import RUNYARD_RECONCILED_TOTAL, TUIST_RUNNERS_RECOVERY_COUNT
+from runyard.telemetry.catalogue import (
+    RUNYARD_RECOVERY_FINDINGS_TOTAL,
+    TUIST_RUNNERS_RECOVERY_COUNT,
+)
 from runyard.telemetry.health import Health
 from runyard.wire import names
 
@@ -25,9 +28,9 @@ async def stamped_pod(world: World) -> Callable[[], Awaitable[bool]]:
     await world.poll(guest)
 
     async def heals() -> bool:
-        await world.server.stamped.step()
+        await world.server.recovery.stamped.step()
         world.served_long()
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         return world.kube.find("pods", SPACE, guest.name) is None
 
     return heals
@@ -40,7 +43,7 @@ def claim(state: str) -> Broken:
 
         async def heals() -> bool:
             world.overdue(guest)
-            await world.server.sweeper.step()
+            await world.server.recovery.sweeper.step()
             return bool(world.job(job)["state"] == "queued")
 
         return heals
@@ -55,7 +58,7 @@ async def slot_without_pod(world: World) -> Callable[[], Awaitable[bool]]:
     await world.delete_pod(guest)
 
     async def heals() -> bool:
-        await world.server.pods.step()
+        await world.server.recovery.pods.step()
         return bool(world.slot(guest)["state"] == "closed")
 
     return heals
@@ -69,7 +72,7 @@ async def forgotten_job(world: World) -> Callable[[], Awaitable[bool]]:
     await world.clock.sleep(3601)
 
     async def heals() -> bool:
-        await world.server.reader.step_stale()
+        await world.server.recovery.reader.step_stale()
         return bool(world.job(job)["state"] == "done")
 
     return heals
@@ -83,7 +86,7 @@ async def ghost(world: World) -> Callable[[], Awaitable[bool]]:
 
     async def heals() -> bool:
         for _ in range(2):
-            await world.server.ghosts.step()
+            await world.server.recovery.ghosts.step()
             await world.clock.sleep(121)
         return not world.github.runners()
 
@@ -114,19 +117,19 @@ def test_a_reconciler_does_what_its_mode_says(
         assert await heals() is (mode is Mode.ENABLED)
         rows = world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
         would = world.meter.get(
-            RUNYARD_RECONCILED_TOTAL, reconciler=reconciler.value, outcome="would"
+            RUNYARD_RECOVERY_FINDINGS_TOTAL, reconciler=reconciler.value, outcome="dry-run"
         )
-        told = [line for line in lines if line.get("reconciler") == reconciler.value]
+        logged = [line for line in lines if line.get("reconciler") == reconciler.value]
         assert rows == (1 if mode is Mode.ENABLED else None)
         assert bool(would) is (mode is Mode.DRY_RUN)
-        assert bool(told) is (mode is not Mode.OFF)
-        for line in told:
+        assert bool(logged) is (mode is not Mode.OFF)
+        for line in logged:
             assert {"pod", "age_seconds", "grace_seconds", "reason"} <= set(line)
 
     play(scenario, database_url, app_keys, modes=modes, log=lines)
 
 
-def test_a_dry_run_asks_nothing_of_github(database_url: str, app_keys: KeyPair) -> None:
+def test_a_dry_run_does_not_call_github(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         heals = await stamped_pod(world)
@@ -137,16 +140,18 @@ def test_a_dry_run_asks_nothing_of_github(database_url: str, app_keys: KeyPair) 
     play(scenario, database_url, app_keys, modes=Modes(orphaned_stamped_pods=Mode.DRY_RUN))
 
 
-def test_who_rests_is_a_health_condition(database_url: str, app_keys: KeyPair) -> None:
+def test_a_reconciler_that_is_off_is_a_health_condition(
+    database_url: str, app_keys: KeyPair
+) -> None:
     async def scenario(world: World) -> None:
-        told: list[tuple[str, str]] = []
+        logged: list[tuple[str, str]] = []
         for modes in (Modes(), Modes(stale_claims=Mode.OFF, ghost_registrations=Mode.OFF)):
             health = Health(world.clock, conditions.ALL)
             settings = msgspec.structs.replace(world.settings, modes=modes)
             server.wire(world.deps(health=health, settings=settings))
-            told += [(report.code, report.message) for report in health.report()]
+            logged += [(report.code, report.message) for report in health.report()]
             assert health.healthy(), "a warning, and no reason to take the server out of service"
-        assert told == [("reconciler-off", "stale_claims, ghost_registrations")]
+        assert logged == [("reconciler-off", "stale_claims, ghost_registrations")]
 
     play(scenario, database_url, app_keys)
 
@@ -154,12 +159,12 @@ def test_who_rests_is_a_health_condition(database_url: str, app_keys: KeyPair) -
 @pytest.mark.parametrize(
     "text", ["", "stale_claims", "stale_claims=", "stale_claims=on", "claims=off", "=off"]
 )
-def test_what_is_no_reconciler_or_no_mode_is_refused_with_what_is_possible(text: str) -> None:
+def test_an_unknown_reconciler_or_mode_is_refused_with_the_valid_ones(text: str) -> None:
     with pytest.raises(ValueError, match=r"stale_claims.*dry_run"):
         parse((text,))
 
 
-def test_one_reconciler_cannot_be_switched_two_ways() -> None:
+def test_one_reconciler_cannot_have_two_modes() -> None:
     assert parse(("stale_claims=off", "stale_claims=off")).off == (Reconciler.STALE_CLAIMS,)
     with pytest.raises(ValueError, match="twice"):
         parse(("stale_claims=off", "stale_claims=enabled"))

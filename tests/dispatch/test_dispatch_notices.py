@@ -1,4 +1,4 @@
-"""A webhook at one replica wakes a runner that waits at another, at once: no poll of the rows lies between."""
+"""A webhook at one replica wakes a runner that waits at another at once, without a poll of the database."""
 
 import asyncio
 import contextlib
@@ -10,17 +10,17 @@ from tests.dispatch.dispatchworld import World
 from tests.dispatch.test_dispatch_intake import event, send
 
 from runyard.clock import RealClock
+from runyard.components import server
 from runyard.db.inline import InlineDatabase
 from runyard.db.notices import PostgresNotices
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.messages import Request
-from runyard.parts import server
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.wire.paths import DISPATCH
 
 GENEROUS = 30.0
-SLOW = 600.0  # seconds: who is not told does not find out
+SLOW = 600.0  # seconds: without a notification the matcher does not run
 
 
 @contextlib.asynccontextmanager
@@ -32,7 +32,7 @@ async def replica(world: World, name: str) -> AsyncIterator[server.Wired]:
     with InlineDatabase(world.url, clock=world.clock) as database:
         deps = world.deps(name=name, database=database, notices=notices, meter=meter)
         wired = server.wire(deps)
-        task = asyncio.create_task(server.run(deps, wired=wired))
+        task = asyncio.create_task(server.run_wired(wired, ready=lambda: None))
         async with asyncio.timeout(GENEROUS):
             while not notices.listening:
                 await asyncio.sleep(0.01)
@@ -43,7 +43,7 @@ async def replica(world: World, name: str) -> AsyncIterator[server.Wired]:
             await asyncio.gather(task, return_exceptions=True)
 
 
-def test_a_job_that_arrives_at_one_replica_is_taken_at_another(
+def test_a_webhook_at_one_replica_wakes_the_matcher_of_another(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario() -> None:
@@ -52,13 +52,13 @@ def test_a_job_that_arrives_at_one_replica_is_taken_at_another(
             await world.pool()
             guest = await world.pod()
             async with replica(world, "server-1") as first, replica(world, "server-2") as second:
-                await second.pools.refresh()
+                await second.shared.pools.refresh()
                 headers = (("authorization", f"Bearer {guest.token}"), ("prefer", "wait=25"))
                 request = Request(method="POST", path=DISPATCH, headers=headers, body=b"{}")
-                poll: asyncio.Task[Any] = asyncio.create_task(second.api.handle(request))
+                poll: asyncio.Task[Any] = asyncio.create_task(second.intake.api.handle(request))
                 async with asyncio.timeout(GENEROUS):
-                    # It waits, its own bell has rung, and there was nothing.
-                    while not world.slot(guest) or second.waiters.bell.is_set():
+                    # It waits, its matcher was woken, and there was no job.
+                    while not world.slot(guest) or second.shared.waiters.wakeup.is_set():
                         await asyncio.sleep(0.01)
                     world.server = first
                     body = event("queued", installation={"id": world.acme})

@@ -1,4 +1,4 @@
-"""Runners that do not ask for work: who is retired, who is not, and when nobody is judged at all."""
+"""Which silent runners are retired, which are not, and when none is."""
 
 import pytest
 
@@ -43,18 +43,18 @@ def spoke(*silent: int) -> tuple[SlotView, ...]:
     return tuple(slot(number, silent=number in silent) for number in range(6))
 
 
-def test_a_silent_runner_is_retired_by_the_generation_that_was_judged() -> None:
+def test_a_silent_runner_is_retired_by_its_generation() -> None:
     (leak,) = judge(spoke(2)).leaks
     assert (leak.uid, leak.event.generation, leak.age) == ("u2", 7, 1000.0)
 
 
-def test_a_runner_that_never_asked_is_retired_too() -> None:
+def test_a_runner_that_never_polled_is_retired_too() -> None:
     slots = tuple(each for each in spoke() if each.pod_uid != "u3")
     (leak,) = judge(slots).leaks
     assert (leak.uid, leak.event.generation) == ("u3", None)
 
 
-def test_silence_counts_from_the_first_look_and_only_after_the_whole_grace() -> None:
+def test_silence_counts_from_the_first_snapshot_for_the_whole_grace() -> None:
     pods = tuple(pod(number) for number in range(6))
     first = judge_silence(pods, spoke(1), watched=(), now=50.0, grace=GRACE, limit=5)
     assert first == Verdict(leaks=(), watched=(Watched("u1", 50.0),))
@@ -64,7 +64,7 @@ def test_silence_counts_from_the_first_look_and_only_after_the_whole_grace() -> 
     assert [leak.uid for leak in late.leaks] == ["u1"]
 
 
-def test_who_spoke_in_between_starts_anew() -> None:
+def test_a_poll_restarts_the_grace() -> None:
     pods = tuple(pod(number) for number in range(6))
     heard = judge_silence(
         pods, spoke(), watched=(Watched("u1", 0.0),), now=900.0, grace=GRACE, limit=5
@@ -83,12 +83,12 @@ def test_a_runner_with_a_claim_is_never_silent(state: SlotState) -> None:
 @pytest.mark.parametrize(
     "other", [pod(0, running=False), pod(0, ending=True)], ids=["boots", "ends"]
 )
-def test_a_runner_that_boots_or_ends_is_not_judged(other: PodView) -> None:
+def test_a_runner_that_boots_or_ends_is_not_retired(other: PodView) -> None:
     pods = (other, *(pod(number) for number in range(1, 6)))
     assert judge(spoke()[1:], pods=pods).leaks == ()
 
 
-def test_if_most_are_silent_it_is_not_they_who_fail() -> None:
+def test_if_most_runners_are_silent_none_is_retired() -> None:
     assert judge(spoke(0, 1, 2, 3)) == Verdict(leaks=(), watched=())
     assert len(judge(spoke(0, 1, 2)).leaks) == 3
 
@@ -97,7 +97,7 @@ def test_no_more_than_the_limit_at_a_time() -> None:
     assert len(judge(spoke(0, 1, 2), limit=2).leaks) == 2
 
 
-def test_those_that_could_not_be_retired_do_not_take_the_turn_of_others() -> None:
+def test_runners_that_could_not_be_retired_do_not_block_others() -> None:
     pods = tuple(pod(number) for number in range(6))
     watched = tuple(Watched(each.uid, 0.0) for each in pods)
     turns, after = [], ""

@@ -1,8 +1,7 @@
-"""The poll as runners in the field know it: every status, every body, every order of checks, over real HTTP.
+"""The contract of the poll with existing runners: every status, body and order of checks, over real HTTP.
 
-The table is the contract. What it says a classic poller hears, it heard before there was a runyard: `curl` every two
-seconds with ten seconds of patience, no `Prefer`, and a reaction to each status. Three answers of that contract are
-never given, and the last test says why: 403, 404 and 502.
+The table is the contract. Existing pollers run `curl` every two seconds with a timeout of ten, and without `Prefer`,
+and react to each status. Three statuses of their contract are never sent, and the last test says why: 403, 404 and 502.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ Arrange = Callable[["Field"], Awaitable[None]]
 
 
 class Field:
-    """One runner in the field, and the server that it asks, behind a socket."""
+    """One runner, and the server that it polls over a socket."""
 
     def __init__(self, world: World, transport: HttpTransport, guest: Guest) -> None:
         self.world = world
@@ -70,9 +69,9 @@ class Field:
 
 @contextlib.asynccontextmanager
 async def field(url: str, keys: KeyPair, **settings: Any) -> AsyncIterator[Field]:
-    """A world in real time, whose server is asked over HTTP."""
+    """Run a world in real time, with its server behind HTTP."""
     world = World(url, keys, clock=RealClock(), **settings)
-    listening = await listen(world.server.api.handle)
+    listening = await listen(world.server.intake.api.handle)
     transport = HttpTransport(listening.url)
     try:
         await world.pool()
@@ -93,10 +92,10 @@ async def nothing(_: Field) -> None:
 
 
 async def armed(it: Field) -> None:
-    """A job was claimed for it, and its runner is made."""
+    """A job was claimed for it, and its runner is minted."""
     it.job = await it.world.queued()
     waiting = asyncio.create_task(it.poll(prefer="wait=25"))
-    await it.until(lambda: it.world.server.waiters.is_free(it.guest.uid))
+    await it.until(lambda: it.world.server.shared.waiters.is_idle(it.guest.uid))
     await it.world.match()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
@@ -105,7 +104,7 @@ async def armed(it: Field) -> None:
 
 
 async def offered(it: Field) -> None:
-    """A job was claimed for it, and its runner is being made."""
+    """A job was claimed for it, and its mint runs."""
     await armed(it)
     it.world.execute("UPDATE slots SET state = 'offered', jit = NULL, runner_id = NULL")
 
@@ -123,7 +122,7 @@ async def drained(it: Field) -> None:
 async def stale(it: Field) -> None:
     patch = {"spec": {"image": "vm:2"}}
     await it.world.admin.patch(RUNNER_POOLS, "mac", patch, namespace=SPACE)
-    await it.world.server.pools.refresh()
+    await it.world.server.shared.pools.refresh()
 
 
 async def eligible(it: Field) -> None:
@@ -170,7 +169,7 @@ async def another_audience(it: Field) -> None:
 
 
 async def elsewhere(it: Field) -> None:
-    """A ServiceAccount that is nobody's runner."""
+    """A ServiceAccount without a runner."""
     body = {"metadata": {"name": "somebody"}}
     await it.world.admin.create(SERVICE_ACCOUNTS, body, namespace="default")
     token = await it.world.admin.create_token(
@@ -205,7 +204,7 @@ REVIEW_LOST = tampered("/tokenreviews", lost, method="POST")
 REVIEW_403 = tampered("/tokenreviews", refused(403), method="POST")
 ACCOUNT_500 = tampered("/serviceaccounts/", refused(500))
 
-# What is so, in this order; and then: the status, and the body or its `error`.
+# The situation, set up in this order; then the status, and the body or its `error`.
 CONTRACT: tuple[tuple[str, tuple[Arrange, ...], int, object], ...] = (
     # ── who is it ──
     ("no credential", (asking(""),), 401, "missing bearer token"),
@@ -252,10 +251,10 @@ CONTRACT: tuple[tuple[str, tuple[Arrange, ...], int, object], ...] = (
 
 
 @pytest.mark.parametrize(
-    ("so", "status", "told"), [row[1:] for row in CONTRACT], ids=[row[0] for row in CONTRACT]
+    ("so", "status", "expected"), [row[1:] for row in CONTRACT], ids=[row[0] for row in CONTRACT]
 )
-def test_what_a_runner_is_told(
-    database_url: str, app_keys: KeyPair, so: tuple[Arrange, ...], status: int, told: object
+def test_each_situation_has_its_status_and_body(
+    database_url: str, app_keys: KeyPair, so: tuple[Arrange, ...], status: int, expected: object
 ) -> None:
     async def scenario() -> None:
         async with field(database_url, app_keys) as it:
@@ -267,23 +266,21 @@ def test_what_a_runner_is_told(
                 body = answer.json()
                 assert sorted(body) == ["encoded_jit_config", "owner", "workflow_job_id"]
                 assert (body["owner"], body["workflow_job_id"]) == ("acme", it.job)
-                again = await it.poll()  # its answer got lost: it hears the same
+                again = await it.poll()  # its response got lost: it gets the same again
                 assert (again.status, again.body) == (200, answer.body)
             elif status == 204:
                 assert answer.body == b""
             elif status == 410:
-                assert answer.json() == told
+                assert answer.json() == expected
             else:
-                assert answer.json()["error"] == told
+                assert answer.json()["error"] == expected
                 assert it.guest.token not in answer.body.decode()
 
     asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"null", b"not json", b'{"anything": 1}'])
-def test_nothing_that_a_runner_says_of_itself_is_looked_at(
-    database_url: str, app_keys: KeyPair, body: bytes
-) -> None:
+def test_the_body_of_a_poll_is_ignored(database_url: str, app_keys: KeyPair, body: bytes) -> None:
     async def scenario() -> None:
         async with field(database_url, app_keys) as it:
             headers = (("authorization", f"Bearer {it.guest.token}"), ("prefer", "wait=0"))
@@ -293,7 +290,7 @@ def test_nothing_that_a_runner_says_of_itself_is_looked_at(
     asyncio.run(scenario())
 
 
-def test_a_classic_poller_is_answered_within_its_ten_seconds_and_then_served(
+def test_a_poller_without_prefer_is_answered_within_ten_seconds(
     database_url: str, app_keys: KeyPair
 ) -> None:
     """No `Prefer`: held for `poll_wait_default`, under curl's `--max-time 10`; then a job, and the same again."""
@@ -310,16 +307,14 @@ def test_a_classic_poller_is_answered_within_its_ten_seconds_and_then_served(
     assert Settings(webhook_secrets=(), seal_key=b"").poll_wait_default < 10
 
 
-def test_a_long_poll_is_woken_the_moment_its_job_is_there(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_long_poll_is_answered_when_its_job_arrives(database_url: str, app_keys: KeyPair) -> None:
     async def scenario() -> None:
-        # Neither the patience of the poll nor the matcher's own rhythm ends this: only the webhook can.
+        # Neither the poll's timeout nor the matcher's interval ends this: only the webhook can.
         async with field(database_url, app_keys, match_every=3600.0, poll_wait_max=3600.0) as it:
             async with asyncio.TaskGroup() as group:
                 matching = group.create_task(it.world.server.matcher.run(group.create_task))
                 waiting = group.create_task(it.poll(prefer="wait=3600"))
-                await it.until(lambda: it.world.server.waiters.is_free(it.guest.uid))
+                await it.until(lambda: it.world.server.shared.waiters.is_idle(it.guest.uid))
                 job = await it.world.queued()
                 async with asyncio.timeout(PATIENCE):
                     answer = await waiting
@@ -329,9 +324,11 @@ def test_a_long_poll_is_woken_the_moment_its_job_is_there(
     asyncio.run(scenario())
 
 
-def test_what_is_never_said_is_not_promised_either(database_url: str, app_keys: KeyPair) -> None:
-    """403: whoever may not ask hears 401. 404 `account not configured`: a tenant cannot vanish while it has jobs.
-    502 `jit mint failed`: mints run beside the polls, and one that fails makes its Pod wait on.
+def test_statuses_that_are_never_sent_are_not_documented(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    """403: an unauthenticated caller gets 401. 404 `account not configured`: a tenant with jobs is not deleted.
+    502 `jit mint failed`: mints run outside of polls, and after a failed one the Pod continues to wait.
     """
 
     async def scenario() -> None:
@@ -344,10 +341,10 @@ def test_what_is_never_said_is_not_promised_either(database_url: str, app_keys: 
             await it.world.queued()
             with pytest.raises(Exception, match="violates foreign key"):
                 it.world.execute("DELETE FROM tenants WHERE tenant = 'acme'")
-            # GitHub makes no runner: the poll is not told, and waits on.
+            # GitHub refuses a runner: the poll continues to wait.
             it.world.github.faults.fail_next("/orgs/", 500, times=50)
             waiting = asyncio.create_task(it.poll(prefer="wait=25"))
-            await it.until(lambda: it.world.server.waiters.is_free(it.guest.uid))
+            await it.until(lambda: it.world.server.shared.waiters.is_idle(it.guest.uid))
             await it.world.match()
             await it.world.mint()
             assert not waiting.done() or waiting.result().status == 204

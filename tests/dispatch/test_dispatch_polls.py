@@ -1,4 +1,4 @@
-"""What a polling Pod is told, in every situation, and in which order the questions are asked."""
+"""The answer to a poll in every situation, and the order of the checks."""
 
 import asyncio
 import io
@@ -6,21 +6,23 @@ import io
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Between, Guest, Onward, World, play
 
+from runyard.components import server
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
-from runyard.parts import server
 from runyard.telemetry import log
 from runyard.wire import names
 from runyard.wire.paths import DISPATCH
+from runyard.wire.problem_codes import ProblemCode
+from runyard.wire.reasons_dispatch import Denied
 
 STALE = {"spec": {"image": "vm:2"}}
 
 
 async def roll(world: World) -> None:
     await world.admin.patch(RUNNER_POOLS, "mac", STALE, namespace=SPACE)
-    await world.server.pools.refresh()
+    await world.server.shared.pools.refresh()
 
 
 async def token_for(world: World, guest: Guest, **changes: object) -> str:
@@ -34,7 +36,9 @@ async def token_for(world: World, guest: Guest, **changes: object) -> str:
     return await world.admin.create_token(guest.name, **(values | changes))  # type: ignore[arg-type]  # many kinds of fields
 
 
-def test_who_is_not_a_runner_gets_401_and_why(database_url: str, app_keys: KeyPair) -> None:
+def test_an_unauthenticated_caller_gets_401_with_a_reason(
+    database_url: str, app_keys: KeyPair
+) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod()
@@ -48,7 +52,7 @@ def test_who_is_not_a_runner_gets_401_and_why(database_url: str, app_keys: KeyPa
             audience=names.DISPATCH_AUDIENCE,
             seconds=3600,
         )
-        told = {}
+        errors = {}
         for name, header in {
             "nothing": "",
             "no bearer": "Basic abc",
@@ -61,8 +65,8 @@ def test_who_is_not_a_runner_gets_401_and_why(database_url: str, app_keys: KeyPa
         }.items():
             answer = await world.ask("POST", DISPATCH, b"{}", (("authorization", header),))
             assert answer.status == 401, name
-            told[name] = answer.json()["error"]
-        assert told == {
+            errors[name] = answer.json()["error"]
+        assert errors == {
             "nothing": "missing bearer token",
             "no bearer": "missing bearer token",
             "empty": "missing bearer token",
@@ -91,7 +95,7 @@ def test_a_service_account_without_a_pool_or_gone_gets_401(
         body = {"metadata": {"labels": {names.RUNNER_POOL: None}}}
         await world.admin.patch(SERVICE_ACCOUNTS, guest.name, body, namespace=SPACE)
         answer = await world.poll(guest)
-        assert (answer.status, answer.json()["error"]) == (401, "no pool label on service account")
+        assert (answer.status, answer.json()["code"]) == (401, Denied.ACCOUNT_WITHOUT_POOL)
 
         async def vanish(request: Request, onward: Onward) -> Response | Stream:
             if request.method == "GET" and "serviceaccounts" in request.path:
@@ -100,7 +104,7 @@ def test_a_service_account_without_a_pool_or_gone_gets_401(
 
         world.kube_wire.tamper = vanish
         answer = await world.poll(guest)
-        assert (answer.status, answer.json()["error"]) == (401, "service account gone")
+        assert (answer.status, answer.json()["code"]) == (401, Denied.ACCOUNT_DELETED)
 
     play(scenario, database_url, app_keys)
 
@@ -126,7 +130,7 @@ def test_a_service_account_without_a_pool_or_gone_gets_401(
         "neither",
     ],
 )
-def test_only_a_person_or_the_operator_drains(
+def test_only_an_administrator_or_the_operator_drains(
     database_url: str, app_keys: KeyPair, labels: dict[str, str], rolled: bool, status: int
 ) -> None:
     async def scenario(world: World) -> None:
@@ -140,12 +144,12 @@ def test_only_a_person_or_the_operator_drains(
             person = names.OPERATOR_DRAIN in labels
             reason = "operator drain" if person else "image stale"
             assert answer.json() == {"error": "drain", "reason": reason}
-            assert world.slot(guest) == {}, "a Pod that is told to go opens no slot"
+            assert world.slot(guest) == {}, "a Pod that is drained opens no slot"
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_stale_pod_whose_turn_it_is_not_still_gets_jobs(
+def test_a_stale_pod_that_is_not_eligible_still_gets_jobs(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -159,9 +163,7 @@ def test_a_stale_pod_whose_turn_it_is_not_still_gets_jobs(
 
 
 @pytest.mark.parametrize("how", ["500", "lost", "404", "another uid"])
-def test_a_pod_that_cannot_be_looked_at_is_not_stale(
-    database_url: str, app_keys: KeyPair, how: str
-) -> None:
+def test_an_unreadable_pod_is_not_stale(database_url: str, app_keys: KeyPair, how: str) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod(**{names.OPERATOR_DRAIN: "true"})
@@ -185,9 +187,7 @@ def test_a_pod_that_cannot_be_looked_at_is_not_stale(
     play(scenario, database_url, app_keys)
 
 
-def test_the_same_jit_is_replayed_to_the_same_pod_and_to_nobody_else(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_jit_is_delivered_again_to_its_own_pod_only(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest, other = await world.pod(1), await world.pod(2)
@@ -196,7 +196,7 @@ def test_the_same_jit_is_replayed_to_the_same_pod_and_to_nobody_else(
         assert first.status == second.status == 200 and first.body == second.body
         assert first.json()["workflow_job_id"] == job
         assert (await world.poll(other)).status == 204
-        # The sealed value in another row opens for nobody.
+        # The sealed value cannot be opened in another row.
         await world.armed(other)
         world.execute(
             "UPDATE slots SET jit = (SELECT jit FROM slots WHERE pod_uid = %s) WHERE pod_uid = %s",
@@ -208,7 +208,7 @@ def test_the_same_jit_is_replayed_to_the_same_pod_and_to_nobody_else(
     play(scenario, database_url, app_keys)
 
 
-def test_a_pod_that_has_had_its_job_must_go(database_url: str, app_keys: KeyPair) -> None:
+def test_a_pod_that_has_had_its_job_is_drained(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod()
@@ -270,14 +270,14 @@ def test_a_database_that_is_down_is_500_and_kubernetes_503(
 
         world.kube_wire.tamper = down
         answer = await world.poll(guest)
-        assert (answer.status, answer.json()["error"]) == (503, "kubernetes unavailable")
+        assert (answer.status, answer.json()["code"]) == (503, ProblemCode.KUBERNETES_UNAVAILABLE)
         world.kube_wire.tamper = None
         world.database.down = True
         answer = await world.poll(guest)
-        assert (answer.status, answer.json()["error"]) == (500, "dispatch failed")
+        assert (answer.status, answer.json()["code"]) == (500, ProblemCode.DISPATCH_DATABASE)
         world.database.down = False
         assert (await world.poll(guest)).status == 204
-        # A token that was accepted is remembered: a short absence of the API costs no poll.
+        # An accepted token is cached: a short outage of the API fails no poll.
         world.kube_wire.tamper = down
         assert (await world.poll(guest)).status == 204
 
@@ -293,7 +293,7 @@ def test_a_poll_that_waits_is_answered_as_soon_as_its_runner_is_armed(
         async with world.waiting(guest) as (poll,):
             await world.queued()
             await world.match()
-            again = asyncio.create_task(world.poll(guest, wait=9))  # asks again during the mint
+            again = asyncio.create_task(world.poll(guest, wait=9))  # polls again during the mint
             await world.clock.sleep(0.01)
             before = world.clock.monotonic()
             await world.mint()
@@ -305,20 +305,20 @@ def test_a_poll_that_waits_is_answered_as_soon_as_its_runner_is_armed(
     play(scenario, database_url, app_keys)
 
 
-def test_nothing_is_claimed_for_a_client_that_hung_up(database_url: str, app_keys: KeyPair) -> None:
+def test_nothing_is_claimed_for_a_closed_connection(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod()
         job = await world.queued()
         async with world.waiting(guest):
-            pass  # hung up
+            pass  # connection closed
         await world.match()
         assert (world.slot(guest)["state"], world.job(job)["state"]) == ("idle", "queued")
 
     play(scenario, database_url, app_keys)
 
 
-def test_nothing_is_claimed_for_a_client_that_hangs_up_at_the_last_moment(
+def test_nothing_is_claimed_for_a_connection_that_closes_during_the_match(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -333,7 +333,7 @@ def test_nothing_is_claimed_for_a_client_that_hangs_up_at_the_last_moment(
 
         slow = Between(world.database, hang_up)
         world.server = server.wire(world.deps(database=slow))
-        world.handle = world.server.api.handle
+        world.handle = world.server.intake.api.handle
         await world.pool()
         guests = [await world.pod(number) for number in (1, 2, 3)]
         for _ in guests:
@@ -341,16 +341,14 @@ def test_nothing_is_claimed_for_a_client_that_hangs_up_at_the_last_moment(
         async with world.waiting(*guests) as found:
             await world.clock.sleep(0.1)
             polls += found
-            await world.match()  # just before the claims everybody leaves
+            await world.match()  # all connections close just before the claims
         states = [world.slot(guest)["state"] for guest in guests]
         assert states == ["idle", "idle", "idle"]
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_token_bound_to_somebody_elses_pod_is_not_accepted(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_token_of_another_pod_is_not_accepted(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod()
@@ -364,12 +362,12 @@ def test_a_token_bound_to_somebody_elses_pod_is_not_accepted(
         made = await world.admin.create(PODS, body, namespace=SPACE)
         bound = {"pod_name": "other", "pod_uid": made["metadata"]["uid"]}
         answer = await world.poll(Guest("other", "", await token_for(world, guest, **bound)))
-        assert (answer.status, answer.json()["error"]) == (401, "token is not bound to its Pod")
+        assert (answer.status, answer.json()["code"]) == (401, Denied.TOKEN_UNBOUND)
 
     play(scenario, database_url, app_keys)
 
 
-def test_an_old_incarnation_that_asks_again_does_not_close_its_successor(
+def test_a_late_poll_of_an_old_pod_does_not_close_its_successor(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -380,7 +378,7 @@ def test_an_old_incarnation_that_asks_again_does_not_close_its_successor(
         second = await world.pod_only(first.name)
         await world.armed(second)
         assert world.slot(first)["state"] == "closed"
-        assert (await world.poll(first)).status == 410  # its token is still remembered
+        assert (await world.poll(first)).status == 410  # its token is still cached
         assert world.slot(second)["state"] == "armed"
 
     play(scenario, database_url, app_keys)

@@ -1,4 +1,4 @@
-"""No address that GitHub could reach: events are read from GitHub's own log, and a job waits for a pull at most."""
+"""Pull mode: events are read from GitHub's log, and a job waits for one interval at most."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import pytest
 from tests.dispatch.dispatchworld import LABELS, SECRET, Between, Lines, World, play
 from tests.dispatch.test_dispatch_intake import event, send
 
+from runyard.components import server
 from runyard.db.contract import DatabaseError
 from runyard.embedded.github.identity import KeyPair
 from runyard.github.app import TokenAuth
 from runyard.github.errors import Unreachable
 from runyard.http.errors import NotSent
 from runyard.http.messages import Request, Response
-from runyard.parts import server
 from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
 
 TOKEN = "github_pat_0123456789"
@@ -23,7 +23,7 @@ def fetched(world: World, since: int) -> list[str]:
     return [path for path in paths if "/hook/deliveries/" in path]
 
 
-def test_a_job_runs_although_no_webhook_can_arrive(database_url: str, app_keys: KeyPair) -> None:
+def test_a_job_runs_without_webhooks(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         world.deliver = False
         await world.pool()
@@ -54,14 +54,14 @@ def test_a_pull_with_nothing_new_costs_one_request(database_url: str, app_keys: 
         for _ in range(250):
             world.queue()
         await world.github.settle()
-        await world.server.puller.step()
+        await world.server.intake.puller.step()
         assert len(world.rows("SELECT * FROM jobs")) == 250
         before = len(world.github_wire.requests)
-        await world.server.puller.step()
+        await world.server.intake.puller.step()
         assert len(world.github_wire.requests) == before + 1
         world.queue()
         await world.github.settle()
-        await world.server.puller.step()
+        await world.server.intake.puller.step()
         assert len(fetched(world, before)) == 1
 
     play(scenario, database_url, app_keys, intake="pull")
@@ -71,45 +71,45 @@ def test_one_replica_pulls_and_another_takes_over(database_url: str, app_keys: K
     async def scenario(world: World) -> None:
         world.deliver = False
         other = server.wire(world.deps(name="server-2"))
-        await world.server.puller.step()
+        await world.server.intake.puller.step()
         job = await world.queued()
         before = len(world.github_wire.requests)
-        await other.puller.step()
+        await other.intake.puller.step()
         assert len(world.github_wire.requests) == before and not world.job(job)
         await world.clock.sleep(10)
-        await other.puller.step()
+        await other.intake.puller.step()
         assert world.job(job)["state"] == "queued"
 
     play(scenario, database_url, app_keys, intake="pull")
 
 
-def test_what_lies_too_far_back_for_a_pull_is_the_audits(
+def test_deliveries_beyond_the_pull_are_found_by_the_audit(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
         world.deliver = False
         jobs = [world.queue("mona/dots") for _ in range(250)]
         await world.github.settle()
-        await world.server.puller.step()
+        await world.server.intake.puller.step()
         assert world.job(jobs[-1]) and not world.job(jobs[0])
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert all(world.job(job) for job in jobs)
 
     play(scenario, database_url, app_keys, intake="pull", pull_pages=1, audit_repositories=0)
 
 
-def test_a_webhook_that_does_arrive_is_taken_too(database_url: str, app_keys: KeyPair) -> None:
+def test_a_webhook_is_accepted_in_pull_mode_too(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.queued()
         before = len(world.github_wire.requests)
-        await world.server.puller.step()
+        await world.server.intake.puller.step()
         assert fetched(world, before) == []
         assert len(world.rows("SELECT * FROM jobs")) == 1
 
     play(scenario, database_url, app_keys, intake="pull")
 
 
-def test_a_github_that_is_away_is_an_error_of_the_loop_and_nothing_is_lost(
+def test_an_outage_of_github_fails_the_loop_and_loses_nothing(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -120,16 +120,16 @@ def test_a_github_that_is_away_is_an_error_of_the_loop_and_nothing_is_lost(
         job = await world.queued()
         world.github_wire.tamper = away
         with pytest.raises(Unreachable):
-            await world.server.puller.step()
+            await world.server.intake.puller.step()
         world.github_wire.tamper = None
-        await world.server.puller.step()
+        await world.server.intake.puller.step()
         assert world.job(job)["state"] == "queued"
 
     play(scenario, database_url, app_keys, intake="pull")
 
 
 @pytest.mark.parametrize("fault", ["GitHub cannot show it", "the database refuses it"])
-def test_a_delivery_that_fails_again_and_again_is_tried_three_times_and_costs_no_further_pages(
+def test_a_delivery_that_keeps_failing_is_fetched_three_times(
     database_url: str, app_keys: KeyPair, fault: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -145,27 +145,27 @@ def test_a_delivery_that_fails_again_and_again_is_tried_three_times_and_costs_no
         for _ in range(150):
             world.queue("mona/dots")
         await world.github.settle()
-        await world.server.puller.step()
+        await world.server.intake.puller.step()
         bad = await world.queued()
         if fault == "GitHub cannot show it":
             world.github_wire.tamper = unreadable
-            puller = world.server.puller
+            puller = world.server.intake.puller
         else:
-            puller = server.wire(world.deps(database=Between(world.database, refuse))).puller
+            puller = server.wire(world.deps(database=Between(world.database, refuse))).intake.puller
         before = len(world.github_wire.requests)
         for _ in range(100):
             await world.clock.sleep(world.settings.pull_every)
             await puller.step()
         assert len(fetched(world, before)) == 3
         assert len(world.github_wire.requests) - before <= 100 + 2 * 3
-        told = [line["tries"] for line in world.log if "error" in line]
-        assert told == [1, 2, 3]
+        tries = [line["tries"] for line in world.log if "error" in line]
+        assert tries == [1, 2, 3]
         assert not world.job(bad)
 
     play(scenario, database_url, app_keys, intake="pull", log=Lines())
 
 
-def test_a_delivery_that_github_could_not_show_for_a_moment_is_not_lost(
+def test_a_delivery_that_cannot_be_fetched_for_a_moment_is_not_lost(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -173,7 +173,7 @@ def test_a_delivery_that_github_could_not_show_for_a_moment_is_not_lost(
         job = await world.queued()
         world.github.faults.fail_next("/app/hook/deliveries/", 500, times=2)
         for _ in range(100):
-            await world.server.puller.step()
+            await world.server.intake.puller.step()
             await world.clock.sleep(world.settings.pull_every)
         assert world.job(job)["state"] == "queued"
 
@@ -186,7 +186,7 @@ def test_a_delivery_that_github_could_not_show_for_a_moment_is_not_lost(
 def token_deps(world: World, **changes: Any) -> Any:
     world.github.allow_token(TOKEN, repo="acme/app")
     auth = TokenAuth(TOKEN, repository_name="acme/app")
-    return world.deps(auth=auth, app_id=0, app_key="", **changes)
+    return world.deps(auth=auth, **changes)
 
 
 @pytest.mark.parametrize("hook", [True, False], ids=["with a webhook", "without one"])
@@ -198,7 +198,7 @@ def test_a_token_for_one_repository_runs_its_jobs(
             world.github.add_hook("acme/app", url="https://ci.example/webhooks/github", secret="s")
         await world.pool()
         guest = await world.pod()
-        changes = {name: getattr(token_deps(world), name) for name in ("auth", "app_id", "app_key")}
+        changes = {"auth": token_deps(world).auth}
         async with world.running(**changes):
             world.deliver = False
             job = world.queue("acme/app", duration=30.0)
@@ -218,7 +218,7 @@ def test_a_token_for_one_repository_runs_its_jobs(
     play(scenario, database_url, app_keys, intake="pull")
 
 
-def test_a_repositorys_webhook_needs_no_installation_and_speaks_for_no_other(
+def test_a_repositorys_webhook_needs_no_installation_and_is_accepted_for_it_only(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:

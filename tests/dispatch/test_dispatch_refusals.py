@@ -1,4 +1,4 @@
-"""Who is passed over when GitHub makes no runner: never more than are at fault, never for ever."""
+"""What is excluded when GitHub refuses a runner: no more than the cause, and not for ever."""
 
 import pytest
 
@@ -24,18 +24,18 @@ from runyard.github import errors
         (Failure(kind="NoAnswer", definite=False), "retry", ("github", 5.0, 60.0), 5.0),
         (Failure(kind="NameTaken", definite=False, scope="job"), "retry", None, 0.0),
         (Failure(kind="NoToken"), "retry", ("account", 5.0, 60.0), 5.0),
-        (Failure(kind="NoToken", scope="account"), "exclude_account", ("account", 60.0, 3600.0), 60.0),
-        (Failure(kind="NotAllowed", scope="account", at_org=True), "exclude_account",
+        (Failure(kind="NoToken", scope="account"), "exclude-account", ("account", 60.0, 3600.0), 60.0),
+        (Failure(kind="NotAllowed", scope="account", at_org=True), "exclude-account",
          ("account", 60.0, 3600.0), 60.0),
-        (Failure(kind="NotAllowed", scope="repository"), "exclude_repository",
+        (Failure(kind="NotAllowed", scope="repository"), "exclude-repository",
          ("repository", 60.0, 3600.0), 60.0),
-        (Failure(kind="NotFound", scope="repository"), "exclude_repository",
+        (Failure(kind="NotFound", scope="repository"), "exclude-repository",
          ("repository", 60.0, 3600.0), 60.0),
-        (Failure(kind="StampInvalid", scope="account"), "exclude_account",
+        (Failure(kind="StampInvalid", scope="account"), "exclude-account",
          ("account", 60.0, 3600.0), 60.0),
-        (Failure(kind="NotFound", scope="account", at_org=True), "back_to_idle", None, 0.0),
+        (Failure(kind="NotFound", scope="account", at_org=True), "back-to-idle", None, 0.0),
         (Failure(kind="Unauthorized"), "page", ("github", 30.0, 300.0), 30.0),
-        (Failure(kind="Rejected", scope="job"), "back_to_idle", None, 60.0),
+        (Failure(kind="Rejected", scope="job"), "back-to-idle", None, 60.0),
     ],
     ids=lambda value: f"{value.kind} {value.scope}" if isinstance(value, Failure) else "",
 )  # fmt: skip
@@ -43,13 +43,13 @@ def test_the_table(
     failure: Failure, outcome: str, whom: tuple[str, float, float] | None, hold: float
 ) -> None:
     verdict = judge(failure)
-    passing = verdict.passing
+    passing = verdict.exclusion
     found = None if passing is None else (passing.kind, passing.first, passing.longest)
     assert (verdict.outcome, found, verdict.hold_job) == (outcome, whom, hold)
     assert verdict.to_repositories == (failure.at_org and failure.kind == "NotFound")
 
 
-def test_no_error_of_github_is_without_a_verdict() -> None:
+def test_every_github_error_has_a_verdict() -> None:
     kinds = [
         value.__name__
         for value in vars(errors).values()
@@ -57,4 +57,4 @@ def test_no_error_of_github_is_without_a_verdict() -> None:
     ]
     assert len(kinds) >= 14
     for name in kinds:
-        assert judge(Failure(kind=name)).outcome in {"retry", "back_to_idle", "page"}
+        assert judge(Failure(kind=name)).outcome in {"retry", "back-to-idle", "page"}

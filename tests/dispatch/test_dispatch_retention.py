@@ -1,4 +1,4 @@
-"""Old rows go, in batches, and never what a foreign key, an open slot or an unfinished job still needs."""
+"""Old rows are deleted in batches, except those that a foreign key, an open slot or an unfinished job needs."""
 
 import pytest
 from tests.dispatch.dispatchworld import Between, World, play
@@ -17,7 +17,7 @@ def count(world: World) -> dict[str, int]:
 
 
 async def ended(world: World, number: int) -> int:
-    """A job that ran and is over, with its Pod."""
+    """Run a job to its end, with its Pod."""
     guest = await world.pod(number)
     job = await world.armed(guest)
     session = world.github.connect(await world.jit(guest))
@@ -30,7 +30,7 @@ async def ended(world: World, number: int) -> int:
         world.clock.now(),
     )
     await world.delete_pod(guest)
-    await world.server.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
+    await world.server.shared.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
     assert world.slot(guest)["state"] == "closed"
     return job
 
@@ -58,9 +58,7 @@ def test_each_table_is_kept_for_its_own_time(database_url: str, app_keys: KeyPai
     play(scenario, database_url, app_keys)
 
 
-def test_what_is_open_stays_with_all_that_was_written_of_it(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_open_slots_and_jobs_keep_their_log_entries(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         idle, armed, at_work, lost = [await world.pod(n) for n in range(1, 5)]
@@ -72,7 +70,7 @@ def test_what_is_open_stays_with_all_that_was_written_of_it(
         await world.armed(armed)
         await world.armed(lost)
         await world.delete_pod(lost)
-        await world.server.closer.close_if_gone(pod_name=lost.name, pod_uid=lost.uid)
+        await world.server.shared.closer.close_if_gone(pod_name=lost.name, pod_uid=lost.uid)
         assert world.slot(lost)["fence"] == "due"
         before = count(world)
         await world.clock.sleep(100 * DAY)
@@ -83,7 +81,7 @@ def test_what_is_open_stays_with_all_that_was_written_of_it(
     play(scenario, database_url, app_keys)
 
 
-def test_a_job_that_a_slot_still_names_is_kept(database_url: str, app_keys: KeyPair) -> None:
+def test_a_job_that_a_slot_refers_to_is_kept(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod()
@@ -100,7 +98,7 @@ def test_a_job_that_a_slot_still_names_is_kept(database_url: str, app_keys: KeyP
     play(scenario, database_url, app_keys)
 
 
-def test_a_backlog_is_worked_off_in_one_step_however_many_batches_it_takes(
+def test_a_backlog_is_pruned_in_one_step_of_many_batches(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -143,7 +141,7 @@ def test_a_step_ends_in_time_and_starves_no_table(database_url: str, app_keys: K
 
 
 def deliver(world: World, number: int) -> None:
-    """So many deliveries of last week."""
+    """Insert so many deliveries of last week."""
     world.execute(
         "INSERT INTO deliveries SELECT 'd' || n, to_timestamp(%s), 'queued', 'applied'"
         " FROM generate_series(1, %s) n",
@@ -152,9 +150,7 @@ def deliver(world: World, number: int) -> None:
     )
 
 
-def test_what_people_changed_and_asked_is_kept_for_a_year(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_the_audit_trail_is_kept_for_a_year(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         for days in (364, 366):
             world.execute(
@@ -186,6 +182,6 @@ def test_a_job_known_only_by_its_end_is_pruned_too(database_url: str, app_keys: 
     play(scenario, database_url, app_keys)
 
 
-def test_jobs_are_not_forgotten_before_their_deliveries() -> None:
+def test_jobs_are_kept_at_least_as_long_as_deliveries() -> None:
     with pytest.raises(ValueError, match="at least as long"):
         Retention(jobs=DAY)

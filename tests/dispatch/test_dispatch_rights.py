@@ -1,8 +1,8 @@
-"""Recovery runs with exactly the verbs of the shipped role; without any one of them somebody is told.
+"""Recovery needs exactly the verbs of the shipped role; a missing one is reported.
 
-A worker that lacked the verb `delete` did nothing in production, every minute, and nobody saw it. So for each verb
-that the shipped role has, the server runs without it: health, metric and log must say so, and nothing else may break
-for it. The verbs are read from the role, so a new one is tested by itself.
+A worker that lacked the verb `delete` once did nothing in production, every minute, unnoticed. So for each verb of the
+shipped role, the server runs without it: health, metric and log must report it, and nothing else may fail because of
+it. The verbs are read from the role, so a new one is tested automatically.
 """
 
 import random
@@ -12,27 +12,32 @@ from typing import Any
 import msgspec
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Lines, Wire, World, play
+from tests.granted import NOT_RECORDED
 
 from runyard.dispatch.machine.table import Deadlines
 from runyard.embedded.github.identity import KeyPair
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream
 from runyard.kube.client import Kube
-from runyard.parts.reporting import reporting_kube
 from runyard.sim.callers import Callers, Need, shipped_needs
 from runyard.telemetry import conditions
-from runyard.telemetry.catalogue import RUNYARD_FORBIDDEN_TOTAL, TUIST_RUNNERS_RECOVERY_COUNT
+from runyard.telemetry.catalogue import (
+    RUNYARD_KUBERNETES_FORBIDDEN_TOTAL,
+    TUIST_RUNNERS_RECOVERY_COUNT,
+)
 from runyard.telemetry.health import Health
 from runyard.wire import names, rights
 from runyard.wire.rights import Object
 
-DASHBOARD = ("nodes", "leases")  # what only the dashboard reads
-NEEDS = sorted(need for need in shipped_needs(rights.SERVER) if need[3] not in DASHBOARD)
+DASHBOARD = ("nodes", "leases")  # only the dashboard reads these
+NEEDS = sorted(
+    need for need in shipped_needs(rights.SERVER) - NOT_RECORDED if need[3] not in DASHBOARD
+)
 METHODS = {"create": "POST", "delete": "DELETE", "get": "GET", "list": "GET", "patch": "PATCH"}
 
 
-# A short life: what matters here is who may do what, and not how long it takes.
+# Short intervals: permissions are tested here, not times.
 HURRY: dict[str, Any] = {
     "deadlines": Deadlines(idle=30.0, armed=8.0, ask_again=5.0, fence_again=3.0),
     "stamped_grace": 15.0,
@@ -45,7 +50,7 @@ HURRY: dict[str, Any] = {
 
 
 class GuardedWire(Wire):
-    """A line that belongs to the server's own account."""
+    """A transport that authenticates as the server's account."""
 
     def __init__(self, core: KubeCore, callers: Callers) -> None:
         super().__init__(core.handle)
@@ -68,14 +73,12 @@ class GuardedWorld(World):
         self.kube = KubeCore(
             clock=self.clock,
             rng=random.Random(1),
-            authenticate=self.callers.who,
-            authorize=self.callers.decide,
+            security=Security(authenticate=self.callers.who, authorize=self.callers.decide),
         )
         self.admin = Kube(Loopback(self.kube.handle))
         self.kube_wire = GuardedWire(self.kube, self.callers)
-        health = Health(self.clock, conditions.ALL)
-        self.reporting = reporting_kube(self.kube_wire, health, self.log, meter=self.meter)
-        return health
+        self.health = Health(self.clock, conditions.ALL)
+        return self.health
 
 
 def without(need: Need | None) -> dict[str, tuple[Object, ...]]:
@@ -94,13 +97,13 @@ def without(need: Need | None) -> dict[str, tuple[Object, ...]]:
     return {rights.SERVER: tuple(cut)}
 
 
-async def a_bad_day(world: GuardedWorld) -> dict[str, bool]:
-    """Everything that recovery exists for, at once; what of it was healed."""
+async def all_faults(world: GuardedWorld) -> dict[str, bool]:
+    """Cause everything that recovery handles; returns what was recovered."""
     await world.pool()
     leak = await world.pod(1, **{names.POOL_OWNER: "acme"})
     lost, late, idle = [await world.pod(number) for number in (2, 3, 4)]
     await world.queued("acme/app", ("ubuntu-latest",))
-    async with world.running(kube=world.reporting):
+    async with world.running(health=world.health):
         world.queue()
         world.queue("acme/lib")
         for _ in range(3):
@@ -120,53 +123,53 @@ async def a_bad_day(world: GuardedWorld) -> dict[str, bool]:
     }
 
 
-def lived(
+def run_server(
     url: str, keys: KeyPair, monkeypatch: pytest.MonkeyPatch, need: Need | None
 ) -> tuple[dict[str, bool], Mapping[str, float], list[str], Lines]:
     lines = Lines()
     roles = without(need)
     monkeypatch.setattr(rights, "roles", lambda part: roles[part])
     monkeypatch.setattr("tests.dispatch.dispatchworld.World", GuardedWorld)
-    told: list[str] = []
+    reported: list[str] = []
     counted: dict[str, float] = {}
     healed: dict[str, bool] = {}
 
     async def scenario(world: World) -> None:
         assert isinstance(world, GuardedWorld)
         health = world.guard(lines)
-        healed.update(await a_bad_day(world))
-        told.extend(f"{each.code}: {each.message}" for each in health.report())
+        healed.update(await all_faults(world))
+        reported.extend(f"{each.code}: {each.message}" for each in health.report())
         for (_, space, group, resource, verb), times in world.callers.refused.items():
             counted[f"{space} {group} {resource} {verb}"] = times
-        counted["metric"] = world.meter.total(RUNYARD_FORBIDDEN_TOTAL)
+        counted["metric"] = world.meter.total(RUNYARD_KUBERNETES_FORBIDDEN_TOTAL)
         counted["stamped"] = (
             world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="orphaned_stamped_pod") or 0
         )
 
     play(scenario, url, keys, log=lines, **HURRY)
-    return healed, counted, told, lines
+    return healed, counted, reported, lines
 
 
-def test_with_the_shipped_verbs_everything_heals_and_nothing_is_refused(
+def test_the_shipped_verbs_are_sufficient_for_recovery(
     database_url: str, app_keys: KeyPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    healed, counted, told, _ = lived(database_url, app_keys, monkeypatch, None)
+    healed, counted, reported, _ = run_server(database_url, app_keys, monkeypatch, None)
     assert healed == {"leak": True, "late": True, "lost": True}
     assert counted == {"metric": 0, "stamped": 1}
-    assert not [each for each in told if "kubernetes" in each]
+    assert not [each for each in reported if "kubernetes" in each]
 
 
 @pytest.mark.parametrize("need", NEEDS, ids=[f"{need[4]} {need[3]}" for need in NEEDS])
-def test_without_one_verb_somebody_is_told(
+def test_a_missing_verb_is_reported(
     database_url: str, app_keys: KeyPair, monkeypatch: pytest.MonkeyPatch, need: Need
 ) -> None:
     _, space, group, resource, verb = need
-    healed, counted, told, lines = lived(database_url, app_keys, monkeypatch, need)
+    healed, counted, reported, lines = run_server(database_url, app_keys, monkeypatch, need)
     refused = {name for name in counted if name not in ("metric", "stamped")}
     assert refused == {f"{space} {group} {resource} {verb}"}, "this, and nothing else"
     assert counted["metric"] > 0
     condition = f"kubernetes-refused: 403 to {METHODS[verb]} "
-    assert any(each.startswith(condition) and f"/{resource}" in each for each in told), told
+    assert any(each.startswith(condition) and f"/{resource}" in each for each in reported), reported
     said = [line for line in lines if line["event"] == "forbidden"]
     assert said and all(f"403 to {METHODS[verb]}" in line["request"] for line in said)
     if (resource, verb) in (("pods", "delete"), ("serviceaccounts", "delete"), ("pods", "list")):

@@ -1,4 +1,4 @@
-"""Pods, accounts and registrations go together, in order, with proof, and not too many at once."""
+"""Pods, accounts and registrations are deleted together, in order, on proof, and at a limited rate."""
 
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Lines, Onward, Tamper, World, play
@@ -12,12 +12,12 @@ FORBIDDEN = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "n
 
 
 async def draining(world: World, number: int) -> Guest:
-    if not world.server.pools.known:
+    if not world.server.shared.pools.known:
         await world.pool()
     guest = await world.pod(number)
     await world.armed(guest)
     world.overdue(guest)
-    await world.server.sweeper.step()
+    await world.server.recovery.sweeper.step()
     assert world.slot(guest)["state"] == "draining"
     world.execute("UPDATE slots SET deadline = '2100-01-01Z' WHERE pod_uid = %s", guest.uid)
     return guest
@@ -26,7 +26,7 @@ async def draining(world: World, number: int) -> Guest:
 async def sweep(world: World, *guests: Guest) -> None:
     for guest in guests:
         world.overdue(guest)
-    await world.server.sweeper.step()
+    await world.server.recovery.sweeper.step()
 
 
 def there(world: World, guest: Guest) -> tuple[bool, bool]:
@@ -44,7 +44,7 @@ def refusing(path: str, status: int = 403) -> Tamper:
 
 
 @pytest.mark.parametrize("status", [403, 500])
-def test_an_account_that_stays_does_not_hold_the_budget_of_a_pod_that_is_gone(
+def test_an_undeletable_account_does_not_hold_the_budget(
     database_url: str, app_keys: KeyPair, status: int
 ) -> None:
     lines = Lines()
@@ -56,15 +56,15 @@ def test_an_account_that_stays_does_not_hold_the_budget_of_a_pod_that_is_gone(
         assert there(world, guest) == (False, True)
         assert world.slot(guest)["state"] == "closed"
         outcome = "forbidden" if status == 403 else "failed"
-        found = world.meter.get(RUNYARD_DELETIONS_TOTAL, what="serviceaccount", outcome=outcome)
+        found = world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="service-account", outcome=outcome)
         assert found == 1
-        told = [line for line in lines if line.get("what") == "serviceaccount"]
-        assert [(line["name"], line["outcome"]) for line in told] == [(guest.name, outcome)]
+        logged = [line for line in lines if line.get("what") == "service-account"]
+        assert [(line["name"], line["outcome"]) for line in logged] == [(guest.name, outcome)]
 
     play(scenario, database_url, app_keys, log=lines)
 
 
-def test_a_pod_that_cannot_be_deleted_is_told_of_and_does_not_stop_the_others(
+def test_an_undeletable_pod_is_reported_and_does_not_stop_the_others(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -75,33 +75,31 @@ def test_a_pod_that_cannot_be_deleted_is_told_of_and_does_not_stop_the_others(
         assert there(world, other) == (False, False)
         assert world.slot(stuck)["state"] == "draining"
         assert world.slot(other)["state"] == "closed"
-        found = world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="forbidden")
+        found = world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="forbidden")
         assert found == 1
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_slot_that_moved_on_while_it_was_judged_keeps_its_pod(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_slot_that_changed_meanwhile_keeps_its_pod(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         guest = await draining(world, 1)
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
             if request.method == "GET" and request.path.endswith(guest.name):
-                # Between the judgement and the deletion somebody else writes the row.
+                # Between the decision and the deletion another transaction writes the row.
                 world.execute("UPDATE slots SET generation = generation + 1")
             return await onward()
 
         world.kube_wire.tamper = tamper
         await sweep(world, guest)
         assert there(world, guest) == (True, True)
-        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="moved on") == 1
+        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="moved-on") == 1
 
     play(scenario, database_url, app_keys)
 
 
-def test_only_so_many_pods_go_in_a_minute(database_url: str, app_keys: KeyPair) -> None:
+def test_only_so_many_pods_are_deleted_in_a_minute(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         guests = [await draining(world, number) for number in range(1, 5)]
         await sweep(world, *guests)
@@ -111,14 +109,12 @@ def test_only_so_many_pods_go_in_a_minute(database_url: str, app_keys: KeyPair) 
         await world.clock.sleep(61)
         await sweep(world, *guests)
         assert not any(there(world, guest)[0] for guest in guests)
-        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="capped") == 4
+        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="capped") == 4
 
     play(scenario, database_url, app_keys, delete_most=2)
 
 
-def test_those_that_are_deleted_at_once_share_the_limit(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_concurrent_deletions_share_the_limit(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         guests = [await draining(world, number) for number in range(1, 5)]
 
@@ -134,7 +130,7 @@ def test_those_that_are_deleted_at_once_share_the_limit(
 
 
 @pytest.mark.parametrize("status", [403, 404, 409])
-def test_what_was_not_deleted_does_not_use_up_the_limit(
+def test_failed_deletions_do_not_count_towards_the_limit(
     database_url: str, app_keys: KeyPair, status: int
 ) -> None:
     async def scenario(world: World) -> None:
@@ -147,7 +143,7 @@ def test_what_was_not_deleted_does_not_use_up_the_limit(
     play(scenario, database_url, app_keys, delete_most=1)
 
 
-def test_a_pod_on_its_way_out_is_deleted_and_counted_once(
+def test_a_terminating_pod_is_deleted_and_counted_once(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -157,14 +153,14 @@ def test_a_pod_on_its_way_out_is_deleted_and_counted_once(
         for _ in range(3):
             await sweep(world, guest)
         assert there(world, guest) == (True, False)
-        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, what="pod", outcome="deleted") == 1
+        assert world.meter.get(RUNYARD_DELETIONS_TOTAL, kind="pod", outcome="deleted") == 1
         deletions = [each for each in world.kube_wire.requests if each.method == "DELETE"]
         assert len([each for each in deletions if "/pods/" in each.path]) == 1
 
     play(scenario, database_url, app_keys)
 
 
-def test_what_the_sweeper_heals_under_no_name_is_logged_like_a_finding(
+def test_recoveries_of_the_sweeper_are_logged_like_findings(
     database_url: str, app_keys: KeyPair
 ) -> None:
     lines = Lines()

@@ -1,4 +1,4 @@
-"""A sealed JIT opens for the Pod that it was made for, with the key that sealed it, unharmed, and for nobody else."""
+"""A sealed JIT can be opened only for its Pod, with its key, and if it is unchanged."""
 
 import random
 
@@ -36,7 +36,7 @@ def test_what_was_sealed_opens_again(text: str, uid: str) -> None:
     ],
     ids=["another Pod", "another key", "cut", "a stump", "empty", "a bit of it", "its nonce"],
 )
-def test_anything_else_is_refused(key: bytes, uid: str, harm: object) -> None:
+def test_a_wrong_key_pod_or_ciphertext_is_refused(key: bytes, uid: str, harm: object) -> None:
     sealed = seal().close("a JIT", pod_uid="uid")
     with pytest.raises(SealError):
         seal(key).open(harm(sealed), pod_uid=uid)  # type: ignore[operator]  # a table of functions

@@ -1,4 +1,4 @@
-"""What an autoscaler sizes a pool by is what the rows say, for whoever may ask, and costs little."""
+"""The scaling signals match the rows, need a ServiceAccount, and are cheap."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ async def ask(world: World, fleet: str | None = "mac", token: str | None = None)
 
 
 async def signals(world: World, fleet: str = "mac") -> dict[str, Any]:
-    await world.clock.sleep(31)  # longer than anything is remembered
+    await world.clock.sleep(31)  # longer than any cache
     answer = await ask(world, fleet)
     assert answer.status == 200, answer
     found: dict[str, Any] = answer.json()
     return found
 
 
-def test_demand_is_what_could_run_and_the_rest_is_withheld(
+def test_demand_counts_dispatchable_jobs_and_the_rest_is_withheld(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -75,12 +75,12 @@ def test_a_pod_is_occupied_until_it_is_proven_gone(database_url: str, app_keys: 
         guest = await world.pod()
         await world.armed(guest)
         world.overdue(guest)
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         assert world.slot(guest)["state"] == "draining"
         found = await signals(world)
         assert (found["claimed"], found["occupied"]) == (1, 1)
         world.overdue(guest)
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         found = await signals(world)
         assert (found["claimed"], found["occupied"]) == (0, 0)
         assert found["p95_concurrent_last_hour"] == 1, "it was, within the last hour"
@@ -88,7 +88,7 @@ def test_a_pod_is_occupied_until_it_is_proven_gone(database_url: str, app_keys: 
     play(scenario, database_url, app_keys)
 
 
-def test_a_pool_that_nobody_knows_has_no_demand(database_url: str, app_keys: KeyPair) -> None:
+def test_an_unknown_pool_has_no_demand(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.queued()
         found = await signals(world, "nothing-like-it")
@@ -98,7 +98,9 @@ def test_a_pool_that_nobody_knows_has_no_demand(database_url: str, app_keys: Key
     play(scenario, database_url, app_keys)
 
 
-def test_who_may_ask_and_what(database_url: str, app_keys: KeyPair) -> None:
+def test_only_service_accounts_get_signals_of_a_named_pool(
+    database_url: str, app_keys: KeyPair
+) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest = await world.pod()
@@ -182,7 +184,7 @@ def test_a_mint_that_failed_was_no_session(database_url: str, app_keys: KeyPair)
 
 
 def test_the_answer_reads_only_indexes(database_url: str, app_keys: KeyPair) -> None:
-    """Jobs that are over, however many, are not looked at."""
+    """Finished jobs are not read."""
 
     async def scenario(world: World) -> None:
         await world.pool()

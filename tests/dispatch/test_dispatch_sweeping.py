@@ -1,8 +1,9 @@
-"""The sweeper's one question for each state, asked of real cores, and what follows from each answer."""
+"""What the sweeper checks in each state, and what follows from each answer."""
 
 import pytest
 from tests.dispatch.dispatchworld import SPACE, Guest, Onward, World, play
 
+from runyard.components import server
 from runyard.dispatch.guards import without
 from runyard.dispatch.machine.events import PodGone
 from runyard.embedded.github.identity import KeyPair
@@ -10,13 +11,13 @@ from runyard.embedded.github.session import RunnerSession
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.kube.kinds import PODS, SERVICE_ACCOUNTS
-from runyard.parts import server
+from runyard.wire.reasons_dispatch import Why
 
 
 async def sweep(world: World, *guests: Guest) -> None:
     for guest in guests:
         world.overdue(guest)
-    await world.server.sweeper.step()
+    await world.server.recovery.sweeper.step()
 
 
 async def executing(world: World, guest: Guest) -> tuple[int, RunnerSession]:
@@ -29,12 +30,12 @@ async def executing(world: World, guest: Guest) -> tuple[int, RunnerSession]:
 
 
 async def started(world: World, number: int = 1) -> Guest:
-    if not world.server.pools.known:
+    if not world.server.shared.pools.known:
         await world.pool()
     return await world.pod(number)
 
 
-def test_a_silent_idle_pod_is_looked_at(database_url: str, app_keys: KeyPair) -> None:
+def test_a_silent_idle_pod_is_verified(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         there, gone, over = [await started(world, n) for n in (1, 2, 3)]
         for guest in (there, gone, over):
@@ -44,7 +45,7 @@ def test_a_silent_idle_pod_is_looked_at(database_url: str, app_keys: KeyPair) ->
         await sweep(world, there, gone, over)
         states = [world.slot(guest)["state"] for guest in (there, gone, over)]
         assert states == ["idle", "closed", "closed"]
-        assert world.slot(gone)["close_reason"] == "Pod is gone (404)"
+        assert world.slot(gone)["close_reason"] == Why.POD_NOT_FOUND
         assert world.slot(there)["deadline"].year > 2025
 
     play(scenario, database_url, app_keys)
@@ -63,9 +64,9 @@ def test_an_overdue_claim_is_fenced_and_only_then_freed(
         assert not world.github.runners()
         assert (world.job(job)["state"], world.job(job)["verified"]) == ("queued", False)
         # Its budget stays until the Pod is gone, its job does not wait for that.
-        await world.server.reader.step()
+        await world.server.recovery.reader.step()
         assert world.job(job)["verified"]
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         assert world.kube.find("pods", SPACE, guest.name) is None
         assert world.kube.find("serviceaccounts", SPACE, guest.name) is None
         assert world.slot(guest)["state"] == "closed"
@@ -73,7 +74,7 @@ def test_an_overdue_claim_is_fenced_and_only_then_freed(
     play(scenario, database_url, app_keys)
 
 
-def test_a_runner_that_works_is_never_freed(database_url: str, app_keys: KeyPair) -> None:
+def test_a_busy_runner_is_never_freed(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         guest = await started(world)
         job = await world.armed(guest)
@@ -88,7 +89,7 @@ def test_a_runner_that_works_is_never_freed(database_url: str, app_keys: KeyPair
             None,
             job,
         )
-        await sweep(world, guest)  # asks about the job that it was meant for
+        await sweep(world, guest)  # reads the intended job
         slot = world.slot(guest)
         assert (slot["state"], slot["executing_job"], slot["intended_job"]) == (
             "executing",
@@ -100,7 +101,7 @@ def test_a_runner_that_works_is_never_freed(database_url: str, app_keys: KeyPair
     play(scenario, database_url, app_keys)
 
 
-def test_a_runner_that_got_another_job_gives_its_own_back(
+def test_a_runner_that_got_another_job_requeues_its_own(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -108,7 +109,7 @@ def test_a_runner_that_got_another_job_gives_its_own_back(
         other = world.queue("acme/lib")
         await world.github.settle()
         meant = await world.armed(guest)
-        # GitHub gives the runner whichever job is first; nobody hears of it.
+        # GitHub assigns the first job to the runner; no event arrives.
         world.deliver = False
         session = world.github.connect(await world.jit(guest))
         assert isinstance(session, RunnerSession) and session.assignment is not None
@@ -122,7 +123,7 @@ def test_a_runner_that_got_another_job_gives_its_own_back(
             assert world.job(intended)["state"] == "queued"
         world.deliver = True
         await world.clock.sleep(60)
-        await world.server.audit.step()
+        await world.server.intake.audit.step()
         assert world.slot(guest)["executing_job"] == got
         assert {other, meant} >= {got}
 
@@ -130,7 +131,7 @@ def test_a_runner_that_got_another_job_gives_its_own_back(
 
 
 @pytest.mark.parametrize("completed", [True, False], ids=["over", "still running"])
-def test_a_running_job_is_asked_about_and_never_killed_by_age(
+def test_a_running_job_is_read_and_never_ended_by_age(
     database_url: str, app_keys: KeyPair, completed: bool
 ) -> None:
     async def scenario(world: World) -> None:
@@ -170,14 +171,14 @@ def test_a_job_that_github_does_not_know_is_over_only_if_its_repository_can_be_r
     play(scenario, database_url, app_keys)
 
 
-def test_a_pod_that_died_leaves_its_runner_to_the_fence(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_the_runner_of_a_dead_pod_is_fenced(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         guest = await started(world)
         job = await world.armed(guest)
         await world.delete_pod(guest)
-        await world.store.about_slot(guest.uid, PodGone(why="test"), name="gone")
+        await world.store.apply_to_slot(
+            guest.uid, PodGone(reason=Why.POD_NOT_FOUND.because()), name="gone"
+        )
         slot = world.slot(guest)
         assert (slot["state"], slot["fence"], slot["intended_job"]) == ("closed", "due", job)
         world.github.faults.outage = True
@@ -193,7 +194,7 @@ def test_a_pod_that_died_leaves_its_runner_to_the_fence(
 
 @pytest.mark.parametrize("state", ["offered", "armed"])
 @pytest.mark.parametrize("how", ["outage", "lost", "suspended", "absent but unreadable"])
-def test_nothing_is_freed_while_github_cannot_be_asked(
+def test_nothing_is_freed_while_github_is_unavailable(
     database_url: str, app_keys: KeyPair, state: str, how: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -222,7 +223,7 @@ def test_nothing_is_freed_while_github_cannot_be_asked(
 
 
 @pytest.mark.parametrize("how", ["refused", "lost", "finalizer"])
-def test_a_draining_pod_that_does_not_go_keeps_its_budget(
+def test_a_draining_pod_that_does_not_end_keeps_its_budget(
     database_url: str, app_keys: KeyPair, how: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -251,9 +252,7 @@ def test_a_draining_pod_that_does_not_go_keeps_its_budget(
     play(scenario, database_url, app_keys)
 
 
-def test_the_service_account_goes_with_a_pod_that_is_gone_already(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_the_service_account_of_a_gone_pod_is_deleted(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         guest = await started(world)
         await world.armed(guest)
@@ -283,14 +282,14 @@ def test_a_successor_of_the_same_name_keeps_its_pod_and_account(
     play(scenario, database_url, app_keys)
 
 
-def test_after_an_outage_nobody_is_asked_at_once(database_url: str, app_keys: KeyPair) -> None:
+def test_after_an_outage_no_slot_is_swept_at_once(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
-        sweeper = world.server.sweeper
+        sweeper = world.server.recovery.sweeper
         guest = await started(world)
         await world.armed(guest)
         await sweeper.tick()
         await sweeper.step()
-        await world.clock.sleep(3600)  # nobody sweeps: the service is away
+        await world.clock.sleep(3600)  # no sweeps: an outage of the service
         await sweeper.step()  # even if the sweep is quicker than the tick
         await sweeper.tick()
         await sweeper.step()
@@ -308,15 +307,15 @@ def test_after_an_outage_nobody_is_asked_at_once(database_url: str, app_keys: Ke
     play(scenario, database_url, app_keys)
 
 
-def test_without_its_guard_an_outage_counts_against_those_who_could_not_speak(
+def test_without_the_outage_guard_slots_are_swept_at_once(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
         guest = await started(world)
         await world.armed(guest)
-        sweeper = server.wire(world.deps(guards=without("outage_grace"))).sweeper
+        sweeper = server.wire(world.deps(guards=without("outage_grace"))).recovery.sweeper
         await sweeper.tick()
-        await world.clock.sleep(3600)  # nobody sweeps: the service is away
+        await world.clock.sleep(3600)  # no sweeps: an outage of the service
         await sweeper.tick()
         await sweeper.step()
         assert world.slot(guest)["state"] == "draining"
@@ -324,18 +323,20 @@ def test_without_its_guard_an_outage_counts_against_those_who_could_not_speak(
     play(scenario, database_url, app_keys)
 
 
-def test_a_registration_without_a_pod_goes_at_once_also_after_an_outage(
+def test_a_registration_without_a_pod_is_deleted_at_once_after_an_outage(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
-        sweeper = world.server.sweeper
+        sweeper = world.server.recovery.sweeper
         guest = await started(world)
         await world.armed(guest)
         await sweeper.tick()
-        await world.clock.sleep(3600)  # the service is away, and comes back
+        await world.clock.sleep(3600)  # an outage of the service
         await sweeper.tick()
         await world.end_pod(guest)
-        assert await world.server.closer.close_if_gone(pod_name=guest.name, pod_uid=guest.uid)
+        assert await world.server.shared.closer.close_if_gone(
+            pod_name=guest.name, pod_uid=guest.uid
+        )
         assert world.slot(guest)["fence"] == "due" and world.github.runners()
         await sweeper.step()
         assert world.slot(guest)["fence"] == "done" and not world.github.runners()
@@ -345,10 +346,10 @@ def test_a_registration_without_a_pod_goes_at_once_also_after_an_outage(
 
 def test_a_slow_sweep_is_no_outage(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
-        sweeper = world.server.sweeper
+        sweeper = world.server.recovery.sweeper
         await sweeper.tick()
         (before,) = world.rows("SELECT served_since FROM service")
-        for _ in range(20):  # one step that lasts for a minute, while the tick goes on
+        for _ in range(20):  # one step of a minute, while ticks continue
             await world.clock.sleep(5)
             await sweeper.tick()
         assert world.rows("SELECT served_since FROM service") == [before]
@@ -359,7 +360,9 @@ def test_a_slow_sweep_is_no_outage(database_url: str, app_keys: KeyPair) -> None
     play(scenario, database_url, app_keys)
 
 
-def test_slots_that_must_wait_take_nobodys_turn(database_url: str, app_keys: KeyPair) -> None:
+def test_slots_in_their_outage_grace_do_not_use_up_the_limit(
+    database_url: str, app_keys: KeyPair
+) -> None:
     async def scenario(world: World) -> None:
         first, second = await started(world, 1), await started(world, 2)
         await world.armed(first)
@@ -369,20 +372,22 @@ def test_slots_that_must_wait_take_nobodys_turn(database_url: str, app_keys: Key
         world.execute(
             "UPDATE service SET served_since = '2025-12-31T23:59:50Z', last_tick = '2100-01-01Z'"
         )
-        await world.server.sweeper.step()  # one at a time; the armed one is older but has to wait
+        await (
+            world.server.recovery.sweeper.step()
+        )  # one at a time; the armed one is older but has to wait
         assert [world.slot(g)["state"] for g in (first, second)] == ["armed", "draining"]
 
     play(scenario, database_url, app_keys, sweep_limit=1)
 
 
-def test_a_tick_asks_a_limited_number(database_url: str, app_keys: KeyPair) -> None:
+def test_a_tick_sweeps_a_limited_number(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         guests = [await started(world, n) for n in range(1, 6)]
         for guest in guests:
             await world.armed(guest)
         await sweep(world, *guests)
         assert [world.slot(g)["state"] for g in guests].count("draining") == 2
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         assert [world.slot(g)["state"] for g in guests].count("draining") >= 2
 
     play(scenario, database_url, app_keys, sweep_limit=2)

@@ -1,22 +1,22 @@
-"""An account that uninstalled the App: what may be settled is, the rest is kept, asked about rarely, and shown."""
+"""After the App was uninstalled, its jobs and runners are kept, read rarely and reported."""
 
 from tests.dispatch.dispatchworld import World, play
 
+from runyard.components import server
 from runyard.embedded.github.identity import KeyPair
-from runyard.parts import server
 from runyard.telemetry import conditions
 from runyard.telemetry.catalogue import TUIST_RUNNERS_RECOVERY_COUNT
 from runyard.telemetry.health import Health
 
-NOBODY = 999_999  # an installation that GitHub does not know
+UNKNOWN_INSTALLATION = 999_999  # an installation that GitHub does not know
 
 
 def uninstall(world: World) -> None:
-    world.execute("UPDATE tenants SET installation_id = %s", NOBODY)
-    world.execute("UPDATE slots SET installation_id = %s", NOBODY)
+    world.execute("UPDATE tenants SET installation_id = %s", UNKNOWN_INSTALLATION)
+    world.execute("UPDATE slots SET installation_id = %s", UNKNOWN_INSTALLATION)
 
 
-def test_a_job_that_waits_there_is_over_after_a_day_and_asked_about_rarely_until_then(
+def test_a_hidden_job_is_read_rarely_and_closed_after_a_day(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -24,18 +24,18 @@ def test_a_job_that_waits_there_is_over_after_a_day_and_asked_about_rarely_until
         job = await world.queued()
         uninstall(world)
         await world.clock.sleep(3601)
-        await world.server.reader.step_stale()
+        await world.server.recovery.reader.step_stale()
         wait = world.job(job)["look_at"].timestamp() - world.clock.now()
         assert world.job(job)["state"] == "queued" and 300 < wait < 900
         await world.clock.sleep(86400)
-        await world.server.reader.step_stale()
+        await world.server.recovery.reader.step_stale()
         assert world.job(job)["state"] == "done"
         assert world.meter.get(TUIST_RUNNERS_RECOVERY_COUNT, kind="queued_reaped") == 1
 
     play(scenario, database_url, app_keys)
 
 
-def test_a_runner_there_is_kept_until_github_can_be_asked_and_that_is_shown(
+def test_a_hidden_runner_is_kept_and_reported_until_github_answers(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -46,7 +46,7 @@ def test_a_runner_there_is_kept_until_github_can_be_asked_and_that_is_shown(
         await world.armed(guest)
         uninstall(world)
         world.overdue(guest)
-        await wired.sweeper.step()
+        await wired.recovery.sweeper.step()
         slot = world.slot(guest)
         wait = slot["deadline"].timestamp() - world.clock.now()
         assert slot["state"] == "armed" and wait > 200, "nothing is freed, nobody is pestered"
@@ -60,7 +60,7 @@ def test_a_runner_there_is_kept_until_github_can_be_asked_and_that_is_shown(
         assert await shown() == ["acme: 1 for up to 10 min"]
         world.execute("UPDATE tenants SET installation_id = %s", world.acme)  # installed again
         world.overdue(guest)
-        await wired.sweeper.step()
+        await wired.recovery.sweeper.step()
         assert world.slot(guest)["state"] == "draining" and not world.github.runners()
         assert not await shown()
 

@@ -1,7 +1,7 @@
-"""The three ways in which stamped Pods once leaked until they filled two nodes' memory; none is left, none lasts.
+"""The three ways in which stamped Pods once leaked and filled two nodes' memory do not leak any more.
 
-On a real Postgres, the embedded Kubernetes API and the practice GitHub. That the process itself is told to end between
-the stamp and the commit is tested with a real process elsewhere; here its work stops there.
+On a real Postgres, the embedded Kubernetes API and the practice GitHub. `tests/recovery` ends a real process between
+the stamp and the commit; here only the mint stops there.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ async def started(world: World) -> Guest:
 
 
 async def recover(world: World) -> None:
-    """What the loops do, once each."""
-    await world.server.sweeper.step()
-    await world.server.pods.step()
-    await world.server.stamped.step()
-    await world.server.sweeper.step()
+    """Run each loop once."""
+    await world.server.recovery.sweeper.step()
+    await world.server.recovery.pods.step()
+    await world.server.recovery.stamped.step()
+    await world.server.recovery.sweeper.step()
 
 
 def gone(world: World, guest: Guest) -> bool:
@@ -35,7 +35,7 @@ def gone(world: World, guest: Guest) -> bool:
     )
 
 
-def test_a_mint_that_fails_after_the_stamp_leaves_a_warm_runner_without_a_stamp(
+def test_a_failed_mint_after_the_stamp_leaves_an_unstamped_idle_runner(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -69,7 +69,7 @@ def test_a_mint_that_fails_after_the_stamp_leaves_a_warm_runner_without_a_stamp(
     play(scenario, database_url, app_keys)
 
 
-def test_a_mint_that_fails_and_a_stamp_that_stays_cost_the_pod_and_not_the_fleet(
+def test_a_failed_mint_with_a_remaining_stamp_deletes_the_pod(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -103,7 +103,7 @@ def test_a_mint_that_fails_and_a_stamp_that_stays_cost_the_pod_and_not_the_fleet
     play(scenario, database_url, app_keys)
 
 
-def test_a_server_that_ends_between_stamp_and_commit_leaves_nothing_that_lasts(
+def test_a_server_that_ends_between_stamp_and_commit_leaks_nothing(
     database_url: str, app_keys: KeyPair
 ) -> None:
     async def scenario(world: World) -> None:
@@ -136,9 +136,7 @@ def test_a_server_that_ends_between_stamp_and_commit_leaves_nothing_that_lasts(
     play(scenario, database_url, app_keys)
 
 
-def test_a_stamp_whose_rows_were_lost_is_found_by_the_stamp_alone(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_a_stamped_pod_with_lost_rows_is_found(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         guest = await started(world)
         await world.armed(guest)
@@ -158,7 +156,7 @@ def test_a_runner_that_never_registers_loses_its_job_and_its_pod(
     async def scenario(world: World) -> None:
         guest = await started(world)
         job = await world.armed(guest)
-        await world.jit(guest)  # it is given its JIT, and nothing more is heard of it
+        await world.jit(guest)  # it gets its JIT, and never registers
         await world.clock.sleep(121)
         await recover(world)
         assert world.job(job)["state"] == "queued"

@@ -1,16 +1,16 @@
-"""The whole server as it is shipped: from a queued job to a closed slot."""
+"""The whole server takes a job from queued to a closed slot, also during outages."""
 
 import asyncio
 
 import pytest
 from tests.dispatch.dispatchworld import Guest, Onward, World, play
 
+from runyard.components import server
 from runyard.db.inline import InlineDatabase
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.session import RunnerSession
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Handler, Request, Response, Stream
-from runyard.parts import server
 from runyard.telemetry.catalogue import RUNYARD_LOOP_FAILURES_TOTAL
 
 
@@ -48,7 +48,7 @@ def test_a_job_goes_from_queued_to_a_closed_slot(database_url: str, app_keys: Ke
 
 
 async def life(world: World, guest: Guest, *, seconds: float = 5.0) -> int:
-    """A runner's life: ask until there is a job, run it, end. Answers nothing but the job's id."""
+    """Poll until there is a job, run it, and end; returns the job's id."""
     while True:
         answer = await world.poll(guest, wait=8.0)
         if answer.status == 200:
@@ -83,7 +83,7 @@ def test_every_job_of_a_burst_runs_once_within_the_budget(
 
 
 @pytest.mark.parametrize("away", ["database", "kubernetes", "github"])
-def test_the_server_outlives_everybody_it_depends_on(
+def test_the_server_survives_outages_of_all_dependencies(
     database_url: str, app_keys: KeyPair, away: str
 ) -> None:
     async def scenario(world: World) -> None:
@@ -124,8 +124,8 @@ def test_a_webhook_at_one_replica_serves_a_pod_at_another(
         handlers: list[Handler] = []
         with InlineDatabase(database_url, clock=world.clock) as second:
             async with world.running(), asyncio.TaskGroup() as group:
-                deps = world.deps(name="server-2", database=second, listen=handlers.append)
-                replica = group.create_task(server.run(deps))
+                deps = world.deps(name="server-2", database=second)
+                replica = group.create_task(server.run(deps, ready=handlers.append))
                 await world.clock.sleep(1)
                 polling = asyncio.create_task(world.poll(guest, wait=20))
                 await world.clock.sleep(1)
@@ -134,7 +134,7 @@ def test_a_webhook_at_one_replica_serves_a_pod_at_another(
                 world.queue()
                 assert (await polling).status == 200
                 assert world.clock.monotonic() - began < 0.25
-                # And the JIT is replayed by either.
+                # Either replica delivers the JIT again.
                 replay = await world.poll(guest)
                 world.handle = first
                 assert replay.body == (await world.poll(guest)).body == polling.result().body
@@ -143,9 +143,7 @@ def test_a_webhook_at_one_replica_serves_a_pod_at_another(
     play(scenario, database_url, app_keys)
 
 
-def test_an_offer_whose_commit_was_lost_to_us_is_healed(
-    database_url: str, app_keys: KeyPair
-) -> None:
+def test_an_offer_with_an_unknown_commit_recovers(database_url: str, app_keys: KeyPair) -> None:
     async def scenario(world: World) -> None:
         await world.pool()
         guest, other = await world.pod(1), await world.pod(2)

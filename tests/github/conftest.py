@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
-from runyard.github.api import GitHub
 from runyard.github.app import AppAuth
 from runyard.github.budget import Budget
+from runyard.github.client import GitHub
 from runyard.github.scope import Scope, organisation, repository
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream
@@ -75,9 +75,7 @@ class Fleet:
         self.core = GithubCore(
             clock=self.clock,
             rng=random.Random(7),
-            app_id=APP_ID,
-            public_key=keys.public_pem,
-            webhook_secret="hush",
+            app=PracticeApp(app_id=APP_ID, public_key=keys.public_pem, webhook_secret="hush"),
             deliver=self._deliver,
         )
         self.installation = self.core.install("Acme")

@@ -8,11 +8,11 @@ import msgspec
 from tests.github.conftest import APP_ID
 
 from runyard.clock import RealClock
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.identity import KeyPair
-from runyard.github.api import GitHub
 from runyard.github.app import AppAuth
 from runyard.github.budget import Budget
+from runyard.github.client import GitHub
 from runyard.github.scope import organisation, repository
 from runyard.github.setup import convert_manifest
 from runyard.http.client import HttpTransport
@@ -43,9 +43,7 @@ def test_every_call_goes_under_the_path(app_keys: KeyPair) -> None:
         core = GithubCore(
             clock=clock,
             rng=random.Random(1),
-            app_id=APP_ID,
-            public_key=app_keys.public_pem,
-            webhook_secret="hush",
+            app=PracticeApp(app_id=APP_ID, public_key=app_keys.public_pem, webhook_secret="hush"),
         )
         installation = core.install("acme")
         core.add_repo("acme/app")

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from runyard.github import errors
-from runyard.github.api import GitHub
 from runyard.github.app import AppAuth
+from runyard.github.client import GitHub
 from runyard.github.scope import organisation
 from runyard.github.setup import convert_manifest
 from runyard.http.messages import Response

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from runyard.github import errors
-from runyard.github.api import GitHub
 from runyard.github.app import TokenAuth
+from runyard.github.client import GitHub
 from runyard.github.scope import organisation, repository
 from runyard.github.views import Removal, read_job_event
 

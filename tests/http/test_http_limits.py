@@ -10,6 +10,8 @@ from tests.http.peers import GET, Echo, answer, answered, carried, post, raw, se
 from runyard.http.messages import Request
 from runyard.http.problems import Problem
 from runyard.http.server import Patience
+from runyard.wire.problem_codes import ProblemCode
+from runyard.wire.reasons import render
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,8 @@ def test_a_refusal_says_why_in_json() -> None:
             got = await answer(transport, Request(method="POST", path="/", body=b"abcde"))
             assert got.status == 413
             assert got.json() == {
-                "error": "the body is too large",
+                "error": render(ProblemCode.BODY_TOO_LARGE.because()),
+                "code": ProblemCode.BODY_TOO_LARGE,
                 "reason": "at most 4 bytes are accepted",
             }
 

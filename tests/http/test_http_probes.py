@@ -13,9 +13,9 @@ from runyard.telemetry.health import Condition, Health, Severity
 from runyard.telemetry.meter import Meter
 
 DATABASE = Condition(
-    code="database", title="The database is away.", text="Start it.", visible_after=10
+    code="database-unreachable", title="The database is away.", fix="Start it.", visible_after=10
 )
-DISK = Condition(code="disk", title="Disk", text="Make room.", severity=Severity.WARNING)
+DISK = Condition(code="host-disk-full", title="Disk", fix="Make room.", severity=Severity.WARNING)
 PROBES = ("/healthz", "/readyz", "/metrics")
 
 
@@ -62,14 +62,15 @@ def test_a_part_is_ready_only_while_its_loops_succeed() -> None:
 def test_an_error_makes_a_part_unready_and_tells_the_operator_what_to_do() -> None:
     async def main() -> None:
         part = Part()
-        part.health.fail("database", "connection refused")
+        refused = "connection refused"
+        part.health.fail("database-unreachable", refused)
         assert (await part.ready())[0] == 200  # a blip
         await part.clock.sleep(10)
         status, told = await part.ready()
         assert status == 503
-        assert told["conditions"][0]["text"] == "Start it."
-        assert told["conditions"][0]["message"] == "connection refused"
-        part.health.ok("database")
+        assert told["conditions"][0]["fix"] == DATABASE.fix
+        assert told["conditions"][0]["message"] == refused
+        part.health.ok("database-unreachable")
         assert (await part.ready())[0] == 200
 
     run_virtual(main())
@@ -78,10 +79,10 @@ def test_an_error_makes_a_part_unready_and_tells_the_operator_what_to_do() -> No
 def test_a_warning_is_shown_and_does_no_harm() -> None:
     async def main() -> None:
         part = Part()
-        part.health.fail("disk", "95 %")
+        part.health.fail("host-disk-full", "95 %")
         status, told = await part.ready()
         assert (status, told["ready"]) == (200, True)
-        assert [condition["code"] for condition in told["conditions"]] == ["disk"]
+        assert [condition["code"] for condition in told["conditions"]] == ["host-disk-full"]
 
     run_virtual(main())
 
@@ -90,7 +91,7 @@ def test_a_part_whose_world_is_on_fire_still_lives() -> None:
     async def main() -> None:
         part = Part()
         part.freshness.expect("match", 30)
-        part.health.fail("database", "gone")
+        part.health.fail("database-unreachable", "gone")
         await part.clock.sleep(100)
         assert (await part.get("/healthz")).status == 200
 
@@ -100,13 +101,16 @@ def test_a_part_whose_world_is_on_fire_still_lives() -> None:
 def test_the_numbers_can_be_scraped() -> None:
     async def main() -> None:
         part = Part()
-        part.meter.inc(c.RUNYARD_LOOP_FAILURES_TOTAL, loop="match", kind="NotSent")
+        part.meter.inc(c.RUNYARD_LOOP_FAILURES_TOTAL, loop="matcher", error="not-sent")
         got = await part.get("/metrics")
         assert got.header("content-type").startswith("text/plain; version=0.0.4")
         assert c.RUNYARD_LOOP_FAILURES_TOTAL.name.encode() in got.body
-        assert b'runyard_condition{condition="disk"} 0.0' in got.body
-        part.health.fail("disk", "95 %")
-        assert b'runyard_condition{condition="disk"} 1.0' in (await part.get("/metrics")).body
+        assert b'runyard_condition{condition="host-disk-full"} 0.0' in got.body
+        part.health.fail("host-disk-full", "95 %")
+        assert (
+            b'runyard_condition{condition="host-disk-full"} 1.0'
+            in (await part.get("/metrics")).body
+        )
 
     run_virtual(main())
 
@@ -129,7 +133,7 @@ def test_a_probe_without_a_credential_gets_its_status_and_learns_nothing_more() 
         routes = probe_routes(part.health, part.freshness, part.meter, guard=nobody)
         part.routes = Routes("part", "1", routes, guard=nobody)
         assert [(await part.get(path)).status for path in PROBES] == [200, 200, 401]
-        part.health.fail("database", "secret.example refuses")
+        part.health.fail("database-unreachable", "secret.example refuses")
         await part.clock.sleep(10)
         assert await part.ready() == (503, {"ready": False})
 
@@ -139,16 +143,16 @@ def test_a_probe_without_a_credential_gets_its_status_and_learns_nothing_more() 
 def test_what_a_part_does_not_need_to_serve_is_told_and_takes_it_from_nobody() -> None:
     async def main() -> None:
         part = Part()
-        routes = probe_routes(part.health, part.freshness, part.meter, needs=("disk",))
+        routes = probe_routes(part.health, part.freshness, part.meter, needs=("host-disk-full",))
         part.routes = Routes("part", "1", routes)
         part.freshness.expect("match", 30)
-        part.health.fail("database", "gone")
+        part.health.fail("database-unreachable", "gone")
         await part.clock.sleep(100)
         status, told = await part.ready()
         assert (status, told["ready"], told["works"]) == (200, True, False)
         assert [loop["loop"] for loop in told["stale"]] == ["match"]
-        assert [condition["code"] for condition in told["conditions"]] == ["database"]
-        part.health.fail("disk", "full")
+        assert [condition["code"] for condition in told["conditions"]] == ["database-unreachable"]
+        part.health.fail("host-disk-full", "full")
         assert (await part.ready())[0] == 503
 
     run_virtual(main())

@@ -11,6 +11,7 @@ from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.http.openapi import Scheme
 from runyard.http.problems import problem
 from runyard.http.routes import OPENAPI, Route, Routes
+from runyard.wire.problem_codes import ProblemCode
 
 JSON = (("content-type", "application/json"),)
 
@@ -44,7 +45,7 @@ def table(*routes: Route) -> Routes:
 
 
 async def nobody(_: Request) -> Response | None:
-    return problem(401, "no")
+    return problem(401, ProblemCode.DASHBOARD_TOKEN_NEEDED)
 
 
 def guarded(*routes: Route, private: bool = False) -> Routes:
@@ -70,6 +71,12 @@ FULL = table(
 )
 
 
+NO_PATH = {
+    "error": ProblemCode.PATH_UNKNOWN.template,
+    "code": ProblemCode.PATH_UNKNOWN.value,
+}
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "body"),
     [
@@ -84,10 +91,10 @@ FULL = table(
         ("GET", "/static/", 200, {"method": "GET", "path": ""}),
         ("GET", "/static/a/../b", 200, {"method": "GET", "path": "a/../b"}),
         ("GET", "/static/a/index", 200, {"method": "GET", "name": "a"}),
-        ("GET", "/pools/", 404, {"error": "no such path"}),
-        ("GET", "/pools/a/", 404, {"error": "no such path"}),
-        ("GET", "/Pools", 404, {"error": "no such path"}),
-        ("GET", "/pools/a/pods//", 404, {"error": "no such path"}),
+        ("GET", "/pools/", 404, NO_PATH),
+        ("GET", "/pools/a/", 404, NO_PATH),
+        ("GET", "/Pools", 404, NO_PATH),
+        ("GET", "/pools/a/pods//", 404, NO_PATH),
     ],
 )
 def test_a_request_finds_its_route(
@@ -149,7 +156,11 @@ def test_a_body_that_is_nested_too_deep_is_refused(body: bytes) -> None:
 
 def test_a_secured_route_asks_its_guard_before_it_looks_at_the_body() -> None:
     async def guard(request: Request) -> Response | None:
-        return None if request.header("authorization") else problem(401, "who are you?")
+        return (
+            None
+            if request.header("authorization")
+            else problem(401, ProblemCode.DASHBOARD_TOKEN_NEEDED)
+        )
 
     routes = Routes(
         "test",

@@ -207,21 +207,21 @@ def test_what_is_good_is_kept(tmp_path: Path, now: float) -> None:
     assert files.certificate.read_bytes() == before
 
 
-@pytest.mark.parametrize("why", ["old", "another name", "another authority", "damaged", "no key"])
+@pytest.mark.parametrize("defect", ["old", "name", "authority", "damaged", "no-key"])
 def test_a_server_certificate_is_made_anew_when_it_will_not_do(
-    why: str, tmp_path: Path, now: float
+    defect: str, tmp_path: Path, now: float
 ) -> None:
     authority = tls.keep_authority(tmp_path, now=now)
     files, _ = tls.keep_server(tmp_path, authority, NAMES, now=now)
     before = files.certificate.read_bytes()
-    names = (*NAMES, "mini.local") if why == "another name" else NAMES
-    if why == "another authority":
+    names = (*NAMES, "mini.local") if defect == "name" else NAMES
+    if defect == "authority":
         authority = tls.make_authority(now=now)
-    elif why == "damaged":
+    elif defect == "damaged":
         files.certificate.write_bytes(before[:100])
-    elif why == "no key":
+    elif defect == "no-key":
         files.key.unlink()
-    later = now + 250 * DAY if why == "old" else now
+    later = now + 250 * DAY if defect == "old" else now
     assert tls.keep_server(tmp_path, authority, names, now=later) == (files, True)
     assert files.certificate.read_bytes() != before
     tls.server_context(files)

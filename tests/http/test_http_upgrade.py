@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from runyard.http.errors import NotSent, OutcomeUnknown
-from runyard.http.exchange import TOLD, Peer, exchange
+from runyard.http.exchange import MAX_ERROR_BODY, Peer, exchange
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream, Upgraded
 from runyard.http.server import Listening, listen
@@ -502,7 +502,7 @@ def test_of_a_refusal_only_the_beginning_is_read() -> None:
     async def scenario() -> None:
         answer = await told_by(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 1_000_000)
         assert isinstance(answer, Response)
-        assert (answer.status, len(answer.body)) == (500, TOLD)
+        assert (answer.status, len(answer.body)) == (500, MAX_ERROR_BODY)
 
     run(scenario)
 

@@ -28,7 +28,7 @@ from runyard.kube.credentials import Written
 from runyard.kube.errors import AlreadyExists, NotFound
 from runyard.kube.kinds import CONFIG_MAPS, SERVICE_ACCOUNTS
 from runyard.kube.objects import Bare
-from runyard.kube.reflector import Reflector
+from runyard.kube.reflector import Pace, Reflector, Scope, WatchDeps
 from runyard.sim.clock import VirtualClock
 from runyard.telemetry.catalogue import RUNYARD_WATCH_RESTARTS_TOTAL
 from runyard.telemetry.meter import Meter
@@ -236,17 +236,17 @@ class World:
         user = User(token=Source(path=str(self.token_file)))
         credentials = Written(user, clock=self.clock)
         self.reflector: Reflector[Bare] = Reflector(
-            Kube(AuthTransport(self.link, credentials, clock=self.clock)),
+            WatchDeps(
+                kube=Kube(AuthTransport(self.link, credentials, clock=self.clock)),
+                clock=self.clock,
+                rng=random.Random(3),
+                meter=self.meter,
+            ),
             CONFIG_MAPS,
             Bare,
-            clock=self.clock,
-            rng=random.Random(3),
-            meter=self.meter,
-            namespace=NS,
+            scope=Scope(namespace=NS),
             on_change=self._changed,
-            resync=RESYNC,
-            mute_after=MUTE_AFTER,
-            page=PAGE,
+            pace=Pace(resync=RESYNC, mute_after=MUTE_AFTER, page=PAGE),
             indexes={"colour": lambda obj: (obj.metadata.labels.get("colour", ""),)},
         )
 

@@ -13,14 +13,13 @@ from runyard.http.errors import NotSent, OutcomeUnknown
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream, Transport
 from runyard.kube.client import Kube
-from runyard.kube.controller import Controller, Result
+from runyard.kube.controller import Capacity, Controller, Result
 from runyard.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
 from runyard.kube.events import Recorder
-from runyard.kube.finalizers import add_finalizer, remove_finalizer
 from runyard.kube.kinds import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, SERVICE_ACCOUNTS
 from runyard.kube.lease import renew_lease
 from runyard.kube.objects import Bare, Lease, Pod, split_key
-from runyard.kube.reflector import Reflector
+from runyard.kube.reflector import Pace, Reflector, Scope, WatchDeps
 from runyard.kube.workqueue import WorkQueue
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
@@ -49,13 +48,13 @@ class World:
 
     def reflector(self, **how: Any) -> Reflector[Bare]:
         return Reflector(
-            Kube(self.wire),
+            WatchDeps(
+                kube=Kube(self.wire), clock=self.clock, rng=random.Random(3), meter=self.meter
+            ),
             CONFIG_MAPS,
             Bare,
-            clock=self.clock,
-            rng=random.Random(3),
-            meter=self.meter,
-            namespace=NS,
+            scope=Scope(namespace=NS),
+            pace=Pace(**{key: how.pop(key) for key in Pace.__struct_fields__ if key in how}),
             **how,
         )
 
@@ -64,7 +63,7 @@ class World:
         return {i["metadata"]["name"]: i["metadata"]["resourceVersion"] for i in listing.items}
 
     def restarts(self, cause: str) -> float:
-        found = self.meter.get(RUNYARD_WATCH_RESTARTS_TOTAL, kind="ConfigMap", cause=cause)
+        found = self.meter.get(RUNYARD_WATCH_RESTARTS_TOTAL, resource="configmaps", cause=cause)
         return found or 0.0
 
 
@@ -186,12 +185,13 @@ def test_writers_work_on_the_real_thing() -> None:
         assert lease.spec.renew_time > lease.spec.acquire_time
         obj = await world.put("a")
         uid = obj["metadata"]["uid"]
-        assert await add_finalizer(kube, CONFIG_MAPS, "a", "x.dev/f", namespace=NS, uid=uid)
+        held_back = {"metadata": {"finalizers": ["x.dev/f"]}}
+        await kube.patch(CONFIG_MAPS, "a", held_back, namespace=NS, uid=uid)
         await kube.delete(CONFIG_MAPS, "a", namespace=NS)
         held = await kube.get_as(CONFIG_MAPS, "a", Bare, namespace=NS)
         assert held.metadata.deletion_timestamp
-        assert not await add_finalizer(kube, CONFIG_MAPS, "a", "x.dev/g", namespace=NS)
-        assert await remove_finalizer(kube, CONFIG_MAPS, "a", "x.dev/f", namespace=NS, uid=uid)
+        released: dict[str, Any] = {"metadata": {"finalizers": []}}
+        await kube.patch(CONFIG_MAPS, "a", released, namespace=NS, uid=uid)
         with pytest.raises(NotFound):
             await kube.get(CONFIG_MAPS, "a", namespace=NS)
         recorder = Recorder(kube, component="t", clock=world.clock, rng=world.dice)
@@ -394,13 +394,13 @@ def test_a_controller_brings_every_object_to_its_wanted_state(seed: int) -> None
             return Result()
 
         controller = Controller(
-            "labels",
+            "pod-controller",
             reconcile,
             queue=queue,
             clock=world.clock,
             meter=world.meter,
             log=get_logger("test"),
-            workers=3,
+            capacity=Capacity(workers=3),
         )
 
         async def both() -> None:

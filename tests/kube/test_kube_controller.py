@@ -9,7 +9,7 @@ import pytest
 from tests.kube.kubesupport import VirtualClock, dice, drive
 
 from runyard.http.errors import NotSent
-from runyard.kube.controller import Controller, Result, Terminal
+from runyard.kube.controller import Capacity, Controller, Result, Terminal
 from runyard.kube.errors import Conflict
 from runyard.kube.workqueue import WorkQueue
 from runyard.sim.loop import run_virtual
@@ -34,14 +34,13 @@ class Bench:
         self.calls: list[tuple[str, float]] = []
         self._reconcile = reconcile
         self.controller = Controller(
-            "test",
+            "pod-controller",
             self._record,
             queue=self.queue,
             clock=self.clock,
             meter=self.meter,
             log=logs.get_logger("test"),
-            workers=workers,
-            deadline=deadline,
+            capacity=Capacity(workers=workers, deadline=deadline),
         )
 
     async def _record(self, key: str) -> Result:
@@ -61,7 +60,10 @@ class Bench:
         return self
 
     def count(self, result: str) -> float:
-        return self.meter.get(RUNYARD_RECONCILE_TOTAL, controller="test", result=result) or 0.0
+        return (
+            self.meter.get(RUNYARD_RECONCILE_TOTAL, controller="pod-controller", result=result)
+            or 0.0
+        )
 
     def times(self, key: str) -> list[float]:
         return [at for name, at in self.calls if name == key]
@@ -74,8 +76,8 @@ def test_a_key_that_did_well_rests_until_it_is_added_again() -> None:
     bench = Bench(fine).run("a", "b", "a")
     assert [key for key, _ in bench.calls] == ["a", "b"]
     assert bench.count("success") == 2
-    assert bench.meter.get(RUNYARD_RECONCILE_SECONDS, controller="test") == 2
-    assert bench.meter.get(RUNYARD_QUEUE_DEPTH, controller="test") == 0
+    assert bench.meter.get(RUNYARD_RECONCILE_SECONDS, controller="pod-controller") == 2
+    assert bench.meter.get(RUNYARD_QUEUE_DEPTH, controller="pod-controller") == 0
 
 
 def test_requeue_after_is_kept() -> None:
@@ -213,4 +215,6 @@ def test_every_line_of_a_reconcile_carries_its_id() -> None:
     for number, key in ((1, "a"), (2, "b")):
         own = [line for line in lines if f'"reconcile_id":{number}' in line]
         assert len(own) == 2
-        assert all(f'"key":"{key}"' in line and '"controller":"test"' in line for line in own)
+        assert all(
+            f'"key":"{key}"' in line and '"controller":"pod-controller"' in line for line in own
+        )

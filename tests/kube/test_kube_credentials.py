@@ -133,7 +133,7 @@ def test_a_broken_token_file_does_not_take_a_good_token_away(
 
 def test_a_token_file_that_was_never_good_is_an_error_with_a_fix(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{HUSH} {HUSH}")
-    with pytest.raises(CredentialsUnavailable, match="token holds no token; whoever") as caught:
+    with pytest.raises(CredentialsUnavailable, match="token holds no token; write") as caught:
         tokens(tmp_path, {"tokenFile": "token"}, lambda credentials, _: credentials.current())
     assert isinstance(caught.value, NotSent)
     assert HUSH not in repr(caught.value)

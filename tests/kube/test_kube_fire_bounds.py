@@ -33,7 +33,7 @@ from runyard.kube.frames import Event, Frames
 from runyard.kube.kinds import PODS
 from runyard.kube.mirror import Mirror
 from runyard.kube.objects import Pod, Reader
-from runyard.kube.reflector import LONGEST_OBEDIENCE, Reflector
+from runyard.kube.reflector import LONGEST_OBEDIENCE, Pace, Reflector, WatchDeps
 from runyard.kube.workqueue import WorkQueue
 from runyard.sim.loop import run_virtual
 from runyard.telemetry.log import get_logger
@@ -45,7 +45,11 @@ def reflect(script: Script, *, seconds: float, seed: int = 7, **how: Any) -> Ref
         how.setdefault("resync", 1000.0)
         kube, clock = Kube(script), VirtualClock()
         reflector: Reflector[Pod] = Reflector(
-            kube, PODS, Pod, clock=clock, rng=random.Random(seed), meter=Meter(), **how
+            WatchDeps(kube=kube, clock=clock, rng=random.Random(seed), meter=Meter()),
+            PODS,
+            Pod,
+            pace=Pace(**{key: how.pop(key) for key in Pace.__struct_fields__ if key in how}),
+            **how,
         )
         await drive(reflector.run(), seconds)
         return reflector
@@ -125,7 +129,12 @@ def test_a_failed_reconcile_waits_for_as_long_as_the_server_asked() -> None:
             return Result()
 
         controller = Controller(
-            "t", reconcile, queue=queue, clock=clock, meter=Meter(), log=get_logger("t")
+            "pod-controller",
+            reconcile,
+            queue=queue,
+            clock=clock,
+            meter=Meter(),
+            log=get_logger("t"),
         )
         queue.add("a")
         await drive(controller.run(), 100.0)

@@ -31,6 +31,7 @@ from tests.kube.firesupport import (
     throttled,
 )
 from tests.kube.kubesupport import refusal
+from tests.tiers import examples
 
 from runyard.http.errors import NotSent, OutcomeUnknown
 from runyard.http.messages import Response
@@ -215,7 +216,7 @@ class Fire(RuleBasedStateMachine):
 # In CI the same examples each time; elsewhere new ones, and a failure prints how to repeat it.
 TestFire = Fire.TestCase
 TestFire.settings = settings(
-    max_examples=int(os.environ.get("RUNYARD_FIRE_EXAMPLES", "100")),
+    max_examples=int(os.environ.get("RUNYARD_FIRE_EXAMPLES", examples(100))),
     stateful_step_count=30,
     derandomize="CI" in os.environ,
     deadline=None,

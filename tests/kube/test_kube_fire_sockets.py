@@ -24,7 +24,7 @@ from runyard.kube.config import Source, User
 from runyard.kube.credentials import Written
 from runyard.kube.kinds import CONFIG_MAPS, SERVICE_ACCOUNTS
 from runyard.kube.objects import Bare
-from runyard.kube.reflector import Reflector
+from runyard.kube.reflector import Pace, Reflector, Scope, WatchDeps
 from runyard.telemetry.meter import Meter
 
 PATIENCE = 60.0  # of the test, in real seconds; what is waited for comes in one or two
@@ -77,17 +77,19 @@ class Scene:
         clock = Hurried()
         credentials = Written(User(token=Source(path=str(self.token_file))), clock=clock)
         return Reflector(
-            # The real seconds in which an answer must come; loaded machines are slow, and it is tried again.
-            Kube(AuthTransport(transport, credentials, clock=RealClock()), timeout=2.0),
+            WatchDeps(
+                # The real seconds in which an answer must come; loaded machines are slow, and it is tried again.
+                kube=Kube(AuthTransport(transport, credentials, clock=RealClock()), timeout=2.0),
+                clock=clock,
+                rng=random.Random(3),
+                meter=Meter(),
+            ),
             CONFIG_MAPS,
             Bare,
-            clock=clock,
-            rng=random.Random(3),
-            meter=Meter(),
-            namespace=NS,
+            scope=Scope(namespace=NS),
             on_change=self.changed,
-            resync=3600.0,  # a minute of this clock's: the test is over by then
-            page=PAGE,
+            # Listed again after a minute of this clock's: the test is over by then.
+            pace=Pace(resync=3600.0, page=PAGE),
         )
 
     async def change_the_world(self) -> None:

@@ -20,6 +20,7 @@ from tests.kube.authsupport import (
     plugin_user,
     write,
 )
+from tests.tiers import examples
 
 from runyard.clock import RealClock
 from runyard.kube import kubeyaml
@@ -253,7 +254,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "plugin of unknown mode": (kubeconfig(user=plugin_user("x", interactiveMode="x")), "unknown"),
     "plugin that asks": (
         kubeconfig(user=plugin_user("x", interactiveMode="Always")),
-        "nobody is there to answer",
+        "a daemon cannot answer",
     ),
     "plugin with a bad variable": (
         kubeconfig(user=plugin_user("x", env=[{"name": "a=b", "value": HUSH}])),
@@ -265,7 +266,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "token in the clear": (
         kubeconfig({"server": "http://far.test"}, {"token": HUSH}),
-        "plain http and user 'one' would show",
+        "plain http and user 'one' would send",
     ),
     "NUL in an argument": (kubeconfig(user=plugin_user("x", args=["\0"])), "no name, path or key"),
 }
@@ -447,7 +448,7 @@ PATHS: tuple[tuple[str | int, ...], ...] = (
 
 @given(where=st.sampled_from(PATHS), what=JSON)
 @settings(
-    max_examples=300,
+    max_examples=examples(300),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_value_in_any_place_is_a_configuration_or_a_complaint(
@@ -471,7 +472,7 @@ HOSTS = st.from_regex(r"\A(?:https?://)?[ -~é]{0,12}(?::[0-9]{1,5})?(?:/[ -~]{0
 
 
 @given(server=HOSTS)
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_server_that_is_accepted_can_be_connected_to(tmp_path: Path, server: str) -> None:
     try:
         found = config_of(tmp_path, kubeconfig({"server": server}))

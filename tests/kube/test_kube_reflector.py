@@ -25,7 +25,7 @@ from runyard.http.messages import Response
 from runyard.kube.client import Kube
 from runyard.kube.kinds import PODS, RUNNER_POOLS
 from runyard.kube.objects import Pod, RunnerPool
-from runyard.kube.reflector import Reflector
+from runyard.kube.reflector import Pace, Reflector, Scope, WatchDeps
 from runyard.sim.loop import run_virtual
 from runyard.telemetry.catalogue import RUNYARD_WATCH_AGE_SECONDS, RUNYARD_WATCH_RESTARTS_TOTAL
 from runyard.telemetry.meter import Meter
@@ -44,13 +44,14 @@ class Outcome:
         run_virtual(self._run())
 
     async def _run(self) -> None:
+        how = {"clock": VirtualClock(), "on_change": self._changed, **self.how}
         self.reflector: Reflector[Pod] = Reflector(
-            Kube(self.script),
+            WatchDeps(kube=Kube(self.script), clock=how.pop("clock"), rng=dice(), meter=self.meter),
             PODS,
             Pod,
-            rng=dice(),
-            meter=self.meter,
-            **{"clock": VirtualClock(), "on_change": self._changed, **self.how},
+            pace=Pace(**{key: how.pop(key) for key in Pace.__struct_fields__ if key in how}),
+            scope=Scope(**{key: how.pop(key) for key in Scope.__struct_fields__ if key in how}),
+            **how,
         )
         await drive(self.reflector.run(), self.seconds)
         self.age = asyncio.get_running_loop().time() - self.reflector.last_contact
@@ -63,7 +64,7 @@ class Outcome:
         return {p.metadata.name: p.metadata.resource_version for p in self.reflector.store.values()}
 
     def restarts(self, cause: str) -> float:
-        return self.meter.get(RUNYARD_WATCH_RESTARTS_TOTAL, kind="Pod", cause=cause) or 0.0
+        return self.meter.get(RUNYARD_WATCH_RESTARTS_TOTAL, resource="pods", cause=cause) or 0.0
 
 
 def _version(obj: Pod | None) -> str:
@@ -137,7 +138,7 @@ def test_a_mute_watch_is_noticed_and_resumed() -> None:
     quiet: list[Action] = [event("ADDED", pod("a", 11)), 1e6]
     seen = Outcome([listing(10)], [quiet], mute_after=30.0, seconds=45.0)
     assert seen.script.watched == ["10", "11"]
-    assert seen.restarts("mute") == 1
+    assert seen.restarts("silent") == 1
     assert seen.script.listed == 1
 
 
@@ -145,7 +146,7 @@ def test_silence_shows_as_the_age_of_the_watch() -> None:
     lists: list[Answer] = [listing(10), NotSent("down")]
     seen = Outcome(lists, [NotSent("down")] * 99, mute_after=40.0, seconds=200.0)
     assert seen.age == pytest.approx(200.0)
-    assert (seen.meter.get(RUNYARD_WATCH_AGE_SECONDS, kind="Pod") or 0) >= 190.0
+    assert (seen.meter.get(RUNYARD_WATCH_AGE_SECONDS, resource="pods") or 0) >= 190.0
 
 
 def test_dropped_events_are_healed_by_the_next_list() -> None:
@@ -446,13 +447,10 @@ def test_an_object_that_nobody_can_read_is_not_taken_for_deleted() -> None:
 
     async def scenario() -> None:
         reflector: Reflector[RunnerPool] = Reflector(
-            Kube(script),
+            WatchDeps(kube=Kube(script), clock=VirtualClock(), rng=dice(), meter=Meter()),
             RUNNER_POOLS,
             RunnerPool,
-            clock=VirtualClock(),
-            rng=dice(),
-            meter=Meter(),
-            resync=60.0,
+            pace=Pace(resync=60.0),
             on_change=lambda key, old, new: changes.append((key, new is not None)),
         )
 

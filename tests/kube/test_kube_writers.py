@@ -1,4 +1,4 @@
-"""Leases, finalizers and events: small writers that must survive a race and a lost answer."""
+"""Leases and events: small writers that must survive a race and a lost answer."""
 
 import asyncio
 from typing import Any
@@ -10,9 +10,8 @@ from tests.kube.kubesupport import Recorded, VirtualClock, dice, refusal
 from runyard.http.errors import NotSent
 from runyard.http.messages import Request, Response, json_response
 from runyard.kube.client import Kube
-from runyard.kube.errors import Conflict, NotFound, ServerFailed
+from runyard.kube.errors import NotFound, ServerFailed
 from runyard.kube.events import REMEMBERED, Recorder
-from runyard.kube.finalizers import ATTEMPTS, add_finalizer, remove_finalizer
 from runyard.kube.kinds import NODES, PODS
 from runyard.kube.lease import renew_lease
 from runyard.kube.objects import Meta
@@ -81,81 +80,6 @@ def test_a_failed_renewal_is_the_callers_to_hear_of() -> None:
         renew(NotSent("down"))
 
 
-def thing(version: int, *finalizers: str, uid: str = "u", deleting: bool = False) -> Response:
-    meta: dict[str, Any] = {"name": "a", "uid": uid, "resourceVersion": str(version)}
-    meta["finalizers"] = list(finalizers)
-    if deleting:
-        meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return json_response(200, {"metadata": meta})
-
-
-STALE = refusal(409, "Conflict")
-
-
-@pytest.mark.parametrize(
-    ("answers", "outcome", "written"),
-    [
-        pytest.param([thing(1), OK], True, ["mine"], id="first one"),
-        pytest.param([thing(1, "other"), OK], True, ["other", "mine"], id="keeps others"),
-        pytest.param([thing(1, "mine")], True, None, id="has it"),
-        pytest.param([thing(1, deleting=True)], False, None, id="too late"),
-        pytest.param([thing(1, "mine", deleting=True)], True, None, id="has it, deleting"),
-        pytest.param([thing(1, uid="v")], False, None, id="another object"),
-        pytest.param([refusal(404)], False, None, id="gone"),
-        pytest.param([thing(1), STALE, thing(2, "b"), OK], True, ["b", "mine"], id="reads again"),
-        pytest.param([thing(1), STALE, refusal(404)], False, None, id="gone meanwhile"),
-    ],
-)
-def test_adding_a_finalizer(
-    answers: list[Response], outcome: bool, written: list[str] | None
-) -> None:
-    transport = Answers(*answers)
-    call = add_finalizer(Kube(transport), PODS, "a", "mine", namespace="n", uid="u")
-    assert asyncio.run(call) is outcome
-    assert len(transport.requests) == len(answers)
-    if written is not None:
-        sent = transport.body(-1)["metadata"]
-        version = "1" if len(answers) == 2 else "2"
-        assert sent == {"finalizers": written, "uid": "u", "resourceVersion": version}
-
-
-@pytest.mark.parametrize(
-    ("answers", "outcome", "written"),
-    [
-        pytest.param([thing(1, "mine"), OK], True, [], id="last one"),
-        pytest.param(
-            [thing(1, "a", "mine", "b", deleting=True), OK], True, ["a", "b"], id="others"
-        ),
-        pytest.param([thing(1, "other")], False, None, id="has it not"),
-        pytest.param([thing(1, "mine", uid="v")], False, None, id="another object"),
-        pytest.param([refusal(404)], False, None, id="gone"),
-        pytest.param([thing(1, "mine"), refusal(404), refusal(404)], False, None, id="vanishes"),
-        pytest.param([thing(1, "mine"), STALE, thing(2, "b", "mine"), OK], True, ["b"], id="again"),
-    ],
-)
-def test_removing_a_finalizer(
-    answers: list[Response], outcome: bool, written: list[str] | None
-) -> None:
-    transport = Answers(*answers)
-    call = remove_finalizer(Kube(transport), PODS, "a", "mine", namespace="n", uid="u")
-    assert asyncio.run(call) is outcome
-    assert len(transport.requests) == len(answers)
-    if written is not None:
-        assert transport.body(-1)["metadata"]["finalizers"] == written
-
-
-@pytest.mark.parametrize("change", [add_finalizer, remove_finalizer], ids=["add", "remove"])
-def test_an_object_that_changes_all_the_time_ends_in_a_conflict_and_not_in_a_loop(
-    change: Any,
-) -> None:
-    held = ["mine"] if change is remove_finalizer else []
-    answers = [answer for n in range(ATTEMPTS) for answer in (thing(n + 1, *held), STALE)]
-    transport = Answers(*answers)
-    with pytest.raises(Conflict):
-        asyncio.run(change(Kube(transport), NODES, "a", "mine"))
-    assert len(transport.requests) == 2 * ATTEMPTS
-
-
 META = Meta(name="a", namespace="n", uid="u", resource_version="7")
 
 
@@ -172,7 +96,8 @@ def record(*answers: Response | Exception, says: list[str]) -> Answers:
 
 
 def test_an_event_names_its_object_and_the_same_dice_name_the_event() -> None:
-    sent, again = record(OK, says=["hello"]), record(OK, says=["hello"])
+    hello = "hello"
+    sent, again = record(OK, says=[hello]), record(OK, says=[hello])
     body = sent.body(0)
     assert sent.requests[0].path == "/api/v1/namespaces/n/events"
     assert body["involvedObject"] == {
@@ -183,7 +108,7 @@ def test_an_event_names_its_object_and_the_same_dice_name_the_event() -> None:
         "uid": "u",
         "resourceVersion": "7",
     }
-    assert (body["reason"], body["message"], body["count"]) == ("Said", "hello", 1)
+    assert (body["reason"], body["message"], body["count"]) == ("Said", hello, 1)
     assert body["source"] == {"component": "test"}
     assert body["metadata"]["name"].startswith("a.")
     assert body["metadata"]["name"] == again.body(0)["metadata"]["name"]

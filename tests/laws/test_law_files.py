@@ -109,9 +109,9 @@ def commands(script: str) -> list[str]:
 
 
 def test_a_reader_can_run_what_the_verdict_runs() -> None:
-    verdict = [command for command in commands(text(".ci/run")) if "test-all" in command]
-    assert verdict == ["make check test-all"]
-    assert verdict[0] in commands(text("README.md"))
+    of_ci = [command for command in commands(text(".ci/run")) if "test-all" in command]
+    assert of_ci == ["make check test-all"]
+    assert of_ci[0] in commands(text("README.md"))
 
 
 def test_the_command_finder_sees_commands_only() -> None:

@@ -1,6 +1,7 @@
 """Tests cannot leave this machine, and what was absent is told at the end."""
 
 import asyncio
+import shlex
 import socket
 from pathlib import Path
 
@@ -40,6 +41,9 @@ def test_loopback_stays_open() -> None:
 def test_absent_components_are_counted(pytester: pytest.Pytester, workers: str) -> None:
     conftest = (lawtree.ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
     Path(pytester.path / "conftest.py").write_text(conftest, encoding="utf-8")
+    pytester.makeini(
+        f"[pytest]\npythonpath = {shlex.quote(str(lawtree.ROOT))}\n"
+    )  # where the conftest finds its tiers
     pytester.makepyfile(
         "def test_one(absent):\n    absent('kubectl', 'install it')\n"
         "def test_two(absent):\n    absent('kubectl', 'install it')\n"

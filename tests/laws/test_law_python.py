@@ -35,6 +35,7 @@ LAWS = {
         lawbook.too_long_functions,
         lambda: lawtree.python("src", "tools"),
     ),
+    "constructors take at most seven arguments": (lawbook.too_many_arguments, source),
     "metric names live in the catalogue": (
         lawbook.metric_names,
         lambda: [path for path in source() if path != SRC / "telemetry" / "catalogue.py"],
@@ -72,6 +73,10 @@ BAD: list[tuple[Law, str]] = [
     (lawbook.too_long_module, "# line\n" * (lawbook.MODULE_LINES + 1)),
     (lawbook.too_long_functions, "def f():\n" + "    x = 1\n" * lawbook.FUNCTION_LINES),
     (lawbook.too_long_functions, "async def f():\n" + "    x = 1\n" * lawbook.FUNCTION_LINES),
+    (
+        lawbook.too_many_arguments,
+        "class C:\n    def __init__(self, a, b, c, d, *, e, f, g, h):\n        pass\n",
+    ),
     (lawbook.metric_names, "count('tart_kubelet_made_up')\n"),
     (lawbook.metric_names, "count('tuist_runners_made_up')\n"),
     (lawbook.metric_names, "count('runyard_made_up_total')\n"),
@@ -106,6 +111,10 @@ GOOD: list[tuple[Law, str]] = [
     (lawbook.missing_docstring, '"""The story."""\nx = 1\n'),
     (lawbook.missing_docstring, ""),
     (lawbook.filled_init, ""),
+    (
+        lawbook.too_many_arguments,
+        "class C:\n    def __init__(self, a, b, c, d, *, e, f, g):\n        pass\n",
+    ),
     (lawbook.metric_names, '"""tart_kubelet_made_up"""\n'),
     (lawbook.metric_names, "import_module('runyard.cli.tart_kubelet')\n"),
     (lawbook.wire_names, "def f():\n    '''Reads tuist.dev/x.'''\n"),

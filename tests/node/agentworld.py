@@ -19,6 +19,7 @@ from runyard.kube.client import Kube
 from runyard.kube.errors import NotFound
 from runyard.kube.kinds import NODES, PODS, SERVICE_ACCOUNTS
 from runyard.node.agent import Agent
+from runyard.node.deps import Deps
 from runyard.node.records import Records
 from runyard.node.settings import Settings
 from runyard.sim.clock import VirtualClock
@@ -26,6 +27,9 @@ from runyard.sim.driver import Host, SimDriver
 from runyard.sim.loop import run_virtual
 from runyard.sim.process import Process, wrap, wrap_transport
 from runyard.sim.trace import Trace
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.vm.contract import VmSpec
@@ -75,7 +79,7 @@ class AgentWorld:
         meter = Meter()
         self.meters.append(meter)
         transport = wrap_transport(self.agent, Loopback(self.core.handle), name="kube")
-        await Agent(
+        deps = Deps(
             kube=Kube(transport, agent="tart-kubelet"),
             driver=wrap(self.agent, self.driver, DRIVER_EFFECTS),
             records=wrap(self.agent, self.records, ("write", "forget")),
@@ -84,7 +88,10 @@ class AgentWorld:
             meter=meter,
             log=get_logger("agent"),
             settings=self.settings,
-        ).run()
+            health=Health(self.clock, conditions.ALL),
+            freshness=Freshness(self.clock),
+        )
+        await Agent(deps).run()
 
     async def _guest(self, spec: VmSpec, address: str) -> int:
         name = dict(spec.env)[names.ENV_POD_NAME]

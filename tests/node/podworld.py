@@ -96,28 +96,28 @@ class World:
             raise Unlawful(f"no uid or no reason: {action}")
         getattr(self, "_" + type(action).__name__.lower())(action)
 
-    def _look(self, action: do.Look) -> None:
+    def _refreshvms(self, action: do.RefreshVms) -> None:
         self.listed = True
 
-    def _prove(self, action: do.Prove) -> None:
+    def _verifypod(self, action: do.VerifyPod) -> None:
         self.proven = not self.exists
 
     def _addfinalizer(self, action: do.AddFinalizer) -> None:
         self._patch(finalizer=True)
 
-    def _save(self, action: do.Save) -> None:
+    def _saverecord(self, action: do.SaveRecord) -> None:
         self.record = action.record
 
-    def _pull(self, action: do.Pull) -> None:
+    def _pullimage(self, action: do.PullImage) -> None:
         self.image = ImageState.HELD
 
-    def _create(self, action: do.Create) -> None:
+    def _createvm(self, action: do.CreateVm) -> None:
         self._must_own(action.vm)
         if self.image is not ImageState.HELD:
             raise Unlawful("created from an image that is not here")
         self.vm = self.vm or view(VmState.STOPPED)
 
-    def _start(self, action: do.Start) -> None:
+    def _startvm(self, action: do.StartVm) -> None:
         self._must_own(action.vm)
         if self.record is not None and self.record.result is not None:
             raise Unlawful("started although there is a result")
@@ -129,25 +129,25 @@ class World:
         self.ran = True
         self.starts += 1
 
-    def _stop(self, action: do.Stop) -> None:
+    def _stopvm(self, action: do.StopVm) -> None:
         self._must_own(action.vm)
         if self.exists is False and not self.proven:
             raise Unlawful("stopped an orphan without proof")
         if self.vm is not None and self.vm.state in (VmState.BOOTING, VmState.RUNNING):
             self.vm = view(VmState.EXITED, exit_reason="stopped")
 
-    def _remove(self, action: do.Remove) -> None:
+    def _deletevm(self, action: do.DeleteVm) -> None:
         self._must_own(action.vm)
         if self.vm is not None and self.vm.state in (VmState.BOOTING, VmState.RUNNING):
             raise Unlawful("removed a running VM")
         self.vm = None
 
-    def _forget(self, action: do.Forget) -> None:
+    def _deleterecord(self, action: do.DeleteRecord) -> None:
         if self.vm is not None:
             raise Unlawful("forgot a VM that is still there")
         self.record, self.suspect = None, False
 
-    def _publish(self, action: do.Publish) -> None:
+    def _publishstatus(self, action: do.PublishStatus) -> None:
         report = action.report
         container = "running" if report.ready else f"waiting:{report.waiting}"
         self._patch(

@@ -274,7 +274,7 @@ def test_disk_pressure_names_the_guest_and_survives_a_failing_probe(tmp_path: Pa
 
 def test_a_vm_of_somebody_else_is_reported_and_survives_everything(tmp_path: Path) -> None:
     async def scenario(world: AgentWorld) -> None:
-        world.driver.add_stranger("packer-build")
+        world.driver.add_foreign_vm("packer-build")
         await world.add_pod("p")
         await world.until_phase("p", "Succeeded")
         await world.delete_pod("p")
@@ -347,6 +347,7 @@ def test_a_host_without_power_fails_its_pods_and_runs_nothing_twice(tmp_path: Pa
     play(scenario, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_unused_image_goes_and_a_full_disk_makes_it_go_at_once(tmp_path: Path) -> None:
     async def scenario(world: AgentWorld) -> None:
         await world.add_pod("a", image="registry/one@sha256:1")

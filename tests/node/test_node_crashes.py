@@ -55,6 +55,7 @@ def crash_once(directory: Path, effect: int, when: When) -> None:
     run_virtual(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_any_effect_neither_loses_nor_repeats_a_run(tmp_path: Path, when: When) -> None:
     count = effects_of_a_life(tmp_path / "whole")
@@ -63,6 +64,7 @@ def test_a_crash_at_any_effect_neither_loses_nor_repeats_a_run(tmp_path: Path, w
         crash_once(tmp_path / f"{effect}", effect, when)
 
 
+@pytest.mark.slow
 def test_an_agent_that_crashes_again_and_again_gets_there(tmp_path: Path) -> None:
     async def main() -> None:
         # A pull of five seconds: one that is lost with each crash must fit between two of them.
@@ -130,6 +132,7 @@ def trouble(directory: Path, seed: int) -> str:
     return run_virtual(main(), seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_an_hour_of_trouble_leaves_nothing_behind_and_runs_nothing_twice(
     tmp_path: Path, seed: int
@@ -137,5 +140,6 @@ def test_an_hour_of_trouble_leaves_nothing_behind_and_runs_nothing_twice(
     trouble(tmp_path, seed)
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_hour(tmp_path: Path) -> None:
     assert trouble(tmp_path / "one", 3) == trouble(tmp_path / "two", 3)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,11 +14,15 @@ from runyard.kube.client import Kube
 from runyard.node.deps import Deps
 from runyard.node.images import ImageStore
 from runyard.node.plans.pod import ImageState
+from runyard.node.records import Records
 from runyard.node.settings import Settings
 from runyard.node.vms import Vms
 from runyard.sim.clock import VirtualClock
 from runyard.sim.driver import Host, SimDriver
 from runyard.sim.loop import run_virtual
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.vm.contract import DriverFailed, VmSpec, VmState
@@ -55,11 +60,14 @@ class Shelf:
         self.deps = Deps(
             kube=Kube(Loopback(nobody)),
             driver=self.driver,
+            records=Records(Path("/nowhere"), durable=False),
             clock=self.clock,
             rng=random.Random(1),
             meter=Meter(),
             log=get_logger("test"),
             settings=Settings(node_name="n", images_every=1e9),
+            health=Health(self.clock, conditions.ALL),
+            freshness=Freshness(self.clock),
         )
         self.store = ImageStore(
             self.deps, in_use=lambda: frozenset(self.used), wake=self.woken.append

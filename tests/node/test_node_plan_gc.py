@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.node.podworld import UID, VM, record
 
-from runyard.node.plans.gc import HeldImage, Recheck, RemoveImage, Snapshot, Strangers, plan_gc
+from runyard.node.plans.gc import (
+    CountUnownedVms,
+    HeldImage,
+    RemoveImage,
+    RequeuePod,
+    Snapshot,
+    plan_gc,
+)
+from runyard.node.plans.reasons import Why
 from runyard.node.settings import Settings
 from runyard.vm.contract import VmState, VmView
 
@@ -20,7 +28,7 @@ def test_a_vm_without_a_record_is_counted_and_nothing_else() -> None:
     actions = plan_gc(
         Snapshot(records=(record(),), pod_uids=(UID,), vms=(vm(VM), vm("packer"))), SETTINGS
     )
-    assert actions == (Strangers(vms=("packer",), reason="no record"),)
+    assert actions == (CountUnownedVms(vms=("packer",), reason=Why.NO_RECORD),)
 
 
 def test_a_list_that_failed_says_nothing_about_strangers() -> None:
@@ -29,7 +37,7 @@ def test_a_list_that_failed_says_nothing_about_strangers() -> None:
 
 def test_a_record_without_a_pod_is_handed_to_the_pod_plan_which_asks_for_proof() -> None:
     (action,) = plan_gc(Snapshot(records=(record(),)), SETTINGS)
-    assert isinstance(action, Recheck) and (action.uid, action.key) == (UID, record().key)
+    assert isinstance(action, RequeuePod) and (action.uid, action.key) == (UID, record().key)
 
 
 IMAGES = {

@@ -15,9 +15,11 @@ from tests.node.podworld import (
     snapshot,
     view,
 )
+from tests.tiers import examples
 
 from runyard.node.plans import actions as do
 from runyard.node.plans.pod import ImageFacts, ImageState, PodFacts, Snapshot, outcome_of, plan_pod
+from runyard.node.plans.reasons import Why
 from runyard.node.plans.values import Outcome, Phase, Record, bounded, vm_name
 from runyard.vm.contract import VmState, VmView
 from runyard.wire import names
@@ -37,61 +39,67 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
     "did not opt in": (snapshot(pod=facts(opted_in=False, finalizer=False)), (do.Ignore,)),
     "label taken off later": (
         snapshot(pod=facts(opted_in=False), record=BOOTED, vm=view(VmState.EXITED)),
-        (do.Save,),
+        (do.SaveRecord,),
     ),
     "a debug container was attached to a running Pod": (
         snapshot(pod=facts(fits=False), record=BOOTED, vm=view(VmState.EXITED)),
-        (do.Save,),
+        (do.SaveRecord,),
     ),
-    "new, VMs not listed yet": (snapshot(listed=False), (do.Look,)),
+    "new, VMs not listed yet": (snapshot(listed=False), (do.RefreshVms,)),
     "new, no finalizer": (snapshot(pod=facts(finalizer=False)), (do.AddFinalizer,)),
-    "new, held back": (snapshot(), (do.Save,)),
+    "new, held back": (snapshot(), (do.SaveRecord,)),
     "finished before we knew it": (snapshot(pod=facts(phase="Failed")), ()),
-    "intended, image absent": (snapshot(record=record()), (do.Pull,)),
-    "intended, image coming": (snapshot(record=record(), image=PULLING), (do.Publish,)),
+    "intended, image absent": (snapshot(record=record()), (do.PullImage,)),
+    "intended, image coming": (snapshot(record=record(), image=PULLING), (do.PublishStatus,)),
     "intended, said so already": (
         snapshot(record=record(), image=PULLING, pod=facts(container="waiting:PullingImage")),
         (),
     ),
-    "intended, pull failed": (snapshot(record=record(), image=FAILED), (do.Publish, do.Wait)),
-    "intended, image here": (snapshot(record=record(), image=HELD), (do.Create, do.Save)),
+    "intended, pull failed": (snapshot(record=record(), image=FAILED), (do.PublishStatus, do.Wait)),
+    "intended, image here": (snapshot(record=record(), image=HELD), (do.CreateVm, do.SaveRecord)),
     "intended, failed just now": (snapshot(record=record(), image=HELD, hold=3.0), (do.Wait,)),
-    "intended, half made": (snapshot(record=record(), vm=view(VmState.STOPPED)), (do.Remove,)),
-    "created, never started, gone": (snapshot(record=record(phase=Phase.CREATED)), (do.Save,)),
+    "intended, half made": (snapshot(record=record(), vm=view(VmState.STOPPED)), (do.DeleteVm,)),
+    "created, never started, gone": (
+        snapshot(record=record(phase=Phase.CREATED)),
+        (do.SaveRecord,),
+    ),
     "created": (
         snapshot(record=record(phase=Phase.CREATED), vm=view(VmState.STOPPED)),
-        (do.Save, do.Start),
+        (do.SaveRecord, do.StartVm),
     ),
-    "start announced, not done": (snapshot(record=STARTED, vm=view(VmState.STOPPED)), (do.Start,)),
+    "start announced, not done": (
+        snapshot(record=STARTED, vm=view(VmState.STOPPED)),
+        (do.StartVm,),
+    ),
     "start failed just now": (
         snapshot(record=STARTED, vm=view(VmState.STOPPED), hold=3.0),
         (do.Wait,),
     ),
     "started behind the record's back": (
         snapshot(record=record(phase=Phase.CREATED), vm=view(VmState.RUNNING)),
-        (do.Save, do.Publish),
+        (do.SaveRecord, do.PublishStatus),
     ),
-    "booting": (snapshot(record=STARTED, vm=view(VmState.BOOTING)), (do.Publish,)),
-    "up": (snapshot(record=STARTED, vm=view(VmState.RUNNING)), (do.Save, do.Publish)),
+    "booting": (snapshot(record=STARTED, vm=view(VmState.BOOTING)), (do.PublishStatus,)),
+    "up": (snapshot(record=STARTED, vm=view(VmState.RUNNING)), (do.SaveRecord, do.PublishStatus)),
     "up, said so": (snapshot(record=BOOTED, vm=view(VmState.RUNNING), pod=RUNNING_POD), ()),
     "address lost for a moment": (
         snapshot(record=BOOTED, vm=view(VmState.BOOTING), pod=RUNNING_POD),
         (),
     ),
-    "ended": (snapshot(record=BOOTED, vm=view(VmState.EXITED, exit_code=0)), (do.Save,)),
-    "started and vanished": (snapshot(record=STARTED), (do.Save,)),
-    "result known": (snapshot(record=ENDED), (do.Publish, do.Save)),
+    "ended": (snapshot(record=BOOTED, vm=view(VmState.EXITED, exit_code=0)), (do.SaveRecord,)),
+    "started and vanished": (snapshot(record=STARTED), (do.SaveRecord,)),
+    "result known": (snapshot(record=ENDED), (do.PublishStatus, do.SaveRecord)),
     "result known, VM still listed as running": (
         snapshot(record=ENDED, vm=view(VmState.RUNNING)),
-        (do.Publish, do.Save),
+        (do.PublishStatus, do.SaveRecord),
     ),
     "result acknowledged, answer lost": (
         snapshot(record=ENDED, pod=facts(phase="Succeeded")),
-        (do.Save,),
+        (do.SaveRecord,),
     ),
     "published, VM still there": (
         snapshot(record=record(phase=Phase.PUBLISHED, result=RESULT), pod=facts(phase="Succeeded")),
-        (do.Stop, do.Remove, do.Save),
+        (do.StopVm, do.DeleteVm, do.SaveRecord),
     ),
     "published, waiting for its deletion": (
         snapshot(record=record(phase=Phase.DELETED, result=RESULT), pod=facts(phase="Succeeded")),
@@ -99,22 +107,22 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
     ),
     "somebody set the status back": (
         snapshot(record=record(phase=Phase.DELETED, result=RESULT), pod=RUNNING_POD),
-        (do.Publish,),
+        (do.PublishStatus,),
     ),
     "evicted while running": (
         snapshot(record=BOOTED, vm=view(VmState.RUNNING), pod=facts(phase="Failed")),
-        (do.Stop, do.Remove, do.Save),
+        (do.StopVm, do.DeleteVm, do.SaveRecord),
     ),
-    "record lost, VM there": (snapshot(vm=view(VmState.RUNNING)), (do.Save,)),
-    "record unreadable, VM gone": (snapshot(suspect=True), (do.Save,)),
-    "host wiped under a running Pod": (snapshot(pod=RUNNING_POD), (do.Save,)),
+    "record lost, VM there": (snapshot(vm=view(VmState.RUNNING)), (do.SaveRecord,)),
+    "record unreadable, VM gone": (snapshot(suspect=True), (do.SaveRecord,)),
+    "host wiped under a running Pod": (snapshot(pod=RUNNING_POD), (do.SaveRecord,)),
     "deleting while running": (
         snapshot(pod=DELETING, record=BOOTED, vm=view(VmState.RUNNING)),
-        (do.Stop, do.Remove, do.Forget, do.RemoveFinalizer, do.DeletePod),
+        (do.StopVm, do.DeleteVm, do.DeleteRecord, do.RemoveFinalizer, do.DeletePod),
     ),
     "deleting, driver does not answer": (
         snapshot(pod=DELETING, record=BOOTED, listed=False),
-        (do.Stop, do.Remove, do.Forget, do.RemoveFinalizer, do.DeletePod),
+        (do.StopVm, do.DeleteVm, do.DeleteRecord, do.RemoveFinalizer, do.DeletePod),
     ),
     "deleting, record already gone": (
         snapshot(pod=DELETING),
@@ -122,7 +130,7 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
     ),
     "deleting, record lost, VM there": (
         snapshot(pod=DELETING, vm=view(VmState.RUNNING)),
-        (do.Save, do.Stop, do.Remove, do.Forget, do.RemoveFinalizer, do.DeletePod),
+        (do.SaveRecord, do.StopVm, do.DeleteVm, do.DeleteRecord, do.RemoveFinalizer, do.DeletePod),
     ),
     "deleting, never ours to hold back": (
         snapshot(pod=facts(deleting=True, finalizer=False)),
@@ -130,12 +138,12 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
     ),
     "deleting, finished and cleaned": (
         snapshot(pod=DELETING, record=record(phase=Phase.DELETED, result=RESULT)),
-        (do.Forget, do.RemoveFinalizer, do.DeletePod),
+        (do.DeleteRecord, do.RemoveFinalizer, do.DeletePod),
     ),
-    "Pod missing": (snapshot(pod=None, record=BOOTED, vm=view(VmState.RUNNING)), (do.Prove,)),
+    "Pod missing": (snapshot(pod=None, record=BOOTED, vm=view(VmState.RUNNING)), (do.VerifyPod,)),
     "Pod proven gone": (
         snapshot(pod=None, record=BOOTED, vm=view(VmState.RUNNING), proven_gone=True),
-        (do.Stop, do.Remove, do.Forget),
+        (do.StopVm, do.DeleteVm, do.DeleteRecord),
     ),
     "Pod missing, nothing of ours": (snapshot(pod=None, vm=view(VmState.RUNNING)), ()),
 }
@@ -149,14 +157,14 @@ def test_the_decision_is(given_: Snapshot, expected: tuple[type[do.Action], ...]
 def test_the_start_is_on_record_before_it_happens() -> None:
     start = snapshot(record=record(phase=Phase.CREATED), vm=view(VmState.STOPPED))
     saved = plan_pod(start, SETTINGS, NOW)[0]
-    assert isinstance(saved, do.Save)
+    assert isinstance(saved, do.SaveRecord)
     assert (saved.record.phase, saved.record.started_at) == (Phase.STARTED, NOW)
 
 
 def test_a_guest_gets_what_is_left_of_its_grace_period() -> None:
     start = snapshot(pod=facts(deleting=True, grace=17.5), record=BOOTED)
-    assert plan_pod(start, SETTINGS, NOW)[0] == do.Stop(
-        uid=BOOTED.uid, vm=VM, grace=17.5, reason="the Pod is being deleted"
+    assert plan_pod(start, SETTINGS, NOW)[0] == do.StopVm(
+        uid=BOOTED.uid, vm=VM, grace=17.5, reason=Why.POD_DELETING
     )
 
 
@@ -261,7 +269,7 @@ def run_to_rest(world: World, *, crash_after: int | None = None) -> None:
 
 
 @given(starting_points(), st.none() | st.integers(1, 12))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_every_starting_point_comes_to_rest_and_stays_there(
     start: Snapshot, crash_after: int | None
 ) -> None:
@@ -273,14 +281,14 @@ def test_every_starting_point_comes_to_rest_and_stays_there(
 
 
 @given(starting_points())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_deletion_wins_over_everything(start: Snapshot) -> None:
     if start.pod is None:
         return
     start = msgspec.structs.replace(
         start, pod=msgspec.structs.replace(start.pod, deleting=True, finalizer=True)
     )
-    forward = (do.Create, do.Start, do.Pull, do.Publish, do.AddFinalizer, do.Wait)
+    forward = (do.CreateVm, do.StartVm, do.PullImage, do.PublishStatus, do.AddFinalizer, do.Wait)
     assert not [a for a in plan_pod(start, SETTINGS, NOW) if isinstance(a, forward)]
     world = World(start)
     run_to_rest(world)
@@ -291,7 +299,7 @@ EVENTS = ["boot", "end", "vanish", "delete", "crash", "force-delete", "evict", "
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 6)), max_size=12))
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_a_uid_runs_at_most_once_whatever_happens_to_it(story: list[tuple[str, int]]) -> None:
     world = World(snapshot(pod=facts(finalizer=False), listed=False))
     for event, actions in story:
@@ -338,4 +346,4 @@ def happen(world: World, event: str) -> None:
 
 def test_the_image_of_a_pod_is_the_one_on_record() -> None:
     created = plan_pod(snapshot(record=record(), image=HELD), SETTINGS, NOW)[0]
-    assert isinstance(created, do.Create) and created.image == IMAGE
+    assert isinstance(created, do.CreateVm) and created.image == IMAGE

@@ -18,10 +18,14 @@ from runyard.http.loopback import Loopback
 from runyard.http.messages import Request, Response, Stream
 from runyard.kube.client import Kube
 from runyard.kube.kinds import NODES, PODS, RUNNER_POOLS, Kind
+from runyard.pools.deps import Deps
 from runyard.pools.operator import Operator
 from runyard.pools.settings import Settings
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.wire import names
@@ -85,13 +89,17 @@ class Yard:
 
     def new_operator(self, seed: int) -> Operator:
         return Operator(
-            kube=Kube(self.gate),
-            server=Loopback(self._serve),
-            clock=self.clock,
-            rng=random.Random(seed),
-            meter=self.meter,
-            log=get_logger("test"),
-            settings=self.settings,
+            Deps(
+                kube=Kube(self.gate),
+                server=Loopback(self._serve),
+                clock=self.clock,
+                rng=random.Random(seed),
+                meter=self.meter,
+                log=get_logger("test"),
+                settings=self.settings,
+                health=Health(self.clock, conditions.ALL),
+                freshness=Freshness(self.clock),
+            )
         )
 
     async def run_until_crash(self, at: int, *, sent: bool) -> bool:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runyard.pools.plans.admission import Admission, admit, ceiling
+from runyard.pools.plans.reasons import Blocked
 from runyard.pools.plans.views import FleetView
 
 
@@ -20,16 +21,20 @@ def fleet(**more):
         pytest.param(-2, None, Admission(0), id="no-gap"),
         pytest.param(0, fleet(healthy_nodes=0), Admission(0), id="nothing-asked"),
         pytest.param(3, fleet(), Admission(3), id="fits"),
-        pytest.param(9, fleet(), Admission(4, "fleet_cap"), id="ceiling"),
-        pytest.param(3, fleet(healthy_nodes=0), Admission(0, "no_healthy_node"), id="no-host"),
-        pytest.param(3, fleet(provisioning=4), Admission(0, "fleet_cap"), id="full"),
-        pytest.param(3, fleet(provisioning=9), Admission(0, "fleet_cap"), id="over-full"),
-        pytest.param(9, fleet(hungry_siblings=1), Admission(3, "pool_share"), id="leave-one"),
-        pytest.param(9, fleet(hungry_siblings=9), Admission(1, "pool_share"), id="at-least-one"),
+        pytest.param(9, fleet(), Admission(4, Blocked.FLEET_CAP), id="ceiling"),
+        pytest.param(
+            3, fleet(healthy_nodes=0), Admission(0, Blocked.NO_HEALTHY_NODE), id="no-host"
+        ),
+        pytest.param(3, fleet(provisioning=4), Admission(0, Blocked.FLEET_CAP), id="full"),
+        pytest.param(3, fleet(provisioning=9), Admission(0, Blocked.FLEET_CAP), id="over-full"),
+        pytest.param(9, fleet(hungry_siblings=1), Admission(3, Blocked.POOL_SHARE), id="leave-one"),
+        pytest.param(
+            9, fleet(hungry_siblings=9), Admission(1, Blocked.POOL_SHARE), id="at-least-one"
+        ),
         pytest.param(
             9,
             fleet(provisioning=3, provisioning_here=3, hungry_siblings=1),
-            Admission(0, "pool_share"),
+            Admission(0, Blocked.POOL_SHARE),
             id="the-last-place-is-the-siblings",
         ),
     ],
@@ -39,7 +44,7 @@ def test_the_ceiling_is_shared(gap, view, expected):
 
 
 def test_after_a_setback_nothing_is_created_for_a_while():
-    assert admit(3, None, held=True) == Admission(0, "backoff")
+    assert admit(3, None, held=True) == Admission(0, Blocked.BACKOFF)
     assert admit(0, None, held=True) == Admission(0)
 
 

@@ -6,6 +6,7 @@ leaves at its next poll, jobs come and end.
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.pools.pool_builders import NEW, NOW, OLD, change, make_pool, make_runner, make_snapshot
@@ -108,6 +109,7 @@ def test_a_linux_roll_whose_replacements_cannot_be_created_stops_at_the_cap():
     assert world.warm() == 38
 
 
+@pytest.mark.slow
 @given(
     replicas=st.integers(1, 25),
     percent=st.integers(1, 100),
@@ -142,6 +144,7 @@ def test_a_roll_under_load_ends(replicas, percent, chance, seed):
     assert all(r.image == NEW for r in world.runners.values() if predicates.alive(r))
 
 
+@pytest.mark.slow
 @given(sizes=st.lists(st.integers(0, 12), min_size=1, max_size=6), seed=st.integers(0, 1000))
 def test_any_sequence_of_sizes_settles_at_the_last_one(sizes, seed):
     world = World(*old_pool(3), seed=seed, busy_chance=0.1)

@@ -296,6 +296,7 @@ def test_a_refused_creation_leaves_no_account_and_is_not_hammered() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 def test_runners_that_fail_at_once_are_not_replaced_at_once_for_ever() -> None:
     async def scenario(yard: Yard) -> None:
         for number in range(4):
@@ -376,6 +377,7 @@ def test_a_cordoned_host_loses_its_idle_runner_and_keeps_its_busy_one(seed: int)
     play(scenario, seed=seed)
 
 
+@pytest.mark.slow
 @SEEDS
 def test_a_deleted_pool_waits_for_its_job(seed: int) -> None:
     async def scenario(yard: Yard) -> None:
@@ -435,7 +437,11 @@ def test_a_deletion_is_forced_once_its_host_is_gone() -> None:
             await yard.set(replicas=0)
             await yard.clock.sleep(900)
             assert yard.names() == [name]
-            stuck = {"room": "pools", "action": "StuckTermination", "outcome": "host-still-there"}
+            stuck = {
+                "component": "operator",
+                "action": "stuck-termination",
+                "outcome": "host-still-there",
+            }
             assert yard.meter.get(catalogue.RUNYARD_ACTIONS_TOTAL, **stuck) == 1
             await yard.kube.delete(NODES, "host-0")
             await yard.clock.sleep(120)
@@ -491,6 +497,7 @@ def test_the_operator_writes_only_fields_that_it_owns() -> None:
     play(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [True, False], ids=["after", "before"])
 @pytest.mark.parametrize("at", range(1, 14))
 def test_a_crash_at_any_write_leaves_nothing_behind(at: int, sent: bool) -> None:

@@ -24,6 +24,7 @@ from runyard.pools.plans.actions import (
     ReportStopped,
 )
 from runyard.pools.plans.pool import plan_pool
+from runyard.pools.plans.reasons import Blocked, Waiting
 from runyard.pools.plans.views import FleetView, NodeView
 from runyard.pools.settings import Settings
 from runyard.wire import names
@@ -259,7 +260,7 @@ def test_a_deleted_pool_waits_for_its_jobs_and_lets_go_when_nothing_is_left():
     first = plan(pool, idle, busy, ended, accounts=accounts)
     assert reaped(first) == {"uid-1": "pool-deleted", "uid-3": "terminal"}
     assert of(first, ReapAccount) == []
-    assert (first.finalizers, first.waiting) == (None, "1 busy runners")
+    assert (first.finalizers, first.waiting) == (None, Waiting.BUSY_RUNNERS.because(count=1))
 
     second = plan(pool, change(busy, deleting_at=NOW), accounts=accounts[1:2])
     assert [action.name for action in of(second, ReapAccount)] == [busy.name]
@@ -277,7 +278,7 @@ def test_starts_on_shared_hosts_are_rationed_and_the_gap_is_told():
     fleet = FleetView(ceiling=4, provisioning=1, provisioning_here=1, healthy_nodes=2)
     decided = plan(pool, fleet=fleet)
     assert (len(of(decided, CreateRunner)), decided.gap) == (3, 7)
-    assert decided.figures.blocked == "fleet_cap"
+    assert decided.figures.blocked is Blocked.FLEET_CAP
 
 
 def test_the_status_is_due_only_after_a_while_or_a_new_image():

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from benches.recovery.matrix import Ground, ground
+from benches.recovery.matrix import Environment, open_environment
 
 
 @pytest.fixture(scope="session")
-def place() -> Iterator[Ground]:
-    with ground() as made:
+def environment() -> Iterator[Environment]:
+    with open_environment() as made:
         yield made

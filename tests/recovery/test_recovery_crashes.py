@@ -1,14 +1,13 @@
-"""The real server process is killed at the effects of a dispatch; everything comes to rest, and every job ran once.
+"""After a kill of the real server process at any effect of a dispatch, the fleet settles and every job ran once.
 
-How long that took is a measurement and not asserted here: the patience of these tests is generous, because a machine
-may be busy. `make recovery-table` holds the times against their bounds.
+Times are not asserted here, because the machine may be busy. `make recovery-table` compares them with their bounds.
 """
 
 import asyncio
 import random
 
 import pytest
-from benches.recovery.matrix import Case, Ground, Outcome, cases, crash, discover, run_cases
+from benches.recovery.matrix import Case, Environment, Outcome, cases, crash, discover, run_cases
 from benches.recovery.points import Point
 from benches.recovery.rows import row_of
 
@@ -18,19 +17,19 @@ SAMPLE = (
     Point("commit: arm", "after", 1),
     Point(SERVED, "before", 2),
 )
-EFFECTS = 25  # a dispatch has more; fewer found would be a blind instrument
+EFFECTS = 25  # a dispatch has more; fewer would mean that effects are missed
 
 
-def test_a_dispatch_survives_a_kill_at_its_turning_points(place: Ground) -> None:
+def test_a_dispatch_survives_a_kill_at_its_main_effects(environment: Environment) -> None:
     async def scenario() -> list[Outcome]:
-        async with place.fleet("sample") as made:
+        async with environment.fleet("sample") as made:
             return [await crash(made, Case(point)) for point in SAMPLE]
 
     assert broken(asyncio.run(scenario())) == []
 
 
 def broken(outcomes: list[Outcome]) -> list[str]:
-    """What failed, and what was not reached: about that nothing is known."""
+    """The cases that failed or were not reached."""
     return [
         f"{each.case.point}: {each.failure or 'not reached'}"
         for each in outcomes
@@ -39,7 +38,7 @@ def broken(outcomes: list[Outcome]) -> list[str]:
 
 
 def sampled(todo: list[Case], rng: random.Random) -> list[Case]:
-    """Every point of the dispatch and of a repair; of those elsewhere every fourth, others with another seed."""
+    """Every point of the dispatch and of a repair; of the others every fourth, chosen by the seed."""
     path = [case for case in todo if row_of(case).key != "elsewhere"]
     rest = [case for case in todo if row_of(case).key == "elsewhere"]
     rng.shuffle(rest)
@@ -48,17 +47,17 @@ def sampled(todo: list[Case], rng: random.Random) -> list[Case]:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_kill_at_any_effect_leaves_nothing_behind(place: Ground) -> None:
+def test_a_kill_at_any_effect_leaves_nothing_behind(environment: Environment) -> None:
     """A sample, for the sake of time: `make recovery-table` kills at all points, several times each."""
     rng = random.Random(1)
 
     async def scenario() -> list[Outcome]:
-        async with place.fleet("discovery") as made:
+        async with environment.fleet("discovery") as made:
             usual, repair = await discover(made)
         assert len(usual) >= EFFECTS, f"the instrument sees less than a dispatch has: {usual}"
         todo = sampled(cases(usual, repair, rng=rng), rng)
         print(f"{len(usual)} effects and {len(repair)} of a repair; {len(todo)} kills")  # noqa: T201 a result
-        return [outcome async for outcome in run_cases(place, todo, side_by_side=4)]
+        return [outcome async for outcome in run_cases(environment, todo, side_by_side=4)]
 
     outcomes = asyncio.run(scenario())
     assert broken(outcomes) == []

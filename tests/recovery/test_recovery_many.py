@@ -1,4 +1,4 @@
-"""Many dispatchers, several servers, one Postgres that is killed and forgets: every job once, no budget exceeded."""
+"""With many dispatchers, killed servers and lost commits, every job runs once and no budget is exceeded."""
 
 import asyncio
 from pathlib import Path
@@ -41,7 +41,7 @@ class CalmRun(Run):
 
 
 class PatientGithub:
-    """Has jobs that nobody does."""
+    """Has jobs that never run."""
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -50,7 +50,7 @@ class PatientGithub:
         return {1: SimpleNamespace(status="queued")}
 
 
-def test_a_run_whose_kills_fail_is_not_a_calm_and_green_one() -> None:
+def test_a_run_without_successful_kills_fails() -> None:
     async def nowhere(delivery: object) -> int:
         return 200
 
@@ -61,8 +61,8 @@ def test_a_run_whose_kills_fail_is_not_a_calm_and_green_one() -> None:
         hosts=None,
         jobs=[1],
     )
-    anybody: Any = None
-    scenario = CalmRun(Plan(jobs=1, dispatchers=0), anybody, made, "")
+    unused: Any = None
+    scenario = CalmRun(Plan(jobs=1, dispatchers=0), unused, made, "")
     with pytest.raises(RuntimeError, match="nobody could be killed"):
         asyncio.run(scenario.go())
 
@@ -71,8 +71,8 @@ def step(pod: str, target: str, tenant: str | None, at: int) -> dict[str, Any]:
     return {"pod_uid": pod, "target": target, "tenant": tenant, "at": at}
 
 
-def test_a_slot_that_was_offered_twice_is_charged_to_whom_it_was_offered() -> None:
-    """Its first mint failed; what its row says at the end is the second tenant."""
+def test_the_replay_charges_each_offer_to_its_tenant() -> None:
+    """The first mint failed, so the slot's last row names the second tenant."""
     log = (
         step("one", "idle", None, 1),
         step("one", "offered", "acme", 2),
@@ -90,7 +90,7 @@ def test_a_slot_that_was_offered_twice_is_charged_to_whom_it_was_offered() -> No
     ]
 
 
-def test_what_one_commit_does_is_judged_when_it_is_done() -> None:
+def test_the_replay_checks_budgets_after_whole_commits() -> None:
     log = (
         step("one", "offered", "acme", 1),
         step("two", "offered", "acme", 2),

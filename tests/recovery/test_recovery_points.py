@@ -1,4 +1,4 @@
-"""The instrument of the crash matrix: a point that is misnamed or missed would be a hole in what is promised."""
+"""The crash matrix names and reaches every effect; a missed one would not be tested."""
 
 import asyncio
 import random
@@ -46,7 +46,7 @@ class Peer:
 
 
 class Dead(BaseException):
-    """Stands where the process would be gone."""
+    """Raised where the process would be killed."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def order(tmp_path: Path, point: Point) -> None:
     (tmp_path / "order").write_bytes(msgspec.json.encode(point))
 
 
-def test_a_death_before_a_commit_leaves_nothing_and_one_after_it_everything(
+def test_a_kill_before_a_commit_leaves_nothing_and_after_it_everything(
     points: Points, tmp_path: Path
 ) -> None:
     async def nothing(tx: object) -> None:
@@ -80,9 +80,7 @@ def test_a_death_before_a_commit_leaves_nothing_and_one_after_it_everything(
         assert inner.committed == left
 
 
-def test_a_request_is_not_sent_by_a_process_that_died_before_it(
-    points: Points, tmp_path: Path
-) -> None:
+def test_a_kill_before_a_request_prevents_it(points: Points, tmp_path: Path) -> None:
     peer = Peer()
     transport = PointedTransport(peer, points, kube_name)
     request = Request(method="GET", path=PODS)
@@ -91,8 +89,8 @@ def test_a_request_is_not_sent_by_a_process_that_died_before_it(
         with pytest.raises(Dead):
             asyncio.run(transport.send(request, timeout=1.0))
         assert len(peer.asked) == sent
-    told = (tmp_path / "journal").read_text().splitlines()
-    assert told == [
+    journal = (tmp_path / "journal").read_text().splitlines()
+    assert journal == [
         "kube: GET pods/*",
         "died before kube: GET pods/*",
         "kube: GET pods/*",
@@ -118,9 +116,7 @@ def test_a_request_is_not_sent_by_a_process_that_died_before_it(
         ),
     ],
 )  # fmt: skip
-def test_two_effects_that_leave_different_things_have_different_names(
-    request_: Request, name: str
-) -> None:
+def test_different_effects_have_different_names(request_: Request, name: str) -> None:
     assert kube_name(request_) == name
 
 
@@ -134,13 +130,13 @@ def test_the_same_effect_for_another_tenant_has_the_same_name() -> None:
     assert answer_name("POST", "/x/5/y", 204) == "answer: 204 POST /x/*/y"
 
 
-def test_the_answer_to_a_probe_is_no_effect() -> None:
-    """Whether somebody looks is not the server's work: such a point is not reached when nobody does."""
+def test_the_response_to_a_probe_is_no_effect() -> None:
+    """Without probes such a point would not be reached."""
     for path in ("/healthz", "/readyz", "/metrics"):
         assert answer_name("GET", path, 200) == ""
 
 
-def test_every_effect_is_met_before_and_after_it() -> None:
+def test_every_effect_has_a_kill_before_and_after_it() -> None:
     usual, repair = (
         Counter({"commit: claim": 9, "kube: GET pods": 1}),
         Counter({"commit: swept": 1}),
@@ -155,7 +151,7 @@ def test_every_effect_is_met_before_and_after_it() -> None:
     }
 
 
-def test_every_row_of_a_dispatch_is_somebodys(tmp_path: Path) -> None:
+def test_every_effect_belongs_to_a_row_of_the_table(tmp_path: Path) -> None:
     mint = "github: POST /orgs/*/actions/runners/generate-jitconfig"
     owner, account = (
         f"kube: PATCH pods/* tuist.dev/runner-{each}" for each in ("pool-owner", "account")
@@ -179,13 +175,13 @@ def test_a_point_that_was_not_reached_is_a_failure_and_so_is_one_that_took_too_l
     assert late.startswith("after commit: claim: 31.0 s, the bound is 30 s") and "a stamp" in late
 
 
-def test_a_row_that_was_not_measured_is_shown_as_that() -> None:
+def test_a_row_without_a_measurement_says_so() -> None:
     lines = table.matrix([], ()).splitlines()
     assert len(lines) == 2 + len(ROWS)
     assert all(line.endswith("| 0 | not measured | not measured |") for line in lines[2:])
 
 
-def test_the_page_gets_its_table_between_the_markers_and_keeps_the_rest(tmp_path: Path) -> None:
+def test_the_table_is_written_between_its_markers(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"above\n{table.BEGIN}\nof yesterday\n{table.END}\nbelow\n")
     done = [

@@ -394,7 +394,7 @@ def test_a_storm_replays_and_its_outcomes_are_honest() -> None:
             except TransportError as error:
                 outcomes[path] = type(error).__name__
 
-        async def weather() -> None:
+        async def fault_layers() -> None:
             for _ in range(5):
                 await net.clock.sleep(5)
                 net.link.sever()
@@ -403,7 +403,7 @@ def test_a_storm_replays_and_its_outcomes_are_honest() -> None:
                 net.server.restart()
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(weather())
+            group.create_task(fault_layers())
             for number in range(200):
                 group.create_task(caller(number))
         await net.clock.sleep(30)

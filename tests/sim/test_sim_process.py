@@ -12,7 +12,7 @@ from runyard.http.messages import Request, Response
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import SimulationError, run_virtual
 from runyard.sim.network import Link
-from runyard.sim.process import PartDied, Process, wrap, wrap_database, wrap_transport
+from runyard.sim.process import ComponentDied, Process, wrap, wrap_database, wrap_transport
 from runyard.sim.trace import Trace
 
 T = TypeVar("T")
@@ -269,7 +269,7 @@ def test_a_part_that_dies_by_itself_fails_the_run_with_its_traceback() -> None:
         world.process.start(lambda: buggy(world))
         await world.clock.sleep(100)
 
-    with pytest.raises(PartDied, match="bug") as caught:
+    with pytest.raises(ComponentDied, match="bug") as caught:
         simulate(scenario)
     cause = caught.value.__cause__
     assert isinstance(cause, KeyError)
@@ -304,7 +304,7 @@ def test_a_part_that_is_cancelled_by_nobody_fails_the_run() -> None:
         world.process.start(lambda: confused(world))
         await world.clock.sleep(1)
 
-    with pytest.raises(PartDied):
+    with pytest.raises(ComponentDied):
         simulate(scenario)
 
 

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from runyard.telemetry import catalogue
-from runyard.telemetry.catalogue import ALL, Kind, Metric
+from runyard.telemetry.catalogue import ALL
+from runyard.telemetry.metric import Kind, Metric
 
 
 def test_a_constant_that_differs_from_its_wire_name_cannot_be_found() -> None:
@@ -35,9 +36,9 @@ def test_an_account_never_becomes_a_label() -> None:
 
 def test_declaring_a_name_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
-        catalogue.gauge("runyard_queue_depth", help="Again.")
+        catalogue.gauge("runyard_queue_depth", "Again.")
 
 
 def test_buckets_that_do_not_ascend_are_refused() -> None:
     with pytest.raises(ValueError, match="ascend"):
-        catalogue.histogram("runyard_test_seconds", help="Wrong.", buckets=(2.0, 1.0))
+        catalogue.histogram("runyard_test_seconds", "Wrong.", buckets=(2.0, 1.0))

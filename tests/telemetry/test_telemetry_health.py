@@ -28,10 +28,10 @@ class HandClock:
         return asyncio.timeout(seconds)
 
 
-DISK = Condition(code="disk", title="Disk", text="Clean it.", visible_after=10)
-DATABASE = Condition(code="db", title="Database", text="Start it.", depends_on=("disk",))
+DISK = Condition(code="disk", title="Disk", fix="Clean it.", visible_after=10)
+DATABASE = Condition(code="db", title="Database", fix="Start it.", depends_on=("disk",))
 QUEUE = Condition(
-    code="queue", title="Queue", text="Wait.", depends_on=("db",), severity=Severity.WARNING
+    code="queue", title="Queue", fix="Wait.", depends_on=("db",), severity=Severity.WARNING
 )
 
 
@@ -48,7 +48,7 @@ def test_a_blip_is_not_shown_and_a_lasting_failure_is() -> None:
     clock.mono = 10.0
     health.fail("disk", "94 %")
     (report,) = health.report()
-    assert (report.message, report.since, report.text) == ("94 %", 1000.0, "Clean it.")
+    assert (report.message, report.since, report.fix) == ("94 %", 1000.0, DISK.fix)
     health.ok("disk")
     assert codes(health) == []
     health.fail("disk", "again")
@@ -86,7 +86,7 @@ def test_only_an_error_makes_a_part_unready() -> None:
 
 @pytest.mark.parametrize(
     "declared",
-    [(DISK, DISK), (DATABASE,), (Condition(code="a", title="", text="", depends_on=("a",)),)],
+    [(DISK, DISK), (DATABASE,), (Condition(code="a", title="", fix="", depends_on=("a",)),)],
     ids=["twice", "missing-cause", "circle"],
 )
 def test_a_wrong_declaration_is_refused(declared: tuple[Condition, ...]) -> None:

@@ -6,15 +6,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from runyard.http.errors import NotSent
+from runyard.http.errors import TRANSPORT_ERRORS, NotSent
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
 from runyard.telemetry import catalogue as c
 from runyard.telemetry.log import get_logger
-from runyard.telemetry.loops import EXPECTED, Expected, run_loop
+from runyard.telemetry.loops import Expected, run_loop
 from runyard.telemetry.meter import Meter
+from runyard.telemetry.names import Loop
 
 Step = Callable[[], Awaitable[object]]
+LOOP = Loop.SLOT_SWEEP
 
 
 async def run_for(
@@ -22,14 +24,14 @@ async def run_for(
     step: Step,
     meter: Meter,
     *,
-    expected: Expected = EXPECTED,
+    expected: Expected = TRANSPORT_ERRORS,
     rng: random.Random | None = None,
 ) -> None:
     clock = VirtualClock()
     with pytest.raises(TimeoutError):
         async with clock.timeout(seconds):
             await run_loop(
-                "test",
+                LOOP,
                 step,
                 clock=clock,
                 meter=meter,
@@ -62,7 +64,7 @@ def test_steps_run_at_once_and_then_periodically() -> None:
 
     meter = Meter()
     assert moments(fine, 35, meter) == [0, 10, 20, 30]
-    last = meter.get(c.RUNYARD_LOOP_LAST_SUCCESS_SECONDS, loop="test")
+    last = meter.get(c.RUNYARD_LOOP_LAST_SUCCESS_SECONDS, loop=LOOP)
     assert last is not None
     assert last % 100 == 30
 
@@ -74,7 +76,7 @@ def test_failures_back_off_up_to_the_limit_and_success_forgets_them() -> None:
 
     meter = Meter()
     assert moments(flaky, 205, meter) == [0, 20, 60, 120, 180, 190, 200]
-    assert meter.get(c.RUNYARD_LOOP_FAILURES_TOTAL, loop="test", kind="NotSent") == 4
+    assert meter.get(c.RUNYARD_LOOP_FAILURES_TOTAL, loop=LOOP, error="not-sent") == 4
 
 
 def test_a_step_that_hangs_is_ended_and_counted_as_a_deadline() -> None:
@@ -84,7 +86,7 @@ def test_a_step_that_hangs_is_ended_and_counted_as_a_deadline() -> None:
 
     meter = Meter()
     assert moments(hangs, 30, meter) == [0, 25]
-    assert meter.get(c.RUNYARD_LOOP_FAILURES_TOTAL, loop="test", kind="deadline") == 1
+    assert meter.get(c.RUNYARD_LOOP_FAILURES_TOTAL, loop=LOOP, error="deadline") == 1
 
 
 @pytest.mark.parametrize(
@@ -130,8 +132,8 @@ def test_a_timeout_that_is_not_the_deadline_is_not_mistaken_for_it() -> None:
 
     meter = Meter()
     moments(step, 30, meter)
-    assert meter.get(c.RUNYARD_LOOP_FAILURES_TOTAL, loop="test", kind="TimeoutError") == 1
-    assert meter.get(c.RUNYARD_LOOP_FAILURES_TOTAL, loop="test", kind="deadline") is None
+    assert meter.get(c.RUNYARD_LOOP_FAILURES_TOTAL, loop=LOOP, error="timeout-error") == 1
+    assert meter.get(c.RUNYARD_LOOP_FAILURES_TOTAL, loop=LOOP, error="deadline") is None
 
 
 @pytest.mark.parametrize("kind", [Exception, TypeError, LookupError, KeyError])

@@ -7,9 +7,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from runyard.telemetry import catalogue as c
 from runyard.telemetry.meter import Meter
+from runyard.telemetry.metric import Kind, Metric
 
-SELDOM = c.Metric(c.Kind.GAUGE, "runyard_undeclared", (), "Not declared.")
-TWIN = c.Metric(c.Kind.GAUGE, "runyard_queue_depth", ("controller", "extra"), "Not the declared.")
+SELDOM = Metric(Kind.GAUGE, "runyard_undeclared", (), "Not declared.")
+TWIN = Metric(Kind.GAUGE, "runyard_queue_depth", ("controller", "extra"), "Not the declared.")
 
 
 def samples(meter: Meter) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -22,13 +23,13 @@ def samples(meter: Meter) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
     [
         pytest.param(lambda m: m.set(SELDOM, 1), ValueError, id="undeclared"),
         pytest.param(
-            lambda m: m.set(TWIN, 1, controller="a", extra="b"),
+            lambda m: m.set(TWIN, 1, controller="pod-controller", extra="b"),
             ValueError,
             id="not-the-catalogue's",
         ),
         pytest.param(lambda m: m.set(c.RUNYARD_QUEUE_DEPTH, 1), TypeError, id="label-missing"),
         pytest.param(
-            lambda m: m.set(c.RUNYARD_QUEUE_DEPTH, 1, controller="a", pool="b"),
+            lambda m: m.set(c.RUNYARD_QUEUE_DEPTH, 1, controller="pod-controller", pool="b"),
             TypeError,
             id="label-unknown",
         ),
@@ -36,7 +37,9 @@ def samples(meter: Meter) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
             lambda m: m.set(c.RUNYARD_QUEUE_DEPTH, 1, controller=None), TypeError, id="label-None"
         ),
         pytest.param(
-            lambda m: m.inc(c.RUNYARD_QUEUE_DEPTH, controller="a"), TypeError, id="inc-of-gauge"
+            lambda m: m.inc(c.RUNYARD_QUEUE_DEPTH, controller="pod-controller"),
+            TypeError,
+            id="inc-of-gauge",
         ),
         pytest.param(
             lambda m: m.observe(c.RUNYARD_FENCES_TOTAL, 1, answer="busy"),
@@ -48,6 +51,9 @@ def samples(meter: Meter) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
         ),
         pytest.param(
             lambda m: m.clear(c.RUNYARD_FENCES_TOTAL, pool="x"), TypeError, id="clear-unknown"
+        ),
+        pytest.param(
+            lambda m: m.inc(c.RUNYARD_FENCES_TOTAL, answer="perhaps"), TypeError, id="value-unknown"
         ),
     ],
 )
@@ -62,11 +68,11 @@ def test_a_wrong_write_is_an_error_at_once(
 
 def test_the_wire_name_of_a_counter_is_not_changed_by_the_library() -> None:
     meter = Meter()
-    meter.inc(c.TUIST_RUNNERS_WEBHOOK_COUNT, action="queued", outcome="stored")
+    meter.inc(c.TUIST_RUNNERS_WEBHOOK_COUNT, action="queued", outcome="applied")
     meter.inc(c.RUNYARD_FENCES_TOTAL, 2, answer="busy")
     text = meter.exposition().decode()
     assert "# TYPE tuist_runners_webhook_count counter\n" in text
-    assert 'tuist_runners_webhook_count{action="queued",outcome="stored"} 1.0\n' in text
+    assert 'tuist_runners_webhook_count{action="queued",outcome="applied"} 1.0\n' in text
     assert "tuist_runners_webhook_count_total" not in text
     assert 'runyard_fences_total{answer="busy"} 2.0\n' in text
     assert "fences_total_total" not in text
@@ -75,18 +81,18 @@ def test_the_wire_name_of_a_counter_is_not_changed_by_the_library() -> None:
 def test_histogram_buckets_are_cumulative_and_include_their_bound() -> None:
     meter = Meter()
     for value in (0.001, 0.002, 0.005, 70.0):
-        meter.observe(c.RUNYARD_RECONCILE_SECONDS, value, controller="pods")
+        meter.observe(c.RUNYARD_RECONCILE_SECONDS, value, controller="pod-controller")
     got = samples(meter)
     name = "runyard_reconcile_seconds"
 
     def bucket(le: str) -> float:
-        return got[f"{name}_bucket", (("controller", "pods"), ("le", le))]
+        return got[f"{name}_bucket", (("controller", "pod-controller"), ("le", le))]
 
     bounds = ("0.001", "0.005", "60.0", "+Inf")
     assert [bucket(le) for le in bounds] == [1, 3, 3, 4]
-    assert got[f"{name}_count", (("controller", "pods"),)] == 4
-    assert got[f"{name}_sum", (("controller", "pods"),)] == pytest.approx(70.008)
-    assert meter.get(c.RUNYARD_RECONCILE_SECONDS, controller="pods") == 4
+    assert got[f"{name}_count", (("controller", "pod-controller"),)] == 4
+    assert got[f"{name}_sum", (("controller", "pod-controller"),)] == pytest.approx(70.008)
+    assert meter.get(c.RUNYARD_RECONCILE_SECONDS, controller="pod-controller") == 4
 
 
 def test_a_pool_that_disappeared_leaves_no_series() -> None:
@@ -108,3 +114,12 @@ def test_two_parts_in_one_process_do_not_share_numbers() -> None:
     assert second.get(c.RUNYARD_FENCES_TOTAL, answer="deleted") is None
     assert first.total(c.RUNYARD_FENCES_TOTAL) == 1
     assert second.total(c.RUNYARD_FENCES_TOTAL) == 0
+
+
+def test_a_value_that_is_not_documented_stops_no_loop_in_production(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Meter, "check_values", False)
+    meter = Meter()
+    meter.inc(c.RUNYARD_FENCES_TOTAL, answer="perhaps")
+    assert meter.get(c.RUNYARD_FENCES_TOTAL, answer="perhaps") == 1

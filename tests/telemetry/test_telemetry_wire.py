@@ -1,7 +1,7 @@
 """The server's metrics are those that fleets' dashboards and alerts read: by name, labels and buckets."""
 
 from runyard.telemetry import catalogue
-from runyard.telemetry.catalogue import Kind
+from runyard.telemetry.metric import Kind
 
 WAITS = (50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 300000)
 RUNS = (

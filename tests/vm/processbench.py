@@ -17,10 +17,10 @@ from typing import Literal
 from runyard.clock import RealClock
 from runyard.vm.contract import VmSpec, VmState, VmView
 from runyard.vm.guest import image as guest_image
-from runyard.vm.process import keeping, probe
+from runyard.vm.process import probe, shims
 from runyard.vm.process.driver import ProcessDriver
 from runyard.vm.process.isolation import Isolation
-from runyard.vm.process.layout import Place, quoted
+from runyard.vm.process.layout import VmDirectory, quoted
 from runyard.vm.process.limits import Limits
 
 IMAGE = "registry.invalid/guest@sha256:1"
@@ -59,12 +59,12 @@ def isolation(way: Way) -> Isolation | str:
         trouble = f"it needs {needs.get(way, 'root')}"
         for candidate in probe._candidates("auto", base):
             if (candidate.kind, candidate.users) == _SHAPES[way]:
-                trouble = await probe._trial(place, candidate)
+                trouble = await probe._trial(directory, candidate)
                 if not trouble:
                     return candidate
         return trouble
 
-    with home() as place:
+    with home() as directory:
         return asyncio.run(find())
 
 
@@ -146,10 +146,10 @@ class ProcessBench:
         (source / "run.sh").write_text(runner, encoding="utf-8")
         guest_image.build_image(self.root / "source" / quoted(self.image), runner=source)
 
-    def place(self, name: str) -> Place:
-        return Place(self.home / "vms" / name)
+    def directory(self, name: str) -> VmDirectory:
+        return VmDirectory(self.home / "vms" / name)
 
-    async def create(self, name: str, *, token: str = "", **env: str) -> Place:
+    async def create(self, name: str, *, token: str = "", **env: str) -> VmDirectory:
         """Pull and create."""
         await self.driver.pull(self.image)
         spec = VmSpec(
@@ -161,18 +161,18 @@ class ProcessBench:
             token=token,
         )
         await self.driver.create(spec)
-        return self.place(name)
+        return self.directory(name)
 
     def pipe(self, name: str, label: str) -> Pipe:
         """A pipe in the VM's status folder: its poller can open it."""
-        return Pipe(self.place(name).status / label)
+        return Pipe(self.directory(name).status / label)
 
     async def view(self, name: str) -> VmView:
         return next(view for view in await self.driver.list() if view.name == name)
 
     async def gone(self, name: str) -> None:
-        """Its keeper's end, waiting for it."""
-        assert await keeping.gone(self.place(name), self.clock, within=PATIENCE)
+        """Its shim's end, waiting for it."""
+        assert await shims.wait_gone(self.directory(name), self.clock, within=PATIENCE)
 
     async def exited(self, name: str) -> VmView:
         """Its end, waiting for it."""

@@ -90,9 +90,9 @@ while :; do sleep 3600 & wait; done
 """
 
     async def listening(self, name: str) -> None:
-        place = self.place(name)
+        directory = self.directory(name)
         async with self.clock.timeout(60):
-            while not (place.status / "listening").exists() and place.ended() is None:
+            while not (directory.status / "listening").exists() and directory.ended() is None:
                 await self.clock.sleep(0.01)
 
 
@@ -253,6 +253,7 @@ def test_a_polite_guest_ends_before_its_grace_period_is_over(run: Run) -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_a_deaf_guest_is_powered_off_after_its_grace_period(run: Run) -> None:
     async def scenario(bench: Bench) -> None:
         await up(bench, "deaf")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import Absent
+from tests.tiers import examples
 
 from runyard.vm.guest import envfile
 from runyard.vm.guest.image import SCRIPTS, build_image, image_id
@@ -28,7 +29,7 @@ def test_an_environment_file_is_exactly_invertible(env: dict[str, str]) -> None:
     assert envfile.decode(envfile.encode(env.items())) == env
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(_env)
 @example(
     {"A": "a\\nb", "B": "a\nb", "C": "\\", "D": "\\\\n", "E": "\r\n\\r", "F": "it's", "G": "''"}
@@ -102,7 +103,7 @@ _json = st.recursive(
 _base64 = st.text("abzAZ019+/=_-", min_size=1, max_size=30)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.dictionaries(st.text(max_size=6), _json, max_size=4),
     _base64,
@@ -111,10 +112,10 @@ _base64 = st.text("abzAZ019+/=_-", min_size=1, max_size=30)
     st.booleans(),
 )
 def test_the_field_is_found_in_any_document(
-    others: dict[str, object], jit: str, place: int, spaced: bool, ascii_only: bool
+    others: dict[str, object], jit: str, directory: int, spaced: bool, ascii_only: bool
 ) -> None:
     items = list(others.items())
-    items.insert(min(place, len(items)), ("encoded_jit_config", jit))
+    items.insert(min(directory, len(items)), ("encoded_jit_config", jit))
     text = json.dumps(dict(items), indent=2 if spaced else None, ensure_ascii=ascii_only)
     assert field(text.encode()) == jit
 

@@ -109,6 +109,7 @@ _passing = st.sampled_from([NOTHING, EMPTY, DROP, (500, b""), (503, b"x"), (404,
 _final = st.sampled_from([JIT, DRAIN, (401, b""), (403, b"")])
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(st.lists(_passing, max_size=4), _final)
 def test_any_sequence_is_decided_the_same(passing: list[Answer], final: Answer) -> None:

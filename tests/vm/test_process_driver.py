@@ -12,7 +12,7 @@ from tests.vm.processbench import IMAGE, ProcessBench, home, isolation, run_on
 
 from runyard.vm.contract import DriverFailed, ImageMissing, NoSpace, VmSpec, VmState, VmView
 from runyard.vm.guest.image import build_image
-from runyard.vm.process.folders import Fresh, sweep
+from runyard.vm.process.folders import NewDirectory, sweep
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.layout import quoted, unquoted
 from runyard.vm.process.limits import Limits
@@ -67,10 +67,10 @@ def test_what_was_half_removed_is_swept_away(folder: str) -> None:
 
 def test_what_somebody_is_making_is_not_swept_away(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with Fresh(tmp_path / "vm") as fresh:
+        async with NewDirectory(tmp_path / "vm") as fresh:
             fresh.path.mkdir()
             await sweep(tmp_path)
-            fresh.appear()
+            fresh.publish()
         await sweep(tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["vm"]
 
@@ -103,13 +103,13 @@ def test_creations_at_the_same_time_are_one_vm() -> None:
 def test_starts_at_the_same_time_are_one_guest() -> None:
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image('#!/bin/sh\necho one >>"$RUNYARD_STATUS_DIR/starts"\nexit 0\n')
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         drivers = [bench.driver, bench.reopened(), bench.reopened()]
         async with asyncio.TaskGroup() as group:
             for driver in drivers:
                 group.create_task(driver.start("vm"))
         await bench.exited("vm")
-        assert (place.status / "starts").read_text() == "one\n"
+        assert (directory.status / "starts").read_text() == "one\n"
 
     on_plain(scenario)
 
@@ -122,14 +122,14 @@ def small_disk(absent: Absent) -> Iterator[Path]:
     """A file system of a few mebibytes."""
     if os.geteuid() != 0:
         absent("root", "run the tests as root too: a small disk must be mounted")
-    with home() as place:
-        argv = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0711", "tmpfs", str(place)]
+    with home() as directory:
+        argv = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0711", "tmpfs", str(directory)]
         if subprocess.run(argv, capture_output=True, check=False).returncode != 0:
             absent("a mountable tmpfs", "run the tests where mounting is allowed")
         try:
-            yield place
+            yield directory
         finally:
-            subprocess.run(["umount", str(place)], check=True)
+            subprocess.run(["umount", str(directory)], check=True)
 
 
 def test_a_full_disk_is_told_by_its_name(small_disk: Path) -> None:
@@ -190,10 +190,10 @@ exit 0
 
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(deep)
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         await bench.driver.start("vm")
         await bench.exited("vm")
-        assert (place.work / "shut").exists()
+        assert (directory.work / "shut").exists()
         await bench.driver.delete("vm")
         assert list((bench.home / "vms").iterdir()) == []
 
@@ -203,12 +203,12 @@ exit 0
 def test_a_guest_that_cannot_be_started_has_ended_with_a_reason() -> None:
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image("#!/nonexistent/interpreter\n")
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         await bench.driver.start("vm")
         ended = await bench.exited("vm")
         assert ended.exit_code is None
         assert ended.exit_reason == "the guest ended with status 126 and reported nothing"
-        assert "cannot start" in (place.state / "console.log").read_text()
+        assert "cannot start" in (directory.state / "console.log").read_text()
 
     on_plain(scenario)
 
@@ -227,8 +227,8 @@ def test_a_guest_ended_by_a_signal_says_so() -> None:
 def test_a_damaged_description_does_not_hide_a_vm() -> None:
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(IDLE)
-        place = await bench.create("vm")
-        (place.path / "spec.json").unlink()
+        directory = await bench.create("vm")
+        (directory.path / "spec.json").unlink()
         assert await bench.driver.list() == (VmView(name="vm", state=VmState.STOPPED),)
         with pytest.raises(DriverFailed):
             await bench.driver.start("vm")

@@ -15,9 +15,9 @@ from tests.conftest import Absent
 from tests.vm.processbench import WAYS, ProcessBench, Scenario, isolation, run_on
 
 from runyard.vm.contract import DriverFailed, VmState
-from runyard.vm.process.exits import KEEPER_DIED, read_report
-from runyard.vm.process.grouptrial import try_groups
-from runyard.vm.process.layout import Pulse
+from runyard.vm.process.cgroup_probe import probe_cgroups
+from runyard.vm.process.exits import SHIM_DIED, read_report
+from runyard.vm.process.layout import ShimState
 from runyard.vm.process.processes import MARK, parse_marks, parse_ps
 
 Run = Callable[[Scenario], None]
@@ -92,20 +92,20 @@ def test_a_daemon_does_not_outlive_a_stop(run: Run, grace: float) -> None:
     run(scenario)
 
 
-def test_a_killed_keeper_leaves_an_exit_and_no_processes(run: Run) -> None:
+def test_a_killed_shim_leaves_an_exit_and_no_processes(run: Run) -> None:
     async def scenario(bench: ProcessBench) -> None:
         hides = bench.isolation.kind == "bwrap" or bench.isolation.users != ""
         daemon_lives, _ = await up(bench, "bare" if hides else "marked")
-        place = bench.place(NAME)
-        keeper = int((place.state / "started").read_text())
-        os.kill(keeper, signal.SIGKILL)
+        directory = bench.directory(NAME)
+        shim = int((directory.state / "started").read_text())
+        os.kill(shim, signal.SIGKILL)
         await bench.gone(NAME)
-        assert place.pulse() is Pulse.ORPHANED
+        assert directory.shim_state() is ShimState.ORPHANED
         ended = await bench.view(NAME)
         assert (ended.state, ended.exit_code, ended.exit_reason) == (
             VmState.EXITED,
             None,
-            KEEPER_DIED,
+            SHIM_DIED,
         )
         assert not daemon_lives()
         assert await bench.view(NAME) == ended
@@ -116,13 +116,13 @@ def test_a_killed_keeper_leaves_an_exit_and_no_processes(run: Run) -> None:
 
 
 @pytest.mark.parametrize("act", ["stop", "delete"])
-def test_a_vm_whose_keeper_was_killed_can_be_torn_down(absent: Absent, act: str) -> None:
+def test_a_vm_whose_shim_was_killed_can_be_torn_down(absent: Absent, act: str) -> None:
     way = isolation("plain")
     assert not isinstance(way, str), way
 
     async def scenario(bench: ProcessBench) -> None:
         daemon_lives, _ = await up(bench, "marked")
-        os.kill(int((bench.place(NAME).state / "started").read_text()), signal.SIGKILL)
+        os.kill(int((bench.directory(NAME).state / "started").read_text()), signal.SIGKILL)
         await bench.gone(NAME)
         if act == "stop":
             await bench.driver.stop(NAME, grace=30)
@@ -136,17 +136,17 @@ def test_a_vm_whose_keeper_was_killed_can_be_torn_down(absent: Absent, act: str)
 def test_a_control_group_finds_whoever_dropped_every_other_sign(absent: Absent) -> None:
     way = isolation("plain")
     assert not isinstance(way, str), way
-    group = try_groups(wanted=()).group
+    group = probe_cgroups(wanted=()).group
     if not group:
         absent("a writable control group (version 2)", "delegate one to the tests")
 
     async def scenario(bench: ProcessBench) -> None:
         daemon_lives, _ = await up(bench, "bare")
-        own = json.loads((bench.place(NAME).state / "order.json").read_text())["cgroup"]
+        own = json.loads((bench.directory(NAME).state / "order.json").read_text())["cgroup"]
         assert Path(own).parent == Path(group)
-        os.kill(int((bench.place(NAME).state / "started").read_text()), signal.SIGKILL)
+        os.kill(int((bench.directory(NAME).state / "started").read_text()), signal.SIGKILL)
         await bench.gone(NAME)
-        assert (await bench.view(NAME)).exit_reason == KEEPER_DIED
+        assert (await bench.view(NAME)).exit_reason == SHIM_DIED
         assert not daemon_lives()
         assert not Path(own).exists()
 
@@ -220,9 +220,9 @@ def test_a_vm_is_not_told_ended_while_a_process_of_it_lives(run: Run) -> None:
 
     async def scenario(bench: ProcessBench) -> None:
         daemon_lives, let_go = await up(bench)
-        place = bench.place(NAME)
+        directory = bench.directory(NAME)
         let_go()
-        while place.ended() is None:
+        while directory.ended() is None:
             await asyncio.get_running_loop().run_in_executor(None, os.sched_yield)
         assert not daemon_lives()
         await bench.exited(NAME)

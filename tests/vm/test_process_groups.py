@@ -20,8 +20,8 @@ from tests.vm.processbench import PATIENCE, ProcessBench, isolation, run_on
 
 from runyard.clock import RealClock
 from runyard.vm.contract import DriverFailed
-from runyard.vm.process import groups, leaf
-from runyard.vm.process.grouptrial import try_groups
+from runyard.vm.process import cgroup, cgroups
+from runyard.vm.process.cgroup_probe import probe_cgroups
 from runyard.vm.process.isolation import Isolation
 from runyard.vm.process.limits import CONTROLLERS, Limits
 
@@ -32,7 +32,7 @@ IDLE = '#!/bin/sh\necho up >"$RUNYARD_STATUS_DIR/up"\nexec sleep 86400\n'
 @pytest.fixture
 def ground(absent: Absent) -> Iterator[Path]:
     """A group of the kernel's, made for one test below ours."""
-    ours = groups.own()
+    ours = cgroups.own()
     if ours is None:
         absent("control groups of version 2", "run the tests where they are mounted")
     path = ours / f"runyard-test-{os.getpid()}"
@@ -45,7 +45,7 @@ def ground(absent: Absent) -> Iterator[Path]:
     try:
         yield path
     finally:
-        asyncio.run(groups.clear(path, RealClock()))
+        asyncio.run(cgroups.clear(path, RealClock()))
         assert not path.exists()
 
 
@@ -71,8 +71,8 @@ def plain() -> Isolation:
 def offered(ground: Path, absent: Absent) -> Iterator[tuple[str, ...]]:
     """Controllers that the group may hand on; from the true root they are borrowed for one test."""
     above, borrowed = ground.parent, ()
-    if not words(ground, "cgroup.controllers") and groups.look(above).true_root:
-        borrowed, _ = groups.divide(above, words(above, "cgroup.controllers"))
+    if not words(ground, "cgroup.controllers") and cgroups.inspect(above).true_root:
+        borrowed, _ = cgroups.split(above, words(above, "cgroup.controllers"))
     found = words(ground, "cgroup.controllers")
     if not found:
         absent("a controller to hand out", "enable one for the group of the tests")
@@ -95,15 +95,17 @@ def test_whoever_lives_in_a_divided_group_steps_aside(
     os.setxattr(ground, "user.delegate", b"1")
     with inhabitant(ground) as one, inhabitant(ground) as two:
         try:
-            enabled, why = groups.divide(ground, offered)
+            enabled, why = cgroups.split(ground, offered)
             assert (enabled, why) == (offered, "")
-            assert sorted(leaf.members(str(ground / groups.INSIDE))) == sorted([one.pid, two.pid])
-            assert leaf.members(str(ground)) == []
-            assert groups.divide(ground, offered) == (offered, "")  # again, as the next agent does
-            found = groups.make(ground, Path("/a/vm"), ())
+            assert sorted(cgroup.members(str(ground / cgroups.INSIDE))) == sorted(
+                [one.pid, two.pid]
+            )
+            assert cgroup.members(str(ground)) == []
+            assert cgroups.split(ground, offered) == (offered, "")  # again, as the next agent does
+            found = cgroups.make(ground, Path("/a/vm"), ())
             assert words(found, "cgroup.controllers") == offered
         finally:
-            leaf.end_all(str(ground))
+            cgroup.kill_all(str(ground))
 
 
 def test_a_group_that_is_not_ours_is_left_as_it_is(ground: Path) -> None:
@@ -113,16 +115,16 @@ def test_a_group_that_is_not_ours_is_left_as_it_is(ground: Path) -> None:
     offered = words(ground, "cgroup.controllers")
     with inhabitant(ground) as stranger:
         try:
-            enabled, why = groups.divide(ground, offered or CONTROLLERS)
+            enabled, why = cgroups.split(ground, offered or CONTROLLERS)
             assert enabled == () and why
-            assert leaf.members(str(ground)) == [stranger.pid]
-            assert not (ground / groups.INSIDE).exists()
+            assert cgroup.members(str(ground)) == [stranger.pid]
+            assert not (ground / cgroups.INSIDE).exists()
         finally:
-            leaf.end_all(str(ground))
+            cgroup.kill_all(str(ground))
 
 
 def test_the_trial_leaves_nothing_and_claims_only_what_worked(ground: Path) -> None:
-    found = try_groups(ground)
+    found = probe_cgroups(ground)
     assert found.group == str(ground)
     assert all((ground / "cgroup.subtree_control").read_text().count(c) for c in found.controllers)
     assert bool(found.why) == (found.controllers != CONTROLLERS)
@@ -131,7 +133,7 @@ def test_the_trial_leaves_nothing_and_claims_only_what_worked(ground: Path) -> N
 
 def test_a_directory_that_only_looks_like_a_group_is_not_believed(tmp_path: Path) -> None:
     lookalike(tmp_path, "cpu memory pids")
-    found = try_groups(tmp_path)
+    found = probe_cgroups(tmp_path)
     assert (found.group, found.controllers) == ("", ())
     assert found.why
 
@@ -144,14 +146,14 @@ def test_a_vms_leaf_is_there_while_it_runs_and_gone_when_it_has_ended(ground: Pa
 
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(IDLE)
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         up = bench.pipe("vm", "up")
         await bench.driver.start("vm")
         assert await up.line() == "up"
-        own = groups.leaf_of(ground, place.path)
-        assert leaf.lives(str(own))
-        keeper = int((place.state / "started").read_text())
-        assert keeper not in leaf.members(str(own))  # or it would end itself
+        own = cgroups.leaf_path(ground, directory.path)
+        assert cgroup.is_populated(str(own))
+        shim = int((directory.state / "started").read_text())
+        assert shim not in cgroup.members(str(own))  # or it would end itself
         await bench.driver.stop("vm", grace=0)
         assert not own.exists()
 
@@ -164,20 +166,20 @@ def test_a_leaf_of_a_vm_that_was_removed_by_hand_is_cleared_by_the_next_driver(
     way = msgspec.structs.replace(plain(), cgroup=str(ground))
 
     async def scenario(bench: ProcessBench) -> None:
-        gone = groups.make(ground, bench.root / "removed", ())
-        kept = groups.make(ground, bench.root, ())
+        gone = cgroups.make(ground, bench.root / "removed", ())
+        kept = cgroups.make(ground, bench.root, ())
         (gone / "made by a guest").mkdir()
         stranger = ground / "runyard-0000000000000000"
         stranger.mkdir()  # it bears no mark: whose it is, nobody knows
         with inhabitant(gone) as lost, inhabitant(kept) as living:
             try:
-                assert groups.abandoned(ground) == (gone,)
+                assert cgroups.abandoned(ground) == (gone,)
                 assert await bench.driver.list() == ()
                 assert lost.wait(PATIENCE) == -signal.SIGKILL
                 assert not gone.exists()
                 assert living.poll() is None and stranger.exists()
             finally:
-                leaf.end_all(str(kept))
+                cgroup.kill_all(str(kept))
 
     run_on(way, scenario)
 
@@ -197,7 +199,7 @@ while :; do :; done
 
 
 def promised(ground: Path, controller: str, absent: Absent) -> Isolation:
-    found = try_groups(ground)
+    found = probe_cgroups(ground)
     if controller not in found.controllers:
         absent(f"the {controller} controller of control groups (version 2)", found.why)
     return msgspec.structs.replace(plain(), cgroup=found.group, controllers=found.controllers)
@@ -208,10 +210,10 @@ def test_a_vm_that_eats_more_memory_than_it_has_is_ended_and_says_why(
 ) -> None:
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(HUNGRY)
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         await bench.driver.start("vm")
         ended = await bench.exited("vm")
-        assert not (place.status / "ate").exists()
+        assert not (directory.status / "ate").exists()
         assert "for want of memory" in ended.exit_reason
 
     run_on(promised(ground, "memory", absent), scenario, Limits(memory_mb=64))
@@ -220,11 +222,11 @@ def test_a_vm_that_eats_more_memory_than_it_has_is_ended_and_says_why(
 def test_a_busy_vm_is_held_to_its_share_of_a_processor(ground: Path, absent: Absent) -> None:
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(BUSY)
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         up = bench.pipe("vm", "up")
         await bench.driver.start("vm")
         await up.line()
-        stat = groups.leaf_of(ground, place.path) / "cpu.stat"
+        stat = cgroups.leaf_path(ground, directory.path) / "cpu.stat"
         async with bench.clock.timeout(PATIENCE):
             while "nr_throttled 0" in stat.read_text():
                 await bench.clock.sleep(0.01)
@@ -243,7 +245,7 @@ def lookalike(path: Path, offered: str) -> Path:
 
 
 def leaf_in(path: Path, vm: Path, *files: str) -> Path:
-    found = groups.leaf_of(path, vm)
+    found = cgroups.leaf_path(path, vm)
     found.mkdir()
     for name in files:
         (found / name).write_text("max\n")
@@ -254,15 +256,15 @@ def test_limits_are_written_into_the_leaf_before_anybody_is_in_it(tmp_path: Path
     vm = tmp_path / "vm"
     made = leaf_in(tmp_path, vm, "cpu.max", "memory.max", "pids.max")  # and no swap
     told = (("cpu.max", "50000 100000"), ("memory.max", "1"), ("memory.swap.max", "0"))
-    assert groups.make(tmp_path, vm, (*told, ("pids.max", "7"))) == made
+    assert cgroups.make(tmp_path, vm, (*told, ("pids.max", "7"))) == made
     assert (made / "cpu.max").read_text().startswith("50000 100000")
     assert not (made / "memory.swap.max").exists()
 
 
 def test_a_promised_limit_that_cannot_be_set_is_no_vm(tmp_path: Path) -> None:
     leaf_in(tmp_path, tmp_path / "vm")
-    with pytest.raises(DriverFailed, match="no control group for vm"):
-        groups.make(tmp_path, tmp_path / "vm", (("cpu.max", "1 2"),))
+    with pytest.raises(DriverFailed, match="cannot create the control group of vm"):
+        cgroups.make(tmp_path, tmp_path / "vm", (("cpu.max", "1 2"),))
 
 
 def test_a_driver_asks_for_what_the_vm_asked_for(tmp_path: Path) -> None:
@@ -270,8 +272,10 @@ def test_a_driver_asks_for_what_the_vm_asked_for(tmp_path: Path) -> None:
 
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(IDLE)
-        place = await bench.create("vm")
-        made = leaf_in(tmp_path, place.path, "cpu.max", "memory.max", "memory.swap.max", "pids.max")
+        directory = await bench.create("vm")
+        made = leaf_in(
+            tmp_path, directory.path, "cpu.max", "memory.max", "memory.swap.max", "pids.max"
+        )
         (made / "cgroup.procs").touch()
         await bench.driver.start("vm")
         told = {path.name: path.read_text().split("\n")[0] for path in made.glob("*.max")}
@@ -290,11 +294,11 @@ def test_a_driver_asks_for_what_the_vm_asked_for(tmp_path: Path) -> None:
 def test_where_a_group_cannot_be_killed_at_once_its_members_are(tmp_path: Path) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         (tmp_path / "cgroup.procs").write_text(f"0\n{child.pid}\n")
-        leaf.end_all(str(tmp_path))
+        cgroup.kill_all(str(tmp_path))
         assert child.wait(PATIENCE) == -signal.SIGKILL
 
 
 def test_processes_that_starved_are_counted(tmp_path: Path) -> None:
-    assert leaf.starved(str(tmp_path)) == leaf.starved("") == 0
+    assert cgroup.oom_kills(str(tmp_path)) == cgroup.oom_kills("") == 0
     (tmp_path / "memory.events").write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
-    assert leaf.starved(str(tmp_path)) == 2
+    assert cgroup.oom_kills(str(tmp_path)) == 2

@@ -56,20 +56,20 @@ def test_a_job_runs_and_finds_no_token(way: Way, absent: Absent) -> None:
         bench.put_guest_image(CURIOUS)
         with Server([(204, b""), JIT]) as server:
             env = {"RUNYARD_POLL_PAUSE": "0", "RUNYARD_JIT_FILE": "1"}
-            place = await bench.create(
+            directory = await bench.create(
                 "vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url, **env
             )
             await bench.driver.start("vm")
             ended = await bench.exited("vm")
         assert (ended.exit_code, ended.exit_reason) == (5, "the guest reported 5")
-        seen = (place.work / "runner" / "found").read_text().splitlines()
+        seen = (directory.work / "runner" / "found").read_text().splitlines()
         if (
             way == "plain"
-        ):  # as the same user without any wall it sees the keeper's folder, which holds no token
+        ):  # as the same user without any wall it sees the shim's folder, which holds no token
             seen = [line for line in seen if "/" in line or TOKEN in line]
         assert seen == []
-        assert (place.work / "runner" / "jit").read_text() == "c2VjcmV0+/==\n"
-        who = (place.work / "runner" / "who").read_text().strip()
+        assert (directory.work / "runner" / "jit").read_text() == "c2VjcmV0+/==\n"
+        who = (directory.work / "runner" / "who").read_text().strip()
         assert (who == "1") == (way in PAIRS)
 
     run_on(found(way, absent), scenario)
@@ -114,8 +114,8 @@ def test_a_neighbours_files_cannot_be_seen_nor_its_processes_ended(
         up = bench.pipe("victim", "up")
         await bench.driver.start("victim")
         assert await up.line() == "up"
-        keeper = int((victim.state / "started").read_text())
-        pids = [keeper, *(process.pid for process in descendants(keeper, table()))]
+        shim = int((victim.state / "started").read_text())
+        pids = [shim, *(process.pid for process in descendants(shim, table()))]
         assert len(pids) > 2
         spy = await bench.create("spy", TARGET=str(victim.path), PIDS=" ".join(map(str, pids)))
         await bench.driver.start("spy")
@@ -123,7 +123,7 @@ def test_a_neighbours_files_cannot_be_seen_nor_its_processes_ended(
         assert (spy.status / "seen").read_text() == ""
         assert not (victim.status / "runner-rc").exists()
         assert (await bench.view("victim")).state is VmState.RUNNING
-        lives = [process.pid for process in descendants(keeper, table())]
+        lives = [process.pid for process in descendants(shim, table())]
         assert [pid for pid in pids[1:] if pid not in lives] == []
 
     run_on(found(way, absent), scenario)
@@ -141,13 +141,13 @@ exit 0
 
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(boot)
-        place = await bench.create("inside")
+        directory = await bench.create("inside")
         await bench.driver.start("inside")
         await bench.exited("inside")
-        seen = (place.status / "seen").read_text()
+        seen = (directory.status / "seen").read_text()
         assert "wrote" not in seen and "/etc/shadow" not in seen and "/home" not in seen
-        assert int((place.status / "processes").read_text()) < 10
-        assert (place.status / "name").read_text() == "inside\n"
+        assert int((directory.status / "processes").read_text()) < 10
+        assert (directory.status / "name").read_text() == "inside\n"
 
     run_on(found(way, absent), scenario)
 
@@ -174,10 +174,10 @@ def test_nobody_in_a_sandbox_plays_root_in_a_namespace_of_his_own(way: Way, abse
 
     async def answer(bench: ProcessBench) -> str:
         bench.put_image(NAMESPACE)
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         await bench.driver.start("vm")
         await bench.exited("vm")
-        return (place.status / "answer").read_text()
+        return (directory.status / "answer").read_text()
 
     async def shut(bench: ProcessBench) -> None:
         assert await answer(bench) == "-1"
@@ -200,9 +200,12 @@ def test_a_bwrap_that_cannot_forbid_namespaces_is_used_as_it_is(
     )
     old.chmod(0o755)
     closed = msgspec.structs.replace(held, bwrap=str(old), closed=True)
-    with home() as place:
-        assert "--disable-userns" in asyncio.run(probe._trial(place, closed))
-        assert asyncio.run(probe._trial(place, msgspec.structs.replace(closed, closed=False))) == ""
+    with home() as directory:
+        assert "--disable-userns" in asyncio.run(probe._trial(directory, closed))
+        assert (
+            asyncio.run(probe._trial(directory, msgspec.structs.replace(closed, closed=False)))
+            == ""
+        )
 
 
 # ── limits ──────────────────────────────────────────────────────────────────────────────────────
@@ -232,10 +235,10 @@ def test_a_storm_of_processes_is_bounded_where_that_is_promised_and_always_ended
 
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(STORM)
-        place = await bench.create("storm")
+        directory = await bench.create("storm")
         await bench.driver.start("storm")
         await bench.exited("storm")
-        forked = int((place.status / "forked").read_text())
+        forked = int((directory.status / "forked").read_text())
         assert forked < 64 if held.counts_processes else forked == 500
 
     run_on(held, scenario, Limits(pids=64))
@@ -250,11 +253,11 @@ echo $? >"$RUNYARD_STATUS_DIR/runner-rc"
 
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(boot)
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         await bench.driver.start("vm")
         ended = await bench.exited("vm")
         assert ended.exit_code not in (0, None)
-        assert (place.work / "big").stat().st_size == 8 << 20
+        assert (directory.work / "big").stat().st_size == 8 << 20
 
     run_on(found(way, absent), scenario, Limits(disk_mb=8))
 
@@ -274,7 +277,7 @@ exec sleep 86400
         await bench.driver.start("vm")
         ended = await bench.exited("vm")
         assert ended.exit_code is None
-        assert re.fullmatch(r"used \d+ MiB of disk, 8 are allowed", ended.exit_reason)
+        assert re.fullmatch(r"used \d+ MiB of disk, 8 MiB are allowed", ended.exit_reason)
 
     run_on(found(way, absent), scenario, Limits(disk_mb=8, disk_watch_seconds=0.05))
 
@@ -282,10 +285,10 @@ exec sleep 86400
 def test_a_guest_that_floods_its_console_is_not_a_full_disk(absent: Absent) -> None:
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image("#!/bin/sh\nhead -c 8000000 /dev/zero\necho the end\n")
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         await bench.driver.start("vm")
         await bench.exited("vm")
-        logs = [place.state / "console.log", place.state / "console.log.1"]
+        logs = [directory.state / "console.log", directory.state / "console.log.1"]
         assert sum(path.stat().st_size for path in logs) <= 2 << 20
         assert logs[0].read_bytes().endswith(b"the end\n")
 
@@ -296,11 +299,11 @@ def test_a_guest_that_floods_its_console_is_not_a_full_disk(absent: Absent) -> N
 
 
 def test_the_best_way_that_works_is_chosen_and_described(tmp_path: Path) -> None:
-    with home() as place:
+    with home() as directory:
         registry = str(tmp_path / "users")
-        chosen = asyncio.run(probe_isolation(place, registry=registry))
-        without = asyncio.run(probe_isolation(place, want="none", registry=registry))
-        left = list(place.iterdir())
+        chosen = asyncio.run(probe_isolation(directory, registry=registry))
+        without = asyncio.run(probe_isolation(directory, want="none", registry=registry))
+        left = list(directory.iterdir())
     best = next(way for way in WAYS if not isinstance(isolation(way), str))
     expected = isolation(best)
     assert isinstance(expected, Isolation)
@@ -308,8 +311,11 @@ def test_the_best_way_that_works_is_chosen_and_described(tmp_path: Path) -> None
     assert without.kind == "none"
     assert "cpu: " in chosen.limits and "disk: watched" in chosen.limits
     for limit in ("cpu", "memory", "processes"):
-        untold = f"{limit}: not held" in chosen.limits and f"{limit}: not held" not in chosen.detail
-        assert not untold, chosen.detail
+        unreported = (
+            f"{limit}: not enforced" in chosen.limits
+            and f"{limit}: not enforced" not in chosen.detail
+        )
+        assert not unreported, chosen.detail
     assert left == []
 
 
@@ -322,8 +328,8 @@ def test_a_bwrap_that_does_not_work_is_not_believed(
     )
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with home() as place:
-        chosen = asyncio.run(probe_isolation(place, registry=str(tmp_path / "users")))
+    with home() as directory:
+        chosen = asyncio.run(probe_isolation(directory, registry=str(tmp_path / "users")))
     assert chosen.kind == "none"
     assert "no permissions to create a namespace" in chosen.detail
 
@@ -365,5 +371,5 @@ def test_a_user_that_somebody_runs_as_is_left_alone(tmp_path: Path, absent: Abse
 
 
 def test_a_persons_number_is_no_vms_user() -> None:
-    with pytest.raises(ValueError, match="not at 1000"):
+    with pytest.raises(ValueError, match="is 1000; it must be at least"):
         Isolation(uid_base=1000)

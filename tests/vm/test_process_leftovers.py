@@ -91,7 +91,7 @@ def test_a_vm_takes_its_note_with_it(tmp_path: Path, absent: Absent) -> None:
         await bench.driver.delete("one")
         assert len(names(registry)) == 1
         # Removed by hand, as with a whole data directory: the next driver on this machine notices.
-        bench.place("two").path.rename(bench.root / "elsewhere")
+        bench.directory("two").path.rename(bench.root / "elsewhere")
         assert len(leftovers([bench.home], registry=str(registry))) == 1
         await bench.reopened().list()
         assert names(registry) == []
@@ -110,7 +110,7 @@ def test_an_orderly_end_of_the_host_leaves_no_note_and_no_open_directory(
 
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image(IDLE)
-        place = await bench.create("vm")
+        directory = await bench.create("vm")
         up = bench.pipe("vm", "up")
         await bench.driver.start("vm")
         await up.line()
@@ -118,7 +118,7 @@ def test_an_orderly_end_of_the_host_leaves_no_note_and_no_open_directory(
         await bench.driver.stop_all(grace=0)
         assert names(registry) == []
         # Its users may be another VM's now: who has them cannot get at what this one has left.
-        about = place.path.stat()
+        about = directory.path.stat()
         assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (0, 0, 0o700)
         assert claim(way, tmp_path)[0] == BASE + 2 * int(held)
 
@@ -129,14 +129,14 @@ def test_an_orderly_end_of_the_host_leaves_no_note_and_no_open_directory(
 def test_a_probe_leaves_nothing(tmp_path: Path, want: str) -> None:
     registry = tmp_path / "users"
     registry.mkdir()
-    with home() as place:
+    with home() as directory:
         asyncio.run(
             probe_isolation(
-                place, want="none" if want == "none" else "auto", registry=str(registry)
+                directory, want="none" if want == "none" else "auto", registry=str(registry)
             )
         )
-        assert names(place) == []
-        assert leftovers([place], registry=str(registry)) == ()
+        assert names(directory) == []
+        assert leftovers([directory], registry=str(registry)) == ()
     assert names(registry) == []
 
 

@@ -6,93 +6,95 @@ from hypothesis import strategies as st
 
 from runyard.vm.process.limits import (
     CONTROLLERS,
-    Division,
-    Ground,
-    Means,
-    division,
-    holds,
-    in_words,
+    CgroupFacts,
+    Mechanisms,
+    SplitPlan,
+    describe,
     leaf_limits,
-    missing,
-    processes_by,
+    limit_statuses,
+    process_limit_by,
+    split_plan,
+    unenforced,
 )
 
 ALL = CONTROLLERS
-FOREIGN = Division(why="this control group was not delegated to us")
+FOREIGN = SplitPlan(why="this control group was not delegated to us")
 
-DIVISIONS: dict[str, tuple[Ground, Division]] = {
+DIVISIONS: dict[str, tuple[CgroupFacts, SplitPlan]] = {
     "the true root, where the rule does not apply": (
-        Ground(true_root=True, top=True, inhabitants=90, offered=ALL),
-        Division(enable=ALL),
+        CgroupFacts(true_root=True, top=True, processes=90, offered=ALL),
+        SplitPlan(enable=ALL),
     ),
     "a container's own group, with everybody in it": (
-        Ground(top=True, inhabitants=3, offered=ALL),
-        Division(enable=ALL, step_aside=True),
+        CgroupFacts(top=True, processes=3, offered=ALL),
+        SplitPlan(enable=ALL, move_processes=True),
     ),
     "a container that shares its group with the world outside": (
-        Ground(top=True, inhabitants=3, hidden=True, offered=ALL),
-        Division(why="processes that cannot be seen from here live in this control group"),
+        CgroupFacts(top=True, processes=3, hidden=True, offered=ALL),
+        SplitPlan(why="this control group holds processes that are not visible to us"),
     ),
     "a unit that systemd delegated to root": (
-        Ground(delegated=True, inhabitants=2, offered=ALL),
-        Division(enable=ALL, step_aside=True),
+        CgroupFacts(delegated=True, processes=2, offered=ALL),
+        SplitPlan(enable=ALL, move_processes=True),
     ),
     "a scope of a plain user's own manager": (
-        Ground(owned=True, inhabitants=2, offered=("memory", "pids")),
-        Division(
+        CgroupFacts(owned=True, processes=2, offered=("memory", "pids")),
+        SplitPlan(
             enable=("memory", "pids"),
-            step_aside=True,
+            move_processes=True,
             why="this control group offers no cpu controller",
         ),
     ),
-    "somebody's login session": (Ground(inhabitants=5, offered=ALL), FOREIGN),
-    "an empty group that was prepared for us": (Ground(offered=ALL), Division(enable=ALL)),
+    "somebody's login session": (CgroupFacts(processes=5, offered=ALL), FOREIGN),
+    "an empty group that was prepared for us": (CgroupFacts(offered=ALL), SplitPlan(enable=ALL)),
     "divided already, by the agent before": (
-        Ground(top=True, offered=ALL, enabled=ALL),
-        Division(),
+        CgroupFacts(top=True, offered=ALL, enabled=ALL),
+        SplitPlan(),
     ),
     "divided in part": (
-        Ground(owned=True, offered=ALL, enabled=("pids",)),
-        Division(enable=("cpu", "memory")),
+        CgroupFacts(owned=True, offered=ALL, enabled=("pids",)),
+        SplitPlan(enable=("cpu", "memory")),
     ),
     "controllers that belong to version 1": (
-        Ground(true_root=True, inhabitants=90, offered=("hugetlb",)),
-        Division(why="this control group offers no cpu nor memory nor pids controller"),
+        CgroupFacts(true_root=True, processes=90, offered=("hugetlb",)),
+        SplitPlan(why="this control group offers no cpu nor memory nor pids controller"),
     ),
 }
 
 
-@pytest.mark.parametrize(("ground", "wanted"), DIVISIONS.values(), ids=list(DIVISIONS))
-def test_a_control_group_is_divided_as_far_as_it_is_ours(ground: Ground, wanted: Division) -> None:
-    assert division(ground) == wanted
+@pytest.mark.parametrize(("facts", "wanted"), DIVISIONS.values(), ids=list(DIVISIONS))
+def test_a_control_group_is_divided_as_far_as_it_is_ours(
+    facts: CgroupFacts, wanted: SplitPlan
+) -> None:
+    assert split_plan(facts) == wanted
 
 
 controllers = st.lists(st.sampled_from((*ALL, "io", "hugetlb")), unique=True).map(tuple)
-grounds = st.builds(
-    Ground,
+all_facts = st.builds(
+    CgroupFacts,
     true_root=st.booleans(),
     top=st.booleans(),
     owned=st.booleans(),
     delegated=st.booleans(),
-    inhabitants=st.integers(0, 3),
+    processes=st.integers(0, 3),
     hidden=st.booleans(),
     offered=controllers,
     enabled=controllers,
 )
 
 
-@given(grounds)
+@given(all_facts)
 def test_nobody_is_moved_who_is_not_ours_and_nothing_is_enabled_that_is_not_there(
-    ground: Ground,
+    facts: CgroupFacts,
 ) -> None:
-    plan = division(ground)
-    assert all(name in ground.offered and name not in ground.enabled for name in plan.enable)
-    if plan.step_aside:
-        assert plan.enable and ground.inhabitants and not ground.hidden
-        assert ground.top or ground.owned or ground.delegated
+    plan = split_plan(facts)
+    assert all(name in facts.offered and name not in facts.enabled for name in plan.enable)
+    if plan.move_processes:
+        assert plan.enable and facts.processes and not facts.hidden
+        assert facts.top or facts.owned or facts.delegated
     elif plan.enable:  # the kernel would refuse, or somebody would be left without his group
-        assert ground.true_root or not ground.inhabitants
-    short = [name for name in ALL if name not in (*plan.enable, *ground.enabled)]
+        assert facts.true_root or not facts.processes
+    short = [name for name in ALL if name not in (*plan.enable, *facts.enabled)]
     assert plan.why or not short
 
 
@@ -114,24 +116,24 @@ def test_a_leaf_is_told_its_limits(
     assert " ".join(f"{name}={value}" for name, value in told) == wanted
 
 
-GROUP, USER, NOT = "held by control group", "held by user", "not held"
-HOLDS: dict[str, tuple[Means, tuple[str, str, str]]] = {
-    "all controllers": (Means(controllers=ALL, root=True), (GROUP, GROUP, GROUP)),
+GROUP, USER, NOT = "enforced by control group", "enforced by user", "not enforced"
+HOLDS: dict[str, tuple[Mechanisms, tuple[str, str, str]]] = {
+    "all controllers": (Mechanisms(controllers=ALL, root=True), (GROUP, GROUP, GROUP)),
     "root without controllers, VMs with users": (
-        Means(own_users=True, root=True, kernel=(6, 1)),
+        Mechanisms(own_users=True, root=True, kernel=(6, 1)),
         (NOT, NOT, USER),
     ),
-    "a plain user's sandbox": (Means(user_namespace=True, kernel=(5, 14)), (NOT, NOT, USER)),
-    "the same on an old kernel": (Means(user_namespace=True, kernel=(5, 13)), (NOT, NOT, NOT)),
+    "a plain user's sandbox": (Mechanisms(user_namespace=True, kernel=(5, 14)), (NOT, NOT, USER)),
+    "the same on an old kernel": (Mechanisms(user_namespace=True, kernel=(5, 13)), (NOT, NOT, NOT)),
     "root's sandbox without users: root's processes do not count": (
-        Means(user_namespace=True, root=True, kernel=(6, 1)),
+        Mechanisms(user_namespace=True, root=True, kernel=(6, 1)),
         (NOT, NOT, NOT),
     ),
-    "nothing at all": (Means(kernel=(6, 1)), (NOT, NOT, NOT)),
-    "not Linux": (Means(own_users=True, root=True), (NOT, NOT, USER)),
-    "a group with memory alone": (Means(controllers=("memory",)), (NOT, GROUP, NOT)),
+    "nothing at all": (Mechanisms(kernel=(6, 1)), (NOT, NOT, NOT)),
+    "not Linux": (Mechanisms(own_users=True, root=True), (NOT, NOT, USER)),
+    "a group with memory alone": (Mechanisms(controllers=("memory",)), (NOT, GROUP, NOT)),
     "a group that counts better than users": (
-        Means(controllers=("pids",), own_users=True, root=True),
+        Mechanisms(controllers=("pids",), own_users=True, root=True),
         (NOT, NOT, GROUP),
     ),
 }
@@ -139,11 +141,11 @@ HOLDS: dict[str, tuple[Means, tuple[str, str, str]]] = {
 
 @pytest.mark.parametrize(("means", "wanted"), HOLDS.values(), ids=list(HOLDS))
 def test_what_is_not_held_is_said_to_be_not_held(
-    means: Means, wanted: tuple[str, str, str]
+    means: Mechanisms, wanted: tuple[str, str, str]
 ) -> None:
     cpu, memory, processes = wanted
-    words = in_words(holds(means), "the reason")
+    words = describe(limit_statuses(means), "the reason")
     assert words.startswith(f"cpu: {cpu}, memory: {memory}, processes: {processes}, disk: watched")
     assert words.endswith("(the reason)") == (NOT in wanted)
-    assert len(missing(holds(means))) == wanted.count(NOT)
-    assert bool(processes_by(means)) == (processes != NOT)
+    assert len(unenforced(limit_statuses(means))) == wanted.count(NOT)
+    assert bool(process_limit_by(means)) == (processes != NOT)

@@ -9,9 +9,9 @@ from tests.vm.processbench import WAYS, Pipe, ProcessBench, Way, isolation, run_
 
 from runyard.vm.contract import DriverFailed, VmState
 from runyard.vm.process.isolation import Isolation
-from runyard.vm.process.keeping import POWER_OFF_PATIENCE
 from runyard.vm.process.limits import Limits
 from runyard.vm.process.processes import table
+from runyard.vm.process.shims import POWER_OFF_TIMEOUT
 
 COUNT = 12
 GRACE = 0.5
@@ -75,32 +75,33 @@ async def settled(bench: ProcessBench) -> list[Pipe]:
     return pipes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_dozen_vms_that_refuse_to_end_are_ended_together_and_whole(
     way: Way, absent: Absent
 ) -> None:
     async def scenario(bench: ProcessBench) -> None:
         pipes = await settled(bench)
-        keepers = [
-            int((bench.place(view.name).state / "started").read_text())
+        shims = [
+            int((bench.directory(view.name).state / "started").read_text())
             for view in await bench.driver.list()
         ]
         # One grace and one power-off for all of them together, not for each.
-        async with bench.clock.timeout(GRACE + POWER_OFF_PATIENCE):
+        async with bench.clock.timeout(GRACE + POWER_OFF_TIMEOUT):
             await bench.driver.stop_all(grace=GRACE)
         assert [pipe.held() for pipe in pipes] == [False] * COUNT
         views = await bench.driver.list()
         assert [view.exit_reason for view in views] == ["powered off"] * COUNT
         async with bench.clock.timeout(
             PATIENCE
-        ):  # the exit is written down by a keeper that is still going
-            while any(pid in table() for pid in keepers):
+        ):  # the exit is written down by a shim that is still going
+            while any(pid in table() for pid in shims):
                 await bench.clock.sleep(0.01)
 
     run_on(found(way, absent), scenario)
 
 
-def test_a_vm_that_cannot_be_told_does_not_keep_the_others_up(absent: Absent) -> None:
+def test_a_vm_that_cannot_be_reached_does_not_keep_the_others_up(absent: Absent) -> None:
     async def scenario(bench: ProcessBench) -> None:
         bench.put_image('#!/bin/sh\necho up >"$RUNYARD_STATUS_DIR/up"\nexec sleep 86400\n')
         for name in ("deaf", "vm"):
@@ -108,9 +109,9 @@ def test_a_vm_that_cannot_be_told_does_not_keep_the_others_up(absent: Absent) ->
             up = bench.pipe(name, "up")
             await bench.driver.start(name)
             await up.line()
-        control = bench.place("deaf").state / "control"
+        control = bench.directory("deaf").state / "control"
         hidden = control.rename(control.with_name("hidden"))
-        with pytest.raises(DriverFailed, match="deaf cannot be told"):
+        with pytest.raises(DriverFailed, match="deaf cannot be reached"):
             await bench.driver.stop_all(grace=0)
         assert (await bench.view("vm")).state is VmState.EXITED
         hidden.rename(control)
@@ -134,14 +135,18 @@ def test_a_runner_that_prints_a_hundred_megabytes_fills_no_disk(absent: Absent) 
     async def scenario(bench: ProcessBench) -> None:
         bench.put_guest_image(TALKATIVE)
         with Server([JIT]) as server:
-            place = await bench.create("vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url)
+            directory = await bench.create("vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url)
             await bench.driver.start("vm")
             ended = await bench.exited("vm")
         assert (ended.exit_code, ended.exit_reason) == (3, "the guest reported 3")
-        published = (place.status / "runner.log").read_bytes()
+        published = (directory.status / "runner.log").read_bytes()
         assert len(published) == 65536
         assert published.endswith(b"xthe last word\n")
-        logs = [*place.state.glob("*.log*"), *place.run.glob("*.log"), *place.status.glob("*.log")]
+        logs = [
+            *directory.state.glob("*.log*"),
+            *directory.run.glob("*.log"),
+            *directory.status.glob("*.log"),
+        ]
         assert sum(path.stat().st_size for path in logs) < 4 << 20
 
     run_on(found("plain", absent), scenario, Limits(disk_mb=8, disk_watch_seconds=0.05))

@@ -1,4 +1,4 @@
-"""Nobody looks who may not: tokens, cookies, names; and nobody is locked out."""
+"""Access control of the dashboard: tokens, cookies, host names; a correct token is never locked out."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -59,8 +59,8 @@ def test_on_loopback_it_is_open(listen: str) -> None:
     async def scenario(clock: VirtualClock) -> None:
         access = Access(Settings(listen=listen), clock=clock)
         for host in ("127.0.0.1:80", "localhost", "[::1]:8080", "LOCALHOST:1"):
-            assert access.names_us(request(host=host))
-            assert await access.admits(request(host=host))
+            assert access.accepts_host(request(host=host))
+            assert await access.allows(request(host=host))
 
     virtual(scenario)
 
@@ -70,7 +70,7 @@ def test_on_loopback_it_is_open(listen: str) -> None:
 )
 def test_a_rebound_name_is_not_ours(host: str) -> None:
     async def scenario(clock: VirtualClock) -> None:
-        assert not Access(Settings(), clock=clock).names_us(request(host=host))
+        assert not Access(Settings(), clock=clock).accepts_host(request(host=host))
 
     virtual(scenario)
 
@@ -83,20 +83,20 @@ def test_no_header_makes_a_stranger_local(header: str) -> None:
     async def scenario(clock: VirtualClock) -> None:
         access = Access(OUTSIDE, clock=clock)
         pairs = ((header, "127.0.0.1"),)
-        assert not await access.admits(Request(method="GET", path="/", headers=pairs))
+        assert not await access.allows(Request(method="GET", path="/", headers=pairs))
 
     virtual(scenario)
 
 
-def test_a_proxy_in_front_of_loopback_asks_for_the_token() -> None:
+def test_a_proxy_in_front_of_loopback_needs_the_token() -> None:
     async def scenario(clock: VirtualClock) -> None:
         settings = Settings(names=("Fleet.Example",), token=TOKEN)
         access = Access(settings, clock=clock)
         proxied = request(host="fleet.example")
-        assert access.names_us(proxied)
-        assert not await access.admits(proxied)
-        assert await access.admits(request(host="127.0.0.1:1"))
-        assert await access.admits(request(host="fleet.example", authorization=f"Bearer {TOKEN}"))
+        assert access.accepts_host(proxied)
+        assert not await access.allows(proxied)
+        assert await access.allows(request(host="127.0.0.1:1"))
+        assert await access.allows(request(host="fleet.example", authorization=f"Bearer {TOKEN}"))
 
     virtual(scenario)
 
@@ -108,14 +108,14 @@ def test_a_proxy_that_looks_like_this_machine_changes_nothing_without_the_token(
     async def scenario(clock: VirtualClock) -> None:
         access = Access(Settings(token=TOKEN), clock=clock)
         here = "127.0.0.1:8080"  # what a proxy sends that does not pass the name on
-        assert not await access.admits(request(method, host=here))
-        assert not await access.admits(request(method, host=here, authorization="Bearer wrong"))
-        assert await access.admits(request(method, host=here, authorization=f"Bearer {TOKEN}"))
-        cookie = access.session().partition(";")[0]
-        assert await access.admits(request(method, host=here, cookie=cookie))
+        assert not await access.allows(request(method, host=here))
+        assert not await access.allows(request(method, host=here, authorization="Bearer wrong"))
+        assert await access.allows(request(method, host=here, authorization=f"Bearer {TOKEN}"))
+        cookie = access.session_cookie().partition(";")[0]
+        assert await access.allows(request(method, host=here, cookie=cookie))
         for look in ("GET", "HEAD"):
-            assert await access.admits(request(look, host=here))
-        assert await Access(Settings(), clock=clock).admits(request(method, host=here))
+            assert await access.allows(request(look, host=here))
+        assert await Access(Settings(), clock=clock).allows(request(method, host=here))
 
     virtual(scenario)
 
@@ -125,14 +125,14 @@ def test_guessing_gets_slower_and_the_right_token_does_not_wait() -> None:
         access = Access(OUTSIDE, clock=clock)
 
         async def guess(number: int) -> None:
-            assert not await access.accepts(f"guess number {number} of many")
+            assert not await access.check_token(f"guess number {number} of many")
 
         async with asyncio.TaskGroup() as group:
             for number in range(12):
                 group.create_task(guess(number))
             await clock.sleep(0.01)
             before = clock.monotonic()
-            assert await access.accepts(TOKEN)
+            assert await access.check_token(TOKEN)
             assert clock.monotonic() == before
         took = clock.monotonic()
         assert 2.9 < took < 3.2  # twelve guesses at once, four a second
@@ -147,17 +147,17 @@ def test_guessing_gets_slower_and_the_right_token_does_not_wait() -> None:
 def test_a_session_ends_with_its_time_and_with_its_token() -> None:
     async def scenario(clock: VirtualClock) -> None:
         access = Access(OUTSIDE, clock=clock)
-        cookie = access.session().partition(";")[0]
+        cookie = access.session_cookie().partition(";")[0]
         asking = request(cookie=f"other=1; {cookie}")
-        assert await access.admits(asking)
+        assert await access.allows(asking)
         replica = Access(msgspec.structs.replace(OUTSIDE, listen="192.0.2.1"), clock=clock)
-        assert await replica.admits(asking)
+        assert await replica.allows(asking)
         rotated = Access(
             msgspec.structs.replace(OUTSIDE, token="another-token-altogether"), clock=clock
         )
-        assert not await rotated.admits(asking)
+        assert not await rotated.allows(asking)
         await clock.sleep(OUTSIDE.session + 1)
-        assert not await access.admits(asking)
+        assert not await access.allows(asking)
 
     virtual(scenario)
 
@@ -169,7 +169,7 @@ def test_a_session_ends_with_its_time_and_with_its_token() -> None:
 def test_a_forged_session_is_refused(value: str) -> None:
     async def scenario(clock: VirtualClock) -> None:
         access = Access(OUTSIDE, clock=clock)
-        assert not await access.admits(request(cookie=f"runyard={value}"))
+        assert not await access.allows(request(cookie=f"runyard={value}"))
 
     virtual(scenario)
 
@@ -177,16 +177,18 @@ def test_a_forged_session_is_refused(value: str) -> None:
 def test_a_longer_life_cannot_be_signed_for_by_a_shorter_one() -> None:
     async def scenario(clock: VirtualClock) -> None:
         access = Access(OUTSIDE, clock=clock)
-        expires, _, signature = access.session().partition(";")[0].partition("=")[2].partition(".")
+        expires, _, signature = (
+            access.session_cookie().partition(";")[0].partition("=")[2].partition(".")
+        )
         longer = f"runyard={int(expires) + 1}.{signature}"
-        assert not await access.admits(request(cookie=longer))
+        assert not await access.allows(request(cookie=longer))
 
     virtual(scenario)
 
 
 def test_over_tls_the_cookie_is_bound_to_it() -> None:
     async def scenario(clock: VirtualClock) -> None:
-        cookie = Access(msgspec.structs.replace(OUTSIDE, secure=True), clock=clock).session()
+        cookie = Access(msgspec.structs.replace(OUTSIDE, secure=True), clock=clock).session_cookie()
         assert cookie.startswith("__Host-runyard=")
         assert cookie.endswith("; Secure")
         assert "Domain" not in cookie
@@ -221,7 +223,7 @@ def test_a_form_that_makes_no_sense_has_no_token(body: bytes, token: str) -> Non
         ({"sec_fetch_site": "same-origin", "host": "a.example"}, True),
     ],
 )
-def test_another_sites_form_is_known(headers: dict[str, str], ours: bool) -> None:
+def test_a_form_of_another_site_is_refused(headers: dict[str, str], ours: bool) -> None:
     assert same_origin(request(**headers)) is ours
 
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: it lives, it needs no script, it breaks no rule, it fits on a phone."""
+"""The page in a real browser: it updates itself, works without scripts, obeys its policy and fits on a phone."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 from tests.conftest import Absent
-from tests.web.webworld import EVIL, QUICK, Site, site
+from tests.web.web_harness import EVIL, QUICK, Site, site
 
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 DESKTOP: ViewportSize = {"width": 1360, "height": 900}
@@ -93,7 +93,7 @@ def test_the_page_follows_the_fleet_without_a_complaint(database_url: str, chrom
     browse(scenario, database_url, chromium)
 
 
-def test_a_lost_server_is_told_and_found_again(database_url: str, chromium: str) -> None:
+def test_a_lost_connection_is_shown_and_restored(database_url: str, chromium: str) -> None:
     async def scenario(web: Site, browser: Browser) -> None:
         async with opened(web, browser, size=DESKTOP) as (page, _):
             await expect(page.locator("#live")).to_have_text("live")
@@ -111,7 +111,7 @@ def test_the_page_needs_no_script(database_url: str, chromium: str) -> None:
     async def scenario(web: Site, browser: Browser) -> None:
         async with opened(web, browser, script=False, size=DESKTOP) as (page, complaints):
             await expect(page.locator("#runners tbody tr")).to_have_count(4)
-            await expect(page.locator("#live")).to_have_text("reloads by itself")
+            await expect(page.locator("#live")).to_have_text("reloads every 5 s")
             web.job(4711, repository="acme/new")
             await expect(page.get_by_text("acme/new")).to_be_visible()
             assert complaints == []
@@ -142,7 +142,7 @@ def test_the_token_opens_the_page_and_logging_out_closes_it(
         async with opened(web, browser, size=PHONE) as (page, _):
             await page.get_by_label("Token").fill("not-the-token-at-all")
             await page.get_by_role("button").click()
-            await expect(page.get_by_text("This is not the token.")).to_be_visible()
+            await expect(page.get_by_text("Wrong token.")).to_be_visible()
             await page.get_by_label("Token").fill(TOKEN)
             await page.get_by_role("button").click()
             await expect(page.locator("#live")).to_have_text("live")
@@ -154,7 +154,7 @@ def test_the_token_opens_the_page_and_logging_out_closes_it(
 
 
 def shot(tmp_path: Path, *, dark: bool, size: ViewportSize) -> Path:
-    """Where the picture goes: beside the path in RUNYARD_SCREENSHOT, or nowhere that stays."""
+    """Where the snapshot goes: beside the path in RUNYARD_SCREENSHOT, or nowhere that stays."""
     name = f"{'dark' if dark else 'light'}-{size['width']}"
     wanted = os.environ.get("RUNYARD_SCREENSHOT", "")
     if not wanted:

@@ -1,14 +1,15 @@
-"""The dashboard over real HTTP: it answers whatever is down, tells news to all, and reads for all at once."""
+"""The dashboard over real HTTP: it is served while sources are down, sends updates, and reads once for all viewers."""
 
 import asyncio
 
 import msgspec
 import pytest
-from tests.web.webworld import EVIL, QUICK, Site, visit
+from tests.web.web_harness import EVIL, QUICK, REFUSED, Site, visit
 
 from runyard.http.messages import Request, Response
 from runyard.web.settings import Settings
 from runyard.web.values import Overview
+from runyard.wire.reasons_dispatch import Holding
 
 TOKEN = "correct-horse-battery-staple"
 GUARDED = msgspec.structs.replace(QUICK, listen="192.0.2.7", token=TOKEN)
@@ -27,11 +28,11 @@ def test_the_page_and_the_json_tell_the_same(database_url: str) -> None:
         page = await web.get("/")
         assert page.header("content-type") == "text/html; charset=utf-8"
         text = page.body.decode()
-        for word in ("mac-1", "acme/app", "waits for work", 'http-equiv="refresh"'):
+        for word in ("mac-1", "acme/app", "waiting for work", 'http-equiv="refresh"'):
             assert word in text
         view = read(await web.get("/api/v1/overview"))
         assert [runner.name for runner in view.runners] == ["mac-1"]
-        assert view.waiting[0].why.startswith("no pool matches: none has the label")
+        assert view.waiting[0].reason == Holding.LABEL_MISSING
         assert [source.state for source in view.sources] == ["ok", "ok"]
 
     visit(scenario, database_url)
@@ -120,6 +121,7 @@ def test_news_reach_everybody_who_watches(database_url: str) -> None:
     visit(scenario, database_url)
 
 
+@pytest.mark.slow
 def test_what_does_not_change_is_not_sent(database_url: str) -> None:
     async def scenario(web: Site) -> None:
         events = await web.events()
@@ -134,6 +136,7 @@ def test_what_does_not_change_is_not_sent(database_url: str) -> None:
     visit(scenario, database_url)
 
 
+@pytest.mark.slow
 def test_a_newcomer_does_not_make_others_miss_a_change(database_url: str) -> None:
     async def scenario(web: Site) -> None:
         watcher = await web.events()
@@ -201,7 +204,7 @@ def test_when_kubernetes_goes_the_last_answer_stays_and_is_dated(database_url: s
         data = await events.until("overview", lambda text: '"down"' in text)
         view = msgspec.json.decode(data, type=Overview)
         source = view.sources[1]
-        assert (source.name, source.message) == ("Kubernetes", "connection refused")
+        assert (source.name, source.message) == ("Kubernetes", REFUSED)
         assert source.since is not None
         assert source.as_of is not None
         assert [pool.name for pool in view.pools] == ["mac"]  # as of then
@@ -212,7 +215,7 @@ def test_when_kubernetes_goes_the_last_answer_stays_and_is_dated(database_url: s
     visit(scenario, database_url)
 
 
-def test_a_kubernetes_that_hangs_holds_nobody_up(database_url: str) -> None:
+def test_a_hanging_kubernetes_delays_no_request(database_url: str) -> None:
     async def scenario(web: Site) -> None:
         web.job(1)
         web.line.hang = True
@@ -235,7 +238,7 @@ def test_without_kubernetes_set_up_nothing_is_claimed_of_it(database_url: str) -
     visit(scenario, database_url)
 
 
-def test_off_loopback_the_token_is_asked_for(database_url: str) -> None:
+def test_off_loopback_the_token_is_required(database_url: str) -> None:
     async def scenario(web: Site) -> None:
         web.job(7)
         for path in ("/api/v1/overview", "/api/v1/events"):
@@ -253,14 +256,14 @@ def test_off_loopback_the_token_is_asked_for(database_url: str) -> None:
     visit(scenario, database_url, GUARDED)
 
 
-def test_the_form_trades_the_token_for_a_cookie_that_is_not_the_token(database_url: str) -> None:
+def test_the_login_form_sets_a_cookie_that_is_not_the_token(database_url: str) -> None:
     async def scenario(web: Site) -> None:
         form = (("content-type", "application/x-www-form-urlencoded"),)
         wrong = Request(method="POST", path="/login", headers=form, body=b"token=nope")
         answer = await web.send(wrong)
         assert isinstance(answer, Response)
         assert answer.status == 401
-        assert b"This is not the token." in answer.body
+        assert b"Wrong token." in answer.body
         right = Request(method="POST", path="/login", headers=form, body=f"token={TOKEN}".encode())
         answer = await web.send(right)
         assert isinstance(answer, Response)

@@ -1,4 +1,4 @@
-"""What is on record of a job or a slot can be asked for: every transition with its reason, and how its machine did."""
+"""The history of a job or a slot: its transitions with their reasons, and the metrics of its machine."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from runyard.embedded.github.identity import generate_key_pair
 from runyard.http.messages import Request, Response
 from runyard.http.routes import Routes
 from runyard.web.history import HistoryApi
+from runyard.wire.reasons_dispatch import Why
 
 
 async def nobody(_: Request) -> Response | None:
@@ -23,7 +24,7 @@ async def get(world: World, path: str) -> tuple[int, Any]:
     return answer.status, msgspec.json.decode(answer.body)
 
 
-def test_the_audit_trail_tells_who_when_from_to_and_why(
+def test_a_transition_has_actor_time_states_and_reason(
     database_url: str,  # noqa: F811 the fixture
 ) -> None:
     async def scenario(world: World) -> None:
@@ -31,7 +32,7 @@ def test_the_audit_trail_tells_who_when_from_to_and_why(
         guest = await world.pod()
         job = await world.armed(guest)
         world.overdue(guest)
-        await world.server.sweeper.step()
+        await world.server.recovery.sweeper.step()
         status, found = await get(world, f"/api/v1/jobs/{job}/transitions")
         assert status == 200 and found["more"] is False
         told = [(each["subject"], each["source"], each["target"]) for each in found["transitions"]]
@@ -42,12 +43,15 @@ def test_the_audit_trail_tells_who_when_from_to_and_why(
             ("slot", "offered", "armed"),
             ("job", "bound", "queued"),
         ]
-        assert all(each["why"] and each["actor"] and each["at"] for each in found["transitions"])
+        assert all(
+            each["reason"] and each["text"] and each["actor"] and each["at"]
+            for each in found["transitions"]
+        )
         _, slot = await get(world, f"/api/v1/slots/{guest.uid}/transitions")
         assert [each["target"] for each in slot["transitions"]] == [
             *("idle", "offered", "armed", "draining"),
         ]
-        assert slot["transitions"][-1]["why"] == "fence: deleted"
+        assert slot["transitions"][-1]["reason"] == Why.FENCE_DELETED
         assert await get(world, "/api/v1/jobs/1/transitions") == (
             200,
             {"transitions": [], "more": False},

@@ -1,4 +1,4 @@
-"""The page is well-formed, complete and safe whatever it is given to show."""
+"""The page is well-formed, complete and safe for every overview."""
 
 from html.parser import HTMLParser
 
@@ -6,17 +6,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.web.websample import FINISHED, HEALED, NOW, OVERVIEW, POOLS, RUNNERS, WAITING
+from tests.web.web_samples import FINISHED, HEALED, NOW, OVERVIEW, POOLS, RUNNERS, WAITING
 
+from runyard.web.durations import format_age, format_duration, pluralize
+from runyard.web.elements import bar
 from runyard.web.html import join, tag
-from runyard.web.page import Assets, application, document, login
-from runyard.web.pieces import bar
+from runyard.web.page import Assets, document, live_part, login
 from runyard.web.sections import short_image
 from runyard.web.values import Host, Overview, Pool, Verdict
-from runyard.web.words import ago, count, lasted
 
 ASSETS = Assets(style="/s.css", script="/s.js", icon="/i.svg", version="1")
-EMPTY = Overview(at=NOW, verdict=Verdict(tone="off", title="There is no pool yet"))
+EMPTY = Overview(at=NOW, verdict=Verdict(tone="off", title="There is no RunnerPool yet"))
 VOID = ("meta", "link", "input")
 
 
@@ -49,7 +49,7 @@ class Outline(HTMLParser):
 
 @pytest.mark.parametrize("view", [OVERVIEW, EMPTY], ids=["everything", "nothing"])
 def test_the_page_is_whole(view: Overview) -> None:
-    html = document(view, ASSETS, leave=True)
+    html = document(view, ASSETS, logout=True)
     outline = Outline(html)
     assert html.startswith("<!doctype html>")
     assert len(outline.tags("h1")) == len(outline.tags("main")) == 1
@@ -68,13 +68,13 @@ def test_no_script_and_no_style_stands_in_the_page() -> None:
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
 
 
-def test_everything_that_is_known_is_shown() -> None:
+def test_every_field_is_shown() -> None:
     text = Outline(document(OVERVIEW, ASSETS)).text
     for pool in POOLS:
         assert pool.name in text
     for job in (*WAITING, *FINISHED):
         assert str(job.job_id) in text
-        assert job.why in text
+        assert job.text in text
     for runner in RUNNERS:
         assert runner.name in text
     for healed in HEALED:
@@ -83,8 +83,8 @@ def test_everything_that_is_known_is_shown() -> None:
         assert words in text
 
 
-def test_a_state_is_told_by_more_than_its_colour() -> None:
-    outline = Outline(application(OVERVIEW, ASSETS))
+def test_a_state_is_shown_by_more_than_its_colour() -> None:
+    outline = Outline(live_part(OVERVIEW, ASSETS))
     shapes = [a for a in outline.tags("span") if (a.get("class") or "").startswith("shape")]
     assert len(shapes) > 15
     assert all(shape.get("aria-hidden") == "true" for shape in shapes)
@@ -146,13 +146,13 @@ def test_attributes_may_stand_alone_or_be_left_out() -> None:
     assert join(None, "a<b", [tag("b", {}, "c")]) == "a&lt;b<b>c</b>"
 
 
-def test_the_login_form_tells_nothing() -> None:
+def test_the_login_form_shows_no_data() -> None:
     html = login(ASSETS, wrong=True)
     outline = Outline(html)
     assert outline.tags("form") == [{"method": "post", "action": "/login"}]
     assert not outline.tags("script")
-    assert "not the token" in outline.text
-    assert "not the token" not in login(ASSETS, wrong=False)
+    assert "Wrong token" in outline.text
+    assert "Wrong token" not in login(ASSETS, wrong=False)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_bar_of_many_is_no_wider_than_one_of_few() -> None:
     many = bar(Pool(name="a", busy=4000, idle=1, desired=5000))
     assert many.count("<rect") == 3
     assert 'viewBox="0 0 400 12"' in many
-    assert "2 of 2 places" in bar(Host(name="h", tone="good", state="ready", used=2, capacity=2))
+    assert "2 of 2 Pods" in bar(Host(name="h", tone="good", state="ready", used=2, capacity=2))
 
 
 @pytest.mark.parametrize(
@@ -186,17 +186,17 @@ def test_a_bar_of_many_is_no_wider_than_one_of_few() -> None:
         (90061, "1 d 1 h"),
     ],
 )
-def test_durations_are_told_in_two_units_at_most(seconds: float | None, words: str) -> None:
-    assert lasted(seconds) == words
+def test_durations_have_two_units_at_most(seconds: float | None, words: str) -> None:
+    assert format_duration(seconds) == words
 
 
 @pytest.mark.parametrize(
     ("then", "words"), [(0.0, "now"), (-5, "now"), (59, "59 s"), (61, "1 min"), (90000, "1 d")]
 )
-def test_moments_are_told_coarsely(then: float, words: str) -> None:
-    assert ago(NOW - then, NOW) == words
-    assert count(1, "host") == "1 host"
-    assert count(2, "host") == "2 hosts"
+def test_ages_have_one_unit(then: float, words: str) -> None:
+    assert format_age(NOW - then, NOW) == words
+    assert pluralize(1, "host") == "1 host"
+    assert pluralize(2, "host") == "2 hosts"
 
 
 @pytest.mark.parametrize(
@@ -208,5 +208,5 @@ def test_moments_are_told_coarsely(then: float, words: str) -> None:
         ("", ""),
     ],
 )
-def test_an_image_is_told_by_its_end(image: str, short: str) -> None:
+def test_an_image_reference_is_shortened_to_its_end(image: str, short: str) -> None:
     assert short_image(image) == short

@@ -1,7 +1,7 @@
-"""The real result bundles, where they are there: unzipped once, and counted when they are not.
+"""Provides the real result bundles, if they are available: each is unzipped once.
 
-They lie beside the repository (`../shared/fixtures/xcresult`). A test that needs one of them is skipped by
-its name on a machine without them; what holds in general is shown on generated bundles.
+They are beside the repository (`../shared/fixtures/xcresult`). A test that needs a missing bundle is skipped;
+general behaviour is tested with generated bundles.
 """
 
 import atexit
@@ -21,12 +21,12 @@ Figures = dict[str, object]
 
 
 def names() -> list[str]:
-    """All bundles that are there, by name."""
+    """The names of all available bundles."""
     return sorted(path.name.removesuffix(".xcresult.zip") for path in HOME.glob("*.xcresult.zip"))
 
 
 def parameters() -> list[object]:
-    """For parametrize: every bundle that is there, or one skip that says that none is."""
+    """Parameters for parametrize: every available bundle, or one skipped parameter."""
     found = names()
     absent = pytest.param("none", marks=pytest.mark.skip(reason="no real result bundles here"))
     return list(found) if found else [absent]
@@ -53,7 +53,7 @@ def bundle(name: str) -> Path:
 
 
 def archive(name: str) -> Path:
-    """The bundle as the ZIP that it came in."""
+    """The ZIP file of the bundle."""
     path = HOME / f"{name}.xcresult.zip"
     if not path.is_file():
         pytest.skip(f"the bundle {name} is not here")
@@ -61,7 +61,7 @@ def archive(name: str) -> Path:
 
 
 def expected(path: str) -> Path:
-    """What another tool wrote about a bundle."""
+    """Read the expected output of another tool for a bundle."""
     found = HOME / "expected" / path
     if not found.is_file():
         pytest.skip(f"{path} is not here")
@@ -89,9 +89,9 @@ DESCRIBES = frozenset(
         "confirmed_by",
     }
 )
-"""Keys of the expected figures that are about where a bundle came from."""
+"""Keys of the expected figures that describe the origin of a bundle."""
 
 
-def said(figures: Figures) -> Figures:
-    """Of a bundle's figures those that a reader can know."""
+def reader_figures(figures: Figures) -> Figures:
+    """Return the figures without those that a reader cannot compute."""
     return {key: value for key, value in figures.items() if key not in DESCRIBES}

@@ -1,4 +1,4 @@
-"""An object store in dictionaries, whose ids nobody checks."""
+"""An object store in dictionaries that does not verify ids."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from runyard.xcresult.reader.objects import ObjectProblem, Objects
 
 
 class Memory(Objects):
-    """Objects by any name."""
+    """Objects with any text as id."""
 
     def __init__(
         self,

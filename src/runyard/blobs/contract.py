@@ -1,10 +1,12 @@
-"""What a room may ask of object storage. One implementation (`store`) on a directory or on S3, one suite for both.
+"""Defines what packages may use of object storage: the `Blobs` protocol.
+
+`store` implements it on a directory and on S3; one test suite runs on both.
 
 Invariants:
-- A put is whole or nothing: nobody ever sees a part of an object, also after a crash.
-- Memory is flat: content goes in and out in pieces, whatever its size.
-- Deleting what is not there is success.
-- A link is the credential itself: whoever has it may do that one thing until it ends. It is never logged.
+- A put stores the whole object or nothing, also after a crash: no reader ever gets a partial object.
+- Memory use does not depend on the size of an object: content is streamed in pieces.
+- Deleting an object that does not exist succeeds.
+- A signed link is a credential: its holder may do one thing until it expires. Links are never logged.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
@@ -18,7 +20,7 @@ Method = Literal["GET", "PUT"]
 
 
 class Blob(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an object without reading it."""
+    """Metadata of an object."""
 
     key: str
     size: int
@@ -26,11 +28,11 @@ class Blob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(Protocol):
-    """An object that is being read: iterate it once; an error of the store may come at any piece."""
+    """An object that is being read. Iterate over it once; the store may raise an error at any piece."""
 
     @property
     def blob(self) -> Blob:
-        """What is being read."""
+        """Metadata of the object that is being read."""
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
@@ -40,44 +42,44 @@ class Blobs(Protocol):
     """Object storage."""
 
     async def put(self, key: str, content: Content, *, limit: int | None = None) -> int:
-        """Store the content under that key, in place of what is there; the number of its bytes.
+        """Store the content under this key, replacing an existing object; returns the number of bytes.
 
-        Raises `BlobTooLarge` if there are more than `limit`, and then nothing changed. What the content itself raises
-        while it is read passes through, with the same effect.
+        Raises `BlobTooLarge` if the content has more than `limit` bytes; then nothing is stored. Exceptions raised by
+        the content while it is read pass through; then nothing is stored either.
         """
         ...
 
     async def get(self, key: str) -> Reading:
-        """Begin to read an object; raises `NoSuchBlob`."""
+        """Start to read an object; raises `NoSuchBlob`."""
         ...
 
     async def download(self, key: str, path: Path) -> int:
-        """Write an object to a new file; the number of its bytes. Raises `NoSuchBlob`, `FileExistsError`.
+        """Write an object to a new file; returns the number of bytes. Raises `NoSuchBlob`, `FileExistsError`.
 
-        What the file system says (`OSError`: a full disk) passes through. What was begun is left to the caller.
+        `OSError` of the file system (for example a full disk) passes through. The caller removes a partial file.
         """
         ...
 
     async def head(self, key: str) -> Blob | None:
-        """What is known of an object, or None if it is not there."""
+        """Metadata of an object, or None if it does not exist."""
         ...
 
     async def exists(self, key: str) -> bool:
-        """Whether the object is there."""
+        """Whether the object exists."""
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove these objects; those that are not there too."""
+        """Delete these objects; keys without an object are ignored."""
         ...
 
     def list(self, prefix: str = "") -> AsyncIterator[Blob]:
-        """All objects below a prefix of whole segments, in no order."""
+        """All objects below a prefix of whole segments, in no particular order."""
         ...
 
     async def tidy(self, *, older: float) -> int:
-        """Remove what interrupted puts left, if it is older than so many seconds; how many there were."""
+        """Remove files of interrupted puts that are older than `older` seconds; returns how many."""
         ...
 
     async def presign(self, method: Method, key: str, *, lasts: float) -> str:
-        """A link for that one thing, good for so many seconds; empty if the store makes none (a directory)."""
+        """A signed link for one operation, valid for `lasts` seconds; empty if the store cannot sign (a directory)."""
         ...

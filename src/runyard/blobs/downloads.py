@@ -1,7 +1,7 @@
-"""How strangers' files are given out: always to be saved, never to be shown.
+"""Builds response headers that make a browser save a file and never display it.
 
-What a test left may be a page with a script in it. So a browser is told that it is no page (its type says nothing, and
-may not be guessed), that it is to be saved, and, should something show it all the same, that it may do nothing there.
+A file that a test left may be an HTML page with a script. So the response has a type that no browser displays or
+guesses (`nosniff`), asks the browser to save it, and forbids scripts in case something displays it all the same.
 """
 
 import unicodedata
@@ -11,11 +11,11 @@ from runyard.http.messages import Pairs
 
 _LONGEST = 150
 _BAD = frozenset("/\\:*?\"<>|%;'")
-_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))  # also what turns text around
+_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))  # not printable, or reverses text
 
 
 def safe_name(name: str) -> str:
-    """A name to save under that is one, on every system: no path, nothing unseen, no leading dot."""
+    """Reduce a name to a file name that every system accepts: no path, no invisible character, no leading dot."""
     kept = "".join(
         "_" if each in _BAD or unicodedata.category(each) in _UNSEEN else each
         for each in unicodedata.normalize("NFC", name)
@@ -27,7 +27,7 @@ def safe_name(name: str) -> str:
 
 
 def headers(name: str) -> Pairs:
-    """What goes with such a file."""
+    """The headers of a response with this file."""
     safe = safe_name(name)
     plain = "".join(each if " " <= each < "\x7f" else "_" for each in safe)
     return (

@@ -1,35 +1,35 @@
-"""What can go wrong with object storage, by what the caller may conclude.
+"""Errors of object storage, one class for each conclusion that a caller can draw.
 
     BlobError
-    ├── BadKey             no key that we use: a defect of ours, or a stranger's text
-    ├── NoSuchBlob         there is no object of that key
-    ├── BlobTooLarge       more bytes came than were allowed; nothing was stored
-    ├── BlobsRefused       the store knows us and says no: credentials, bucket, rights
-    └── BlobsUnavailable   everything else: no answer, a full disk; it may be tried again
+    ├── BadKey             the text is not a valid key: a defect of ours, or untrusted input
+    ├── NoSuchBlob         no object has that key
+    ├── BlobTooLarge       the content has more bytes than allowed; nothing was stored
+    ├── BlobsRefused       the store denies access: credentials, bucket, permissions
+    └── BlobsUnavailable   everything else (no response, a full disk); a retry may succeed
 
-Invariant: no message holds a credential or a signed address.
+Invariant: no message contains a credential or a signed URL.
 """
 
 
 class BlobError(Exception):
-    """Object storage did not do what was asked."""
+    """An operation of object storage failed."""
 
 
 class BadKey(BlobError, ValueError):
-    """This is no key."""
+    """The text is not a valid key."""
 
 
 class NoSuchBlob(BlobError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class BlobTooLarge(BlobError):
-    """The content passed its limit; nothing was stored."""
+    """The content has more bytes than allowed; nothing was stored."""
 
 
 class BlobsRefused(BlobError):
-    """The store refuses us: asking again does not help until somebody changes something."""
+    """The store denies access: a retry fails until credentials, bucket or permissions are changed."""
 
 
 class BlobsUnavailable(BlobError):
-    """The store cannot be used now."""
+    """The store cannot be used now; a retry may succeed."""

@@ -1,6 +1,7 @@
-"""What an interrupted put leaves in a directory: a file beside its place, named after it with `#` and a number.
+"""Removes the temporary files that interrupted puts leave in a directory.
 
-A put that fails removes it; a process that is killed cannot. The name can be no key, so nothing else is ever met.
+obstore writes to a temporary file beside the object, named after it with `#` and a number, and renames it. A put that
+fails removes the file; a killed process cannot. `#` is not valid in a key, so no object can have such a name.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ _STAGED = re.compile(r".+#[0-9]+", re.DOTALL)
 
 
 def remove_leftovers(directory: Path, before: float) -> int:
-    """Remove those last written before that moment; how many there were."""
+    """Remove temporary files last written before that moment; returns how many."""
     gone = 0
     for folder, _, names in os.walk(directory):
         for name in names:

@@ -1,14 +1,16 @@
-"""Signed links to our own route, for stores that make none: whoever has one may do that one thing until it ends.
+"""Makes and checks signed links to our own blob route, for stores that cannot sign links themselves.
 
     /api/v1/blobs/KEY?method=PUT&until=1800000000&limit=5000000&signature=…
     /api/v1/blobs/KEY?method=GET&until=1800000000&name=Screenshot.png&signature=…
 
+The holder of a link may do that one operation until the link expires.
+
 Invariants:
-- The signature is over everything that the link says: method, key, end, limit and name, each in its own place, so that
-  no two different links have the same text to sign.
-- Signatures are compared in constant time, against every key that is valid; the first key signs. A key is changed by
-  putting the new one first, and taking the old one away when its last link has ended.
-- Time is the clock's, and a link that ended is worth nothing, whatever its signature.
+- The signature covers method, key, expiry, limit and name, encoded so that two different links never have the same
+  text to sign.
+- Signatures are compared in constant time with every valid key; the first key signs. To rotate the key, put the new
+  one first and remove the old one when its last link has expired.
+- An expired link is refused, whatever its signature; time comes from the injected clock.
 """
 
 import hashlib
@@ -33,58 +35,58 @@ _LONGEST_NAME = 200
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that may be done."""
+    """The operation that a link allows."""
 
     method: Method
     key: str
     until: int  # seconds since the epoch
-    limit: int = 0  # bytes that may be put; of no meaning for GET
-    name: str = ""  # what a download is called; of no meaning for PUT
+    limit: int = 0  # largest number of bytes for PUT; ignored for GET
+    name: str = ""  # file name of a download; ignored for PUT
 
 
 class BadLink(Exception):
-    """The link is not one of ours, or is over; the message says which, and repeats nothing."""
+    """The link is malformed, has a wrong signature, or has expired; the message says which and contains no input."""
 
 
 class Links:
-    """Makes links and judges them."""
+    """Makes and checks signed links."""
 
     def __init__(self, keys: Sequence[bytes], *, clock: Clock) -> None:
         if not keys or any(len(key) < SHORTEST for key in keys):
-            raise ValueError(f"links need a key of {SHORTEST} bytes or more")
+            raise ValueError(f"a key for links has fewer than {SHORTEST} bytes")
         self._keys = tuple(
             hmac.new(key, _PURPOSE.encode(), hashlib.sha256).digest() for key in keys
         )
         self._clock = clock
 
     def put(self, key: str, *, lasts: float, limit: int) -> str:
-        """A link that takes at most so many bytes: path and query."""
+        """Make a link to upload at most `limit` bytes: path and query."""
         return self._made(
             Link(method="PUT", key=check_key(key), until=self._end(lasts), limit=limit)
         )
 
     def get(self, key: str, *, lasts: float, name: str = "") -> str:
-        """A link to read an object by: path and query."""
+        """Make a link to download an object: path and query."""
         shown = name[:_LONGEST_NAME]
         return self._made(
             Link(method="GET", key=check_key(key), until=self._end(lasts), name=shown)
         )
 
     def judge(self, request: Request, key: str) -> Link:
-        """What this request may do with that key; raises `BadLink`."""
+        """Check the link of this request for that key; raises `BadLink`."""
         method: Method = "PUT" if request.method == "PUT" else "GET"
         until, limit = request.param("until"), request.param("limit") or "0"
         signature, name = request.param("signature"), request.param("name")
         if not (is_key(key) and _NUMBER.fullmatch(until) and _NUMBER.fullmatch(limit)):
-            raise BadLink("it is not whole")
+            raise BadLink("a parameter is missing or malformed")
         if not _SIGNATURE.fullmatch(signature) or len(name) > _LONGEST_NAME:
-            raise BadLink("it is not whole")
+            raise BadLink("a parameter is missing or malformed")
         link = Link(method=method, key=key, until=int(until), limit=int(limit), name=name)
         good = [hmac.compare_digest(signature, _signature(each, link)) for each in self._keys]
         if not any(good):
-            raise BadLink("its signature is not ours")
+            raise BadLink("the signature is wrong")
         if link.until <= self._clock.now():
-            raise BadLink("it has ended")
+            raise BadLink("it has expired")
         return link
 
     def _end(self, lasts: float) -> int:
@@ -101,5 +103,5 @@ class Links:
 
 
 def _signature(key: bytes, link: Link) -> str:
-    told = msgspec.json.encode((link.method, link.key, link.until, link.limit, link.name))
-    return hmac.new(key, told, hashlib.sha256).hexdigest()
+    signed = msgspec.json.encode((link.method, link.key, link.until, link.limit, link.name))
+    return hmac.new(key, signed, hashlib.sha256).hexdigest()

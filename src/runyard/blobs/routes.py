@@ -1,14 +1,14 @@
-"""The route that signed links lead to: an upload goes through to the store, a download comes from it, both in pieces.
+"""Serves signed links: uploads are streamed to the store, downloads are streamed from it.
 
-    PUT /api/v1/blobs/{key...}     what a link of `Links.put` allows
-    GET /api/v1/blobs/{key...}     what a link of `Links.get` allows
+    PUT /api/v1/blobs/{key...}     with a link of `Links.put`
+    GET /api/v1/blobs/{key...}     with a link of `Links.get`
 
-The link is the credential: nothing else is asked for, and who has none learns nothing, not even what exists.
+The link is the only credential. A request without a valid link learns nothing, not even whether an object exists.
 
 Invariants:
-- An upload is judged by its head, before a byte of its body is asked for. It stops at the link's limit, at
-  the end of patience, and when its sender goes; then nothing is stored.
-- A download carries what keeps a browser from showing it (`downloads`).
+- An upload is checked by its headers before its body is read. It is aborted at the link's limit, after an hour,
+  and when the client disconnects; then nothing is stored.
+- A download has headers that keep a browser from displaying it (`downloads`).
 """
 
 import asyncio
@@ -25,27 +25,30 @@ from runyard.http.problems import Problem, problem
 from runyard.http.routes import Answers, Route
 from runyard.telemetry.log import Logger
 from runyard.wire.paths import BLOBS
+from runyard.wire.problem_codes import ProblemCode
 
 _PATIENCE = 3600.0  # seconds for a whole upload
-_AT_ONCE = 16  # uploads; each holds about 20 MB on its way, and those behind wait unread
+_AT_ONCE = (
+    16  # uploads; each uses about 20 MB of memory, and more of them wait with their body unread
+)
 _LINK = (
-    ("until", "when the link ends, in seconds since the epoch"),
-    ("signature", "of all that the link says"),
+    ("until", "when the link expires, in seconds since the epoch"),
+    ("signature", "signature over all other parameters"),
 )
 _REFUSED: Answers = {
-    403: ("The link is not ours, or has ended.", Problem),
-    503: ("The store cannot be used.", Problem),
+    403: ("The link is invalid or has expired.", Problem),
+    503: ("Object storage is unavailable.", Problem),
 }
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """An upload that is whole."""
+    """A completed upload."""
 
     size: int
 
 
 class BlobRoutes:
-    """Answers who has a link."""
+    """Handles requests with signed links."""
 
     def __init__(self, blobs: Blobs, *, links: Links, clock: Clock, log: Logger) -> None:
         self._blobs = blobs
@@ -55,33 +58,33 @@ class BlobRoutes:
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     def routes(self) -> tuple[Route, ...]:
-        """Everything that can be asked here."""
+        """The routes of this class."""
         path = BLOBS + "/{key...}"
         return (
             Route(
                 "PUT",
                 path,
                 self._put,
-                summary="Upload what a signed link allows.",
+                summary="Upload an object by a signed link.",
                 answers={
-                    200: ("It is stored.", Stored),
-                    400: ("The body broke off.", Problem),
-                    413: ("There is more than the link allows.", Problem),
+                    200: ("The object is stored.", Stored),
+                    400: ("The body ended early.", Problem),
+                    413: ("The body is larger than the link allows.", Problem),
                     **_REFUSED,
                 },
-                query=(*_LINK, ("limit", "bytes that the link allows")),
+                query=(*_LINK, ("limit", "largest number of bytes")),
             ),
             Route(
                 "GET",
                 path,
                 self._get,
-                summary="Download what a signed link allows, as a file to be saved.",
+                summary="Download an object by a signed link, as a file to save.",
                 answers={
                     200: ("The file.", None),
-                    404: ("It is no longer there.", Problem),
+                    404: ("The object does not exist (any more).", Problem),
                     **_REFUSED,
                 },
-                query=(*_LINK, ("name", "what the file is to be called")),
+                query=(*_LINK, ("name", "the file name")),
                 media="application/octet-stream",
             ),
         )
@@ -101,9 +104,9 @@ class BlobRoutes:
         except BlobTooLarge:
             return _too_large(link.limit)
         except ConnectionError:
-            return problem(400, "the upload broke off")
+            return problem(400, ProblemCode.UPLOAD_CUT)
         except TimeoutError:
-            return problem(408, "the upload did not arrive in time")
+            return problem(408, ProblemCode.UPLOAD_LATE)
         except BlobError as error:
             return self._failed(error)
         return json_response(200, Stored(size=size))
@@ -115,20 +118,24 @@ class BlobRoutes:
         except BadLink as error:
             return _forbidden(error)
         except NoSuchBlob:
-            return problem(404, "it is no longer there", fix="what is old is removed")
+            return problem(
+                404,
+                ProblemCode.OBJECT_UNKNOWN,
+                fix="old objects are deleted; see the retention settings",
+            )
         except BlobError as error:
             return self._failed(error)
         return Stream(aiter(reading), headers=downloads.headers(link.name))
 
     def _failed(self, error: BlobError) -> Response:
-        self._log.warning("object storage", error=str(error))
-        return problem(503, "object storage cannot be used", fix="try again later")
+        self._log.warning("object storage request failed", error=str(error))
+        return problem(503, ProblemCode.STORAGE_UNAVAILABLE, fix="try again later")
 
 
 def _forbidden(error: BadLink) -> Response:
     fix = "ask the server for a new link"
-    return problem(403, "the link is not good", reason=str(error), fix=fix)
+    return problem(403, ProblemCode.LINK_INVALID, reason=str(error), fix=fix)
 
 
 def _too_large(limit: int) -> Response:
-    return problem(413, "the body is too large", reason=f"the link allows {limit} bytes")
+    return problem(413, ProblemCode.BODY_TOO_LARGE, reason=f"the link allows {limit} bytes")

@@ -1,13 +1,13 @@
-"""Object storage over obstore: one class, on a directory or on S3.
+"""Implements object storage with obstore: one class for a directory and for S3.
 
-obstore's operations are futures of a thread pool of its own; each is given a time, and what it raises is sorted into
-our own errors by `_told`. What obstore says of an error is cut to its first line: the rest is a dump.
+obstore runs its operations in a thread pool of its own. Each operation has a deadline here, and `_blob_error` maps
+what obstore raises to the errors of `errors`. Only the first line of obstore's message is kept; the rest is a dump.
 
-A store has two connections to S3: short requests have a minute, a read as long as its reader needs, since that may be
-somebody's slow line; each piece of it is given a time here.
+On S3 there are two clients: short requests have a deadline of one minute; a read may last as long as its reader needs
+(a client may be slow), with a deadline for each piece.
 
-Invariants: those of `contract`. Objects on S3 are stored as downloads (`content-disposition: attachment`, a type that
-no browser shows): some are strangers' files, and a signed link to S3 bypasses our own headers.
+Invariants: those of `contract`. Objects on S3 are stored with `content-disposition: attachment` and a type that no
+browser displays: some are untrusted files, and a signed link to S3 bypasses our own headers.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ from runyard.blobs.keys import check_key, check_prefix, is_key
 from runyard.blobs.leftovers import remove_leftovers
 from runyard.clock import Clock
 
-if TYPE_CHECKING:  # they are only types
+if TYPE_CHECKING:  # used for annotations only
     from obstore import GetResult, ObjectMeta
 
 T = TypeVar("T")
-PIECE = 1 << 20  # bytes that are read at once, or a little more
-PART = 6 << 20  # bytes of one part of an upload; S3 takes 10,000 of them
-SMALL = 1 << 20  # bytes that are put in one request, not in parts
-PARTS = 2  # under way at once, for each upload
+PIECE = 1 << 20  # bytes of one read, or a little more
+PART = 6 << 20  # bytes of one part of an upload; S3 accepts 10,000 of them
+SMALL = 1 << 20  # objects up to this many bytes are put in one request, not in parts
+PARTS = 2  # uploaded at the same time, for each upload
 WITHIN = 120.0  # seconds, for each request to the store
 _LONGEST = 200
 _QUERY = re.compile(r"\?\S*")
@@ -54,7 +54,7 @@ _ATTRIBUTES = {
 
 
 class StoredBlobs:
-    """Objects in one place; see `contract.Blobs` for what each method promises."""
+    """Object storage at one location; `contract.Blobs` documents each method."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class StoredBlobs:
         self._s3 = isinstance(store, S3Store)
 
     async def put(self, key: str, content: Content, *, limit: int | None = None) -> int:
-        """Store the content under that key; what is small in one request."""
+        """Store the content under this key; small content in one request."""
         check_key(key)
         counted = _Counted(content, limit)
         try:
@@ -82,14 +82,14 @@ class StoredBlobs:
                 chunk_size=PART,
                 max_concurrency=PARTS,
             )
-        except Exception as error:  # noqa: BLE001 - sorted by `_told`, which passes on what it does not know
-            if counted.failed is not None:  # the content's own failure, not the store's
+        except Exception as error:  # noqa: BLE001 - `_blob_error` maps it, and raises what it does not know
+            if counted.failed is not None:  # the content failed, not the store
                 raise counted.failed from None
-            raise _told(error, "put", key) from None
+            raise _blob_error(error, "put", key) from None
         return counted.size
 
     async def get(self, key: str) -> "_Reading":
-        """Begin to read an object."""
+        """Start to read an object."""
         asked = obstore.get_async(self._reads, check_key(key))
         return _Reading(self, key, await self.timely(asked, "get", key))
 
@@ -102,7 +102,7 @@ class StoredBlobs:
         return reading.blob.size
 
     async def head(self, key: str) -> Blob | None:
-        """What is known of an object."""
+        """Metadata of an object."""
         try:
             found = await self.timely(obstore.head_async(self._store, check_key(key)), "head", key)
         except NoSuchBlob:
@@ -110,11 +110,11 @@ class StoredBlobs:
         return _blob(found, key)
 
     async def exists(self, key: str) -> bool:
-        """Whether the object is there."""
+        """Whether the object exists."""
         return await self.head(key) is not None
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove these objects."""
+        """Delete these objects."""
         checked = [check_key(key) for key in keys]
         for start in range(0, len(checked), _BATCH):
             batch = checked[start : start + _BATCH]
@@ -126,7 +126,7 @@ class StoredBlobs:
                     await self.timely(obstore.delete_async(self._store, key), "delete", key)
 
     async def list(self, prefix: str = "") -> AsyncIterator[Blob]:
-        """All objects below a prefix; files that are none of ours are passed over."""
+        """All objects below a prefix; files with names that are not valid keys are skipped."""
         under = check_prefix(prefix)
         pages = obstore.list(self._store, prefix=under or None, chunk_size=_BATCH)
         while True:
@@ -139,7 +139,7 @@ class StoredBlobs:
                     yield _blob(found, found["path"])
 
     async def tidy(self, *, older: float) -> int:
-        """Remove what interrupted puts left in a directory; on S3 that is for a rule of the bucket's."""
+        """Remove files of interrupted puts in a directory; on S3 a lifecycle rule of the bucket does that."""
         prefix = self._store.prefix if isinstance(self._store, LocalStore) else None
         if prefix is None:
             return 0
@@ -147,7 +147,7 @@ class StoredBlobs:
         return await asyncio.to_thread(remove_leftovers, Path(prefix), before)
 
     async def presign(self, method: Method, key: str, *, lasts: float) -> str:
-        """A link of S3's; a directory makes none (`links` does, for our own route)."""
+        """A link signed for S3; empty for a directory (`links` signs links to our own route)."""
         check_key(key)
         if not isinstance(self._store, S3Store):
             return ""
@@ -155,7 +155,7 @@ class StoredBlobs:
         return await self.timely(asked, "sign", key)
 
     async def timely(self, asked: Awaitable[T], what: str, key: str) -> T:
-        """What was asked of the store, in time or not at all."""
+        """Await an operation of obstore with a deadline; raises a `BlobError`."""
         try:
             async with self._clock.timeout(WITHIN):
                 return await asked
@@ -163,12 +163,12 @@ class StoredBlobs:
             raise
         except TimeoutError:
             raise BlobsUnavailable(f"{what} {key}: no answer within {WITHIN:.0f} s") from None
-        except Exception as error:  # noqa: BLE001 - likewise
-            raise _told(error, what, key) from None
+        except Exception as error:  # noqa: BLE001 - mapped as above
+            raise _blob_error(error, what, key) from None
 
 
 class _Reading:
-    """An object on its way from the store."""
+    """An object that is being read from the store."""
 
     def __init__(self, blobs: StoredBlobs, key: str, found: "GetResult") -> None:
         self._blobs = blobs
@@ -186,11 +186,11 @@ class _Reading:
             left -= len(piece)
             yield bytes(piece)
         if left:
-            raise BlobsUnavailable(f"get {self.blob.key}: it broke off")
+            raise BlobsUnavailable(f"get {self.blob.key}: the object ended early")
 
 
 class _Counted:
-    """Content on its way to the store: counted, bounded, and its own failure kept apart from the store's."""
+    """Content that is being put: counts bytes, enforces the limit, and records whether the content itself failed."""
 
     def __init__(self, content: Content, limit: int | None) -> None:
         self._pieces = aiter(_pieces(content))
@@ -199,7 +199,7 @@ class _Counted:
         self.failed: Exception | None = None
 
     async def beginning(self) -> tuple[bytes, bool]:
-        """The first bytes, and whether they are all of it."""
+        """Read the first bytes; returns them and whether that is all of the content."""
         parts: list[bytes] = []
         while self.size < SMALL:
             piece = await self._next()
@@ -209,10 +209,10 @@ class _Counted:
         return b"".join(parts), False
 
     async def rest(self, first: bytes) -> AsyncIterator[bytes]:
-        """Everything, from the beginning on."""
+        """All of the content, beginning with `first`."""
         yield first
         while (piece := await self._next()) is not None:
-            if piece:  # the store takes an empty piece for the end
+            if piece:  # obstore treats an empty piece as the end
                 yield piece
 
     async def _next(self) -> bytes | None:
@@ -243,14 +243,14 @@ def _blob(meta: "ObjectMeta", key: str) -> Blob:
     return Blob(key=key, size=meta["size"], modified=meta["last_modified"].timestamp())
 
 
-def _told(error: Exception, what: str, key: str) -> BlobError:
-    """An error of obstore's as one of ours."""
+def _blob_error(error: Exception, what: str, key: str) -> BlobError:
+    """Map an exception of obstore to a `BlobError`; re-raises what it does not know."""
     if isinstance(error, BlobError):
         return error
     first = _QUERY.sub("", str(error).partition("\n")[0])[:_LONGEST]
     text = f"{what} {key}: {first}"
     if isinstance(error, FileNotFoundError):
-        return NoSuchBlob(f"there is no object {key}")
+        return NoSuchBlob(f"object {key} does not exist")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError):
         return BlobsRefused(text)
     if isinstance(error, ValueError):

@@ -1,25 +1,28 @@
-"""Where objects are kept, as flags: uploads and attachments of test results. Servers and processors say the same."""
+"""Options of object storage for uploads and attachments; servers and processors have the same."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from runyard.blobs.place import BadPlace, Bucket, Place, parse_credentials, parse_place
-from runyard.cli.serverfiles import BadSetting, text_of
-from runyard.cli.speaking import Option
+from runyard.cli.options import BadSetting, Option
+from runyard.cli.serverfiles import text_of
+
+if TYPE_CHECKING:
+    from runyard.blobs.location import Location
 
 BLOBS: tuple[Option, ...] = (
     click.option(
         "--blobs",
         envvar="RUNYARD_BLOBS",
         default="",
-        help="Where uploads and attachments are: s3://BUCKET/PREFIX, or a directory that all parts see.",
+        help="Object storage for uploads and attachments: s3://BUCKET/PREFIX, or a directory shared by all components.",
     ),
     click.option(
         "--blobs-endpoint",
         envvar="RUNYARD_BLOBS_ENDPOINT",
         default="",
-        help="URL of the S3 service, if it is not Amazon's.",
+        help="URL of an S3-compatible service, if it is not Amazon's.",
     ),
     click.option(
         "--blobs-region",
@@ -36,30 +39,32 @@ BLOBS: tuple[Option, ...] = (
 )
 
 
-def place_of(
+def location_of(
     blobs: str, *, endpoint: str = "", region: str = "", credentials_file: Path | None = None
-) -> Place:
-    """The place that these flags name; `BadSetting` says what is wrong with them."""
+) -> "Location":
+    """The location given by the options; raises `BadSetting`."""
+    from runyard.blobs.location import BadLocation, Bucket, parse_credentials, parse_location
+
     try:
-        place = parse_place(blobs)
-    except BadPlace as error:
+        location = parse_location(blobs)
+    except BadLocation as error:
         raise BadSetting(f"--blobs: {error}") from None
-    if not isinstance(place, Bucket):
+    if not isinstance(location, Bucket):
         if endpoint or region or credentials_file is not None:
             raise BadSetting(
                 "--blobs-endpoint, --blobs-region and --blobs-credentials-file are for s3://."
                 " Remove them, or name a bucket"
             )
-        return place
+        return location
     credentials = None
     if credentials_file is not None:
         try:
             credentials = parse_credentials(text_of("--blobs-credentials-file", credentials_file))
-        except BadPlace as error:
+        except BadLocation as error:
             raise BadSetting(f"--blobs-credentials-file: {error}") from None
     return Bucket(
-        bucket=place.bucket,
-        prefix=place.prefix,
+        bucket=location.bucket,
+        prefix=location.prefix,
         endpoint=endpoint,
         region=region,
         credentials=credentials,

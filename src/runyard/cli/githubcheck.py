@@ -1,13 +1,14 @@
-"""What `runyard github check` asks, and what it makes of the answers.
+"""The checks of `runyard github check`.
 
-Each question is one function that returns lines; one that GitHub does not answer is a line too, and the others are
-asked all the same. Only when GitHub cannot be reached or does not know us is there no point in going on.
+Each check is a function that returns lines. A check that GitHub does not answer returns a line too, and the others
+still run; only if GitHub cannot be reached or rejects our credentials, the remaining checks are skipped.
 
 Invariants:
-- Everything here reads. No line holds a credential.
-- A line that is not `ok` says what to do.
+- Checks only read. No line contains a credential.
+- A line that is not `ok` has a fix.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable
 from email.utils import parsedate_to_datetime
@@ -15,11 +16,14 @@ from typing import Literal
 
 import msgspec
 
-from runyard.clock import Clock
+from runyard.cli.github_auth import GithubIdentity, github_identity
+from runyard.cli.githubflags import GithubFlags
+from runyard.cli.tables import show_json, show_table
+from runyard.clock import Clock, RealClock
 from runyard.github import errors, manifest
-from runyard.github.api import GitHub
 from runyard.github.app import Auth
 from runyard.github.budget import Budget
+from runyard.github.client import GitHub
 from runyard.github.errors import GitHubError
 from runyard.github.scope import Scope, organisation, repository
 from runyard.github.views import AppView, DeliveryView, InstallationView, RateView
@@ -29,14 +33,14 @@ from runyard.http.messages import Request, Response, Stream, Transport
 Verdict = Literal["ok", "warn", "fail"]
 SKEW_WARN, SKEW_FAIL = 10.0, 55.0  # the App's JWT is dated back by a minute
 LATELY = 3600.0
-LITTLE = 0.2  # of the hour's requests
-OLDEST_SERVER = (3, 10)  # the first Enterprise Server that makes JIT configurations
+LOW_FRACTION = 0.2  # fraction of the hour's requests
+OLDEST_SERVER = (3, 10)  # the first Enterprise Server with JIT configurations
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
 _SHOWN = 20
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding."""
+    """The result of one check."""
 
     verdict: Verdict
     what: str
@@ -45,7 +49,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """How the fleet is set up."""
+    """How the fleet is configured."""
 
     intake: str
     runner_group: int
@@ -53,8 +57,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     url: str
 
 
-class Dated:
-    """A transport that notes how far GitHub's clock and ours are apart."""
+class SkewTransport:
+    """A transport that measures the difference between GitHub's clock and ours."""
 
     def __init__(self, inner: Transport, *, clock: Clock) -> None:
         self._inner = inner
@@ -62,41 +66,43 @@ class Dated:
         self.skew: float | None = None  # positive: ours is ahead
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
-        """Send, and compare."""
+        """Send the request, and compare the clocks."""
         began = self._clock.now()
         answer = await self._inner.send(request, timeout=timeout)
         ended = self._clock.now()
         for name, value in answer.headers:
             if name.lower() == "date":
                 try:
-                    told = parsedate_to_datetime(value).timestamp()
+                    server_time = parsedate_to_datetime(value).timestamp()
                 except ValueError:
                     continue
-                # A whole second, somewhere between question and answer: what that explains is no skew.
-                early, late = began - (told + 1.0), ended - told
+                # GitHub's Date has whole seconds, some time between request and response: tolerate that much.
+                early, late = began - (server_time + 1.0), ended - server_time
                 self.skew = early if early > 0 else min(0.0, late)
         return answer
 
 
-async def examine(way: Transport, *, auth: Auth, facts: Facts, clock: Clock) -> tuple[Line, ...]:
-    """Every finding, in the order in which a person would ask."""
-    dated = Dated(way, clock=clock)
-    api = GitHub(dated, app=auth, clock=clock, budget=Budget(clock))
-    lines = list(await _server(dated, facts))
+async def run_checks(
+    transport: Transport, *, auth: Auth, facts: Facts, clock: Clock
+) -> tuple[Line, ...]:
+    """Run all checks; returns their lines in the order of importance."""
+    skew_transport = SkewTransport(transport, clock=clock)
+    api = GitHub(skew_transport, app=auth, clock=clock, budget=Budget(clock))
+    lines = list(await _server(skew_transport, facts))
     if api.only is not None:
         lines += await _token(api, api.only, clock)
         lines += await _safely("deliveries", _deliveries(api, facts, clock))
         lines += await _safely("runner", _runner(api, api.only, facts))
-        return (*lines, *_clock_line(dated))
+        return (*lines, *_clock_line(skew_transport.skew))
     try:
         app = await api.app()
     except GitHubError as error:
-        return (*lines, _asked("App", error), *_clock_line(dated))
+        return (*lines, _failed("App", error), *_clock_line(skew_transport.skew))
     lines += _app(app)
     try:
         installed = await api.installations()
     except GitHubError as error:
-        return (*lines, _asked("installations", error), *_clock_line(dated))
+        return (*lines, _failed("installations", error), *_clock_line(skew_transport.skew))
     lines += _installations(installed)
     where: Scope | None = None
     for each in installed[:_SHOWN]:
@@ -105,26 +111,26 @@ async def examine(way: Transport, *, auth: Auth, facts: Facts, clock: Clock) -> 
             lines, where = [*lines, *found], where or some
     lines += await _safely("deliveries", _deliveries(api, facts, clock))
     lines += await _safely("runner", _runner(api, where, facts))
-    return (*lines, *_clock_line(dated))
+    return (*lines, *_clock_line(skew_transport.skew))
 
 
-async def _safely(what: str, asking: Awaitable[list[Line]]) -> list[Line]:
+async def _safely(what: str, check: Awaitable[list[Line]]) -> list[Line]:
     try:
-        return await asking
+        return await check
     except GitHubError as error:
-        return [_asked(what, error)]
+        return [_failed(what, error)]
 
 
-def _asked(what: str, error: GitHubError) -> Line:
+def _failed(what: str, error: GitHubError) -> Line:
     fixes: tuple[tuple[type[GitHubError], str], ...] = (
         (errors.Unreachable, "check the network, --github-url and, for your own server, --github-ca-file"),
-        (errors.NoAnswer, "try again; look at GitHub's status page"),
+        (errors.NoAnswer, "try again; check GitHub's status page"),
         (errors.Unauthorized, "check --github-app-id and --github-key-file, or the token, and this machine's clock"),
-        (errors.RateLimited, "wait; look for another client of the same App or token"),
-        (errors.NotAllowed, "give the token that permission; or give it the App, and let the account accept it"),
+        (errors.RateLimited, "wait; check whether another client uses the same App or token"),
+        (errors.NotAllowed, "grant that permission to the token; or to the App, and accept it in the account"),
         (errors.NotFound, "install the App there, or correct --github-repository"),
     )  # fmt: skip
-    fix = next((text for kind, text in fixes if isinstance(error, kind)), "read what GitHub says")
+    fix = next((text for kind, text in fixes if isinstance(error, kind)), "see GitHub's message")
     return Line(verdict="fail", what=what, found=str(error), fix=fix)
 
 
@@ -135,13 +141,13 @@ class _Meta(msgspec.Struct):
     installed_version: str = ""
 
 
-async def _server(way: Transport, facts: Facts) -> list[Line]:
-    """Which GitHub it is; an Enterprise Server tells its version."""
+async def _server(transport: Transport, facts: Facts) -> list[Line]:
+    """Check which GitHub it is; an Enterprise Server reports its version."""
     request = Request(method="GET", path="/meta", headers=(("user-agent", "runyard"),))
     try:
-        answer = await way.send(request, timeout=10.0)
+        answer = await transport.send(request, timeout=10.0)
         body = b"{}" if isinstance(answer, Stream) else answer.body
-        told = msgspec.json.decode(body, type=_Meta).installed_version
+        version = msgspec.json.decode(body, type=_Meta).installed_version
     except TransportError as error:
         fix = "check the network, --github-url and, for your own server, --github-ca-file"
         return [Line(verdict="fail", what="GitHub", found=f"{facts.url}: {error}", fix=fix)]
@@ -149,13 +155,13 @@ async def _server(way: Transport, facts: Facts) -> list[Line]:
         fix = "write --github-url as https://api.github.com or https://HOST/api/v3"
         found = f"{facts.url} is not GitHub's API"
         return [Line(verdict="warn", what="GitHub", found=found, fix=fix)]
-    if not told:
+    if not version:
         return [Line(verdict="ok", what="GitHub", found=facts.url)]
-    return [server_line(told)]
+    return [server_line(version)]
 
 
 def server_line(version: str) -> Line:
-    """What an Enterprise Server's version means."""
+    """Check the version of an Enterprise Server."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if len(numbers) == 2 and numbers < OLDEST_SERVER:
         wanted = ".".join(map(str, OLDEST_SERVER))
@@ -164,16 +170,17 @@ def server_line(version: str) -> Line:
     return Line(verdict="ok", what="GitHub", found=f"Enterprise Server {version}")
 
 
-def _clock_line(dated: Dated) -> list[Line]:
-    skew = dated.skew
+def _clock_line(skew: float | None) -> list[Line]:
     if skew is None:
-        fix = "compare this machine's clock with another one yourself"
-        return [Line(verdict="warn", what="clock", found="GitHub told no time", fix=fix)]
-    found = "as GitHub's" if not skew else f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
+        fix = "compare this machine's clock with a time server"
+        return [Line(verdict="warn", what="clock", found="GitHub's response had no date", fix=fix)]
+    found = (
+        "same as GitHub's" if not skew else f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
+    )
     if abs(skew) < SKEW_WARN:
         return [Line(verdict="ok", what="clock", found=found)]
     verdict: Verdict = "fail" if abs(skew) >= SKEW_FAIL else "warn"
-    fix = "set this machine's clock by NTP: GitHub refuses an App that signs in the future"
+    fix = "synchronise this machine's clock with NTP: GitHub rejects tokens dated in the future"
     return [Line(verdict=verdict, what="clock", found=found, fix=fix)]
 
 
@@ -186,7 +193,7 @@ def _app(app: AppView) -> list[Line]:
 
 
 def events_line(what: str, events: tuple[str, ...], where: str) -> Line:
-    """Whether the App hears of jobs."""
+    """Check that the App is subscribed to events of jobs."""
     if manifest.EVENT in events:
         return Line(verdict="ok", what=f"{what}: events", found=manifest.EVENT)
     found = ", ".join(events) or "none"
@@ -206,8 +213,8 @@ def _installations(found: tuple[InstallationView, ...]) -> list[Line]:
         )
     ]
     if len(found) > _SHOWN:
-        rest = f"{len(found) - _SHOWN} more; they are not looked at"
-        fix = f"look at them in the App's settings: only the first {_SHOWN} are asked about here"
+        rest = f"{len(found) - _SHOWN} more; they are not checked"
+        fix = f"check them in the App's settings: this command checks the first {_SHOWN}"
         lines.append(Line(verdict="warn", what="other installations", found=rest, fix=fix))
     for each in found:
         if each.suspended_at is not None:
@@ -219,7 +226,7 @@ def _installations(found: tuple[InstallationView, ...]) -> list[Line]:
 async def _installation(
     api: GitHub, each: InstallationView, facts: Facts, clock: Clock
 ) -> tuple[list[Line], Scope | None]:
-    """What is found at one account, and a place there whose runners can be asked about."""
+    """Check one account; returns lines, and a scope there whose runners can be listed."""
     login, is_org = each.account.login, _is_org(each)
     scope = organisation(login, installation_id=each.id)
     where = scope if is_org else None
@@ -228,7 +235,7 @@ async def _installation(
     try:
         seen = await api.repositories(scope)
     except GitHubError as error:
-        lines.append(_asked(f"{login}: repositories", error))
+        lines.append(_failed(f"{login}: repositories", error))
     else:
         lines.append(_repositories(login, len(seen)))
         if not is_org and seen:
@@ -243,7 +250,7 @@ def _repositories(login: str, count: int) -> Line:
     what = f"{login}: repositories"
     if count:
         return Line(verdict="ok", what=what, found=str(count))
-    fix = "let the installation see the repositories whose jobs shall run here"
+    fix = "give the installation access to the repositories whose jobs shall run here"
     return Line(verdict="warn", what=what, found="none", fix=fix)
 
 
@@ -252,15 +259,15 @@ def _is_org(each: InstallationView) -> bool:
 
 
 def permissions_line(login: str, has: dict[str, str], *, is_organisation: bool) -> Line:
-    """Whether the App may do what runners of that account need."""
+    """Check the App's permissions in that account."""
     lacks = manifest.lacking(has, organisation=is_organisation)
     what = f"{login}: permissions"
     if not lacks:
         return Line(verdict="ok", what=what, found="as needed")
     found = ", ".join(f"{each.name} is {each.has or 'not given'}" for each in lacks)
     wanted = ", ".join(f"{each.name}: {each.wanted}" for each in lacks)
-    fix = f"give the App {wanted} in its settings, and let an owner of {login} accept it"
-    # Reading jobs is enough to run them; cancelling and repeating needs to write.
+    fix = f"grant the App {wanted} in its settings, then accept it as an owner of {login}"
+    # Running jobs needs read access only; cancelling and repeating them needs write access.
     only_convenience = all(each.name == "actions" and each.has == "read" for each in lacks)
     return Line(verdict="warn" if only_convenience else "fail", what=what, found=found, fix=fix)
 
@@ -272,9 +279,16 @@ async def _group(api: GitHub, scope: Scope, facts: Facts) -> list[Line]:
     if own is None:
         known = ", ".join(f"{each.id} ({each.name})" for each in groups)
         fix = f"choose one that exists: {known}"
-        return [Line(verdict="fail", what=what, found=f"there is no {facts.runner_group}", fix=fix)]
+        return [
+            Line(
+                verdict="fail",
+                what=what,
+                found=f"group {facts.runner_group} does not exist",
+                fix=fix,
+            )
+        ]
     if own.visibility == "selected":
-        fix = "see that the repositories whose jobs shall run here are among the selected ones"
+        fix = "make sure that the repositories whose jobs shall run here are selected"
         found = f"{own.name}, for selected repositories only"
         return [Line(verdict="warn", what=what, found=found, fix=fix)]
     public = "" if own.allows_public_repositories else "; not for public repositories"
@@ -286,11 +300,11 @@ async def _rate(api: GitHub, scope: Scope, login: str, clock: Clock) -> list[Lin
 
 
 def rate_line(login: str, rate: RateView, *, now: float) -> Line:
-    """What is left of the hour."""
+    """Check what is left of the hour's rate limit."""
     what, found = f"{login}: rate", f"{rate.remaining} of {rate.limit} requests left"
-    if rate.limit and rate.remaining < rate.limit * LITTLE:
+    if rate.limit and rate.remaining < rate.limit * LOW_FRACTION:
         minutes = max(0.0, rate.reset - now) / 60
-        fix = f"it is full again in {minutes:.0f} min; look for another client that is the same to GitHub"
+        fix = f"it resets in {minutes:.0f} min; check whether another client uses the same App or token"
         verdict: Verdict = "warn" if rate.remaining else "fail"
         return Line(verdict=verdict, what=what, found=found, fix=fix)
     return Line(verdict="ok", what=what, found=found)
@@ -309,13 +323,13 @@ async def _token(api: GitHub, repo: Scope, clock: Clock) -> list[Line]:
 
 
 async def _runners(api: GitHub, repo: Scope, name: str) -> list[Line]:
-    await api.list_runners(repo)  # only who may administer the repository may see them
+    await api.list_runners(repo)  # GitHub shows them to administrators of the repository only
     return [Line(verdict="ok", what="token", found=f"may administer the runners of {name}")]
 
 
 async def _jobs(api: GitHub, repo: Scope, name: str) -> list[Line]:
     await api.list_queued_jobs(repo)
-    return [Line(verdict="ok", what="jobs", found=f"those of {name} can be read")]
+    return [Line(verdict="ok", what="jobs", found=f"jobs of {name} are readable")]
 
 
 async def _deliveries(api: GitHub, facts: Facts, clock: Clock) -> list[Line]:
@@ -325,29 +339,29 @@ async def _deliveries(api: GitHub, facts: Facts, clock: Clock) -> list[Line]:
         if api.only is None:
             raise
         fix = (
-            "add a webhook for workflow jobs and let the token read webhooks,"
-            " or live with jobs being found a little later"
+            "add a webhook for workflow jobs and allow the token to read webhooks,"
+            " or accept that jobs are found up to a minute later"
         )
         return [Line(verdict="warn", what="deliveries", found=str(error), fix=fix)]
     return [deliveries_line(page.items, intake=facts.intake, now=clock.now())]
 
 
 def deliveries_line(items: tuple[DeliveryView, ...], *, intake: str, now: float) -> Line:
-    """Whether webhooks arrive, or can at least be fetched."""
+    """Check that webhooks arrive, or can be fetched."""
     recent = [each for each in items if now - each.moment < LATELY]
     failed = sum(not each.succeeded for each in recent)
     if intake == "pull":
         found = (
-            f"{len(recent)} in the last hour; they are fetched, so it does not matter who gets them"
+            f"{len(recent)} in the last hour; they are fetched, so failed webhooks do not matter"
         )
         return Line(verdict="ok", what="deliveries", found=found)
     if not recent:
-        fix = "push something, or check that the App's webhook is active and leads to this fleet's server"
+        fix = "push something, or check that the App's webhook is active and has the URL of this server"
         return Line(verdict="warn", what="deliveries", found="none in the last hour", fix=fix)
     found = f"{failed} of {len(recent)} failed in the last hour"
     if not failed:
         return Line(verdict="ok", what="deliveries", found=found)
-    fix = "check the webhook's address and secret and the way to the server; or use --github-intake pull"
+    fix = "check the webhook's URL and secret and the network path to the server; or use --github-intake pull"
     verdict: Verdict = "fail" if failed == len(recent) else "warn"
     return Line(verdict=verdict, what="deliveries", found=found, fix=fix)
 
@@ -358,23 +372,23 @@ async def _runner(api: GitHub, scope: Scope | None, facts: Facts) -> list[Line]:
 
 
 def runner_line(version: str, *, newest: str) -> Line:
-    """Whether a runner of that version is still given jobs."""
+    """Check that GitHub still gives jobs to a runner of that version."""
     own, offered = _numbers(version), _numbers(newest)
     if version and not own:
         fix = "write --runner-version as 2.330.0"
         return Line(verdict="fail", what="runner", found="not a version", fix=fix)
     if not offered:
-        fix = "compare the one in your images with the releases of actions/runner yourself"
-        found = "GitHub does not say which one is the newest"
+        fix = "compare the version in your images with the releases of actions/runner"
+        found = "GitHub did not return the newest version"
         return Line(verdict="warn", what="runner", found=found, fix=fix)
     if not version:
-        fix = "say which one is in your images: --runner-version"
-        return Line(verdict="warn", what="runner", found=f"GitHub offers {newest}", fix=fix)
+        fix = "pass the version in your images as --runner-version"
+        return Line(verdict="warn", what="runner", found=f"the newest is {newest}", fix=fix)
     if own >= offered:
         return Line(verdict="ok", what="runner", found=version)
-    fix = "put the newest into your images within 30 days of its release: GitHub gives older ones no jobs"
-    found = f"{version}; GitHub offers {newest}"
-    # Months behind for certain: a minor release comes every few weeks.
+    fix = "update your images within 30 days of a release: GitHub gives no jobs to older runners"
+    found = f"{version}; the newest is {newest}"
+    # Certainly months old: a minor release comes every few weeks.
     late = own[0] < offered[0] or own[1] + 3 < offered[1]
     return Line(verdict="fail" if late else "warn", what="runner", found=found, fix=fix)
 
@@ -382,3 +396,45 @@ def runner_line(version: str, *, newest: str) -> Line:
 def _numbers(version: str) -> tuple[int, ...]:
     found = _VERSION.fullmatch(version.removeprefix("v"))
     return tuple(int(part) for part in found.groups()) if found else ()
+
+
+class CheckOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the fleet is configured."""
+
+    intake: str
+    runner_group: int
+    runner_version: str
+
+
+def run(flags: GithubFlags, options: CheckOptions, *, as_json: bool) -> bool:
+    """Run the checks and print their lines; returns whether no check failed."""
+    clock = RealClock()
+    who = github_identity(flags, clock=clock)
+    facts = Facts(
+        intake=options.intake,
+        runner_group=options.runner_group,
+        runner_version=options.runner_version,
+        url=who.url,
+    )
+    lines = asyncio.run(_examined(who, facts, clock))
+    well = not any(line.verdict == "fail" for line in lines)
+    if as_json:
+        show_json({"ok": well, "lines": lines})
+    else:
+        _show(lines)
+    return well
+
+
+async def _examined(who: GithubIdentity, facts: Facts, clock: Clock) -> tuple[Line, ...]:
+    transport = who.transport()
+    try:
+        return await run_checks(transport, auth=who.auth, facts=facts, clock=clock)
+    finally:
+        await transport.close()
+
+
+def _show(lines: tuple[Line, ...]) -> None:
+    show_table(
+        ("", "what", "found", "what to do"),
+        [(line.verdict, line.what, line.found, line.fix or "-") for line in lines],
+    )

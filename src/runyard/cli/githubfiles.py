@@ -1,12 +1,12 @@
-"""What `runyard github connect` leaves behind for the server: one private directory.
+"""The private directory in which `runyard github connect` saves the App for the server.
 
-    app.json          the App's id and name, where its GitHub is, for whom it was made
+    app.json          the App's id and name, the URL of its GitHub, its owner
     app.pem           its private key
-    webhook.secret    what GitHub signs webhooks with
+    webhook.secret    the secret that signs webhooks
 
 Invariants:
-- The directory and each file are for their owner alone, from the first moment on.
-- A directory that holds anything else, or is somebody else's, is not touched.
+- The directory and each file are created readable by their owner only.
+- A directory that contains anything else, or belongs to another user, is not changed.
 """
 
 import os
@@ -15,14 +15,14 @@ from pathlib import Path
 
 import msgspec
 
-from runyard.cli.serverfiles import BadSetting
+from runyard.cli.options import BadSetting
 from runyard.files import write_whole
 
 PRIVATE_DIRECTORY = 0o700
 
 
 class Connected(msgspec.Struct, frozen=True, kw_only=True):
-    """An App that was made."""
+    """An App that was created."""
 
     app_id: int
     slug: str
@@ -31,19 +31,19 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
     organisation: str = ""
 
 
-class Place(msgspec.Struct, frozen=True):
+class AppDirectory(msgspec.Struct, frozen=True):
     """The directory."""
 
     root: Path
 
     @property
     def app(self) -> Path:
-        """Who the App is."""
+        """The App's description."""
         return self.root / "app.json"
 
     @property
     def key(self) -> Path:
-        """Its private key."""
+        """The App's private key."""
         return self.root / "app.pem"
 
     @property
@@ -52,12 +52,12 @@ class Place(msgspec.Struct, frozen=True):
         return self.root / "webhook.secret"
 
     def prepare(self) -> None:
-        """Make the directory, for its owner alone."""
+        """Create the directory, readable by its owner only."""
         try:
             self.root.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
             if not self._ours():
                 raise BadSetting(
-                    f"--github-dir: {self.root} is not for an App alone. Name a directory of its own"
+                    f"--github-dir: {self.root} contains other files. Use a directory of its own"
                 )
             self.root.chmod(PRIVATE_DIRECTORY)
         except OSError as error:
@@ -73,13 +73,13 @@ class Place(msgspec.Struct, frozen=True):
         )
 
     def keep(self, app: Connected, *, key: str, secret: str) -> None:
-        """Write it all; the App's description comes last, so that what is there is whole."""
+        """Write all files; the App's description last, so that it exists only if all others do."""
         write_whole(self.key, key)
         write_whole(self.secret, secret + "\n")
         write_whole(self.app, msgspec.json.encode(app))
 
     def webhook_secret(self) -> str:
-        """What GitHub signs with; empty if it has none."""
+        """The webhook's secret; empty if there is none."""
         try:
             return self.secret.read_text(encoding="utf-8").strip()
         except FileNotFoundError:
@@ -91,7 +91,7 @@ class Place(msgspec.Struct, frozen=True):
         raise BadSetting(f"--github-dir: {self.secret} {why}")
 
     def load(self) -> Connected | None:
-        """What is there; `None` if nothing is."""
+        """The App in the directory; `None` if there is none."""
         try:
             text = self.app.read_bytes()
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class Place(msgspec.Struct, frozen=True):
             ) from None
 
 
-def default_place(environ: Mapping[str, str]) -> Path:
-    """Where it is if nobody says otherwise."""
+def default_directory(environ: Mapping[str, str]) -> Path:
+    """The default directory."""
     base = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "runyard" / "github"

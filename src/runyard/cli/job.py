@@ -1,39 +1,45 @@
-"""`runyard job`: the jobs that the fleet knows, what happened to one, and what GitHub is asked about it."""
+"""`runyard job`: lists jobs, shows their transitions, and cancels or repeats them at GitHub."""
 
 import click
 
-from runyard.cli.asking import Asked, asks_a_server
+from runyard.cli.server_client import ServerClient, with_server_client
 from runyard.cli.tables import moment, show_json, show_table
-from runyard.wire.people import JOBS, Cancel, JobDetail, Jobs, Retry
-from runyard.wire.people import Asked as Taken
+from runyard.wire.rest import JOBS, Cancel, JobDetail, Jobs, Retry
+from runyard.wire.rest import Asked as Taken
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 _NUMBER = click.argument("number", type=click.IntRange(1, 10**18))
 STATES = ("waiting", "queued", "bound", "running", "done")
 
 
 @click.group(context_settings={"max_content_width": 110})
 def job() -> None:
-    """See jobs, and cancel or repeat them at GitHub.
+    """Show jobs, and cancel or repeat them at GitHub.
 
     \b
     runyard job list --state queued --tenant acme
-    runyard job show 12345
-    runyard job cancel 12345
-    runyard job retry 12345
+    runyard job show 48190300        the number at the end of the job's URL at GitHub
+    runyard job cancel 48190300
+    runyard job retry 48190300
+    runyard explain job 48190300     why a job waits
     """
 
 
 @job.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only those.")
-@click.option("--tenant", default="", help="Only this account's.")
-@click.option("--repository", default="", help="Only this one's: owner/name.")
+@click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
+@click.option("--tenant", default="", help="Only jobs of this account.")
+@click.option("--repository", default="", help="Only jobs of this repository (owner/name).")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--before", type=click.IntRange(0, 10**18), default=0, help="Go on before this job.")
+@click.option(
+    "--before",
+    type=click.IntRange(0, 10**18),
+    default=0,
+    help="Only jobs before this number, to get the next page.",
+)
 @_JSON
-@asks_a_server
+@with_server_client
 def list_(
-    asked: Asked,
+    client: ServerClient,
     state: str | None,
     tenant: str,
     repository: str,
@@ -42,7 +48,12 @@ def list_(
     *,
     as_json: bool,
 ) -> None:
-    """Jobs, newest first."""
+    """List jobs, newest first.
+
+    \b
+    runyard job list --state queued              jobs that wait for a runner
+    runyard job list --repository acme/app --limit 200
+    """
     wanted = {
         "state": state or "",
         "tenant": tenant,
@@ -51,7 +62,7 @@ def list_(
         "before": str(before or ""),
     }
     query = tuple((key, value) for key, value in wanted.items() if value)
-    found = asked.read(Jobs, "GET", JOBS, query=query)
+    found = client.read(Jobs, "GET", JOBS, query=query)
     if as_json:
         show_json(found)
         return
@@ -71,16 +82,19 @@ def list_(
         ],
     )
     if found.next:
-        click.echo(f"there are more: --before {found.next}", err=True)
+        click.echo(f"more jobs: --before {found.next}", err=True)
 
 
 @job.command()
 @_NUMBER
 @_JSON
-@asks_a_server
-def show(asked: Asked, number: int, *, as_json: bool) -> None:
-    """One job, its runner, and every transition with its reason."""
-    found = asked.read(JobDetail, "GET", f"{JOBS}/{number}")
+@with_server_client
+def show(client: ServerClient, number: int, *, as_json: bool) -> None:
+    """Show one job, its runner, and every transition with its reason.
+
+    NUMBER is the job's id at GitHub: the number at the end of its URL.
+    """
+    found = client.read(JobDetail, "GET", f"{JOBS}/{number}")
     if as_json:
         show_json(found)
         return
@@ -104,7 +118,7 @@ def show(asked: Asked, number: int, *, as_json: bool) -> None:
     if found.slots:
         click.echo()
         show_table(
-            ("pod", "pool", "state", "runner", "fence", "deadline", "last heard"),
+            ("pod", "pool", "state", "runner", "fence", "deadline", "last heartbeat"),
             [
                 (
                     slot.pod_name,
@@ -122,14 +136,14 @@ def show(asked: Asked, number: int, *, as_json: bool) -> None:
         click.echo()
         show_table(
             ("when", "asked", "outcome", "who"),
-            [(moment(each.at), each.what, each.outcome, each.actor) for each in found.asked],
+            [(moment(each.at), each.what, each.text, each.actor) for each in found.asked],
         )
     if found.transitions:
         click.echo()
         show_table(
             ("when", "what", "from", "to", "why", "who"),
             [
-                (moment(each.at), each.subject, each.source, each.target, each.why, each.actor)
+                (moment(each.at), each.subject, each.source, each.target, each.text, each.actor)
                 for each in found.transitions
             ],
         )
@@ -138,34 +152,46 @@ def show(asked: Asked, number: int, *, as_json: bool) -> None:
 @job.command()
 @_NUMBER
 @click.option(
-    "--with-others", is_flag=True, help="The run's other jobs may end too: GitHub cancels runs."
+    "--with-others",
+    is_flag=True,
+    help="Also cancel the other jobs of the run: GitHub cancels whole runs.",
 )
 @_JSON
-@asks_a_server
-def cancel(asked: Asked, number: int, *, with_others: bool, as_json: bool) -> None:
+@with_server_client
+def cancel(client: ServerClient, number: int, *, with_others: bool, as_json: bool) -> None:
     """Cancel a job's run at GitHub.
 
-    GitHub has no way to cancel one job of a run. If others of the same run are not over, nothing is done until
-    --with-others says that they may end too.
+    GitHub cannot cancel a single job of a run. If other jobs of the run have not ended, nothing is cancelled unless
+    --with-others is given.
+
+    \b
+    runyard job cancel 48190300
+    runyard job cancel 48190300 --with-others
     """
     body = Cancel(others=with_others)
-    _tell(asked.read(Taken, "POST", f"{JOBS}/{number}/cancel", body=body), as_json=as_json)
+    _print_result(client.read(Taken, "POST", f"{JOBS}/{number}/cancel", body=body), as_json=as_json)
 
 
 @job.command()
 @_NUMBER
 @_JSON
-@asks_a_server
-def retry(asked: Asked, number: int, *, as_json: bool) -> None:
-    """Run a job once more at GitHub, with the jobs that depend on it; it gets a new number."""
-    _tell(asked.read(Taken, "POST", f"{JOBS}/{number}/retry", body=Retry()), as_json=as_json)
+@with_server_client
+def retry(client: ServerClient, number: int, *, as_json: bool) -> None:
+    """Run a job again at GitHub, with the jobs that depend on it; it gets a new number.
+
+    \b
+    runyard job retry 48190300
+    """
+    _print_result(
+        client.read(Taken, "POST", f"{JOBS}/{number}/retry", body=Retry()), as_json=as_json
+    )
 
 
-def _tell(taken: Taken, *, as_json: bool) -> None:
+def _print_result(taken: Taken, *, as_json: bool) -> None:
     if as_json:
         show_json(taken)
         return
     click.echo(f"job {taken.job} of run {taken.run_id}: {taken.outcome}")
     if taken.others:
         numbers = ", ".join(str(each) for each in taken.others)
-        click.echo(f"with it end: {numbers}", err=True)
+        click.echo(f"also cancelled: {numbers}", err=True)

@@ -1,4 +1,4 @@
-"""`runyard migrate`: the schema's steps of a release, before it starts and after the last one is gone."""
+"""`runyard migrate`: applies a release's database migrations, before it starts and after the old one stopped."""
 
 from pathlib import Path
 from typing import Literal
@@ -6,18 +6,17 @@ from typing import Literal
 import click
 import msgspec
 
-from runyard.cli.serverfiles import BadSetting, database
+from runyard.cli.options import BadSetting
+from runyard.cli.serverfiles import database
 from runyard.cli.serverflags import DATABASE
-from runyard.db import migrate as steps
-from runyard.db.contract import DatabaseError, Unavailable
 
 
 @click.command(context_settings={"max_content_width": 110})
 @click.argument("phase", type=click.Choice(["pre", "post", "all"]), default="all")
 @DATABASE[0]
 @DATABASE[1]
-@click.option("--dry-run", is_flag=True, help="Say what would be applied, and apply nothing.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
+@click.option("--dry-run", is_flag=True, help="Print what would be applied, without applying it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for scripts.")
 def migrate(
     phase: Literal["pre", "post", "all"],
     database_url: str,
@@ -26,20 +25,26 @@ def migrate(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Bring the schema to this release; doing it twice does no harm.
+    """Migrate the database schema to this release. Running it again changes nothing.
 
     \b
-    runyard migrate pre     before the new release starts: only adds, so the old one keeps working
-    runyard migrate post    when no replica of the old release runs any more: takes away what only it needed
-    runyard migrate         both, for a database that nothing runs on
+    runyard migrate pre     before the new release starts: only adds, so the old release keeps working
+    runyard migrate post    after the last replica of the old release has stopped: removes what only it needed
+    runyard migrate         both, while no replica runs
+
+    \b
+    runyard migrate pre --database-url-file db.url --dry-run      print what would be applied
     """
+    from runyard.db import migrate as steps
+    from runyard.db.contract import DatabaseError, Unavailable
+
     conninfo = database(
         "--database-url", database_url, database_url_file, why="it says which database to change"
     )
     try:
         if steps.foreign(conninfo):
             raise BadSetting(
-                "--database-url: the database holds tables that are not runyard's. Name an empty one, or runyard's own"
+                "--database-url: the database contains other tables. Use an empty database, or runyard's own"
             )
         names = (
             steps.pending(conninfo, phase=phase) if dry_run else steps.apply(conninfo, phase=phase)
@@ -54,4 +59,6 @@ def migrate(
         click.echo(msgspec.json.encode({"pending" if dry_run else "applied": names}).decode())
         return
     word = "pending" if dry_run else "applied"
-    click.echo("\n".join(f"{word} {name}" for name in names) or f"nothing {word}: all is there")
+    click.echo(
+        "\n".join(f"{word} {name}" for name in names) or f"nothing {word}: the schema is up to date"
+    )

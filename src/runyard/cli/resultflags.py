@@ -1,17 +1,18 @@
-"""The flags of `runyard server` for test results: where they are kept, how long, and what signs their links."""
+"""The flags of `runyard server` for test results: storage, retention, and keys for links."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from runyard.blobs.place import BadPlace, open_blobs
-from runyard.cli.blobflags import BLOBS, place_of
-from runyard.cli.serverfiles import BadSetting, key_of
-from runyard.cli.speaking import Option
-from runyard.clock import Clock
-from runyard.parts.results import ResultsSetup, keys_of
-from runyard.xcresult.people.settings import DAY, Keeping, Settings
+from runyard.cli.blobflags import BLOBS, location_of
+from runyard.cli.options import BadSetting, Option
+from runyard.cli.serverfiles import key_of
+
+if TYPE_CHECKING:
+    from runyard.clock import Clock
+    from runyard.components.results import ResultsSetup
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _DAYS = click.FloatRange(0.01, 3660.0)
@@ -25,15 +26,15 @@ RESULTS: tuple[Option, ...] = (
         type=click.Choice(["none", "uploads", "both"]),
         default="uploads",
         show_default=True,
-        help="On S3: what clients exchange with it directly, by its own signed links; the rest goes through here.",
+        help="With S3: what clients transfer directly, through signed links; the rest goes through this server.",
     ),
     click.option(
         "--link-key-file",
         envvar="RUNYARD_LINK_KEY_FILE",
         type=_FILE,
         multiple=True,
-        help="File with 32 bytes in base64: links and tokens for test results are signed with it. Repeatable: the"
-        " first signs, all are good.  [default: follows from the seal key]",
+        help="File with a key (32 bytes in base64) that signs links and tokens for test results. Repeatable: the"
+        " first signs, all are accepted.  [default: derived from the seal key]",
     ),
     click.option(
         "--upload-limit-gb",
@@ -41,7 +42,7 @@ RESULTS: tuple[Option, ...] = (
         type=click.FloatRange(0.001, 60.0),
         default=16.0,
         show_default=True,
-        help="Largest result bundle that is taken.",
+        help="Largest result bundle that is accepted.",
     ),
     click.option(
         "--keep-runs-days",
@@ -57,7 +58,7 @@ RESULTS: tuple[Option, ...] = (
         type=_DAYS,
         default=30.0,
         show_default=True,
-        help="How long the files that tests left are kept.",
+        help="How long attachments of tests are kept.",
     ),
     click.option(
         "--keep-uploads-days",
@@ -65,13 +66,13 @@ RESULTS: tuple[Option, ...] = (
         type=_DAYS,
         default=14.0,
         show_default=True,
-        help="How long result bundles are kept as they were uploaded, to be processed again.",
+        help="How long uploaded bundles are kept; until then a run can be processed again.",
     ),
 )
 
 
 class ResultFlags(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said of test results."""
+    """Options of test results."""
 
     blobs: str
     blobs_endpoint: str
@@ -86,9 +87,9 @@ class ResultFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def results_of(
-    said: ResultFlags, *, public_url: str, seal_key: bytes, clock: Clock
-) -> ResultsSetup | None:
-    """What the flags say of test results; None if there is no place for them. `BadSetting` says what is wrong."""
+    said: ResultFlags, *, public_url: str, seal_key: bytes, clock: "Clock"
+) -> "ResultsSetup | None":
+    """The configuration of test results; None without --blobs. Raises `BadSetting`."""
     others = (said.blobs_endpoint, said.blobs_region, said.blobs_credentials_file)
     if not said.blobs:
         if any(others) or said.link_key_file:
@@ -97,7 +98,12 @@ def results_of(
                 " Give --blobs s3://BUCKET/PREFIX or --blobs DIRECTORY"
             )
         return None
-    place = place_of(
+    from runyard.blobs.location import BadLocation
+    from runyard.blobs.opening import open_blobs
+    from runyard.components.results import ResultsSetup, keys_of
+    from runyard.xcresult.rest.settings import DAY, Retention, Settings
+
+    place = location_of(
         said.blobs,
         endpoint=said.blobs_endpoint,
         region=said.blobs_region,
@@ -105,7 +111,7 @@ def results_of(
     )
     try:
         store = open_blobs(place, clock=clock)
-    except BadPlace as error:
+    except BadLocation as error:
         raise BadSetting(f"--blobs: {error}") from None
     given = tuple(key_of("--link-key-file", path) for path in said.link_key_file)
     return ResultsSetup(
@@ -116,7 +122,7 @@ def results_of(
             direct_uploads=said.blobs_direct in ("uploads", "both"),
             direct_downloads=said.blobs_direct == "both",
             public_url=public_url,
-            keeping=Keeping(
+            retention=Retention(
                 runs=said.keep_runs_days * DAY,
                 attachments=said.keep_attachments_days * DAY,
                 uploads=said.keep_uploads_days * DAY,

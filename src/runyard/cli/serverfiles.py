@@ -1,8 +1,8 @@
-"""What `runyard server` reads from files and addresses, checked before anything is begun.
+"""Reads and checks files and addresses of `runyard server` before it starts.
 
 Invariants:
-- Whatever is wrong is one line: which flag, which file, why, and what to do. Exit code 2.
-- No line holds anything of a file's content.
+- Every error is one line with the flag, the file, the cause and the fix. Exit code 2.
+- No line contains content of a file.
 """
 
 import base64
@@ -10,29 +10,21 @@ import binascii
 import socket
 import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import click
+from runyard.cli.options import BadSetting
 
-from runyard.clock import Clock
-from runyard.db.address import BadAddress, whole
-from runyard.github.app import AppAuth
-from runyard.http.client import HttpTransport
-from runyard.http.sockets import bind
-from runyard.http.tls import Files, TlsError, client_context, server_context
+if TYPE_CHECKING:  # each function loads what it needs: no command needs all of it
+    from runyard.clock import Clock
+    from runyard.http.client import HttpTransport
 
 SEAL_BYTES = 32
 _LIMIT = 1 << 20
 
 
-class BadSetting(click.ClickException):
-    """A flag, a variable or a file that cannot be used; nothing was begun."""
-
-    exit_code = 2
-
-
 def text_of(flag: str, path: Path) -> str:
-    """The text in a file, without the line end that editors leave."""
+    """The text of a file, without the trailing line break."""
     try:
         with path.open("rb") as file:
             content = file.read(_LIMIT + 1)
@@ -42,15 +34,15 @@ def text_of(flag: str, path: Path) -> str:
             f"{flag}: {path} cannot be read ({error.strerror}). Check the path and its permissions"
         ) from None
     except UnicodeDecodeError:
-        raise BadSetting(f"{flag}: {path} is not text. Name the right file") from None
+        raise BadSetting(f"{flag}: {path} is not a text file. Give the right file") from None
     if not text or len(content) > _LIMIT:
         size = "empty" if not text else "too large"
-        raise BadSetting(f"{flag}: {path} is {size}. Name the right file")
+        raise BadSetting(f"{flag}: {path} is {size}. Give the right file")
     return text
 
 
 def one_of(flag: str, given: str, path: Path | None, *, why: str) -> str:
-    """A setting that may come from a file instead; exactly one of both."""
+    """A setting given directly or by a file; exactly one of both."""
     if given and path is not None:
         raise BadSetting(f"{flag} and {flag}-file are both given. Keep one of them")
     if path is not None:
@@ -61,7 +53,9 @@ def one_of(flag: str, given: str, path: Path | None, *, why: str) -> str:
 
 
 def database(flag: str, given: str, path: Path | None, *, why: str) -> str:
-    """How to reach a database; what cannot be used is not repeated."""
+    """The URL of a database; an invalid one is not quoted."""
+    from runyard.db.address import BadAddress, whole
+
     conninfo = one_of(flag, given, path, why=why)
     try:
         whole(conninfo)
@@ -70,13 +64,15 @@ def database(flag: str, given: str, path: Path | None, *, why: str) -> str:
     return conninfo
 
 
-_HOW = "Make one with: head -c 32 /dev/urandom | base64 > FILE; every replica has the same"
+_HOW = "Make one with: head -c 32 /dev/urandom | base64 > FILE; use the same on every replica"
 
 
 def seal_key(path: Path | None) -> bytes:
-    """The key that JITs at rest are sealed with."""
+    """The key that encrypts stored JIT configurations."""
     if path is None:
-        raise BadSetting(f"--seal-key-file is missing: JITs at rest are sealed with it. {_HOW}")
+        raise BadSetting(
+            f"--seal-key-file is missing: it encrypts stored JIT configurations. {_HOW}"
+        )
     return key_of("--seal-key-file", path)
 
 
@@ -88,19 +84,21 @@ def key_of(flag: str, path: Path) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != SEAL_BYTES:
-        raise BadSetting(f"{flag}: {path} does not hold {SEAL_BYTES} bytes in base64. {_HOW}")
+        raise BadSetting(f"{flag}: {path} does not contain {SEAL_BYTES} bytes in base64. {_HOW}")
     return key
 
 
-def app_key(app_id: int, path: Path, *, clock: Clock) -> str:
-    """The GitHub App's private key, proven to be one."""
+def app_key(app_id: int, path: Path, *, clock: "Clock") -> str:
+    """The GitHub App's private key, checked by signing with it."""
+    from runyard.github.app import AppAuth
+
     text = text_of("--github-key-file", path)
     try:
         AppAuth(app_id=app_id, private_key=text, clock=clock)
     except (ValueError, TypeError):
         raise BadSetting(
-            f"--github-key-file: {path} holds no RSA key in PEM without a pass phrase."
-            " Download the App's private key again, or make a new one at GitHub"
+            f"--github-key-file: {path} contains no RSA key in PEM without a pass phrase."
+            " Download the App's private key again, or create a new one at GitHub"
         ) from None
     return text
 
@@ -114,37 +112,59 @@ def address(flag: str, value: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def bound(value: str) -> socket.socket:
+def listening_socket(value: str) -> socket.socket:
     """The socket to serve on."""
+    from runyard.http.sockets import bind
+
     host, port = address("--listen", value)
     try:
         return bind(host, port)
     except OSError as error:
         raise BadSetting(
-            f"--listen: {value} cannot be served on ({error.strerror or error})."
-            " End what uses it, or choose another address"
+            f"--listen: {value} cannot be bound ({error.strerror or error})."
+            " Stop the program that uses it, or choose another address"
         ) from None
 
 
-def way_to(
+def http_url(flag: str, url: str) -> str:
+    """An http(s) URL with a host and without credentials, without its last slash; `BadSetting` otherwise."""
+    bad = BadSetting(f"{flag} is not a valid URL. Write it as https://HOST[/PATH]")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise bad from None
+    if parts.scheme not in ("http", "https") or not host or port == 0:
+        raise bad
+    if parts.username is not None or parts.password is not None:
+        raise BadSetting(f"{flag} contains a user name or a password. Remove it")
+    return url.rstrip("/")
+
+
+def transport_to(
     flag: str, url: str, *, ca: Path | None = None, ca_flag: str = "--github-ca-file"
-) -> HttpTransport:
-    """A way to a server, believing one authority if that is given."""
+) -> "HttpTransport":
+    """A transport to a server; trusts only the given authority, if there is one."""
+    from runyard.http.client import HttpTransport
+    from runyard.http.tls import TlsError, client_context
+
     parts = urlsplit(url)
     try:
         if parts.username is not None or parts.password is not None:
-            raise BadSetting(f"{flag} holds a user name or a password. Write it without")
+            raise BadSetting(f"{flag} contains a user name or a password. Remove it")
         tls = None if ca is None else client_context(text_of(ca_flag, ca).encode())
         return HttpTransport(url, tls=tls)
     except ValueError:
         pass
     except (ssl.SSLError, TlsError):
-        raise BadSetting(f"{ca_flag}: {ca} holds no certificate in PEM") from None
-    raise BadSetting(f"{flag} is not the address of a server. Write it as https://HOST[/PATH]")
+        raise BadSetting(f"{ca_flag}: {ca} contains no certificate in PEM") from None
+    raise BadSetting(f"{flag} is not a valid URL. Write it as https://HOST[/PATH]")
 
 
-def secrecy(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    """TLS on the socket, if both files are given."""
+def tls_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """The TLS context, if both files are given."""
+    from runyard.http.tls import Files, TlsError, server_context
+
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -154,5 +174,5 @@ def secrecy(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None
     except (OSError, ssl.SSLError, TlsError):
         raise BadSetting(
             f"--tls-cert-file, --tls-key-file: {certificate} and {key} cannot be used."
-            " Both are PEM, they belong together, and the key has no pass phrase"
+            " Both must be PEM and belong together, and the key must have no pass phrase"
         ) from None

@@ -1,6 +1,6 @@
-"""The flags of `runyard server`, group by group, each with the variable that may stand for it.
+"""Options of `runyard server`, in groups, each with its environment variable.
 
-Secrets come from files: arguments can be read by others.
+Secrets are read from files: other users of a machine can read arguments.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from typing import Any
 import click
 import msgspec
 
-from runyard.cli.living import LOGGING
+from runyard.cli.githubflags import OPTIONS, RUNNER_GROUP, GithubFlags, github_flags, intake
+from runyard.cli.options import LOGGING, Option, with_options
 from runyard.cli.resultflags import RESULTS, ResultFlags
-from runyard.cli.speaking import OPTIONS, RUNNER_GROUP, Option, Said, intake, said, with_options
 from runyard.wire import names
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was said on the command line or in the environment."""
+    """All options, from the command line or the environment."""
 
     database_url: str
     database_url_file: Path | None
@@ -36,7 +36,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     tls_key_file: Path | None
     public_url: str
     dashboard_token_file: Path | None
-    github: Said
+    github: GithubFlags
     github_intake: str
     runner_group: int
     webhook_secret_file: tuple[Path, ...]
@@ -53,25 +53,25 @@ DATABASE: tuple[Option, ...] = (
         "--database-url",
         envvar="DATABASE_URL",
         default="",
-        help="Postgres, also through PgBouncer. With a password in it better in a file.",
+        help="URL of Postgres, or of a PgBouncer in front of it. If it has a password, use --database-url-file.",
     ),
     click.option(
         "--database-url-file",
         envvar="RUNYARD_DATABASE_URL_FILE",
         type=_FILE,
-        help="File that holds the URL.",
+        help="File with the URL of Postgres.",
     ),
     click.option(
         "--database-direct-url",
         envvar="RUNYARD_DATABASE_DIRECT_URL",
         default="",
-        help="The same database past PgBouncer: replicas then wake each other at once.",
+        help="URL of the same Postgres without PgBouncer, so that replicas can notify each other at once.",
     ),
     click.option(
         "--database-direct-url-file",
         envvar="RUNYARD_DATABASE_DIRECT_URL_FILE",
         type=_FILE,
-        help="File that holds the direct URL.",
+        help="File with the direct URL.",
     ),
     click.option(
         "--database-connections",
@@ -79,42 +79,42 @@ DATABASE: tuple[Option, ...] = (
         type=click.IntRange(2, 200),
         default=8,
         show_default=True,
-        help="At most so many connections of this replica.",
+        help="Largest number of connections of this replica.",
     ),
     click.option(
         "--migrate/--no-migrate",
         envvar="RUNYARD_MIGRATE",
         default=True,
         show_default=True,
-        help="Apply what this release adds to the schema, or wait until somebody has (runyard migrate pre).",
+        help="Apply the schema's pre-migrations at the start; otherwise wait until `runyard migrate pre` was run.",
     ),
 )
 CLUSTER: tuple[Option, ...] = (
     click.option(
         "--kubeconfig",
         default="",
-        help="How to reach the cluster.  [default: KUBECONFIG, in-cluster, ~/.kube/config]",
+        help="Kubeconfig of the cluster.  [default: KUBECONFIG, in-cluster, ~/.kube/config]",
     ),
     click.option(
         "--namespace",
         envvar="TUIST_RUNNERS_NAMESPACE",
         default=names.RUNNERS_NAMESPACE,
         show_default=True,
-        help="Where the runners' Pods are.",
+        help="Namespace of the runners' Pods.",
     ),
     click.option(
         "--controller-namespace",
         envvar="TUIST_RUNNERS_CONTROLLER_NAMESPACE",
         default=names.CONTROLLER_NAMESPACE,
         show_default=True,
-        help="Where the pool operator's ServiceAccount is.",
+        help="Namespace of the pool operator's ServiceAccount.",
     ),
     click.option(
         "--controller-account",
         envvar="TUIST_RUNNERS_CONTROLLER_SA_NAME",
         default=names.CONTROLLER_ACCOUNT,
         show_default=True,
-        help="The pool operator's ServiceAccount.",
+        help="Name of the pool operator's ServiceAccount.",
     ),
 )
 SOCKET: tuple[Option, ...] = (
@@ -123,7 +123,7 @@ SOCKET: tuple[Option, ...] = (
         envvar="RUNYARD_LISTEN",
         default="127.0.0.1:8080",
         show_default=True,
-        help="HOST:PORT of the API, the dashboard and the probes; port 0 is any free one.",
+        help="HOST:PORT of the API, the dashboard and the probes; port 0 is any free port.",
     ),
     click.option(
         "--tls-cert-file",
@@ -141,13 +141,13 @@ SOCKET: tuple[Option, ...] = (
         "--public-url",
         envvar="RUNYARD_PUBLIC_URL",
         default="",
-        help="Where people open the dashboard, if a proxy is in between: https://runners.example",
+        help="URL of the dashboard for browsers, if it is behind a proxy: https://runners.example",
     ),
     click.option(
         "--dashboard-token-file",
         envvar="RUNYARD_DASHBOARD_TOKEN_FILE",
         type=_FILE,
-        help="File with the token that opens dashboard and REST; needed as soon as --listen is not loopback.",
+        help="File with the token for dashboard and REST; required if --listen is not loopback.",
     ),
 )
 GITHUB: tuple[Option, ...] = (
@@ -159,7 +159,7 @@ GITHUB: tuple[Option, ...] = (
         envvar="RUNYARD_WEBHOOK_SECRET_FILE",
         type=_FILE,
         multiple=True,
-        help="File with the webhook's secret; repeatable, so that it can be changed without a gap.",
+        help="File with the webhook's secret; repeatable, to rotate it without downtime.",
     ),
 )
 ITSELF: tuple[Option, ...] = (
@@ -167,31 +167,31 @@ ITSELF: tuple[Option, ...] = (
         "--seal-key-file",
         envvar="RUNYARD_SEAL_KEY_FILE",
         type=_FILE,
-        help="File with 32 bytes in base64: JITs at rest are sealed with it. All replicas have the same.",
+        help="File with the key (32 bytes in base64) that encrypts JIT configurations; the same for all replicas.",
     ),
     click.option(
         "--reconciler",
         envvar="RUNYARD_RECONCILER",
         multiple=True,
         metavar="NAME=MODE",
-        help="Switch one reconciler: enabled, dry_run (only says what it would do) or off; repeatable.",
+        help="Switch one reconciler: enabled, dry_run (only logs what it would do) or off; repeatable.",
     ),
     click.option(
         "--name",
         envvar="RUNYARD_NAME",
         default="",
-        help="This replica's name in the audit trail.  [default: host name and process]",
+        help="Name of this replica in logs and in the audit trail.  [default: HOSTNAME-PID]",
     ),
     *LOGGING,
 )
 
 
 def flags_of(given: Mapping[str, Any]) -> Flags:
-    """What a command was given, as one value."""
-    grouped = {*Said.__struct_fields__, *ResultFlags.__struct_fields__}
+    """All options of a command as one value."""
+    grouped = {*GithubFlags.__struct_fields__, *ResultFlags.__struct_fields__}
     own = {name: value for name, value in given.items() if name not in grouped}
     results = {name: given[name] for name in ResultFlags.__struct_fields__}
-    return Flags(github=said(given), results=ResultFlags(**results), **own)
+    return Flags(github=github_flags(given), results=ResultFlags(**results), **own)
 
 
 with_flags = with_options((*DATABASE, *CLUSTER, *SOCKET, *GITHUB, *RESULTS, *ITSELF))

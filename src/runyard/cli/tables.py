@@ -1,7 +1,6 @@
-"""Tables for people: what anybody called anything commands nobody's terminal.
+"""Prints tables and JSON; cells are made safe for a terminal.
 
-Invariant: on something that is no terminal, lines are as long as they must be: nothing is cut for a reader that has
-no width.
+Invariant: if the output is not a terminal, no line is cut.
 """
 
 import sys
@@ -10,17 +9,18 @@ from datetime import UTC, datetime
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from runyard.cli.harmless import harmless
+from runyard.text import harmless
 
 _WIDE = 4000
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
-    """A table without lines, as kubectl draws it."""
+    """Print a table without borders, like kubectl."""
+    from rich.console import Console  # not for --help: rich is slow to load
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
     for column in columns:
         table.add_column(column.upper(), overflow="fold")
@@ -35,12 +35,12 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
 
 
 def show_json(value: object) -> None:
-    """One JSON value, for scripts."""
+    """Print one JSON value, for scripts."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def moment(at: float | None) -> str:
-    """An instant as people write it, in UTC."""
+    """A time as text, in UTC."""
     if at is None:
         return "-"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,13 +1,13 @@
 """The `tart-kubelet` command: the node agent's command line, flag for flag.
 
-Hosts that are already provisioned start the agent with these flags, so they are read and checked here
-exactly as they will be used: a fleet's launch configuration can be validated before it is needed.
+Hosts that are already provisioned start the agent with these flags, so this command parses and checks them
+exactly as the agent will: a fleet's launch configuration can be validated in advance.
 
 Invariants:
-- Nothing is pretended. This version has no driver for a real host, so after the flags were checked the
-  command says so and ends with exit code 2; it never stays up looking like a Node.
+- This version has no driver for a real host, so after it has checked the flags the command prints that and
+  exits with code 2; it never registers a Node.
 - Flags of features that are not built (cache volumes, VNC relays) are refused by name, also when they
-  come from the environment: ignoring them would promise something that does not happen.
+  come from the environment, because ignoring them would suggest that the feature works.
 """
 
 import ipaddress
@@ -35,7 +35,7 @@ REFUSED = {
 
 
 class NotInThisVersion(click.ClickException):
-    """What was asked for is understood, and does not exist yet."""
+    """The feature is not implemented yet."""
 
     exit_code = 2
 
@@ -126,7 +126,7 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     "--scrape-allowed-cidr",
     multiple=True,
     callback=_networks,
-    help="Network that may scrape the host's forwarders; repeatable.",
+    help="Network (CIDR) that may scrape the host's metric forwarders; repeatable.",
 )
 @click.option(
     "--node-labels",
@@ -171,12 +171,12 @@ def _with_refused_flags(command: click.Command) -> click.Command:
     flag_value="true",
     default="false",
     type=bool,
-    help="Never collect images or virtual machines on this host.",
+    help="Never delete unused images or virtual machines on this host.",
 )
 @click.option(
     "--kubeconfig",
     envvar="KUBECONFIG",
-    help="How to reach the cluster. [default: in-cluster, then ~/.kube/config]",
+    help="Kubeconfig of the cluster. [default: in-cluster, then ~/.kube/config]",
 )
 @click.version_option(package_name="runyard", prog_name="tart-kubelet")
 def tart_kubelet(**flags: object) -> None:

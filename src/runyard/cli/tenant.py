@@ -1,12 +1,12 @@
-"""`runyard tenant`: who may use how much of the fleet, how it is shared, and who changed that."""
+"""`runyard tenant`: limits and shares of accounts, and the audit trail of their changes."""
 
 from collections.abc import Sequence
 
 import click
 
-from runyard.cli.asking import Asked, asks_a_server
+from runyard.cli.server_client import ServerClient, with_server_client
 from runyard.cli.tables import moment, show_json, show_table
-from runyard.wire.people import (
+from runyard.wire.rest import (
     TENANTS,
     Limit,
     RepositoryPatch,
@@ -16,14 +16,14 @@ from runyard.wire.people import (
 )
 
 _WIDTH = {"max_content_width": 110}
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
-_WHY = click.option("--why", default="", help="A word for the audit trail.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+_WHY = click.option("--why", default="", help="Reason, for the audit trail.")
 _COUNT = click.IntRange(0, 1_000_000)
 
 
 @click.group(context_settings=_WIDTH)
 def tenant() -> None:
-    """See and change tenants: the accounts at GitHub whose jobs run here.
+    """Show and change tenants: the GitHub accounts whose jobs run here.
 
     \b
     runyard tenant list
@@ -35,17 +35,21 @@ def tenant() -> None:
 
 
 @tenant.command("list")
-@click.option("--paused", is_flag=True, help="Only those that are paused.")
+@click.option("--paused", is_flag=True, help="Only paused tenants.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@click.option("--after", default="", help="Go on after this tenant.")
+@click.option("--after", default="", help="Only tenants after this name, to get the next page.")
 @_JSON
-@asks_a_server
-def list_(asked: Asked, limit: int, after: str, *, paused: bool, as_json: bool) -> None:
-    """Tenants by name, and what each uses."""
+@with_server_client
+def list_(client: ServerClient, limit: int, after: str, *, paused: bool, as_json: bool) -> None:
+    """List tenants by name, with the vCPUs and memory they use.
+
+    \b
+    runyard tenant list --paused
+    """
     query = [("limit", str(limit))]
     query += [("after", after)] if after else []
     query += [("paused", "true")] if paused else []
-    found = asked.read(Tenants, "GET", TENANTS, query=tuple(query))
+    found = client.read(Tenants, "GET", TENANTS, query=tuple(query))
     if as_json:
         show_json(found)
         return
@@ -54,35 +58,41 @@ def list_(asked: Asked, limit: int, after: str, *, paused: bool, as_json: bool) 
         [_line(each) for each in found.items],
     )
     if found.next:
-        click.echo(f"there are more: --after {found.next}", err=True)
+        click.echo(f"more tenants: --after {found.next}", err=True)
 
 
 @tenant.command()
 @click.argument("name")
 @_JSON
-@asks_a_server
-def show(asked: Asked, name: str, *, as_json: bool) -> None:
-    """One tenant, its repositories, and what was changed of it."""
-    _tell(asked.read(Tenant, "GET", _path(name)), as_json=as_json)
+@with_server_client
+def show(client: ServerClient, name: str, *, as_json: bool) -> None:
+    """Show one tenant, its repositories, and its last changes."""
+    _print_tenant(client.read(Tenant, "GET", _path(name)), as_json=as_json)
 
 
 @tenant.command("set")
 @click.argument("name")
-@click.option("--weight", type=float, help="Its share of the fleet beside other tenants.")
-@click.option("--linux-vcpus", type=_COUNT, help="At most so many vCPUs at once.")
-@click.option("--linux-memory-gb", type=_COUNT, help="At most so much memory at once.")
-@click.option("--macos-vcpus", type=_COUNT, help="At most so many vCPUs at once.")
-@click.option("--macos-memory-gb", type=_COUNT, help="At most so much memory at once.")
-@click.option("--repository", help="owner/name, for the next two.")
-@click.option("--repository-weight", type=float, help="Its share beside the tenant's others.")
+@click.option("--weight", type=float, help="Share of the fleet, relative to other tenants.")
+@click.option("--linux-vcpus", type=_COUNT, help="Limit of vCPUs in use by Linux jobs.")
+@click.option("--linux-memory-gb", type=_COUNT, help="Limit of memory in use by Linux jobs.")
+@click.option("--macos-vcpus", type=_COUNT, help="Limit of vCPUs in use by macOS jobs.")
+@click.option("--macos-memory-gb", type=_COUNT, help="Limit of memory in use by macOS jobs.")
+@click.option("--repository", help="Repository (owner/name) that the next two options change.")
 @click.option(
-    "--priority", type=int, help="Of its jobs among the tenant's jobs: larger goes first."
+    "--repository-weight",
+    type=float,
+    help="Share of the repository, relative to the tenant's others.",
+)
+@click.option(
+    "--priority",
+    type=int,
+    help="Priority of the repository's jobs within the tenant: larger goes first.",
 )
 @_WHY
 @_JSON
-@asks_a_server
+@with_server_client
 def set_(
-    asked: Asked,
+    client: ServerClient,
     name: str,
     *,
     weight: float | None,
@@ -96,7 +106,12 @@ def set_(
     why: str,
     as_json: bool,
 ) -> None:
-    """Change limits and shares; what is left out stays. Doing it twice does no harm."""
+    """Change limits and shares; options that are left out keep their value.
+
+    \b
+    runyard tenant set acme --macos-vcpus 24 --macos-memory-gb 56
+    runyard tenant set acme --repository acme/app --priority 10
+    """
     limits = (
         Limit(platform="linux", vcpus=linux_vcpus, memory_gb=linux_memory_gb),
         Limit(platform="macos", vcpus=macos_vcpus, memory_gb=macos_memory_gb),
@@ -111,29 +126,39 @@ def set_(
     )
     if patch == TenantPatch(why=why):
         raise click.UsageError("nothing to set: give a limit, a weight or a priority")
-    _tell(asked.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
+    _print_tenant(client.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
 
 
 @tenant.command()
 @click.argument("name")
 @_WHY
 @_JSON
-@asks_a_server
-def pause(asked: Asked, name: str, *, why: str, as_json: bool) -> None:
-    """Offer its jobs to nobody; they are kept, and what runs goes on."""
+@with_server_client
+def pause(client: ServerClient, name: str, *, why: str, as_json: bool) -> None:
+    """Stop offering the tenant's jobs to runners. Queued jobs are kept; running jobs continue.
+
+    \b
+    runyard tenant pause acme --why 'the release is frozen'
+    """
     patch = TenantPatch(paused=True, why=why)
-    _tell(asked.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
+    _print_tenant(client.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
 
 
 @tenant.command()
 @click.argument("name")
 @_WHY
 @_JSON
-@asks_a_server
-def resume(asked: Asked, name: str, *, why: str, as_json: bool) -> None:
-    """Offer its jobs again, also those of a repository or account that GitHub refused: one tries at once."""
+@with_server_client
+def resume(client: ServerClient, name: str, *, why: str, as_json: bool) -> None:
+    """Offer the tenant's jobs to runners again.
+
+    If the jobs waited because GitHub refused runners for this tenant, one job is tried at once.
+
+    \b
+    runyard tenant resume acme
+    """
     patch = TenantPatch(paused=False, why=why)
-    _tell(asked.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
+    _print_tenant(client.read(Tenant, "PATCH", _path(name), body=patch), as_json=as_json)
 
 
 def _path(name: str) -> str:
@@ -148,7 +173,7 @@ def _repository(
     if name is None:
         if weight is not None or priority is not None:
             raise click.UsageError(
-                "--repository-weight and --priority are a repository's: name it with --repository"
+                "--repository-weight and --priority apply to a repository: name it with --repository"
             )
         return ()
     if weight is None and priority is None:
@@ -166,7 +191,7 @@ def _line(each: Tenant) -> Sequence[str]:
     return (each.tenant, f"{each.weight:g}", "yes" if each.paused else "no", *cells)
 
 
-def _tell(found: Tenant, *, as_json: bool) -> None:
+def _print_tenant(found: Tenant, *, as_json: bool) -> None:
     if as_json:
         show_json(found)
         return
@@ -217,7 +242,14 @@ def _tell(found: Tenant, *, as_json: bool) -> None:
         show_table(
             ("changed", "what", "from", "to", "who", "why"),
             [
-                (moment(each.at), each.field, each.source, each.target, each.actor, each.why)
+                (
+                    moment(each.at),
+                    each.field,
+                    each.text or each.source,
+                    each.target,
+                    each.actor,
+                    each.why,
+                )
                 for each in found.changes
             ],
         )

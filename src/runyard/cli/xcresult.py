@@ -1,40 +1,34 @@
-"""`runyard xcresult`: what an Apple result bundle says, on any machine.
+"""`runyard xcresult`: shows and converts Apple's result bundles, on any machine.
 
-The commands read, and hand the result to the formats; each group of commands has a file of its own.
+This module declares the commands; each one imports its implementation when it runs.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from runyard.cli.xcresultdiff import diff
-from runyard.cli.xcresultfiles import attachments, coverage, verify
-from runyard.cli.xcresultinput import (
+from runyard.cli.xcresultflags import (
+    ANNOTATIONS,
+    COVERAGE_FORMATS,
+    FORMATS,
+    JSON,
     OUTPUT,
     PATH,
     PATHS,
     PROCESSES,
-    bundle,
-    deliver,
-    read,
-    read_in,
-    told,
 )
-from runyard.cli.xcresultpaint import json_bytes
-from runyard.cli.xcresultshow import FORMATS, Look, rendered
-from runyard.xcresult.bundle.verifying import verify as verified
-from runyard.xcresult.formats.github import MOST
-from runyard.xcresult.formats.summary import summary
-from runyard.xcresult.reader.figures import figures as figures_of
-from runyard.xcresult.reader.model import Wanted
+
+if TYPE_CHECKING:
+    from runyard.xcresult.formats.coverage import Format
 
 
 @click.group(context_settings={"max_content_width": 110})
 def xcresult() -> None:
     """Read Apple's test results (.xcresult) on any machine, without Xcode.
 
-    PATH is a bundle: a directory, a ZIP, an Apple Archive or a tar (.gz, .zst), with or without the directory
-    around it, or - for an archive on standard input.
+    PATH is a bundle: a directory, a ZIP, an Apple Archive or a tar (.gz, .zst), with or without a parent
+    directory, or - for an archive on standard input.
 
     \b
     runyard xcresult show App.xcresult                          what failed, what was flaky, and the whole tree
@@ -46,12 +40,12 @@ def xcresult() -> None:
     runyard xcresult diff yesterday.xcresult today.xcresult
     runyard xcresult verify upload.zip
 
-    Exit codes: 0 read; 1 tests failed, and --fail-on-failures was given (of verify: damage was found); 2 bad
-    input, or the command line was wrong, with one line that says what.
+    Exit codes: 0 the bundle was read; 1 tests failed and --fail-on-failures was given (verify: damage was found); 2 bad
+    input or a wrong command line, with one line that names the cause.
     """
 
 
-@xcresult.command(short_help="What the tests did, failures first.")
+@xcresult.command(short_help="Show test results, failures first.")
 @PATHS
 @click.option(
     "--format",
@@ -59,31 +53,31 @@ def xcresult() -> None:
     type=click.Choice(FORMATS),
     default="tree",
     show_default=True,
-    help="tree for people, json for scripts, junit for CI servers, markdown for a job's summary, github for"
-    " annotations, apple as `xcresulttool get test-results tests` prints it.",
+    help="tree for terminals, json for scripts, junit for CI servers, markdown for job summaries, github for"
+    " annotations, apple for the JSON of `xcresulttool get test-results tests`.",
 )
+@click.option("--only-failures", is_flag=True, help="With tree: only failed and flaky tests.")
 @click.option(
-    "--only-failures", is_flag=True, help="Of the tree: only tests that failed or were flaky."
-)
-@click.option(
-    "--details", is_flag=True, help="Of the tree: tags, metrics, attachments and activities too."
+    "--details", is_flag=True, help="With tree: also tags, metrics, attachments and activities."
 )
 @click.option(
     "--root",
     envvar="GITHUB_WORKSPACE",
     default="",
-    help="Where the sources lay on the machine that ran the tests: files below it are named relative to it.  "
+    help="Directory of the sources on the machine that ran the tests: files below it get relative paths.  "
     "[default: $GITHUB_WORKSPACE]",
 )
 @click.option(
     "--annotations",
     type=click.IntRange(1, 1000),
-    default=MOST,
+    default=ANNOTATIONS,
     show_default=True,
-    help="Of github: at most so many of each level; GitHub shows no more than 10 for a step.",
+    help="With github: number of annotations of each level; GitHub shows at most 10 per step.",
 )
 @click.option(
-    "--fail-on-failures", is_flag=True, help="Exit with 1 if a test, a runner or the build failed."
+    "--fail-on-failures",
+    is_flag=True,
+    help="Exit with 1 if a test, a test runner or the build failed.",
 )
 @OUTPUT
 @PROCESSES
@@ -99,36 +93,190 @@ def show(
     output: Path | None,
     processes: int,
 ) -> None:
-    """What the tests did: a summary, failures first, then everything.
+    """Show test results: a summary, failures first, then all tests.
 
-    Several bundles are shown one after the other; as junit they are one document, as json a list.
+    \b
+    runyard xcresult show App.xcresult
+    runyard xcresult show App.xcresult --format junit -o junit.xml --fail-on-failures
 
-    A test that failed and passed when it was repeated is flaky (≈), and has passed. ✗ failed, ✓ passed,
-    ○ skipped, ⊗ failed as it announced.
+    Several bundles are shown one after the other; with junit they are one document, with json a list.
+
+    A test that failed and passed when it was repeated is flaky (≈) and counts as passed. ✗ failed, ✓ passed,
+    ○ skipped, ⊗ expected failure.
     """
-    wanted = Wanted(activities=details)
-    found = [read(path, wanted=wanted, processes=processes) for path in paths]
-    look = Look(
+    from runyard.cli import xcresultshow
+
+    style = xcresultshow.Style(
         form=form, root=root, only_failures=only_failures, details=details, most=annotations
     )
-    with told(", ".join(paths)):
-        text = rendered(found, look, terminal=output is None)
-    deliver([text], output)
-    if fail_on_failures and any(summary(each.result).bad for each in found):
+    failed = xcresultshow.show(paths, style, output=output, processes=processes)
+    if fail_on_failures and failed:
         click.get_current_context().exit(1)
 
 
-@xcresult.command(short_help="The numbers of a bundle, as JSON.")
+@xcresult.command(short_help="Print figures of a bundle as JSON.")
 @PATH
 @PROCESSES
 def figures(path: str, *, processes: int) -> None:
-    """The numbers of a bundle, as one JSON object: cases, runs, statuses, attachments, devices, intact objects."""
-    with bundle(path) as directory:
-        checked = verified(directory)
-        result = read_in(directory, path, processes=processes)
-        found = figures_of(result, objects=checked.objects, objects_hash_ok=checked.hash_ok)
-    deliver([json_bytes(found)], None)
+    """Print figures of a bundle as one JSON object: cases, runs, statuses, attachments, devices, intact objects.
+
+    \b
+    runyard xcresult figures App.xcresult
+    """
+    from runyard.cli import xcresultshow
+
+    xcresultshow.figures(path, processes=processes)
 
 
-for command in (attachments, coverage, diff, verify):
-    xcresult.add_command(command)
+@xcresult.command(short_help="Export screenshots and other files, with Apple's manifest.")
+@PATH
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Directory for the files; created if missing.",
+)
+@click.option("--only-failures", is_flag=True, help="Only attachments that belong to a failure.")
+@click.option(
+    "--test",
+    "tests",
+    multiple=True,
+    metavar="ID",
+    help="Only attachments of this test (Suite/test(), Target/Suite/test()) or suite; repeatable.",
+)
+@click.option(
+    "--true-extensions",
+    is_flag=True,
+    help="Name HEIC pictures .heic; some versions of Xcode name them .png.",
+)
+@JSON
+@PROCESSES
+def attachments(
+    path: str,
+    *,
+    to: Path,
+    only_failures: bool,
+    tests: tuple[str, ...],
+    true_extensions: bool,
+    as_json: bool,
+    processes: int,
+) -> None:
+    """Export screenshots, recordings and other files, with a manifest like that of xcresulttool.
+
+    \b
+    runyard xcresult attachments App.xcresult --to screenshots --only-failures
+
+    Each file is named by its uuid; manifest.json lists test, readable name, time, configuration, device,
+    repetition and arguments. Attachments with the same content are links to one file.
+
+    Attachments missing in the bundle are listed on stderr and are not an error: tests may discard recordings.
+    """
+    from runyard.cli import xcresultfiles
+    from runyard.xcresult.bundle.exporting import Chosen
+
+    chosen = Chosen(only_failures=only_failures, tests=tests, true_extensions=true_extensions)
+    xcresultfiles.attachments(path, chosen, to=to, as_json=as_json, processes=processes)
+
+
+@xcresult.command(short_help="Print code coverage.")
+@PATH
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(COVERAGE_FORMATS),
+    default="text",
+    show_default=True,
+    help="text for terminals, json for scripts, cobertura and lcov for CI servers and editors.",
+)
+@click.option(
+    "--root", default="", help="With cobertura: files below this directory get relative paths."
+)
+@OUTPUT
+def coverage(path: str, *, form: "Format", root: str, output: Path | None) -> None:
+    """Print code coverage, down to the execution count of each line.
+
+    \b
+    runyard xcresult coverage App.xcresult
+    runyard xcresult coverage App.xcresult --format cobertura --root "$PWD" -o coverage.xml
+
+    Totals are computed as Apple does: a closure's lines count twice, once in the closure and once in the function
+    around it. Line counts contain each line once.
+
+    For a bundle without coverage the document is empty, and a message on stderr says so.
+    """
+    from runyard.cli import xcresultfiles
+
+    xcresultfiles.coverage(path, form=form, root=root, output=output)
+
+
+@xcresult.command(short_help="Check the integrity of a bundle.")
+@PATHS
+@JSON
+def verify(paths: tuple[str, ...], *, as_json: bool) -> None:
+    """Check every object against its content id, and list the damaged ones.
+
+    \b
+    runyard xcresult verify upload.zip
+
+    An object's id is a hash of its content and references, so a partial upload is detected. Referenced objects that are
+    missing are listed separately: attachments and diagnostics are often removed on purpose.
+
+    Exit codes: 0 all objects are intact, 1 an object is damaged, 2 the input is not a bundle.
+    """
+    from runyard.cli import xcresultfiles
+
+    if not xcresultfiles.verify(paths, as_json=as_json):
+        click.get_current_context().exit(1)
+
+
+@xcresult.command(short_help="Compare two results.")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option(
+    "--slower-by",
+    type=click.FloatRange(1.0, 1000.0),
+    default=1.5,
+    show_default=True,
+    metavar="FACTOR",
+    help="A test is slower if it took at least this many times as long …",
+)
+@click.option(
+    "--slower-seconds",
+    type=click.FloatRange(0.0, 86400.0),
+    default=0.1,
+    show_default=True,
+    metavar="SECONDS",
+    help="… and at least this many seconds longer.",
+)
+@click.option("--fail-on-failures", is_flag=True, help="Exit with 1 if a test is newly failing.")
+@JSON
+@PROCESSES
+def diff(
+    before: str,
+    after: str,
+    *,
+    slower_by: float,
+    slower_seconds: float,
+    fail_on_failures: bool,
+    as_json: bool,
+    processes: int,
+) -> None:
+    """Compare A with B: newly failing, fixed, newly flaky, slower, added, removed.
+
+    \b
+    runyard xcresult diff yesterday.xcresult today.xcresult --fail-on-failures
+
+    Tests are matched by target, suite and identifier. A test that is new in B and fails is newly failing.
+    """
+    from runyard.cli import xcresultdiff
+
+    worse = xcresultdiff.diff(
+        before,
+        after,
+        slower_by=slower_by,
+        slower_seconds=slower_seconds,
+        as_json=as_json,
+        processes=processes,
+    )
+    if fail_on_failures and worse:
+        click.get_current_context().exit(1)

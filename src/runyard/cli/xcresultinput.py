@@ -1,10 +1,10 @@
-"""What the `xcresult` commands are given: bundles in whatever wrapping, and what is wrong with them.
+"""Opens the input of the `xcresult` commands: bundles in directories and archives; reports bad ones.
 
 Invariants:
 - Bad input ends with exit code 2 and one line that names the path, the cause and the error's code; never
   with a traceback.
-- An archive is unpacked into a temporary directory that is gone when the command ends, however it ends.
-- A stranger's words reach the terminal harmless, also inside an error.
+- An archive is extracted into a temporary directory that is deleted when the command ends, also by an error.
+- Text of a bundle is made safe for the terminal, also in errors.
 """
 
 import errno
@@ -18,9 +18,8 @@ from typing import BinaryIO
 
 import click
 import msgspec
-from rich.console import Console
 
-from runyard.cli.harmless import harmless
+from runyard.text import harmless
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import opened
@@ -42,37 +41,20 @@ _DEFECTS = (
 )
 _BLOCK = 1 << 20
 
-PATH = click.argument("path", metavar="PATH")
-PATHS = click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
-PROCESSES = click.option(
-    "--processes",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Read a very large bundle with several processes.",
-)
-OUTPUT = click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file instead of standard output.",
-)
-
 
 class BadBundle(click.ClickException):
-    """What was given cannot be read."""
+    """The input cannot be read."""
 
     exit_code = 2
 
 
 def name_of(path: str) -> str:
-    """What to call the bundle, on one line."""
+    """The name of the bundle in messages, on one line."""
     return "standard input" if path == STDIN else " ".join((Path(path).name or path).splitlines())
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A result that was read, and what it is called."""
+    """A result that was read, and its name."""
 
     name: str
     result: Result
@@ -82,10 +64,10 @@ class Found(msgspec.Struct, frozen=True):
 
 @contextmanager
 def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: B008  (frozen)
-    """The bundle's directory; whatever goes wrong inside is told in one line."""
-    with told(path), ExitStack() as stack:
+    """The bundle's directory; every error inside the context becomes one line."""
+    with errors_in_one_line(path), ExitStack() as stack:
         if path != STDIN and not os.path.lexists(path):
-            raise XcresultNotFound("there is no such file or directory")
+            raise XcresultNotFound("no such file or directory")
         with _waiting(f"opening {name_of(path)}"):
             file = stack.enter_context(_stdin(limits)) if path == STDIN else Path(path)
             directory = stack.enter_context(opened(file, limits=limits))
@@ -93,7 +75,7 @@ def bundle(path: str, *, limits: Limits = Limits()) -> Iterator[Path]:  # noqa: 
 
 
 def read(path: str, *, wanted: Wanted = Wanted(), processes: int = 1) -> Found:  # noqa: B008  (frozen)
-    """What a bundle says."""
+    """Read a bundle."""
     with bundle(path) as directory:
         result = read_in(directory, path, wanted=wanted, processes=processes)
         return Found(name_of(path), result, read_crashes(Directory(directory), result.cases))
@@ -106,15 +88,15 @@ def read_in(
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     processes: int = 1,
 ) -> Result:
-    """The result of a bundle that is open."""
+    """Read a bundle that is open."""
     with _waiting(f"reading {name_of(path)}"):
         return read_bundle(directory, wanted=wanted, processes=processes)
 
 
 def deliver(pieces: Iterable[bytes], output: Path | None) -> None:
-    """To standard output piece by piece, UTF-8 whatever the locale says; or to the file, whole or not at all.
+    """Write to standard output in pieces, as UTF-8 in every locale; or to the file, completely or not at all.
 
-    What is no regular file (a device, a pipe) is written to as it is, and never put in the place of.
+    A device or a pipe is written to directly and never replaced by a file.
     """
     try:
         if output is None or str(output) == STDIN:
@@ -147,7 +129,7 @@ def _print(pieces: Iterable[bytes]) -> None:
 
 
 def _abandon(stream: BinaryIO) -> None:
-    """What is left in the buffer shall not fail a second time when the interpreter ends."""
+    """Drop buffered output, so that writing it does not fail again when the interpreter ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, stream.fileno())
@@ -166,8 +148,8 @@ def _replace(file: Path, pieces: Iterable[bytes]) -> None:
 
 
 @contextmanager
-def told(path: str) -> Iterator[None]:
-    """Whatever is wrong with this bundle is one line and exit code 2."""
+def errors_in_one_line(path: str) -> Iterator[None]:
+    """Turn every error about this bundle into one line and exit code 2."""
     name = name_of(path) if path == STDIN else path
     try:
         yield
@@ -178,9 +160,9 @@ def told(path: str) -> Iterator[None]:
     except OSError as error:
         raise _bad(str(error.filename or name), error.strerror or str(error)) from error
     except _DEFECTS as error:
-        # A defect of the reader, brought out by this bundle: still one line, with what to report.
+        # A defect of the reader: still one line, with what to report.
         what = f"{type(error).__name__}: {error}"
-        raise _bad(name, f"this bundle breaks the reader ({what}). Please report it") from error
+        raise _bad(name, f"the reader failed on this bundle ({what}). Please report it") from error
 
 
 def _bad(name: str, what: str) -> BadBundle:
@@ -189,7 +171,7 @@ def _bad(name: str, what: str) -> BadBundle:
 
 @contextmanager
 def _stdin(limits: Limits) -> Iterator[Path]:
-    """Standard input in a file: archives are read from their ends."""
+    """Copy standard input to a file: archives are read from their end."""
     with tempfile.TemporaryDirectory(prefix="runyard-xcresult-") as folder:
         file = Path(folder) / "stdin"
         if sys.stdin is None:
@@ -210,5 +192,7 @@ def _waiting(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
+    from rich.console import Console  # only a terminal needs it
+
     with Console(stderr=True).status(harmless(what)):
         yield

@@ -1,7 +1,7 @@
-"""What standard output is to get: the lines of a tree, painted for a terminal; JSON; other text.
+"""Renders output: lines of a tree, with colours for a terminal; JSON; other text.
 
-Invariant: of what a bundle says only writing reaches the terminal; colours are ours alone, and only a
-terminal gets them.
+Invariant: control characters of a bundle never reach the terminal; colours are ours, and only a terminal
+gets them.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from runyard.cli.harmless import harmless
+from runyard.text import harmless
 from runyard.xcresult.formats.lines import Line, Style
 
 _INDENT = "  "
@@ -47,22 +47,22 @@ def painted(lines: Iterable[Line]) -> str:
 
 
 def shown(lines: Iterable[Line]) -> bytes:
-    """What standard output is to get."""
+    """The lines for standard output, with colours if it is a terminal."""
     coloured = sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return (painted(lines) if coloured else plain(lines)).encode("utf-8", "replace")
 
 
 def json_bytes(*values: object) -> bytes:
-    """One value, or a list of them when there are several; what is no writing is escaped."""
+    """One value, or a list if there are several; characters that are not printable are escaped."""
     value = values[0] if len(values) == 1 else values
     return text_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
 def text_bytes(text: str) -> bytes:
-    """Text with a bundle's words in it, harmless, as UTF-8 whatever the locale says."""
+    """Text of a bundle, safe for the terminal, as UTF-8 in every locale."""
     return harmless(text).encode("utf-8", "replace")
 
 
 def _safe(text: str) -> str:
-    """On one line: a name with a line break in it must not begin a line."""
+    """Escape line breaks: a name must not begin a new line."""
     return harmless(text.replace("\r", "\\r").replace("\n", "\\n"))

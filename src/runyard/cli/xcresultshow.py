@@ -1,22 +1,27 @@
-"""`runyard xcresult show`: results in the format that was asked for."""
+"""Runs `runyard xcresult show` and `figures`: prints results in the chosen format."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
-from runyard.cli.xcresultinput import Found
+from runyard.cli.xcresultinput import Found, bundle, deliver, errors_in_one_line, read, read_in
 from runyard.cli.xcresultpaint import json_bytes, plain, shown, text_bytes
+from runyard.xcresult.bundle.verifying import verify as verified
 from runyard.xcresult.formats.apple import apple_tests
 from runyard.xcresult.formats.github import MOST, github
 from runyard.xcresult.formats.junit import junit
 from runyard.xcresult.formats.lines import Line
 from runyard.xcresult.formats.markdown import LIMIT, markdown
+from runyard.xcresult.formats.summary import summary
 from runyard.xcresult.formats.tree import tree
+from runyard.xcresult.reader.figures import figures as figures_of
+from runyard.xcresult.reader.model import Wanted
 from runyard.xcresult.reader.report import report
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What the options of the command say of the format."""
+class Style(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of the format."""
 
     form: str = "tree"
     root: str = ""
@@ -25,45 +30,64 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     most: int = MOST
 
 
-def rendered(found: Sequence[Found], look: Look, *, terminal: bool) -> bytes:
-    """All results as one text. `terminal`: it goes to standard output, which may have colours."""
-    return _FORMATS[look.form](found, look, terminal)
+def show(paths: Sequence[str], style: Style, *, output: Path | None, processes: int) -> bool:
+    """Print the bundles; whether a test, a runner or the build failed."""
+    wanted = Wanted(activities=style.details)
+    found = [read(path, wanted=wanted, processes=processes) for path in paths]
+    with errors_in_one_line(", ".join(paths)):
+        text = rendered(found, style, terminal=output is None)
+    deliver([text], output)
+    return any(summary(each.result).bad for each in found)
 
 
-def _tree(found: Sequence[Found], look: Look, terminal: bool) -> bytes:
-    lines = (line for each in found for line in _lines(each, look))
+def figures(path: str, *, processes: int) -> None:
+    """Print the numbers of a bundle as JSON."""
+    with bundle(path) as directory:
+        checked = verified(directory)
+        result = read_in(directory, path, processes=processes)
+        found = figures_of(result, objects=checked.objects, objects_hash_ok=checked.hash_ok)
+    deliver([json_bytes(found)], None)
+
+
+def rendered(found: Sequence[Found], style: Style, *, terminal: bool) -> bytes:
+    """All results as one text. `terminal`: the text goes to standard output and may have colours."""
+    return _FORMATS[style.form](found, style, terminal)
+
+
+def _tree(found: Sequence[Found], style: Style, terminal: bool) -> bytes:
+    lines = (line for each in found for line in _lines(each, style))
     return shown(lines) if terminal else plain(lines).encode("utf-8", "replace")
 
 
-def _lines(found: Found, look: Look) -> Iterator[Line]:
+def _lines(found: Found, style: Style) -> Iterator[Line]:
     return tree(
         found.result,
         title=found.name,
-        only_failures=look.only_failures,
-        details=look.details,
+        only_failures=style.only_failures,
+        details=style.details,
         crashes=found.crashes,
     )
 
 
-def _markdown(found: Sequence[Found], look: Look, _: bool) -> bytes:
+def _markdown(found: Sequence[Found], style: Style, _: bool) -> bytes:
     limit = LIMIT // len(found) - 1
-    texts = (markdown(one.result, title=one.name, root=look.root, limit=limit) for one in found)
+    texts = (markdown(one.result, title=one.name, root=style.root, limit=limit) for one in found)
     return text_bytes("\n".join(texts))
 
 
-def _github(found: Sequence[Found], look: Look, _: bool) -> bytes:
+def _github(found: Sequence[Found], style: Style, _: bool) -> bytes:
     named = [(each.name, each.result) for each in found]
     return text_bytes(
-        "".join(f"{line}\n" for line in github(named, root=look.root, most=look.most))
+        "".join(f"{line}\n" for line in github(named, root=style.root, most=style.most))
     )
 
 
-def _junit(found: Sequence[Found], look: Look, _: bool) -> bytes:
-    lines = junit([each.result for each in found], root=look.root)
+def _junit(found: Sequence[Found], style: Style, _: bool) -> bytes:
+    lines = junit([each.result for each in found], root=style.root)
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-_FORMATS: dict[str, Callable[[Sequence[Found], Look, bool], bytes]] = {
+_FORMATS: dict[str, Callable[[Sequence[Found], Style, bool], bytes]] = {
     "tree": _tree,
     "json": lambda found, _, __: json_bytes(*(report(e.result, crashes=e.crashes) for e in found)),
     "junit": _junit,

@@ -1,7 +1,7 @@
-"""Where a database is, as people write it: a URL, or words that libpq knows.
+"""Parses the address of a database: a URL, or a libpq connection string.
 
-Invariant: an address that cannot be used is never repeated, not even in part, because it holds a password. libpq's own
-words repeat it, so it is read here before anything connects.
+Invariant: an address that cannot be used is never repeated, not even in part, because it holds a password. libpq's
+error messages repeat it, so it is parsed here before connecting.
 """
 
 from psycopg import Error
@@ -21,13 +21,13 @@ class BadAddress(DatabaseError):
 
 
 def whole(conninfo: str, **more: str | int) -> str:
-    """The address with these settings added, fit to connect with; `BadAddress` if it is none."""
+    """Return the address with these settings added; raises `BadAddress` if it is invalid."""
     try:
         parts = conninfo_to_dict(conninfo)
         given = make_conninfo(conninfo, **more)
     except Error:
         raise BadAddress from None
-    # A password with a bare @ or / in it is cut there: what is taken for host and port is a piece of it.
+    # A password with an unescaped @ or / is cut there, so host and port may contain a part of it.
     ports = str(parts.get("port") or "").replace(",", "")
     if "@" in str(parts.get("host") or "") or (ports and not (ports.isascii() and ports.isdigit())):
         raise BadAddress

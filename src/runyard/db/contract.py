@@ -1,11 +1,11 @@
-"""What a room may ask of the database, and what can go wrong.
+"""The database interface of the domains, and its errors.
 
 A transaction is a function that receives a `Tx` and awaits nothing but SQL on it. That restriction is
 what lets the simulator run each transaction as one synchronous step on real Postgres, and what makes
 holding a lock while waiting for a network impossible.
 
 Rows come back as dictionaries. Time comes from SQL only: statements call `runyard_now()`, which is the
-server's clock in production and the simulator's in a simulation; nobody passes `now` in.
+server's clock in production and the simulator's in a simulation; `now` is never a parameter.
 
     DatabaseError
     ├── Unavailable      certainly not committed: no connection, or the transaction was rolled back
@@ -18,10 +18,12 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = dict[str, Any]
+Statement = tuple[str, dict[str, object]]
+"""SQL and its parameters."""
 
 
 class DatabaseError(Exception):
-    """The database did not do what was asked."""
+    """A transaction failed."""
 
 
 class Unavailable(DatabaseError):
@@ -55,6 +57,10 @@ class Tx(Protocol):
         """Run a statement and return how many rows it touched."""
         ...
 
+    async def several(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements in order and return the rows of each, in one round trip where the connection allows it."""
+        ...
+
 
 class Database(Protocol):
     """Runs transactions."""
@@ -62,7 +68,7 @@ class Database(Protocol):
     async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
         """Run `work` in one READ COMMITTED transaction and commit it.
 
-        `name` says in logs, metrics and traces which transaction this was. A serialization failure or
+        `name` identifies the transaction in logs, metrics and traces. A serialization failure or
         a deadlock runs `work` again (so it must have no effect but SQL). An exception from `work`
         rolls back and propagates.
         """

@@ -1,6 +1,6 @@
-"""Translate what psycopg raises into what a room may rely on.
+"""Maps psycopg's errors to the errors of the contract.
 
-Shared by both databases, so that a room meets the same errors in production and in the simulator.
+Shared by both databases, so that the errors are the same in production and in the simulator.
 """
 
 import psycopg
@@ -17,16 +17,16 @@ class Conflict(Unavailable):
 
 def translate(error: psycopg.Error) -> DatabaseError:
     """The error of a statement or of a refused commit: in each case nothing was committed."""
-    told = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error}"
     if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
-        return Conflict(told)
+        return Conflict(message)
     if isinstance(error, psycopg.IntegrityError):
-        # A violated NOT NULL has no constraint name; its column says as much.
-        return Constraint(error.diag.constraint_name or error.diag.column_name or "", told)
+        # A violated NOT NULL has no constraint name; its column identifies it.
+        return Constraint(error.diag.constraint_name or error.diag.column_name or "", message)
     if (error.sqlstate or "").startswith(_TOO_LARGE):
         return DatabaseError(
-            told
+            message
         )  # for psycopg it is the server's state, but this write fails always
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return Unavailable(told)  # includes a statement that was cancelled at its deadline
-    return DatabaseError(told)
+        return Unavailable(message)  # includes a statement that was cancelled at its deadline
+    return DatabaseError(message)

@@ -1,9 +1,9 @@
-"""The database of the simulator: real Postgres, one transaction is one step.
+"""The simulator's database: real Postgres, one transaction per step.
 
 `transact` never yields to the event loop. It drives `work` by hand on one synchronous connection, so no
 other task can run between BEGIN and COMMIT and a run can be replayed. `work` may await nothing but SQL;
-anything else is an error here, which keeps transactions honest in production too, where holding a lock
-while waiting for a network would be a slow disaster instead.
+anything else is an error here. That also protects production, where a transaction that waits for the network would
+hold its locks meanwhile.
 
 Time is the simulator's: every transaction starts with the virtual clock's `now` in `runyard.now`, which
 `runyard_now()` reads. It is set for the transaction only, and travels with BEGIN and the first statement:
@@ -11,7 +11,7 @@ a transaction without a statement is none.
 
 A transaction that only read is ended without waiting for the answer.
 
-What the simulator can do from outside: see every transaction before it starts and after it was committed,
+The simulator can see every transaction before it starts and after it was committed,
 take the database away (`down`), and lose the answer of a commit that did happen (`lose_answer`).
 """
 
@@ -24,14 +24,14 @@ import psycopg
 from psycopg import pq
 
 from runyard.clock import Clock
-from runyard.db.contract import CommitUnknown, DatabaseError, Row, Tx, Unavailable
+from runyard.db.contract import CommitUnknown, DatabaseError, Row, Statement, Tx, Unavailable
 from runyard.db.failures import translate
 from runyard.db.prepared import PreparedStatements, Result
 from runyard.wire.instants import to_rfc3339_micro
 
 T = TypeVar("T")
 
-# Small tables, many executions: planning a statement anew costs more than it can ever save here.
+# Small tables, many executions: planning a statement again costs more than it saves.
 _PLAN_ONCE = "-c plan_cache_mode=force_generic_plan -c jit=off"
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -78,18 +78,37 @@ class InlineTx:
         """Run a statement and return how many rows it touched."""
         return self._execute(sql, params).touched
 
+    async def several(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements in order and return the rows of each, in one round trip."""
+        if not statements:
+            return []
+        begin = self._begun(*(sql for sql, _ in statements))
+        try:
+            return [each.rows() for each in self._statements.several(statements, first=begin)]
+        except psycopg.Error as error:
+            self.failure = translate(error)
+            raise self.failure from error
+
     def _execute(self, sql: str, params: dict[str, object]) -> Result:
-        kind = self._kinds.get(sql)
-        if kind is None:
-            kind = self._kinds[sql] = writes(sql)
-        self.wrote = self.wrote or kind
-        begin, self._begin = self._begin, ()
-        self.begun = True
+        begin = self._begun(sql)
         try:
             return self._statements.execute(sql, params, first=begin)
         except psycopg.Error as error:
             self.failure = translate(error)
             raise self.failure from error
+
+    def _begun(self, *texts: str) -> tuple[bytes, ...]:
+        """Note what is about to run; returns the commands that begin the transaction, if it has not begun."""
+        if self.failure is not None:
+            raise self.failure  # as in production: the server would report that the transaction is aborted
+        for sql in texts:
+            kind = self._kinds.get(sql)
+            if kind is None:
+                kind = self._kinds[sql] = writes(sql)
+            self.wrote = self.wrote or kind
+        begin, self._begin = self._begin, ()
+        self.begun = True
+        return begin
 
 
 class InlineDatabase:
@@ -142,9 +161,7 @@ class InlineDatabase:
         if tx.wrote:
             self._commit(statements, link, name)
         elif tx.begun:
-            link.send_query(
-                b"COMMIT"
-            )  # nothing to lose: its answer is heard before the next statement
+            link.send_query(b"COMMIT")  # safe: its response is read before the next statement
             self._unheard = True
         if self.after_commit is not None:
             self.after_commit(name, tx.wrote)
@@ -153,7 +170,7 @@ class InlineDatabase:
         return result
 
     def peek(self, sql: str, /, **params: object) -> list[Row]:
-        """Run one statement outside of any transaction, here and now: for an onlooker between steps."""
+        """Run one statement outside of any transaction, without yielding; for checks between two steps."""
         if self._open:
             raise NotOnlySql(f"a look was taken inside of {self._open!r}")
         statements, _ = self._connected()
@@ -225,7 +242,7 @@ class InlineDatabase:
             if clean:
                 return
         except psycopg.Error:
-            pass  # interrupted in the middle of a conversation: nothing can be said on this line any more
+            pass  # interrupted during a request: the connection is unusable
         self.close()
 
 

@@ -1,4 +1,4 @@
-"""The tables that a library brings along: its own schema from its own package, in our one history.
+"""Applies the schema that a library ships, as part of the one migration history.
 
 The job queue's tables are procrastinate's. Nothing of them is copied here: a database without them gets the schema
 that the installed release ships, and all of that release's steps are written down as done; one that has them gets the
@@ -7,7 +7,7 @@ the library names its files.
 
 Only files are read: the library itself is not imported.
 
-Invariant: tables that were put there by somebody else are not touched, since nobody wrote down how old they are.
+Invariant: tables that were created otherwise are not touched, since their version is unknown.
 """
 
 import importlib.metadata

@@ -1,12 +1,19 @@
-"""The one history of the schema: numbered files, each applied once, each in a transaction.
+"""Applies the migrations: numbered files, each once, each in a transaction.
 
 A file is `NNNN_pre_what.sql` or `NNNN_post_what.sql`. `pre` files only add, so the release that is still
 running keeps working; they are applied before a new release starts. `post` files take away what only
 the old release needed; they are applied when it is gone. `all` applies both in order.
 
+A large table is converted in batches: `NNNN_pre_what.batch.sql` beside a file is one statement for a limited number of
+rows with `id > %(after)s`, in the order of `id`, that returns the ids it changed. It is repeated before the file is
+applied, each time in a transaction of its own and with the largest id so far, until it changes no row. It is
+neither recorded nor compared; an interrupted conversion starts at the smallest id and skips what is converted.
+
+A file that locks several tables may deadlock with the running release; it was rolled back, and is tried again.
+
 Invariants: a file and its record are committed together; appliers exclude each other with a lock of the
 transaction, so any number may start at once; a file that was applied and then changed is an error,
-because nobody could say any more what the database looks like. Records of files that are not here are
+because the state of the database would be unknown. Records of files that are not here are
 left alone: an older release may meet a newer database. A server that is away, or goes away meanwhile, is
 `Unavailable`, and all of it may be tried again.
 
@@ -15,12 +22,13 @@ but not compared: they are not ours to change.
 """
 
 import contextlib
+import functools
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 import psycopg
@@ -30,10 +38,14 @@ from runyard.db.address import whole
 from runyard.db.contract import DatabaseError, Unavailable
 from runyard.db.libraries import Library, Step, queue
 
+Result = TypeVar("Result")
 Phase = Literal["pre", "post", "all"]
 
 _NAME = re.compile(r"(\d{4})_(pre|post)_([a-z0-9_]+)\.sql")
+_BATCH = ".batch.sql"
 _LOCK = 0x72756E79617264  # "runyard" in ASCII
+_BEFORE_ALL = -(2**63)  # less than any id
+_ATTEMPTS = 5  # of a transaction that deadlocks with the running release
 _PATIENCE = 5  # seconds for a connection; a server that is away is not waited for without end
 _TABLE = """
 CREATE TABLE IF NOT EXISTS runyard_migrations (
@@ -55,6 +67,7 @@ class Migration(msgspec.Struct, frozen=True):
     phase: str
     name: str
     sql: str
+    batch: str = ""  # repeated before the file until it changes no row
 
     @property
     def checksum(self) -> str:
@@ -66,8 +79,14 @@ def history(source: Traversable | None = None) -> tuple[Migration, ...]:
     """Every migration of a folder (ours, if none is given) in the order of application."""
     folder = resources.files("runyard.db") / "migrations" if source is None else source
     found: dict[tuple[int, str], Migration] = {}
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if not file.name.endswith(".sql"):
+    files = sorted(folder.iterdir(), key=lambda file: file.name)
+    batches = {
+        file.name.removesuffix(_BATCH) + ".sql": file.read_text(encoding="utf-8")
+        for file in files
+        if file.name.endswith(_BATCH)
+    }
+    for file in files:
+        if not file.name.endswith(".sql") or file.name.endswith(_BATCH):
             continue
         match = _NAME.fullmatch(file.name)
         if match is None:
@@ -78,7 +97,10 @@ def history(source: Traversable | None = None) -> tuple[Migration, ...]:
         if key in found:
             raise MigrationError(f"{file.name} and {found[key].name} have the same place")
         text = file.read_text(encoding="utf-8")
-        found[key] = Migration(number=key[0], phase=key[1], name=file.name, sql=text)
+        batch = batches.pop(file.name, "")
+        found[key] = Migration(number=key[0], phase=key[1], name=file.name, sql=text, batch=batch)
+    for name in batches:
+        raise MigrationError(f"{name.removesuffix('.sql')}{_BATCH}: there is no {name} beside it")
     return tuple(sorted(found.values(), key=lambda each: (each.number, each.phase != "pre")))
 
 
@@ -96,7 +118,7 @@ def pending(
 
 
 def foreign(conninfo: str) -> bool:
-    """Whether the database is somebody else's: it has tables, and none of ours."""
+    """Return whether the database belongs to another application: it has tables, and none of ours."""
     with _linked(conninfo) as link:
         row = link.execute(
             "SELECT to_regclass('runyard_migrations') IS NULL AND EXISTS ("
@@ -144,7 +166,7 @@ def _apply_library(
                 link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
                 applied = _applied(link)
                 due = {step.name: step for step in library.due(applied)}
-                if name in due:  # nobody else was faster
+                if name in due:  # no other process was faster
                     _refuse_strangers(link, library, due[name])
                     _apply_step(link, due[name], applied)
                     names.append(name)
@@ -179,24 +201,57 @@ def _apply_step(link: psycopg.Connection[Any], step: Step, applied: dict[str, st
 def _apply_one(link: psycopg.Connection[Any], file: Migration) -> bool:
     """Apply one file unless another applier did so while we waited for the lock."""
     try:
-        with link.transaction():
-            link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-            applied = _applied(link)
-            _verify((file,), applied)
-            if file.name in applied:
-                return False
-            link.execute(cast("Any", file.sql))
-            if link.info.transaction_status != pq.TransactionStatus.INTRANS:
-                raise MigrationError(f"{file.name} ends its transaction; it must not")
-            link.execute(
-                "INSERT INTO runyard_migrations (name, checksum) VALUES (%s, %s)",
-                [file.name, file.checksum],
-            )
+        if file.batch:
+            _apply_batches(link, file)
+        return _without_deadlock(functools.partial(_apply_file, link, file))
     except psycopg.Error as error:
         if link.broken:
             raise
         raise MigrationError(f"{file.name} failed and was rolled back: {error}") from error
+
+
+def _apply_file(link: psycopg.Connection[Any], file: Migration) -> bool:
+    with link.transaction():
+        link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        applied = _applied(link)
+        _verify((file,), applied)
+        if file.name in applied:
+            return False
+        link.execute(cast("Any", file.sql))
+        if link.info.transaction_status != pq.TransactionStatus.INTRANS:
+            raise MigrationError(f"{file.name} ends its transaction; it must not")
+        link.execute(
+            "INSERT INTO runyard_migrations (name, checksum) VALUES (%s, %s)",
+            [file.name, file.checksum],
+        )
     return True
+
+
+def _apply_batches(link: psycopg.Connection[Any], file: Migration) -> None:
+    """Run a file's batch, each time after the ids of the run before, until it changes no row."""
+    after: int | None = _BEFORE_ALL
+    while after is not None:
+        after = _without_deadlock(functools.partial(_apply_batch, link, file, after))
+
+
+def _apply_batch(link: psycopg.Connection[Any], file: Migration, after: int) -> int | None:
+    """Run a file's batch once; return the largest id that it changed, or None if it changed no row."""
+    with link.transaction():
+        link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        if file.name in _applied(link):
+            return None
+        # A new column has no statistics yet: without this, each batch would read and sort the whole table.
+        link.execute("SET LOCAL enable_sort = off")
+        rows = link.execute(cast("Any", file.batch), {"after": after}).fetchall()
+    return max((int(row[0]) for row in rows), default=None)
+
+
+def _without_deadlock(transaction: Callable[[], Result]) -> Result:
+    """Run a transaction again if Postgres ended it because of a deadlock; the last failure is raised."""
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(psycopg.errors.DeadlockDetected):
+            return transaction()
+    return transaction()
 
 
 @contextlib.contextmanager

@@ -1,19 +1,19 @@
-"""Telling other processes that there is something new in the database, and hearing it from them.
+"""Notifies other processes of new rows by LISTEN and NOTIFY, and receives their notifications.
 
 A poll of every row costs the same whether or not something happened; a notice costs when it does. Notices
 need connections of their own to the server itself: a pooler that gives each transaction another connection cannot
 carry LISTEN. Who has no such address polls instead.
 
-    tell()     something was committed that others may want to know
-    run(hear)  connects, listens, and calls `hear` for each notice of somebody else, until cancelled
+    tell()     notifies other processes of a commit
+    run(hear)  connects, listens, and calls `hear` for each notice of another process, until cancelled
 
 A notice says only that there is something; what it is, is read from the rows. So nothing is lost with one:
 
 Invariants:
 - Many `tell`s in short order become one notice (`GATHER`).
-- While nobody listens here, because the connection broke and is not back, `hear` is called every `WHILE_DEAF`
+- While the listening connection is down, `hear` is called every `WHILE_DEAF`
   seconds, as a poll would; and once when it is back, for what was missed.
-- A silent connection is tried out now and then: a peer that vanished without a word is noticed.
+- A silent connection is tried out now and then: a peer that vanished is detected.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ import psycopg
 
 from runyard.clock import Clock
 from runyard.db.address import whole
-from runyard.telemetry.catalogue import RUNYARD_NOTICES_TOTAL
+from runyard.telemetry.catalogue import RUNYARD_NOTIFICATIONS_TOTAL
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 
@@ -45,14 +45,14 @@ _LINK: dict[str, str | int] = {
 
 
 class Notices(Protocol):
-    """What a part needs of notices."""
+    """Sends and receives notifications of commits."""
 
     def tell(self) -> None:
-        """Something was committed that others may want to know."""
+        """Notify other processes of a commit."""
         ...
 
     async def run(self, hear: Callable[[], None]) -> None:
-        """Carry notices both ways until cancelled."""
+        """Send and receive notices until cancelled."""
         ...
 
 
@@ -72,18 +72,18 @@ class PostgresNotices:
         self.listening = False
 
     def tell(self) -> None:
-        """Something was committed that others may want to know; they are told soon."""
+        """Schedule a notification to other processes after a commit."""
         self._due.set()
 
     async def run(self, hear: Callable[[], None]) -> None:
-        """Carry notices both ways until cancelled."""
+        """Send and receive notices until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._kept_up("listen", lambda: self._listen(hear)))
-            group.create_task(self._kept_up("tell", self._send))
+            group.create_task(self._kept_up("send", self._send))
             group.create_task(self._poll_while_deaf(hear))
 
     async def _kept_up(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it for ever; after a failure again, a little later each time until it works."""
+        """Run it for ever; after a failure retry with a growing pause."""
         failures = 0
         while True:
             began = self._clock.monotonic()
@@ -92,7 +92,7 @@ class PostgresNotices:
             except (psycopg.Error, OSError, TimeoutError) as error:
                 lasted = self._clock.monotonic() - began
                 failures = 1 if lasted > 2 * _LONGEST_WAIT else failures + 1
-                self._meter.inc(RUNYARD_NOTICES_TOTAL, outcome=f"{what}_failed")
+                self._meter.inc(RUNYARD_NOTIFICATIONS_TOTAL, outcome=f"{what}-failed")
                 self._log.warning("notices interrupted", what=what, error=str(error))
             wait = min(_LONGEST_WAIT, 0.1 * 2.0 ** min(failures, 10))
             await self._clock.sleep(wait * self._rng.uniform(0.5, 1.0))
@@ -106,7 +106,7 @@ class PostgresNotices:
                 while True:
                     async for notice in link.notifies(timeout=_TRY_OUT):
                         if notice.pid != self._own:
-                            self._meter.inc(RUNYARD_NOTICES_TOTAL, outcome="heard")
+                            self._meter.inc(RUNYARD_NOTIFICATIONS_TOTAL, outcome="received")
                             hear()
                     await self._execute(link, "SELECT 1")
             finally:
@@ -117,13 +117,13 @@ class PostgresNotices:
             self._own = link.info.backend_pid
             while True:
                 await self._due.wait()
-                self._due.clear()  # first: what is said from here on is told by the next notice
+                self._due.clear()  # first: what is committed from here on is in the next notice
                 try:
                     await self._execute(link, f"NOTIFY {CHANNEL}")
                 except BaseException:
                     self._due.set()  # by the next connection, then
                     raise
-                self._meter.inc(RUNYARD_NOTICES_TOTAL, outcome="told")
+                self._meter.inc(RUNYARD_NOTIFICATIONS_TOTAL, outcome="sent")
                 await self._clock.sleep(GATHER)
 
     async def _poll_while_deaf(self, hear: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""A database for one machine alone: its name is written down, and another one is told whose it is.
+"""Binds a database to one machine: its name is stored, and another machine is refused.
 
 Two machines on one database would serve each other's jobs with keys that the other does not have. Nothing in the
 rows themselves could tell them apart.
@@ -20,21 +20,21 @@ _READ = "SELECT id, place FROM machine"
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """A machine: its name, and where its state lies."""
+    """A machine: its name, and the directory of its state."""
 
     id: str
     place: str
 
 
 def claim(conninfo: str, machine: Owner) -> Owner:
-    """Make it that machine's database unless it has an owner; whose it is then. The schema must be there."""
+    """Bind the database to this machine unless it is bound; return its owner. The schema must exist."""
     row = _ask(conninfo, machine)
     assert row is not None  # it has just been written, or was there
     return row
 
 
 def owner_of(conninfo: str) -> Owner | None:
-    """The one machine whose database it is; nothing if it is for whoever may use it. The schema must be there."""
+    """Return the machine that the database is bound to, or None. The schema must exist."""
     return _ask(conninfo, None)
 
 

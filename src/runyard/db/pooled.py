@@ -1,4 +1,4 @@
-"""The database in production: a pool of connections, safe behind PgBouncer in transaction mode.
+"""The production database: a connection pool, safe behind PgBouncer in transaction mode.
 
 Nothing that a transaction relies on outlives it on a connection: no SET but SET LOCAL, no advisory locks of the
 session, no LISTEN, no temporary tables. So a transaction may run on any connection, and a pooler between us and the
@@ -37,18 +37,19 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
 from runyard.clock import Clock
-from runyard.db.contract import CommitUnknown, DatabaseError, Row, Tx, Unavailable
+from runyard.db.contract import CommitUnknown, DatabaseError, Row, Statement, Tx, Unavailable
 from runyard.db.failures import Conflict, translate
 from runyard.db.prepared import AwaitedStatements, Result
 
 T = TypeVar("T")
+R = TypeVar("R")
 Observer = Callable[[str, str, float], None]
 
 _SHUT_DOWN = (psycopg.errors.AdminShutdown, psycopg.errors.CrashShutdown)
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _RETRY_BASE = 0.01
 _RETRY_CAP = 0.5
-# The server's own limit comes first, so that its answer says which statement was slow.
+# The server's own limit comes first, so that its error names the slow statement.
 _GRACE = 2.0
 
 
@@ -80,6 +81,10 @@ class PooledTx:
         """Run a statement and return how many rows it touched."""
         return max(0, (await self._execute(sql, params)).rowcount)
 
+    async def several(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements in order and return the rows of each; behind a pooler, one after the other."""
+        return [await self.all(sql, **params) for sql, params in statements]
+
     async def _execute(self, sql: str, params: dict[str, object]) -> psycopg.AsyncCursor[DictRow]:
         try:
             return await self._cursor.execute(cast("Any", sql), params)
@@ -110,12 +115,27 @@ class DirectTx:
         """Run a statement and return how many rows it touched."""
         return (await self._execute(sql, params)).touched
 
+    async def several(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements in order and return the rows of each, in one round trip."""
+        if not statements:
+            return []
+        first = self._first()
+        results = await self._guarded(self._statements.several(statements, first=first))
+        return [each.rows() for each in results]
+
     async def _execute(self, sql: str, params: dict[str, object]) -> Result:
+        first = self._first()
+        return await self._guarded(self._statements.execute(sql, params, first=first))
+
+    def _first(self) -> tuple[bytes, ...]:
+        """The command that begins the transaction, if it has not begun."""
         if self.failure is not None:
-            raise self.failure  # the server would say that the transaction is aborted
-        first = () if self.begun else (_BEGIN,)
+            raise self.failure  # the server would report that the transaction is aborted
+        return () if self.begun else (_BEGIN,)
+
+    async def _guarded(self, asked: Awaitable[R]) -> R:
         try:
-            result = await self._statements.execute(sql, params, first=first)
+            result = await asked
         except psycopg.errors.FeatureNotSupported as error:
             # What was prepared does not fit the tables any more: they were migrated. Start afresh.
             await self._connection.close()
@@ -123,7 +143,9 @@ class DirectTx:
             raise self.failure from error
         except psycopg.Error as error:
             gone = self._connection.closed or self._connection.broken
-            if isinstance(error, _SHUT_DOWN):  # its last words; the end itself may come later
+            if isinstance(
+                error, _SHUT_DOWN
+            ):  # the server announces its shutdown; the connection may close later
                 await self._connection.close()
                 gone = True
             self.failure = Stale(str(error)) if gone and not self.begun else translate(error)
@@ -137,12 +159,12 @@ class Stale(Unavailable):
 
 
 def _has_rows(cursor: psycopg.AsyncCursor[DictRow]) -> bool:
-    """Is it a statement that answers with rows, be they none? Cheaper than to describe their columns."""
+    """Return whether a statement returns rows, possibly none; cheaper than describing its columns."""
     return cursor.pgresult is not None and cursor.pgresult.nfields > 0
 
 
 class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Connections that are open, those of them that are free, and whether somebody waits for one in vain."""
+    """Connections that are open, those of them that are free, and whether a caller waits although all are open."""
 
     size: int
     ready: int
@@ -176,7 +198,7 @@ class PooledDatabase:
         )
 
     def stats(self) -> PoolStats:
-        """How the pool is, now."""
+        """Return the current numbers of connections."""
         found = self._pool.get_stats()
         return PoolStats(
             size=found.get("pool_size", 0),
@@ -213,7 +235,7 @@ class PooledDatabase:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _attempt(self, work: Callable[[Tx], Awaitable[T]], name: str) -> T:
-        """One transaction; says with its error whether it may have been committed."""
+        """Run one transaction; its error shows whether it may have been committed."""
         connection = await self._started(name)
         committing = False
         limit = self._clock.timeout(self._deadline + _GRACE)
@@ -318,8 +340,8 @@ async def open_pool(
 ) -> AsyncIterator[PooledDatabase]:
     """Open a pool for as long as the context lasts; the server need not be there yet.
 
-    `patience` is how long a transaction waits for a connection, `deadline` how long it may last. Whether a pooler
-    is between is found out for each connection; with `direct=False` it is taken for granted.
+    `patience` is how long a transaction waits for a connection, `deadline` how long it may last. Whether a
+    pooler is in between is detected for each connection; with `direct=False` it is assumed.
     """
     pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
         conninfo,
@@ -346,7 +368,7 @@ async def open_pool(
 
 
 async def _direct_if_possible(connection: Connection, *, limit: int) -> None:
-    """A pooler answers for many processes of the server, and gives itself out as one that none of them is."""
+    """Use prepared statements unless a pooler is in between, which reports a backend process that does not exist."""
     cursor = await connection.execute("SELECT pg_backend_pid() AS pid", prepare=False)
     row = await cursor.fetchone()
     if row is None or row["pid"] != connection.info.backend_pid:
@@ -359,7 +381,7 @@ async def _direct_if_possible(connection: Connection, *, limit: int) -> None:
 
 
 def _outcome(error: BaseException) -> str:
-    """The word that a metric counts this end under."""
+    """Return the label value for this end."""
     if isinstance(error, CommitUnknown):
         return "unknown"
     if isinstance(error, Unavailable):

@@ -1,7 +1,7 @@
-"""Run statements on one connection with as little Python in between as possible.
+"""Executes prepared statements on one connection with little overhead.
 
 The simulator runs hundreds of thousands of statements, and a server some fifty for each job. A cursor's generality
-(generators, waiting, row factories looked up each time) costs more than Postgres does, so this talks to libpq
+(generators, waiting, row factories looked up each time) costs more than Postgres does, so this uses libpq
 directly: a statement is parsed once, prepared once for each combination of parameter types, and then only executed.
 Values are adapted by psycopg's own transformer, so they have the types that a cursor would give them.
 
@@ -11,19 +11,20 @@ Values are adapted by psycopg's own transformer, so they have the types that a c
 import asyncio
 import re
 import select
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import psycopg
 from psycopg import abc, pq
 from psycopg.adapt import PyFormat, Transformer
 
-from runyard.db.contract import Row
+from runyard.db.contract import Row, Statement
 
 _PLACEHOLDER = re.compile(r"%(?:(%)|\((\w+)\)s)?")
 
 
 class Result:
-    """What one statement answered; rows are made when asked for."""
+    """The result of one statement; rows are decoded on request."""
 
     __slots__ = ("_names", "_raw", "_transformer")
 
@@ -50,7 +51,7 @@ class Result:
 
 
 class _Statements:
-    """The statements that one connection knows, and what their values and answers look like."""
+    """The prepared statements of one connection, with the types of their parameters and results."""
 
     def __init__(
         self, connection: "psycopg.Connection[Any] | psycopg.AsyncConnection[Any]"
@@ -85,8 +86,51 @@ class _Statements:
             self._columns[name] = columns
         return Result(raw, columns, self._transformer)
 
+    def _send(self, first: tuple[bytes, ...], calls: "list[_Call]") -> "_Batch":
+        """Queue commands and statements in pipeline mode; a statement that is new is prepared on the way."""
+        link = self._link
+        link.enter_pipeline_mode()
+        for command in first:
+            link.send_query_params(command, None)
+        steps: list[_Call | None] = [None] * len(first)  # None: not a statement of the caller
+        new: dict[int, tuple[tuple[str, tuple[int, ...]], bytes]] = {}
+        names = []
+        coming: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        for call in calls:
+            name = self._names.get(call.key) or coming.get(call.key)
+            if name is None:
+                name = coming[call.key] = b"s%d" % (len(self._names) + len(coming))
+                link.send_prepare(name, call.text, call.types)
+                new[len(steps)] = (call.key, name)
+                steps.append(None)
+            link.send_query_prepared(name, call.values, call.formats)
+            steps.append(call)
+            names.append(name)
+        link.pipeline_sync()
+        return _Batch(steps, new, names)
+
+    def _received(self, batch: "_Batch", answers: list[pq.abc.PGresult | None]) -> list[Result]:
+        """The results of the batch's statements. The first bad answer is the one that counts."""
+        link = self._link
+        if link.status != pq.ConnStatus.OK:
+            raise psycopg.OperationalError(link.get_error_message())
+        link.exit_pipeline_mode()
+        received = [answer for answer in answers if answer is not None][
+            :-1
+        ]  # the last one is the sync's
+        for step, (key, name) in batch.new.items():
+            if received[step].status in _GOOD:
+                self._names[key] = name  # it is prepared, also if executing it failed
+        bad = [answer for answer in received if answer.status not in _GOOD]
+        if bad:
+            raise self._error(bad[0])
+        raws = [
+            answer for step, answer in zip(batch.steps, received, strict=True) if step is not None
+        ]
+        return [self._result(raw, name) for raw, name in zip(raws, batch.names, strict=True)]
+
     def _error(self, raw: pq.abc.PGresult) -> psycopg.Error:
-        """A connection that broke gives no SQLSTATE to tell the kind of error by."""
+        """Build the error; a broken connection has no SQLSTATE."""
         if self._link.status != pq.ConnStatus.OK:
             return psycopg.OperationalError(self._link.get_error_message())
         return psycopg.errors.error_from_result(raw)
@@ -102,6 +146,21 @@ class _Call(NamedTuple):
     formats: Any
 
 
+class _Batch(NamedTuple):
+    """What was sent in one pipeline, step by step."""
+
+    steps: list[_Call | None]
+    new: dict[
+        int, tuple[tuple[str, tuple[int, ...]], bytes]
+    ]  # statements that are prepared, by their step
+    names: list[bytes]  # of the statements, in order
+
+    @property
+    def answers(self) -> int:
+        """Each step is answered and closed by an empty answer; the sync at the end by one answer."""
+        return 2 * len(self.steps) + 1
+
+
 class PreparedStatements(_Statements):
     """The statements of a connection that blocks."""
 
@@ -111,14 +170,13 @@ class PreparedStatements(_Statements):
         """Run one statement, after the commands in `first`, in one round trip; raises psycopg's errors."""
         call = self._call(sql, params)
         name = self._names.get(call.key)
-        if name is None:
-            name = self._prepare(call.text, call.types)
-            self._names[call.key] = name
-        if first:
-            raw = self._together(first, name, call.values, call.formats)
-        else:
-            raw = self._link.exec_prepared(name, call.values, call.formats)
-        return self._result(raw, name)
+        if name is None or first:
+            return self._together(first, [call])[0]
+        return self._result(self._link.exec_prepared(name, call.values, call.formats), name)
+
+    def several(self, asked: Sequence[Statement], *, first: tuple[bytes, ...] = ()) -> list[Result]:
+        """Run statements in order, after the commands in `first`, in one round trip."""
+        return self._together(first, [self._call(sql, params) for sql, params in asked])
 
     def command(self, text: bytes) -> None:
         """Run a command without parameters and rows."""
@@ -127,7 +185,7 @@ class PreparedStatements(_Statements):
             raise self._error(raw)
 
     def settle(self) -> bool:
-        """Hear the answers to what was sent without waiting; False if the connection is no good any more."""
+        """Read the answers to what was sent without waiting; False if the connection is unusable."""
         try:
             while self._answer() is not None:
                 pass
@@ -135,22 +193,13 @@ class PreparedStatements(_Statements):
             return False
         return self._link.status == pq.ConnStatus.OK
 
-    def _together(
-        self, first: tuple[bytes, ...], name: bytes, values: Any, formats: Any
-    ) -> pq.abc.PGresult:
-        """Send everything, then wait once. The first bad answer is the one that counts."""
+    def _together(self, first: tuple[bytes, ...], calls: list[_Call]) -> list[Result]:
+        batch = self._send(first, calls)
         link = self._link
-        link.enter_pipeline_mode()
-        for command in first:
-            link.send_query_params(command, None)
-        link.send_query_prepared(name, values, formats)
-        link.pipeline_sync()
-        answers = [answer for answer in (self._answer() for _ in range(_answers(first))) if answer]
-        if link.status != pq.ConnStatus.OK:
-            raise psycopg.OperationalError(link.get_error_message())
-        link.exit_pipeline_mode()
-        bad = [answer for answer in answers[:-1] if answer.status not in _GOOD]
-        return bad[0] if bad else answers[-2]
+        while link.flush():  # reads meanwhile: a server whose responses are not read stops reading
+            select.select([link.socket], [link.socket], [])
+            link.consume_input()
+        return self._received(batch, [self._answer() for _ in range(batch.answers)])
 
     def _answer(self) -> pq.abc.PGresult | None:
         """The next answer. The wait lets other threads run; libpq's own would not."""
@@ -159,13 +208,6 @@ class PreparedStatements(_Statements):
             select.select([link.socket], [], [])
             link.consume_input()
         return link.get_result()
-
-    def _prepare(self, text: bytes, types: tuple[int, ...]) -> bytes:
-        name = b"s%d" % len(self._names)
-        raw = self._link.prepare(name, text, types)
-        if raw.status != pq.ExecStatus.COMMAND_OK:
-            raise self._error(raw)
-        return name
 
 
 class AwaitedStatements(_Statements):
@@ -177,11 +219,16 @@ class AwaitedStatements(_Statements):
         """Run one statement, after the commands in `first`, in one round trip; raises psycopg's errors."""
         call = self._call(sql, params)
         name = self._names.get(call.key)
-        if name is not None and not first:
-            self._link.send_query_prepared(name, call.values, call.formats)
-            return self._result(await self._only(), name)
-        raw = await self._together(first, call, name)
-        return self._result(raw, self._names[call.key])
+        if name is None or first:
+            return (await self._together(first, [call]))[0]
+        self._link.send_query_prepared(name, call.values, call.formats)
+        return self._result(await self._only(), name)
+
+    async def several(
+        self, asked: Sequence[Statement], *, first: tuple[bytes, ...] = ()
+    ) -> list[Result]:
+        """Run statements in order, after the commands in `first`, in one round trip."""
+        return await self._together(first, [self._call(sql, params) for sql, params in asked])
 
     async def command(self, text: bytes) -> None:
         """Run a command without parameters and rows."""
@@ -190,30 +237,10 @@ class AwaitedStatements(_Statements):
         if raw.status not in _GOOD:
             raise self._error(raw)
 
-    async def _together(
-        self, first: tuple[bytes, ...], call: _Call, name: bytes | None
-    ) -> pq.abc.PGresult:
-        """Send everything, then wait once. The first bad answer is the one that counts."""
-        link, new = self._link, b"s%d" % len(self._names)
-        link.enter_pipeline_mode()
-        for command in first:
-            link.send_query_params(command, None)
-        if name is None:
-            link.send_prepare(new, call.text, call.types)
-        link.send_query_prepared(name or new, call.values, call.formats)
-        link.pipeline_sync()
+    async def _together(self, first: tuple[bytes, ...], calls: list[_Call]) -> list[Result]:
+        batch = self._send(first, calls)
         await self._sent()
-        count = 2 * (len(first) + (name is None) + 1) + 1
-        answers = [answer for _ in range(count) if (answer := await self._answer()) is not None]
-        if link.status != pq.ConnStatus.OK:
-            raise psycopg.OperationalError(link.get_error_message())
-        link.exit_pipeline_mode()
-        if name is None and answers[len(first)].status in _GOOD:
-            self._names[call.key] = new  # it is known to the server, also if it has failed
-        bad = [answer for answer in answers[:-1] if answer.status not in _GOOD]
-        if bad:
-            raise self._error(bad[0])
-        return answers[-2]
+        return self._received(batch, [await self._answer() for _ in range(batch.answers)])
 
     async def _only(self) -> pq.abc.PGresult:
         await self._sent()
@@ -225,8 +252,11 @@ class AwaitedStatements(_Statements):
         return answer
 
     async def _sent(self) -> None:
-        while self._link.flush():
-            await _event(self._link.socket, write=True)
+        """Send what is queued, and read meanwhile: a server whose responses are not read stops reading."""
+        link = self._link
+        while link.flush():
+            await _event(link.socket, write=True)
+            link.consume_input()
 
     async def _answer(self) -> pq.abc.PGresult | None:
         link = self._link
@@ -237,27 +267,23 @@ class AwaitedStatements(_Statements):
 
 
 async def _event(socket: int, *, write: bool = False) -> None:
-    """Wait until the socket can be read from, or written to."""
+    """Wait until the socket can be read from; with `write`, until it can be read from or written to."""
     loop = asyncio.get_running_loop()
     happened = loop.create_future()
-    add, remove = (
-        (loop.add_writer, loop.remove_writer) if write else (loop.add_reader, loop.remove_reader)
-    )
-    add(socket, _ring, happened)
+    loop.add_reader(socket, _ring, happened)
+    if write:
+        loop.add_writer(socket, _ring, happened)
     try:
         await happened
     finally:
-        remove(socket)
+        loop.remove_reader(socket)
+        if write:
+            loop.remove_writer(socket)
 
 
 def _ring(happened: "asyncio.Future[None]") -> None:
     if not happened.done():
         happened.set_result(None)
-
-
-def _answers(first: tuple[bytes, ...]) -> int:
-    """Each statement is answered and closed by an empty answer; the sync at the end by one answer."""
-    return 2 * (len(first) + 1) + 1
 
 
 _GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)

@@ -1,4 +1,4 @@
-"""A room's SQL, one statement a file in its `sql/` folder, found by name.
+"""Loads the SQL of a package: one statement a file in its `sql/` folder, by name.
 
     statements = load("runyard.dispatch")
     await tx.one(statements.claim_job, pool=pool)  # runyard/dispatch/sql/claim_job.sql
@@ -13,11 +13,11 @@ from importlib import resources
 
 
 class MissingStatement(LookupError, AttributeError):
-    """There is no file of that name; the message says where it was looked for."""
+    """There is no statement of that name; the message has the package that was searched."""
 
 
 class Statements(Mapping[str, str]):
-    """The statements of one room by name, as items and as attributes."""
+    """The statements of one package by name, as items and as attributes."""
 
     def __init__(self, package: str, statements: Mapping[str, str]) -> None:
         self._package = package

@@ -1,16 +1,16 @@
-"""The GitHub budget of all replicas together, in the database.
+"""Shares one GitHub rate budget among all replicas, in the database.
 
-Each spend is one short statement on the row of its installation: refill, compare, take. No chunks are
-leased: GitHub allows an installation three writes a second, so a row's lock is free nearly always, while points
-that a replica holds in reserve are points that another one cannot mint with, and are lost when it dies. A
-replica that is killed between a spend and its call loses the points of that one call.
+Each spend is one short statement on the row of its installation: refill, compare, take. Replicas hold no points in
+reserve: GitHub allows an installation three writes a second, so a row is rarely contended, and reserved points would
+be unavailable to other replicas and lost when their replica dies. A replica that is killed between a spend and its
+call loses the points of that one call.
 
-The arithmetic is that of `github.budget.Budget`; a test holds the two against each other.
+The arithmetic is that of `github.budget.Budget`; a test compares the two.
 
 Invariants:
-- What cannot be spent is not sent: when the database cannot be asked, `spend` raises `BudgetUnknown`.
-- What GitHub told one replica to wait, all wait. A wait that could not be written down is kept here at least, and
-  an answer is never lost for it.
+- A call is sent only after its points were taken: while the database is unavailable, `spend` raises `BudgetUnknown`.
+- When GitHub rate limits one replica, all wait. If the wait cannot be written to the database, this replica still
+  keeps it, and GitHub's response is used all the same.
 """
 
 from collections.abc import Mapping
@@ -26,19 +26,19 @@ from runyard.github.budget import (
     LONGEST_BLOCK,
     POINTS_PER_MINUTE,
     Hour,
-    Purse,
+    RateBudget,
     at_least_a_write,
     hour_of,
     later_of,
     reach_of,
-    told,
+    retry_after,
 )
 from runyard.github.errors import BudgetExhausted, BudgetUnknown
 from runyard.http.messages import Response
 
 
 class SharedBudget:
-    """`Spending` from rows that every replica shares."""
+    """Implements `Spending` with rows that all replicas share."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SharedBudget:
         self._patience = patience
         self._keep_free = keep_free
         self._closed_until: dict[str, float] = {}
-        self._hours: dict[str, Hour] = {}  # heard and not yet written down
+        self._hours: dict[str, Hour] = {}  # reported by GitHub and not written to the database yet
 
     async def spend(self, points: float, *, purpose: str, key: str) -> None:
         """Take points, waiting at most `patience`; otherwise a `Definite` error, and nothing is taken."""
@@ -63,7 +63,7 @@ class SharedBudget:
         while True:
             wait = self._closed_until.get(key, 0.0) - self._clock.monotonic()
             if wait <= 0:
-                wait = await self._ask(points, purpose, key)
+                wait = await self._take(points, purpose, key)
             if wait <= 0:
                 return
             if self._clock.monotonic() + wait > deadline:
@@ -71,12 +71,12 @@ class SharedBudget:
             await self._clock.sleep(wait + HAIR)
 
     async def heard(self, response: Response, *, key: str) -> None:
-        """Learn from an answer: the hour is written with the next spend, a wait at once."""
+        """Record the limits in a response: the hourly limit with the next spend, a `retry-after` at once."""
         now = self._clock.now()
         hour = hour_of(response, now=now)
         if hour is not None:
             self._hours[key] = later_of(self._hours.get(key), hour)
-        wait = told(response, now=now)
+        wait = retry_after(response, now=now)
         if wait is None:
             return
         seconds = min(max(0.0, wait), LONGEST_BLOCK)
@@ -89,18 +89,20 @@ class SharedBudget:
         try:
             await self._database.transact(close, name="budget closed")
         except DatabaseError:
-            return  # this replica waits all the same; the others will hear it from GitHub themselves
+            return  # this replica waits all the same; GitHub will rate limit the others itself
 
-    async def purses(self) -> tuple[Purse, ...]:
-        """What every key has to spend now. Raises `DatabaseError`."""
+    async def rate_budgets(self) -> tuple[RateBudget, ...]:
+        """Return what is left of every budget. Raises `DatabaseError`."""
 
         async def read(tx: Tx) -> list[Row]:
             return await tx.all(SQL.budget_figures, capacity=self._capacity)
 
         rows = await self._database.transact(read, name="budget figures")
-        return tuple(msgspec.convert({**row, "capacity": self._capacity}, Purse) for row in rows)
+        return tuple(
+            msgspec.convert({**row, "capacity": self._capacity}, RateBudget) for row in rows
+        )
 
-    async def _ask(self, points: float, purpose: str, key: str) -> float:
+    async def _take(self, points: float, purpose: str, key: str) -> float:
         hour = self._hours.get(key)
         values: dict[str, object] = {
             "key": key,

@@ -1,47 +1,49 @@
-"""Claiming: many proposals in one transaction, each decided by the machine on rows that are locked.
+"""Claims jobs for slots: applies many proposals in one transaction, on locked rows.
 
-A claim on its own would cost a dozen statements and a commit. Here the rows of all proposals are locked at once, in
-the one order that everybody keeps (tenants, jobs, slots), and written at once.
+The rows of all proposals are locked in one round trip, in the one order that every transaction keeps (tenants, jobs,
+slots), and written in a second one. So a hundred claims cost as many round trips as one.
 
 Invariants:
-- Each proposal is decided on the rows as the ones before it left them: together they never exceed a budget.
-- One that does not hold any more is refused and costs the others nothing.
-- Only what was claimed is charged.
+- Each proposal is decided on the rows as changed by the proposals before it: together they never exceed a budget.
+- A proposal that is outdated is refused and does not affect the others.
+- Only successful claims are charged to virtual time.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from runyard.db.contract import Row, Tx
+from runyard.db.contract import Row, Statement, Tx
 from runyard.dispatch.machine.changes import Context
 from runyard.dispatch.machine.events import Offer
 from runyard.dispatch.machine.transition import transition
-from runyard.dispatch.machine.values import Decision, Job, Room, Slot, View
+from runyard.dispatch.machine.values import Decision, Headroom, Job, Slot, View
 from runyard.dispatch.matching.values import Proposal
 from runyard.dispatch.writing import SQL, Writer
 
-_NO_ROOM = Room(vcpus=0, memory_gb=0)
+_NO_HEADROOM = Headroom(vcpus=0, memory_gb=0)
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of proposals, in their order, and in which era of the database."""
+    """The decision for each proposal, in order, and the era of the database."""
 
     decisions: tuple[Decision, ...] = ()
     era: str = ""
 
 
 class _Rows:
-    """The locked rows, as the proposals so far have left them."""
+    """The locked rows, with the changes of the proposals so far."""
 
-    def __init__(self, jobs: list[Row], slots: list[Row], rooms: list[Row]) -> None:
+    def __init__(self, jobs: list[Row], slots: list[Row], headrooms: list[Row]) -> None:
         self._jobs = {row["job_id"]: msgspec.convert(row, Job) for row in jobs}
         self._slots = {
             row["pod_uid"]: msgspec.convert(row, Slot, builtin_types=(bytes,)) for row in slots
         }
-        self._rooms = {
-            (row["tenant"], row["platform"]): Room(vcpus=row["vcpus"], memory_gb=row["memory_gb"])
-            for row in rooms
+        self._headrooms = {
+            (row["tenant"], row["platform"]): Headroom(
+                vcpus=row["vcpus"], memory_gb=row["memory_gb"]
+            )
+            for row in headrooms
         }
 
     def view(self, proposal: Proposal) -> View:
@@ -49,27 +51,27 @@ class _Rows:
         return View(
             slot=self._slots.get(proposal.pod_uid),
             jobs=() if job is None else (job,),
-            room=self._rooms.get(_purse(proposal), _NO_ROOM),
+            headroom=self._headrooms.get(_budget_key(proposal), _NO_HEADROOM),
         )
 
-    def learn(self, proposal: Proposal, decision: Decision) -> None:
+    def apply(self, proposal: Proposal, decision: Decision) -> None:
         for job in decision.jobs:
             self._jobs[job.job.job_id] = job.job
         for slot in decision.slots:
             self._slots[slot.slot.pod_uid] = slot.slot
         event = proposal.event
         if not decision.refused and isinstance(event, Offer):
-            left = self._rooms[_purse(proposal)]
-            self._rooms[_purse(proposal)] = Room(
+            left = self._headrooms[_budget_key(proposal)]
+            self._headrooms[_budget_key(proposal)] = Headroom(
                 vcpus=left.vcpus - event.vcpus, memory_gb=left.memory_gb - event.memory_gb
             )
 
 
-class _Account(msgspec.Struct, kw_only=True):
-    """What somebody's new runners cost: all of them, and the last one."""
+class _Charge(msgspec.Struct, kw_only=True):
+    """What new runners cost a tenant or a repository: all of them together, and the last one."""
 
     tenant: str
-    repository: str  # nothing: the tenant itself
+    repository: str  # empty: the tenant itself
     platform: str
     floor: float
     cost: float = 0.0
@@ -81,54 +83,60 @@ class _Account(msgspec.Struct, kw_only=True):
 
 
 class Claims:
-    """Applies proposals."""
+    """Applies the matcher's proposals."""
 
     def __init__(self, *, ctx: Context, actor: str) -> None:
         self._ctx = ctx
         self._writer = Writer(actor)
 
     async def claim(self, tx: Tx, proposals: Sequence[Proposal], *, trial_within: float) -> Claimed:
-        """Claim as many of them as still hold."""
+        """Apply every proposal that is still valid."""
         tenants = sorted({each.tenant for each in proposals})
-        locked = await tx.all(SQL.tenants_lock, tenants=tenants)
-        rows = _Rows(
-            await tx.all(SQL.job_lock, job_ids=sorted({each.event.job_id for each in proposals})),
-            await tx.all(SQL.slots_lock, pod_uids=sorted({each.pod_uid for each in proposals})),
-            await tx.all(SQL.match_rooms, tenants=tenants),
+        locked, jobs, slots, headroom = await tx.several(
+            (SQL.tenants_lock, {"tenants": tenants}),
+            (SQL.job_lock, {"job_ids": sorted({each.event.job_id for each in proposals})}),
+            (SQL.slots_lock, {"pod_uids": sorted({each.pod_uid for each in proposals})}),
+            (SQL.match_headroom, {"tenants": tenants}),
         )
+        rows = _Rows(jobs, slots, headroom)
         decided = []
         for proposal in proposals:
             view = rows.view(proposal)
             decision = transition(view, proposal.event, self._ctx)
-            rows.learn(proposal, decision)
+            rows.apply(proposal, decision)
             decided.append((view, decision))
-        written = await self._writer.write(tx, decided)
         made = [
             proposal
-            for proposal, decision in zip(proposals, written, strict=True)
+            for proposal, (_, decision) in zip(proposals, decided, strict=True)
             if not decision.refused and proposal.cost
         ]
-        await self._charge(tx, made, trial_within)
-        return Claimed(decisions=written, era=str(locked[0]["era"]) if locked else "")
-
-    async def _charge(self, tx: Tx, made: Sequence[Proposal], trial_within: float) -> None:
-        if not made:
-            return
-        accounts: dict[tuple[str, str, str], _Account] = {}
-        for each in made:
-            for repository, floor in (("", each.floor), (each.repository, each.own_floor)):
-                key = (each.tenant, repository, each.platform)
-                fresh = _Account(
-                    tenant=each.tenant, repository=repository, platform=each.platform, floor=floor
-                )
-                accounts.setdefault(key, fresh).add(each.cost)
-        await tx.run(SQL.charges, charges=msgspec.json.encode(list(accounts.values())).decode())
-        for each in made:
-            if each.trial:
-                kind, _, name = each.trial.partition(":")
-                await tx.run(SQL.exclusion_try, kind=kind, name=name, within=trial_within)
+        beside = _charges(made, trial_within)
+        written = await self._writer.write(tx, decided, beside=beside)
+        return Claimed(decisions=written.decisions, era=str(locked[0]["era"]) if locked else "")
 
 
-def _purse(proposal: Proposal) -> tuple[str, str]:
+def _charges(made: Sequence[Proposal], trial_within: float) -> list[Statement]:
+    """The statements that charge claims to their tenants and repositories, and mark the trials among them."""
+    if not made:
+        return []
+    accounts: dict[tuple[str, str, str], _Charge] = {}
+    for each in made:
+        for repository, floor in (("", each.floor), (each.repository, each.own_floor)):
+            key = (each.tenant, repository, each.platform)
+            fresh = _Charge(
+                tenant=each.tenant, repository=repository, platform=each.platform, floor=floor
+            )
+            accounts.setdefault(key, fresh).add(each.cost)
+    charges = msgspec.json.encode(list(accounts.values())).decode()
+    statements: list[Statement] = [(SQL.charges, {"charges": charges})]
+    for each in made:
+        if each.trial:
+            kind, _, name = each.trial.partition(":")
+            tried = {"kind": kind, "name": name, "within": trial_within}
+            statements.append((SQL.exclusion_try, tried))
+    return statements
+
+
+def _budget_key(proposal: Proposal) -> tuple[str, str]:
     event = proposal.event
     return proposal.tenant, event.platform if isinstance(event, Offer) else ""

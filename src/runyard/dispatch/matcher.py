@@ -1,33 +1,30 @@
-"""The matcher: one per replica, claims for all Pods that wait here, and starts their mints.
+"""Matches queued jobs to the Pods that poll this replica: claims jobs for them and starts their mints.
 
-Woken by the bell (a Pod began to wait, a job arrived) and by a short tick, for what other replicas
-did. Reads a snapshot, asks `matching`, and claims what it proposes, some at a time: each batch is a transaction
-that checks rows and budgets again under their locks (`claiming`).
+Each replica runs one matcher. It runs when it is woken (a Pod began to wait, a job arrived) and at a short interval,
+for changes made by other replicas. It reads a snapshot, computes proposals with `matching`, and claims them in batches:
+each batch is a transaction that checks rows and budgets again under their locks (`claiming`).
 """
 
 from collections.abc import Callable, Coroutine
 
-from runyard.clock import Clock
-from runyard.db.contract import Database, DatabaseError, Tx
+from runyard.db.contract import DatabaseError, Tx
 from runyard.dispatch.claiming import Claimed, Claims
-from runyard.dispatch.guards import SHIPPED, Guards
+from runyard.dispatch.deps import Deps
 from runyard.dispatch.machine.events import Offer
 from runyard.dispatch.machine.values import Slot
 from runyard.dispatch.matching.match import match
 from runyard.dispatch.matching.values import Kind, Matching, Proposal, Snapshot
 from runyard.dispatch.minting.mint import Minter
 from runyard.dispatch.pools import Pools
-from runyard.dispatch.settings import Settings
 from runyard.dispatch.snapshot import Reading, read
 from runyard.dispatch.store import Store
-from runyard.dispatch.waiting import Waiters
+from runyard.dispatch.waiters import Waiters
 from runyard.telemetry.catalogue import (
     RUNYARD_LOOP_FAILURES_TOTAL,
     RUNYARD_LOOP_LAST_SUCCESS_SECONDS,
     TUIST_RUNNERS_JOB_CLAIM_COUNT,
 )
-from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
+from runyard.telemetry.names import Loop, error_slug
 
 Spawn = Callable[[Coroutine[object, object, None]], object]
 
@@ -37,66 +34,63 @@ class Matcher:
 
     def __init__(
         self,
+        deps: Deps,
         *,
-        database: Database,
         store: Store,
         claims: Claims,
         pools: Pools,
         waiters: Waiters,
         minter: Minter,
-        clock: Clock,
-        meter: Meter,
-        log: Logger,
-        settings: Settings,
-        guards: Guards = SHIPPED,
     ) -> None:
-        self._guards = guards
-        self._database = database
+        self._guards = deps.guards
+        self._database = deps.database
         self._store = store
         self._claims = claims
         self._pools = pools
         self._waiters = waiters
         self._minter = minter
-        self._clock = clock
-        self._meter = meter
-        self._log = log
-        self._settings = settings
-        self._cut: tuple[Kind, ...] = ()  # where the last look at very many kinds ended
+        self._clock = deps.clock
+        self._meter = deps.meter
+        self._log = deps.log
+        self._settings = deps.settings
+        self._resume_after: tuple[
+            Kind, ...
+        ] = ()  # tenants with very many kinds of jobs: where the last snapshot ended
 
     async def run(self, spawn: Spawn) -> None:
-        """Match for ever. `spawn` starts a mint in the server's own task group."""
+        """Match until cancelled. `spawn` starts a mint in the server's task group."""
         while True:
-            self._waiters.bell.clear()
+            self._waiters.wakeup.clear()
             claimed = 0
             try:
                 claimed = await self.step(spawn)
                 self._meter.set(
-                    RUNYARD_LOOP_LAST_SUCCESS_SECONDS, self._clock.now(), loop="matcher"
+                    RUNYARD_LOOP_LAST_SUCCESS_SECONDS, self._clock.now(), loop=Loop.MATCHER
                 )
             except DatabaseError as error:
-                kind = type(error).__name__
-                self._meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop="matcher", kind=kind)
+                kind = error_slug(error)
+                self._meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop=Loop.MATCHER, error=kind)
                 self._log.warning("matcher could not read or claim", error=str(error))
                 await self._clock.sleep(1.0)
             if claimed:
-                await self._clock.sleep(0)  # there may be more than one snapshot shows
+                await self._clock.sleep(0)  # there may be more jobs than one snapshot contains
                 continue
             try:
                 async with self._clock.timeout(self._settings.match_every):
-                    await self._waiters.bell.wait()
+                    await self._waiters.wakeup.wait()
             except TimeoutError:
                 pass
 
     async def step(self, spawn: Spawn) -> int:
-        """One snapshot, its proposals, their claims; returns how many succeeded."""
-        self._waiters.hungry = True
+        """Read one snapshot and claim its proposals; returns how many claims succeeded."""
+        self._waiters.jobs_waiting = True
         if not len(self._waiters):
             return 0
-        uids = self._waiters.uids(self._settings.match_waiting)
+        uids = self._waiters.idle_uids(self._settings.match_waiting)
         reading = await self._database.transact(lambda tx: self._read(tx, uids), name="match")
-        self._waiters.hungry, self._cut = reading.hungry, reading.cut
-        for uid in reading.absent:
-            self._waiters.wake(uid)  # its slot is not idle: its poll looks for itself
+        self._waiters.jobs_waiting, self._resume_after = reading.jobs_waiting, reading.resume_after
+        for uid in reading.not_idle:
+            self._waiters.wake(uid)  # its slot is not idle: let its poll read the slot
         proposals = match(reading.snapshot, guards=self._guards).proposals
         size, claimed = self._settings.match_batch, 0
         for start in range(0, len(proposals), size):
@@ -107,40 +101,40 @@ class Matcher:
     async def _claim(
         self, spawn: Spawn, snapshot: Snapshot, proposals: tuple[Proposal, ...]
     ) -> int:
-        asked: tuple[Proposal, ...] = ()
+        valid: tuple[Proposal, ...] = ()
 
         async def work(tx: Tx) -> Claimed:
-            nonlocal asked
-            asked = tuple(each for each in proposals if self._waited_for(each))
-            if not asked:
+            nonlocal valid
+            valid = tuple(each for each in proposals if self._still_polled(each))
+            if not valid:
                 return Claimed()
             within = self._settings.deadlines.offered
-            return await self._claims.claim(tx, asked, trial_within=within)
+            return await self._claims.claim(tx, valid, trial_within=within)
 
-        came = await self._store.transact(work, name="claim")
+        result = await self._store.transact(work, name="claim")
         claimed = 0
-        for proposal, decision in zip(asked, came.decisions, strict=True):
+        for proposal, decision in zip(valid, result.decisions, strict=True):
             outcome = "refused" if decision.refused else "claimed"
             self._meter.inc(TUIST_RUNNERS_JOB_CLAIM_COUNT, fleet=proposal.pool, outcome=outcome)
             if decision.slot is None:
                 continue
             claimed += 1
             if isinstance(proposal.event, Offer):
-                self._waiters.taken(proposal.pod_uid)
-                self._mint(spawn, snapshot, proposal, decision.slot, came.era)
+                self._waiters.mark_busy(proposal.pod_uid)
+                self._mint(spawn, snapshot, proposal, decision.slot, result.era)
         return claimed
 
-    def _waited_for(self, proposal: Proposal) -> bool:
-        """A runner that is to be made needs a client that has not hung up meanwhile."""
-        return not isinstance(proposal.event, Offer) or self._waiters.waits(proposal.pod_uid)
+    def _still_polled(self, proposal: Proposal) -> bool:
+        """A new runner is minted only for a Pod whose poll is still open."""
+        return not isinstance(proposal.event, Offer) or self._waiters.is_waiting(proposal.pod_uid)
 
-    async def look(self) -> Matching:
-        """What would be matched now for everybody who waits anywhere, and what holds the rest. Changes nothing."""
+    async def preview(self) -> Matching:
+        """Compute what would be matched now on all replicas, and what holds the other jobs. Changes nothing."""
 
         async def everything(tx: Tx) -> Reading:
             return await self._read(tx, (), thorough=True)
 
-        reading = await self._database.transact(everything, name="look at the queue")
+        reading = await self._database.transact(everything, name="match preview")
         found = match(reading.snapshot, thorough=True)
         return Matching(proposals=found.proposals, held=(*reading.selection.held, *found.held))
 
@@ -167,6 +161,6 @@ class Matcher:
             kinds=self._settings.match_kinds,
             per_kind=self._settings.match_per_kind,
             silent=self._settings.deadlines.idle,
-            after=() if thorough else self._cut,
+            after=() if thorough else self._resume_after,
             thorough=thorough,
         )

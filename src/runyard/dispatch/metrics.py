@@ -1,17 +1,17 @@
-"""The server's gauges: the queue as each pool sees it, the claims, the pools' sizes; and the invariant that pages.
+"""Exports gauges of queues, claims and pool sizes, and reports the health conditions that follow from them.
 
-Every replica publishes the same figures from the same rows; dashboards take the largest. A pool
-that vanished gets one last zero.
+Every replica publishes the same numbers from the same rows; dashboards take the maximum. A pool that was deleted gets
+one last zero.
 
-*The oldest job that could run is older than it may be, while a runner that fits is idle*: that is a fault of ours and
-of nobody else, whatever its cause, and so a health condition. Another one are fences that stay unanswered.
+Two health conditions are reported: jobs that could run wait for too long while a runner that fits is idle (always a
+fault of the server, whatever the cause), and fences that stay unanswered.
 """
 
 import msgspec
 
 from runyard.db.contract import Database, Row, Tx
-from runyard.dispatch.machine.values import Room
-from runyard.dispatch.plans.queue import Figures, Rooms, Waiting, figures, starving
+from runyard.dispatch.machine.values import Headroom
+from runyard.dispatch.plans.queue import Figures, Headrooms, Waiting, figures, starving
 from runyard.dispatch.pools import Pools, Size
 from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL
@@ -36,17 +36,17 @@ _MOST = 10_000  # jobs of one kind that are counted, at most
 _KINDS = 1_000  # sets of labels of one tenant
 
 
-class _Picture(msgspec.Struct, frozen=True, kw_only=True):
+class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[Waiting, ...]
-    rooms: Rooms
+    headrooms: Headrooms
     claims: dict[tuple[str, str], int]  # by pool and state
     clamped: dict[str, int]
     idle: tuple[tuple[str, int], ...]
-    unfenced: str  # whose runners, how many and since when, in words
+    unfenced: str  # the tenants with unanswered fences, how many and for how long, as text
 
 
 class Gauges:
-    """Publishes what the rows say, now and then."""
+    """Publishes the gauges from the database's rows."""
 
     def __init__(
         self,
@@ -68,24 +68,27 @@ class Gauges:
 
     async def step(self) -> None:
         """Read the rows once and publish."""
-        picture = await self._database.transact(self._read, name="gauges")
-        found = figures(self._pools.known, picture.waiting, picture.rooms)
+        snapshot = await self._database.transact(self._read, name="gauges")
+        found = figures(self._pools.known, snapshot.waiting, snapshot.headrooms)
         names = tuple(each.pool for each in found)
         gone = tuple(Figures(pool=name) for name in self._published if name not in names)
         for each in (*found, *gone):
-            self._publish(each, picture)
+            self._publish(each, snapshot)
         self._published = names
-        self._judge(found, picture)
+        self._report_conditions(found, snapshot)
 
-    def _judge(self, found: tuple[Figures, ...], picture: _Picture) -> None:
-        hungry = starving(found, picture.idle, older=self._settings.starve_after)
-        told = ", ".join(
+    def _report_conditions(self, found: tuple[Figures, ...], snapshot: _Snapshot) -> None:
+        starved = starving(found, snapshot.idle, older=self._settings.starve_after)
+        starving_pools = ", ".join(
             f"{each.pool}: a job waits for {round(each.age)} s while {each.idle} are idle"
-            for each in hungry
+            for each in starved
         )
-        if told:
-            self._log.warning("jobs starve", pools=told)
-        for condition, message in ((JOBS_STARVE, told), (FENCES_UNANSWERED, picture.unfenced)):
+        if starving_pools:
+            self._log.warning("jobs starve", pools=starving_pools)
+        for condition, message in (
+            (JOBS_STARVE, starving_pools),
+            (FENCES_UNANSWERED, snapshot.unfenced),
+        ):
             if self._health is None:
                 return
             if message:
@@ -93,7 +96,7 @@ class Gauges:
             else:
                 self._health.ok(condition.code)
 
-    def _publish(self, each: Figures, picture: _Picture) -> None:
+    def _publish(self, each: Figures, snapshot: _Snapshot) -> None:
         meter, fleet = self._meter, each.pool
         meter.set(TUIST_RUNNERS_QUEUE_LENGTH, each.length, fleet=fleet)
         meter.set(TUIST_RUNNERS_QUEUE_WITHHELD, each.withheld, fleet=fleet)
@@ -104,23 +107,23 @@ class Gauges:
             fleet=fleet,
         )
         for state in _LIFECYCLE:
-            claims = picture.claims.get((fleet, state), 0)
+            claims = snapshot.claims.get((fleet, state), 0)
             meter.set(TUIST_RUNNERS_CLAIMS_COUNT, claims, fleet=fleet, lifecycle_state=state)
-        meter.set(TUIST_RUNNERS_SESSION_CLAMPED_COUNT, picture.clamped.get(fleet, 0), fleet=fleet)
+        meter.set(TUIST_RUNNERS_SESSION_CLAMPED_COUNT, snapshot.clamped.get(fleet, 0), fleet=fleet)
         size = self._pools.size(fleet) or Size()
         meter.set(TUIST_RUNNERS_POOL_REPLICAS_DESIRED, size.desired, fleet=fleet)
         meter.set(TUIST_RUNNERS_POOL_REPLICAS_OBSERVED, size.observed, fleet=fleet)
         meter.set(TUIST_RUNNERS_POOL_REPLICAS_MAX, size.most, fleet=fleet)
 
-    async def _read(self, tx: Tx) -> _Picture:
-        waiting, rooms = await read_queue(tx)
+    async def _read(self, tx: Tx) -> _Snapshot:
+        waiting, headrooms = await read_queue(tx)
         claims = await tx.all(SQL.claims_by_state)
         clamped = await tx.all(SQL.sessions_clamped)
         idle = await tx.all(SQL.slots_idle, silent_after=self._settings.deadlines.idle)
         fences = await tx.all(SQL.fences_unanswered, older=self._settings.fence_patience)
-        return _Picture(
+        return _Snapshot(
             waiting=waiting,
-            rooms=rooms,
+            headrooms=headrooms,
             claims={(row["fleet_name"], row["lifecycle_state"]): row["claims"] for row in claims},
             clamped={row["pool"]: row["sessions"] for row in clamped},
             idle=tuple((row["pool"], row["idle"]) for row in idle),
@@ -131,15 +134,19 @@ class Gauges:
         )
 
 
-async def read_queue(tx: Tx) -> tuple[tuple[Waiting, ...], Rooms]:
-    """What waits, and what is left of the budgets of those who wait."""
+async def read_queue(tx: Tx) -> tuple[tuple[Waiting, ...], Headrooms]:
+    """Read the queued jobs and what is left of their tenants' budgets."""
     kinds = await tx.all(SQL.queue_kinds, most=_MOST, kinds=_KINDS)
     tenants = list(dict.fromkeys(row["tenant"] for row in kinds))
-    rooms: list[Row] = await tx.all(SQL.match_rooms, tenants=tenants) if tenants else []
+    headrooms: list[Row] = await tx.all(SQL.match_headroom, tenants=tenants) if tenants else []
     return (
         tuple(msgspec.convert(row, Waiting) for row in kinds),
         tuple(
-            (row["tenant"], row["platform"], Room(vcpus=row["vcpus"], memory_gb=row["memory_gb"]))
-            for row in rooms
+            (
+                row["tenant"],
+                row["platform"],
+                Headroom(vcpus=row["vcpus"], memory_gb=row["memory_gb"]),
+            )
+            for row in headrooms
         ),
     )

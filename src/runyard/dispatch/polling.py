@@ -1,14 +1,16 @@
-"""The poll: a Pod asks for work and is held until there is some, or for a while.
+"""Answers polls: a runner Pod asks for work and the response is delayed until there is some, or for a limited time.
 
-The order of checks: who is it; does a person want it gone; has it had its job; is it stale and its turn to be replaced
-(a failed look means no: draining is opportunistic); then its slot. A poll never claims anything itself: the matcher
-does, and wakes the poll. A runner that is being made, or is made, is not drained for its image: a job is meant for it.
+The order of checks: authentication; a drain that was requested by hand; whether the slot already had its job; whether
+its image is stale and the operator marked it for replacement (if the Pod cannot be read: no, because draining can
+wait); then its slot. A poll never claims: the matcher does, and wakes the poll. A runner that is offered or armed is
+not drained for its image, because a job is intended for it.
 
-Never said here, though pollers understand it: 403; 404 `account not configured`, for a tenant cannot vanish while it
-has jobs; 502 `jit mint failed`, for mints run beside the polls, and one that fails makes its Pod wait on.
+Pollers also understand responses that this server never sends: 403; 404 `account not configured`, because a tenant is
+not deleted while it has jobs; 502 `jit mint failed`, because mints run outside of polls and after a failed one the Pod
+continues to wait.
 
-Invariant: polls wait for their turn at the database among themselves (`poll_parallel`), so that any number of them
-leaves connections to webhooks, claims and mints.
+Invariant: at most `poll_parallel` polls use the database at once, so that any number of polls leaves connections for
+webhooks, claims and mints.
 """
 
 import asyncio
@@ -16,18 +18,16 @@ import contextlib
 from collections.abc import AsyncIterator
 from enum import Enum
 
-from runyard.clock import Clock
 from runyard.db.contract import Unavailable
-from runyard.dispatch.callers import Callers, Guest
-from runyard.dispatch.guards import SHIPPED, Guards
+from runyard.dispatch.authentication import Authenticator, RunnerIdentity
+from runyard.dispatch.deps import Deps
 from runyard.dispatch.machine.events import Polled
-from runyard.dispatch.machine.transition import Tell, answer_poll
+from runyard.dispatch.machine.transition import PollVerdict, answer_poll
 from runyard.dispatch.machine.values import Slot, SlotState
 from runyard.dispatch.pools import Pools
 from runyard.dispatch.seal import Seal
-from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import Store
-from runyard.dispatch.waiting import Waiters
+from runyard.dispatch.waiters import Waiters
 from runyard.http.errors import TransportError
 from runyard.http.messages import Request, Response, json_response
 from runyard.kube.client import Kube
@@ -39,26 +39,25 @@ from runyard.telemetry.catalogue import (
     TUIST_RUNNERS_DISPATCH_REQUEST_COUNT,
     TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS,
 )
-from runyard.telemetry.meter import Meter
-from runyard.wire.bodies import Dispatched, Drain
+from runyard.wire.bodies import Dispatched, Drain, DrainReason
 from runyard.wire.names import DRAIN_ELIGIBLE, OPERATOR_DRAIN
 
-_TURN_WITHIN = 8.0  # a classic poller hangs up after 10 s
-_LOOK_AGAIN = 1.0  # while the mint runs, perhaps at another replica
+_PERMIT_TIMEOUT = 8.0  # a poller that sends no `Prefer: wait` closes the connection after 10 s
+_RECHECK = 1.0  # while the mint runs, perhaps at another replica
 
 
-class _Held:
-    """How long a poll was kept waiting because there was no work for it."""
+class _IdleWait:
+    """How long a poll waited because there was no work for it; not counted in the request duration."""
 
     seconds = 0.0
 
 
-class _Wish(Enum):
-    """What people and the operator want of a Pod."""
+class _DrainRequest(Enum):
+    """Whether an administrator or the operator asked to drain a Pod."""
 
-    STAY = "stay"
-    GO = "go"
-    GO_UNLESS_NEEDED = "go unless needed"
+    NONE = "none"
+    NOW = "now"
+    IF_IDLE = "if-idle"
 
 
 class Polls:
@@ -66,37 +65,34 @@ class Polls:
 
     def __init__(
         self,
+        deps: Deps,
         *,
         kube: Kube,
-        callers: Callers,
+        authenticator: Authenticator,
         store: Store,
         pools: Pools,
         waiters: Waiters,
         seal: Seal,
-        clock: Clock,
-        meter: Meter,
-        settings: Settings,
-        guards: Guards = SHIPPED,
     ) -> None:
-        self._guards = guards
+        self._guards = deps.guards
         self._kube = kube
-        self._callers = callers
+        self._authenticator = authenticator
         self._store = store
         self._pools = pools
         self._waiters = waiters
         self._seal = seal
-        self._clock = clock
-        self._meter = meter
-        self._settings = settings
-        self._turns = asyncio.Semaphore(settings.poll_parallel)
+        self._clock = deps.clock
+        self._meter = deps.meter
+        self._settings = deps.settings
+        self._permits = asyncio.Semaphore(deps.settings.poll_parallel)
 
     async def answer(self, request: Request) -> Response:
-        """Answer one poll; what it raises is for the table's boundary (`api`)."""
-        began, held = self._clock.monotonic(), _Held()
-        guest = await self._callers.guest(request.header("authorization"))
-        outcome, response = await self._serve(guest, self._patience(request), held)
-        took = self._clock.monotonic() - began - held.seconds
-        fleet = guest.pool
+        """Answer one poll. Errors are mapped to responses by `routes`."""
+        began, idle_wait = self._clock.monotonic(), _IdleWait()
+        runner = await self._authenticator.runner(request.header("authorization"))
+        outcome, response = await self._serve(runner, self._patience(request), idle_wait)
+        took = self._clock.monotonic() - began - idle_wait.seconds
+        fleet = runner.pool
         self._meter.inc(TUIST_RUNNERS_DISPATCH_REQUEST_COUNT, fleet=fleet, outcome=outcome)
         self._meter.observe(
             TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS,
@@ -106,104 +102,111 @@ class Polls:
         )
         return response
 
-    async def _serve(self, guest: Guest, patience: float, held: _Held) -> tuple[str, Response]:
-        wish = await self._wish(guest)
-        if wish is _Wish.GO:
-            return "drain", json_response(410, Drain(reason="operator drain"))
-        if wish is _Wish.GO_UNLESS_NEEDED and await self._unneeded(guest):
-            return "drain", json_response(410, Drain(reason="image stale"))
-        slot = await self._wait(guest, patience, held)
-        told = answer_poll(slot)
-        if told.tell is Tell.DRAIN:
-            return "pod_committed", json_response(410, Drain(reason=told.reason))
-        if told.tell is Tell.RUN and told.jit is not None:
+    async def _serve(
+        self, runner: RunnerIdentity, patience: float, idle_wait: _IdleWait
+    ) -> tuple[str, Response]:
+        drain = await self._drain_request(runner)
+        if drain is _DrainRequest.NOW:
+            return "drain", json_response(410, Drain(reason=DrainReason.OPERATOR))
+        if drain is _DrainRequest.IF_IDLE and await self._is_idle(runner):
+            return "drain", json_response(410, Drain(reason=DrainReason.IMAGE_STALE))
+        slot = await self._wait(runner, patience, idle_wait)
+        answer = answer_poll(slot)
+        if answer.verdict is PollVerdict.DRAIN:
+            return "pod_committed", json_response(410, Drain(reason=DrainReason.COMMITTED))
+        if answer.verdict is PollVerdict.RUN and answer.jit is not None:
             body = Dispatched(
-                encoded_jit_config=self._seal.open(told.jit, pod_uid=slot.pod_uid),
+                encoded_jit_config=self._seal.open(answer.jit, pod_uid=slot.pod_uid),
                 owner=slot.tenant,
                 workflow_job_id=slot.intended_job or 0,
             )
             return "served", json_response(200, body)
         return "empty", Response(status=204)
 
-    async def _wait(self, guest: Guest, patience: float, held: _Held) -> Slot:
-        """Hold the poll while its slot has nothing to tell."""
+    async def _wait(self, runner: RunnerIdentity, patience: float, idle_wait: _IdleWait) -> Slot:
+        """Wait until the slot has an answer for the poll, or the time is over."""
         until = self._clock.monotonic() + patience
-        event = Polled(pod_uid=guest.pod_uid, pod_name=guest.pod_name, pool=guest.pool)
-        with self._waiters.registered(guest.pod_uid) as bell:
+        event = Polled(pod_uid=runner.pod_uid, pod_name=runner.pod_name, pool=runner.pool)
+        with self._waiters.registered(runner.pod_uid) as wakeup:
             while True:
-                bell.clear()
-                async with self._turn():
-                    slot = await self._store.poll(event)
+                wakeup.clear()
+                slot = self._waiters.armed(runner.pod_uid) or await self._read(event)
                 left = until - self._clock.monotonic()
-                if answer_poll(slot).tell is not Tell.WAIT or left <= 0:
+                if answer_poll(slot).verdict is not PollVerdict.WAIT or left <= 0:
                     return slot
                 if slot.state is SlotState.IDLE:
-                    if self._waiters.over:
+                    if self._waiters.stopping:
                         return slot
-                    self._waiters.free(guest.pod_uid, guest.pool)
+                    self._waiters.mark_idle(runner.pod_uid, runner.pool)
                 else:
-                    left = min(left, _LOOK_AGAIN)
+                    left = min(left, _RECHECK)
                 since = self._clock.monotonic()
                 try:
                     async with self._clock.timeout(left):
-                        await bell.wait()
-                    if not self._waiters.over:
-                        self._meter.inc(RUNYARD_POLL_WAKES_TOTAL, pool=guest.pool)
+                        await wakeup.wait()
+                    if not self._waiters.stopping:
+                        self._meter.inc(RUNYARD_POLL_WAKES_TOTAL, pool=runner.pool)
                 except TimeoutError:
                     pass
                 finally:
                     if slot.state is SlotState.IDLE:
-                        held.seconds += self._clock.monotonic() - since
-                if self._waiters.over and self._waiters.is_free(guest.pod_uid):
+                        idle_wait.seconds += self._clock.monotonic() - since
+                if self._waiters.stopping and self._waiters.is_idle(runner.pod_uid):
                     return slot
 
+    async def _read(self, event: Polled) -> Slot:
+        async with self._database_permit():
+            return await self._store.poll(event)
+
     @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """One poll's turn at the database."""
+    async def _database_permit(self) -> AsyncIterator[None]:
+        """Limit how many polls use the database at once."""
         try:
-            async with self._clock.timeout(_TURN_WITHIN):
-                await self._turns.acquire()
+            async with self._clock.timeout(_PERMIT_TIMEOUT):
+                await self._permits.acquire()
         except TimeoutError:
-            raise Unavailable("too many polls wait for the database") from None
+            raise Unavailable(
+                "too many polls wait for the database; the runner polls again"
+            ) from None
         try:
             yield
         finally:
-            self._turns.release()
+            self._permits.release()
 
-    async def _unneeded(self, guest: Guest) -> bool:
-        """Is nobody about to give it a job, and has it not had one?"""
-        async with self._turn():
-            slot = await self._store.look(guest.pod_uid)
+    async def _is_idle(self, runner: RunnerIdentity) -> bool:
+        """Whether no job is intended for this Pod and it has had none."""
+        async with self._database_permit():
+            slot = await self._store.read_slot(runner.pod_uid)
         return slot is None or slot.state is SlotState.IDLE
 
-    async def _wish(self, guest: Guest) -> "_Wish":
-        """What people and the operator want of this Pod."""
+    async def _drain_request(self, runner: RunnerIdentity) -> "_DrainRequest":
+        """Read from the Pod's labels whether it should be drained."""
         if not self._guards.drain_first:
-            return _Wish.STAY
+            return _DrainRequest.NONE
         try:
             pod = await self._kube.get_as(
-                PODS, guest.pod_name, Pod, namespace=self._settings.namespace
+                PODS, runner.pod_name, Pod, namespace=self._settings.namespace
             )
         except (KubeError, TransportError):
-            return _Wish.STAY
-        if pod.metadata.uid != guest.pod_uid:
-            return _Wish.STAY  # these are the labels of another incarnation
+            return _DrainRequest.NONE
+        if pod.metadata.uid != runner.pod_uid:
+            return _DrainRequest.NONE  # the labels belong to another Pod of the same name
         labels = pod.metadata.labels
         if labels.get(OPERATOR_DRAIN) == "true":
-            return _Wish.GO
-        pool = self._pools.by_name(guest.pool)
+            return _DrainRequest.NOW
+        pool = self._pools.by_name(runner.pool)
         stale = (
             pool is not None
             and bool(pod.spec.containers)
             and pod.spec.containers[0].image != pool.image
         )
-        turn = stale and labels.get(DRAIN_ELIGIBLE) == "true"
-        return _Wish.GO_UNLESS_NEEDED if turn else _Wish.STAY
+        eligible = stale and labels.get(DRAIN_ELIGIBLE) == "true"
+        return _DrainRequest.IF_IDLE if eligible else _DrainRequest.NONE
 
     def _patience(self, request: Request) -> float:
-        """How long the client says that it will wait; a classic poller says nothing."""
-        for wish in request.header("prefer").lower().split(","):
-            name, _, value = wish.partition(";")[0].partition("=")
+        """How long the client is willing to wait, from `Prefer: wait`; older pollers send none."""
+        for preference in request.header("prefer").lower().split(","):
+            name, _, value = preference.partition(";")[0].partition("=")
             if name.strip() == "wait":
                 with contextlib.suppress(ValueError):
                     seconds = float(value.strip().strip('"'))

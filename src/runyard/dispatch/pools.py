@@ -1,8 +1,7 @@
-"""The pools as the server knows them: read from Kubernetes now and then, kept when a read fails.
+"""Caches the RunnerPools: reads them from Kubernetes periodically and keeps the last result when a read fails.
 
-Jobs are stored with their labels and matched against pools at claim time, so a pool that appears
-later, or could not be read for a while, never costs a job: "no pool matches" is a reason, not a
-verdict.
+Jobs are stored with their labels and matched against pools when they are claimed. So a pool that is created later, or
+cannot be read for a while, loses no job: "no pool matches" only delays it.
 """
 
 import msgspec
@@ -24,7 +23,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pools:
-    """The last good reading of the RunnerPools."""
+    """The RunnerPools by the last successful read."""
 
     def __init__(self, kube: Kube, *, namespace: str) -> None:
         self._kube = kube
@@ -34,21 +33,21 @@ class Pools:
 
     @property
     def known(self) -> tuple[PoolView, ...]:
-        """Pools by the last good reading."""
+        """The pools by the last successful read."""
         return self._known
 
     def by_name(self, name: str) -> PoolView | None:
-        """One pool."""
+        """Return the pool with that name, or None."""
         return next((pool for pool in self._known if pool.name == name), None)
 
     def size(self, name: str) -> Size | None:
-        """How large that pool is."""
+        """Return the size of the pool with that name, or None."""
         return self._sizes.get(name)
 
     async def refresh(self) -> None:
-        """Read them again; an error leaves the last reading in place and propagates.
+        """Read the pools again; an error propagates and the last result stays.
 
-        A pool that makes no sense is left out and does not hide the others.
+        A pool that cannot be decoded is skipped.
         """
         listed = await self._kube.list_raw(RUNNER_POOLS, namespace=self._namespace)
         read = self._kube.reader(RunnerPool).read
@@ -63,7 +62,7 @@ class Pools:
 
 
 def view_of(pool: RunnerPool) -> PoolView:
-    """What a pool's runners offer, as the matcher sees it."""
+    """Convert a RunnerPool to the matcher's view of it."""
     spec = pool.spec
     labels = (*spec.runner_labels, spec.dispatch_label)
     return PoolView(
@@ -79,7 +78,7 @@ def view_of(pool: RunnerPool) -> PoolView:
 
 
 def size_of(pool: RunnerPool) -> Size:
-    """How large a pool is, by its own words."""
+    """Return the desired, observed and maximum replicas of a RunnerPool."""
     growing = pool.spec.autoscaling
     return Size(
         desired=pool.spec.replicas,

@@ -1,13 +1,12 @@
-"""Pruning: what is over and old goes, a few rows at a time, and nothing that anybody still needs.
+"""Deletes rows that are older than their retention, in small batches.
 
-An open slot, a fence that is due, a job that is not over, and the entries of the log that tell of them stay however
-old they are. Done jobs are kept longer than GitHub can repeat a delivery of them: a job that was forgotten too early
-could be queued a second time by its own first webhook.
+An open slot, a due fence, an unfinished job, and the log entries about them are kept whatever their age. Finished jobs
+are kept for longer than GitHub can redeliver their webhooks: a job that was deleted too early could be queued again by
+its own first webhook.
 
-Batches are small: none holds locks for long. A step goes on, table by table and round by round, until nothing is
-left or its time is spent. So pruning keeps up with whatever is written, and a backlog of months neither starves a
-table nor keeps the loop from being seen alive. Replicas may prune side by side: each skips what another one has in
-hand.
+Batches are small, so that no locks are held for long. A step deletes one batch of each table, again and again, until
+nothing is left or its time is over. So pruning keeps up with all writes, and a backlog of months neither starves a
+table nor makes the loop look dead. Replicas may prune concurrently: each skips rows that another has locked.
 """
 
 import msgspec
@@ -27,7 +26,7 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pruner:
-    """Deletes what has had its time."""
+    """Deletes old rows."""
 
     def __init__(
         self, database: Database, *, clock: Clock, meter: Meter, settings: Retention
@@ -38,7 +37,7 @@ class Pruner:
         self._settings = settings
 
     async def step(self) -> None:
-        """A batch of every table, again while there are full ones; what time does not allow waits for the next step."""
+        """Delete batches of every table until none is full or the time is over; the next step continues."""
         end = self._clock.monotonic() + self._settings.within
         left = _rules(self._settings)
         while left:
@@ -61,7 +60,7 @@ class Pruner:
 
 
 def _rules(settings: Retention) -> tuple[_Rule, ...]:
-    """Slots before jobs: a slot may name one."""
+    """The tables to prune; slots before jobs, because slots refer to jobs."""
     return (
         _Rule(table="slots", sql=SQL.prune_slots, older=settings.slots),
         _Rule(table="jobs", sql=SQL.prune_jobs, older=settings.jobs),

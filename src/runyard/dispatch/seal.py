@@ -1,7 +1,6 @@
-"""JIT configurations at rest are sealed: a copy of the database is not a copy of the credentials.
+"""Encrypts JIT configurations at rest, so that a copy of the database contains no usable credentials.
 
-AES-256-GCM with the Pod's uid as associated data, so that a sealed JIT opens for the slot it was
-made for and for no other.
+AES-256-GCM with the Pod's uid as associated data: a sealed JIT can be opened only for the slot it was made for.
 """
 
 import random

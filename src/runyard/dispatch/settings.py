@@ -1,11 +1,11 @@
-"""How the dispatch server is set up. The defaults are production's."""
+"""Defines the settings of the dispatch server; the defaults are for production."""
 
 from typing import Literal
 
 import msgspec
 
 from runyard.dispatch.machine.table import Deadlines
-from runyard.dispatch.recovery.modes import Modes
+from runyard.dispatch.modes import Modes
 from runyard.wire.names import CONTROLLER_ACCOUNT, CONTROLLER_NAMESPACE, RUNNERS_NAMESPACE
 
 
@@ -27,7 +27,7 @@ _DAY = 86400.0
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How long what is over is kept, in seconds, and how it is pruned."""
+    """How long finished rows are kept, in seconds, and how they are pruned."""
 
     jobs: float = 30 * _DAY
     slots: float = 30 * _DAY
@@ -35,19 +35,19 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: float = 7 * _DAY
     samples: float = 90 * _DAY
     sightings: float = 30 * _DAY
-    changes: float = 365 * _DAY  # what people changed and asked
+    changes: float = 365 * _DAY  # the audit trail of tenants and jobs
     every: float = 600.0
     batch: int = 1000  # rows in one transaction
     within: float = 240.0  # of one step; what is left waits for the next
 
     def __post_init__(self) -> None:
-        """A job must not be forgotten before the last delivery that tells of it."""
+        """Reject a retention of jobs that is shorter than that of their deliveries."""
         if self.jobs < self.deliveries:
             raise ValueError("jobs must be kept at least as long as deliveries")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a replica may be told. Times are in seconds."""
+    """The settings of a replica. Times are in seconds."""
 
     webhook_secrets: tuple[str, ...]  # several, for rotation
     seal_key: bytes  # 32 bytes; JITs at rest are sealed with it
@@ -58,12 +58,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     default_limits: tuple[Limit, ...] = DEFAULT_LIMITS
 
-    poll_wait_default: float = 5.0  # a classic poller hangs up after 10 s
+    poll_wait_default: float = 5.0  # a poller that sends no `Prefer: wait` gives up after 10 s
     poll_wait_max: float = 25.0
-    poll_parallel: int = 4  # polls that use the database at once; the others wait for their turn
+    poll_parallel: int = 4  # polls that use the database at once; the others wait
     token_cache: float = 60.0
     mint_within: float = 6.0  # mint and stamp together; under the offered deadline
-    clear_within: float = 1.5  # taking a stamp off again, after the mint; still under it
+    clear_within: float = (
+        1.5  # clearing a stamp after a failed mint; together still under the offered deadline
+    )
     runner_group: int = 1  # of organisations' runners; a repository has one group only
 
     github_points: float = (
@@ -71,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     match_every: float = 0.1
-    match_waiting: int = 100  # runners of a pool that one look may claim for
+    match_waiting: int = 100  # runners of a pool in one snapshot
     match_batch: int = 50  # claims in one transaction
     match_per_kind: int = 20  # oldest jobs of a tenant with the same labels
     match_kinds: int = 200  # of a tenant that are read at once: repositories and sets of labels
@@ -80,33 +82,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_every: float = 5.0
     sweep_limit: int = 50
     sweep_parallel: int = 8
-    outage_after: float = 30.0  # nobody swept for so long: the service was away
+    outage_after: float = 30.0  # without a tick for so long, the service counts as having been down
     read_every: float = 5.0
     read_limit: int = 50
     recover_every: float = 60.0
-    pods_every: float = 20.0  # a claim whose Pod went unreported is held for as long
+    pods_every: float = 20.0  # also how long a claim is held if the end of its Pod was not reported
     recover_limit: int = 50  # findings of one tick
     delete_most: int = 120  # Pods that one replica deletes in any minute, for whatever reason
     stale_queued_every: float = 30.0
     stale_queued_limit: int = 200
     stale_queued_after: float = 86400.0  # GitHub keeps no job in its queue for longer
     stamped_grace: float = 300.0
-    silent_grace: float = (
-        300.0  # a runner that does not ask for work, beyond the beat that it missed
-    )
+    silent_grace: float = 300.0  # a runner that does not poll, in addition to the idle deadline
     silent_limit: int = 5
     ghosts_every: float = 120.0
     ghost_age: float = 120.0
     gauges_every: float = 30.0
     fence_patience: float = 600.0  # a fence that is not answered for so long is a health condition
     starve_after: float = 60.0  # a job that could run, while a runner that fits is idle
-    # A webhook that a crash cut off waits for this. One call for each 100 deliveries of the last 80 s, at least one.
+    # A webhook that was lost in a crash waits for this. A step costs one call per 100 deliveries of the last 80 s.
     audit_every: float = 20.0
-    audit_settle: float = 30.0  # younger deliveries may still be on their way
+    audit_settle: float = 30.0  # younger deliveries may still be in flight
     audit_pages: int = (
         150  # of 100 deliveries, in one step: 50 jobs a second, with three events each, need 120
     )
-    audit_repositories: int = 1  # asked in one step what waits there
+    audit_repositories: int = 1  # repositories whose queued jobs are listed in one step
     intake: Literal["webhook", "pull"] = "webhook"
     pull_every: float = 3.0
     pull_pages: int = 10

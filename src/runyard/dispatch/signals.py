@@ -1,12 +1,12 @@
-"""The signals that an autoscaler sizes a pool by: what is occupied, what could run, and what it needed lately.
+"""Computes the signals that an autoscaler sizes a pool by: occupied runners, dispatchable jobs, recent concurrency.
 
-All pools are read at once and remembered for a moment: autoscalers ask for each pool every few seconds, and each
-answer needs the same rows. The concurrency of the last hour changes by the minute, and is remembered longer.
+All pools are read at once and cached for a second: autoscalers request each pool every few seconds, and each response
+needs the same rows. The concurrency of the last hour changes slowly and is cached for longer.
 
 Invariants:
-- `queued` counts only what could run now; what waits for a tenant's budget is `withheld`.
+- `queued` counts only jobs that could run now; jobs that wait for a tenant's budget are `withheld`.
 - `occupied` is never less than `claimed`.
-- A pool that is not known (yet) is told its claims, and no demand.
+- For a pool that is not known (yet), claims are returned and the demand is 0.
 """
 
 import msgspec
@@ -21,18 +21,18 @@ from runyard.dispatch.store import SQL
 from runyard.telemetry.log import Logger
 from runyard.wire.bodies import ScalingSignals
 
-_REMEMBER = 1.0
-_REMEMBER_P95 = 30.0
+_CACHE_SECONDS = 1.0
+_CACHE_SECONDS_P95 = 30.0
 
 
-class _Picture(msgspec.Struct, frozen=True, kw_only=True):
+class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     figures: tuple[Figures, ...]
     claims: tuple[tuple[str, int, int], ...]  # pool, claimed, occupied
 
 
 class Signals:
-    """Answers for one pool at a time."""
+    """Returns the signals of one pool at a time."""
 
     def __init__(
         self,
@@ -48,45 +48,45 @@ class Signals:
         self._pools = pools
         self._clock = clock
         self._log = log
-        self._picture: _Picture | None = None
+        self._snapshot: _Snapshot | None = None
         self._p95: dict[str, tuple[float, int]] = {}
 
     async def of(self, fleet: str) -> ScalingSignals:
-        """The signals of one pool; raises `DatabaseError`."""
-        picture = await self._look()
-        queue = next((each for each in picture.figures if each.pool == fleet), Figures(pool=fleet))
+        """Return the signals of one pool; raises `DatabaseError`."""
+        snapshot = await self._read_snapshot()
+        queue = next((each for each in snapshot.figures if each.pool == fleet), Figures(pool=fleet))
         claimed, occupied = next(
-            ((claimed, occupied) for pool, claimed, occupied in picture.claims if pool == fleet),
+            ((claimed, occupied) for pool, claimed, occupied in snapshot.claims if pool == fleet),
             (0, 0),
         )
         return ScalingSignals(
             fleet=fleet,
             claimed=claimed,
             occupied=max(claimed, occupied),
-            queued=queue.dispatchable if self._guards.dispatchable_only else queue.length,
+            queued=getattr(queue, self._guards.demand),
             withheld=queue.withheld,
-            p95_concurrent_last_hour=await self._lately(fleet),
+            p95_concurrent_last_hour=await self._recent_p95(fleet),
         )
 
-    async def _look(self) -> _Picture:
+    async def _read_snapshot(self) -> _Snapshot:
         now = self._clock.monotonic()
-        if self._picture is not None and self._picture.until > now:
-            return self._picture
+        if self._snapshot is not None and self._snapshot.until > now:
+            return self._snapshot
 
-        async def read(tx: Tx) -> _Picture:
-            waiting, rooms = await read_queue(tx)
+        async def read(tx: Tx) -> _Snapshot:
+            waiting, headrooms = await read_queue(tx)
             claims = await tx.all(SQL.claims_by_pool)
-            return _Picture(
-                until=now + _REMEMBER,
-                figures=figures(self._pools.known, waiting, rooms),
+            return _Snapshot(
+                until=now + _CACHE_SECONDS,
+                figures=figures(self._pools.known, waiting, headrooms),
                 claims=tuple((row["pool"], row["claimed"], row["occupied"]) for row in claims),
             )
 
-        self._picture = await self._database.transact(read, name="signals")
-        return self._picture
+        self._snapshot = await self._database.transact(read, name="signals")
+        return self._snapshot
 
-    async def _lately(self, fleet: str) -> int:
-        """The concurrency that the pool reached lately; 0 if it cannot be told, which holds nobody back."""
+    async def _recent_p95(self, fleet: str) -> int:
+        """Return the 95th percentile of the pool's concurrency in the last hour; 0 if it cannot be read."""
         now = self._clock.monotonic()
         self._p95 = {pool: known for pool, known in self._p95.items() if known[0] > now}
         if fleet in self._p95:
@@ -101,6 +101,8 @@ class Signals:
             self._log.warning("concurrency not known", fleet=fleet, error=str(error))
             return 0
         found = 0 if row is None else int(row["p95"])
-        if self._pools.by_name(fleet) is not None:  # only what exists is remembered
-            self._p95[fleet] = (now + _REMEMBER_P95, found)
+        if (
+            self._pools.by_name(fleet) is not None
+        ):  # only existing pools are cached, so the cache stays small
+            self._p95[fleet] = (now + _CACHE_SECONDS_P95, found)
         return found

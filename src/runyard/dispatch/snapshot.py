@@ -1,7 +1,7 @@
-"""What the matcher decides by, read in one transaction.
+"""Reads the matcher's snapshot in one transaction.
 
-Also whoever explains reads it (`thorough`): then every idle slot counts as waiting, whichever replica it
-waits at, and no kind of job is left out because nobody waits for it.
+With `thorough` (for explanations) every idle slot counts as waiting, whichever replica its Pod polls, and kinds of jobs
+without a waiting runner are included.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections import Counter
 import msgspec
 
 from runyard.db.contract import Row, Tx
-from runyard.dispatch.machine.values import Room
+from runyard.dispatch.machine.values import Headroom
 from runyard.dispatch.matching.select import Selection, select
 from runyard.dispatch.matching.values import (
     Budget,
@@ -25,18 +25,19 @@ from runyard.dispatch.matching.values import (
     Waiting,
 )
 from runyard.dispatch.store import SQL
+from runyard.wire.reasons_dispatch import TRANSITIONS
 
 SEPARATOR = "\x1f"  # between labels, in a list of sets of labels; no label contains it
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot, and what became of the kinds that are not in it."""
+    """A snapshot, and what holds the kinds of jobs that are not in it."""
 
     snapshot: Snapshot
     selection: Selection
-    hungry: bool = False  # there are jobs that a runner could be offered
-    absent: tuple[str, ...] = ()  # those who wait here and whose slots are not idle
-    cut: tuple[Kind, ...] = ()  # the last kind of each tenant that has more of them than were read
+    jobs_waiting: bool = False  # there are jobs that a runner could be offered
+    not_idle: tuple[str, ...] = ()  # Pods that poll here and whose slots are not idle
+    resume_after: tuple[Kind, ...] = ()  # the last kind that was read of each tenant that has more
 
 
 async def read(
@@ -52,7 +53,7 @@ async def read(
 ) -> Reading:
     """Read what could be matched now for the Pods that wait here; `kinds` and `per_kind` bound how much.
 
-    `after` is what the last reading `cut`: a tenant with very many kinds is read a piece at a time.
+    `after` is the `resume_after` of the last reading: a tenant with very many kinds is read in pieces.
     """
     nothing = Snapshot(pools=pools, waiting=(), vacancies=(), tenants=())
     rows = await tx.all(
@@ -64,87 +65,104 @@ async def read(
         kinds=[SEPARATOR.join(kind.labels) for kind in after],
     )
     if not rows:
-        return Reading(snapshot=nothing, selection=Selection(), hungry=bool(after))
+        return Reading(snapshot=nothing, selection=Selection(), jobs_waiting=bool(after))
     known = tuple(msgspec.convert(row, Kind) for row in rows)
-    cut = _cut(known, kinds)
-    waiting = (
-        await tx.all(SQL.match_idle, silent=silent)
+    resume_after = _resume_after(known, kinds)
+    waiting, vacant, exclusions = await tx.several(
+        (SQL.match_idle, {"silent": silent})
         if thorough
-        else await tx.all(SQL.match_slots, pod_uids=list(uids))
+        else (SQL.match_slots, {"pod_uids": list(uids)}),
+        (SQL.match_vacant, {}),
+        (SQL.exclusions, {}),
     )
-    vacant = await tx.all(SQL.match_vacant)
-    exclusions = await tx.all(SQL.exclusions)
     selection = select(
         known,
         pools=pools,
         supplied=None if thorough else tuple(row["pool"] for row in (*waiting, *vacant)),
-        exclusions=tuple(msgspec.convert(row, Exclusion) for row in exclusions),
+        exclusions=tuple(_exclusion(row) for row in exclusions),
     )
     idle = {row["pod_uid"]: None for row in waiting}
-    absent = tuple(uid for uid in uids if uid not in idle)
+    not_idle = tuple(uid for uid in uids if uid not in idle)
     if not selection.wanted:
-        return Reading(snapshot=nothing, selection=selection, hungry=True, absent=absent, cut=cut)
-    times = await _virtual_times(tx, selection.wanted, pools)
+        return Reading(
+            snapshot=nothing,
+            selection=selection,
+            jobs_waiting=True,
+            not_idle=not_idle,
+            resume_after=resume_after,
+        )
+    tenants, times = await _queues(tx, selection.wanted, pools, per_kind)
     snapshot = Snapshot(
         pools=pools,
         waiting=tuple(msgspec.convert(row, Waiting) for row in waiting),
         vacancies=tuple(msgspec.convert(row, Vacancy) for row in vacant),
-        tenants=await _tenants(tx, selection.wanted, per_kind, times),
+        tenants=tenants,
         floors=times.floors.get("", {}),
     )
-    return Reading(snapshot=snapshot, selection=selection, hungry=True, absent=absent, cut=cut)
+    return Reading(
+        snapshot=snapshot,
+        selection=selection,
+        jobs_waiting=True,
+        not_idle=not_idle,
+        resume_after=resume_after,
+    )
 
 
-def _cut(known: tuple[Kind, ...], kinds: int) -> tuple[Kind, ...]:
+def _exclusion(row: Row) -> Exclusion:
+    reason = TRANSITIONS.read(row["reason"], row["detail"])
+    return Exclusion(kind=row["kind"], name=row["name"], left=row["left"], reason=reason)
+
+
+def _resume_after(known: tuple[Kind, ...], kinds: int) -> tuple[Kind, ...]:
     counted = Counter(kind.tenant for kind in known)
     last = {kind.tenant: kind for kind in known}
     return tuple(kind for tenant, kind in last.items() if counted[tenant] >= kinds)
 
 
 class _VirtualTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Where everybody stands, by tenant and repository, and where the last ones began, by tenant."""
+    """The virtual time of each tenant and repository, and the floor of each tenant."""
 
-    standing: dict[tuple[str, str], Times]
+    current: dict[tuple[str, str], Times]
     floors: dict[str, Times]
 
 
-async def _virtual_times(
-    tx: Tx, wanted: tuple[Kind, ...], pools: tuple[PoolView, ...]
-) -> _VirtualTimes:
+async def _queues(
+    tx: Tx, wanted: tuple[Kind, ...], pools: tuple[PoolView, ...], per_kind: int
+) -> tuple[tuple[TenantQueue, ...], _VirtualTimes]:
+    """The jobs of the wanted kinds by tenant and repository, with virtual times and budgets, in one round trip."""
     tenants = sorted({kind.tenant for kind in wanted})
     repositories = ["", *sorted({kind.repository for kind in wanted})]
     platforms = sorted({pool.platform for pool in pools})
-    times = _VirtualTimes(standing={}, floors={})
-    for row in await tx.all(SQL.match_times, tenants=tenants, repositories=repositories):
-        own = times.standing.setdefault((row["tenant"], row["repository"]), {})
-        own[row["platform"]] = row["vtime"]
-    for row in await tx.all(SQL.match_floors, tenants=tenants, platforms=platforms):
-        times.floors.setdefault(row["tenant"], {})[row["platform"]] = row["floor"]
-    return times
-
-
-async def _tenants(
-    tx: Tx, wanted: tuple[Kind, ...], per_kind: int, times: _VirtualTimes
-) -> tuple[TenantQueue, ...]:
-    jobs = await tx.all(
-        SQL.match_jobs,
-        tenants=[kind.tenant for kind in wanted],
-        repositories=[kind.repository for kind in wanted],
-        kinds=[SEPARATOR.join(kind.labels) for kind in wanted],
-        per_kind=per_kind,
+    wanted_kinds = {
+        "tenants": [kind.tenant for kind in wanted],
+        "repositories": [kind.repository for kind in wanted],
+        "kinds": [SEPARATOR.join(kind.labels) for kind in wanted],
+        "per_kind": per_kind,
+    }
+    current, floors, jobs, budgets = await tx.several(
+        (SQL.match_times, {"tenants": tenants, "repositories": repositories}),
+        (SQL.match_floors, {"tenants": tenants, "platforms": platforms}),
+        (SQL.match_jobs, wanted_kinds),
+        (SQL.match_headroom, {"tenants": tenants}),
     )
+    times = _VirtualTimes(current={}, floors={})
+    for row in current:
+        own = times.current.setdefault((row["tenant"], row["repository"]), {})
+        own[row["platform"]] = row["vtime"]
+    for row in floors:
+        times.floors.setdefault(row["tenant"], {})[row["platform"]] = row["floor"]
     by_tenant: dict[str, dict[str, list[Row]]] = {}
     for row in jobs:
         by_tenant.setdefault(row["tenant"], {}).setdefault(row["repository"], []).append(row)
-    rooms = await tx.all(SQL.match_rooms, tenants=list(by_tenant))
     trials = {(kind.tenant, kind.repository): kind.trial for kind in wanted}
-    return tuple(_tenant(name, own, rooms, trials, times) for name, own in by_tenant.items())
+    queues = tuple(_tenant(name, own, budgets, trials, times) for name, own in by_tenant.items())
+    return queues, times
 
 
 def _tenant(
     name: str,
     own: dict[str, list[Row]],
-    rooms: list[Row],
+    budgets: list[Row],
     trials: dict[tuple[str, str], str],
     times: _VirtualTimes,
 ) -> TenantQueue:
@@ -154,18 +172,18 @@ def _tenant(
         installation_id=first["installation_id"],
         at_org=first["at_org"],
         weight=first["weight"],
-        vtimes=times.standing.get((name, ""), {}),
+        vtimes=times.current.get((name, ""), {}),
         repositories=tuple(
             RepositoryQueue(
                 repository=repository,
                 weight=rows[0]["repository_weight"],
-                vtimes=times.standing.get((name, repository), {}),
+                vtimes=times.current.get((name, repository), {}),
                 jobs=tuple(msgspec.convert(row, Candidate) for row in rows),
                 trial=trials[name, repository],
             )
             for repository, rows in own.items()
         ),
-        budgets=tuple(_budget(row) for row in rooms if row["tenant"] == name),
+        budgets=tuple(_budget(row) for row in budgets if row["tenant"] == name),
         floors=times.floors.get(name, {}),
     )
 
@@ -173,6 +191,6 @@ def _tenant(
 def _budget(row: Row) -> Budget:
     return Budget(
         platform=row["platform"],
-        room=Room(vcpus=row["vcpus"], memory_gb=row["memory_gb"]),
-        limit=Room(vcpus=row["limit_vcpus"], memory_gb=row["limit_memory_gb"]),
+        headroom=Headroom(vcpus=row["vcpus"], memory_gb=row["memory_gb"]),
+        limit=Headroom(vcpus=row["limit_vcpus"], memory_gb=row["limit_memory_gb"]),
     )

@@ -1,27 +1,28 @@
-"""Writing down what transitions decided, any number of them in one statement.
+"""Writes what transitions decided, any number of them in one round trip.
 
-Rows that are new are inserted one by one; everything else travels as JSON in one statement, with the lines of the log.
-So a claim costs as many statements as a hundred claims do.
+A new row is inserted by a statement of its own; everything else is passed as JSON to one statement, with the lines of
+the log. All statements travel together, so a hundred claims cost as many round trips as one.
 
 Invariants:
-- A slot that is not the one that was locked (another generation) is not written, and nothing else is: `Moved`.
-- Every change of state appends to the log in the same statement: who, when, from, to, why.
+- If a slot's generation is not the one that was locked, nothing is written: `RowsChanged`.
+- Every change of state appends a log entry in the same statement: actor, time, source, target, and the reason's code.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from runyard.db.contract import Row, Tx
+from runyard.db.contract import Row, Statement, Tx
 from runyard.db.statements import load
 from runyard.dispatch.machine.values import Decision, JobChange, SlotChange, View
-from runyard.dispatch.noting import JobMoved, Noting
+from runyard.dispatch.recorded_tx import JobTransition, RecordingTx
+from runyard.wire.reasons_dispatch import Why
 
 SQL = load("runyard.dispatch")
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job's first mention tells of it, for the row's other columns."""
+    """The columns of a new job that the state machine does not use."""
 
     repository: str
     labels: tuple[str, ...]
@@ -33,130 +34,154 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     head_sha: str = ""
 
 
-class Moved(Exception):
-    """The rows are not the ones that were looked at: run the transaction again."""
+class RowsChanged(Exception):
+    """The rows changed since they were read: run the transaction again."""
 
 
-class _Page:
-    """What one statement will write."""
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """Decisions with the generations that their slots have now, and the rows of the statements run beside them."""
+
+    decisions: tuple[Decision, ...]
+    beside: tuple[list[Row], ...] = ()
+
+
+class _Batch:
+    """The statements that write some decisions, in order, and the rows for the one that takes JSON."""
 
     def __init__(self) -> None:
+        self.statements: list[Statement] = []
+        self.needed: list[
+            int
+        ] = []  # statements that must return a row: what they insert was absent
+        self.opened: dict[str, int] = {}  # a new slot's uid → its statement
         self.jobs: list[dict[str, object]] = []
         self.slots: list[dict[str, object]] = []
         self.log: list[dict[str, object]] = []
 
-    def note(self, **entry: object) -> None:
+    def insert(self, sql: str, params: dict[str, object]) -> int:
+        """Add a statement that must return a row; returns its place."""
+        self.needed.append(len(self.statements))
+        self.statements.append((sql, params))
+        return self.needed[-1]
+
+    def log_entry(self, **entry: object) -> None:
+        """Add a line of the log."""
         self.log.append({"place": len(self.log), **entry})
 
 
 class Writer:
-    """Writes decisions, in the name of one actor."""
+    """Writes decisions; `actor` is recorded in the log."""
 
     def __init__(self, actor: str) -> None:
         self._actor = actor
 
     async def write(
-        self, tx: Tx, decided: Sequence[tuple[View, Decision]], info: JobInfo | None = None
-    ) -> tuple[Decision, ...]:
-        """Write them; returns them with the generations that the slots have now. `info` is for a job that is new."""
-        page = _Page()
-        opened: dict[str, int] = {}
+        self,
+        tx: Tx,
+        decided: Sequence[tuple[View, Decision]],
+        info: JobInfo | None = None,
+        *,
+        beside: Sequence[Statement] = (),
+    ) -> Written:
+        """Write decisions; `info` is for a job that is new, `beside` for other statements of the same transaction."""
+        batch = _Batch()
         for _, decision in decided:
             for job in decision.jobs:
-                await self._job(tx, page, job, info)
+                _add_job(batch, job, info)
             for slot in decision.slots:
-                await self._slot(tx, page, slot, opened)
-        rows = await self._flush(tx, page)
-        if isinstance(tx, Noting):
-            tx.moved += _moved(decided, rows, info)
-        generations = opened | {
-            row["pod_uid"]: row["generation"] for row in rows if row["job_id"] is None
-        }
-        return tuple(_after(decision, generations) for _, decision in decided)
-
-    async def _flush(self, tx: Tx, page: _Page) -> list[Row]:
-        if not (page.jobs or page.slots or page.log):
-            return []
-        rows = await tx.all(
-            SQL.transition_write,
-            jobs=_json(page.jobs),
-            slots=_json(page.slots),
-            log=_json(page.log),
-            actor=self._actor,
-        )
-        if sum(row["job_id"] is None for row in rows) != len(page.slots):
-            raise Moved
-        return rows
-
-    async def _job(self, tx: Tx, page: _Page, change: JobChange, info: JobInfo | None) -> None:
-        job = change.job
-        row: dict[str, object] = {
-            "job_id": job.job_id,
-            "state": job.state.value,
-            "verified": job.verified,
-            "runner_name": job.runner_name,
-            "conclusion": job.conclusion,
-            "look_in": change.look_in,
-        }
-        if change.source is None and info is not None:
-            more = msgspec.structs.asdict(info) | {"labels": list(info.labels)}
-            if not await tx.run(SQL.job_insert, tenant=job.tenant, **row, **more):
-                raise Moved
-        else:
-            page.jobs.append(row)
-        page.note(
-            subject="job",
-            job_id=job.job_id,
-            source="" if change.source is None else change.source.value,
-            target=job.state.value,
-            why=change.why,
+                _add_slot(batch, slot)
+        own = len(batch.statements)
+        changes = bool(batch.jobs or batch.slots or batch.log)
+        if changes:
+            batch.statements.append((SQL.transition_write, self._parameters(batch)))
+        answers = await tx.several(*batch.statements, *beside)
+        rows = answers[own] if changes else []
+        if not all(answers[place] for place in batch.needed):
+            raise RowsChanged
+        if sum(row["job_id"] is None for row in rows) != len(batch.slots):
+            raise RowsChanged
+        if isinstance(tx, RecordingTx):
+            tx.job_transitions += _job_transitions(decided, rows, info)
+        generations = {
+            uid: int(answers[place][0]["generation"]) for uid, place in batch.opened.items()
+        } | {row["pod_uid"]: row["generation"] for row in rows if row["job_id"] is None}
+        return Written(
+            decisions=tuple(_after(decision, generations) for _, decision in decided),
+            beside=tuple(answers[len(batch.statements) :]),
         )
 
-    async def _slot(self, tx: Tx, page: _Page, change: SlotChange, opened: dict[str, int]) -> None:
-        slot = change.slot
-        if change.why == "beat":
-            await tx.run(
-                SQL.slot_beat, pod_uid=slot.pod_uid, before=change.before, wait=change.wait
-            )
-            return
-        if change.before is None:
-            opened[slot.pod_uid] = await self._open(tx, change)
-        else:
-            page.slots.append(_row(change))
-        if slot.generation != change.before:
-            page.note(
-                subject="slot",
-                pod_uid=slot.pod_uid,
-                job_id=slot.executing_job or slot.intended_job,
-                source="" if change.source is None else change.source.value,
-                target=slot.state.value,
-                why=change.why,
-            )
+    def _parameters(self, batch: _Batch) -> dict[str, object]:
+        return {
+            "jobs": _json(batch.jobs),
+            "slots": _json(batch.slots),
+            "log": _json(batch.log),
+            "actor": self._actor,
+        }
 
-    async def _open(self, tx: Tx, change: SlotChange) -> int:
-        slot = change.slot
-        row = await tx.one(
-            SQL.slot_insert,
+
+def _add_job(batch: _Batch, change: JobChange, info: JobInfo | None) -> None:
+    job = change.job
+    row: dict[str, object] = {
+        "job_id": job.job_id,
+        "state": job.state.value,
+        "verified": job.verified,
+        "runner_name": job.runner_name,
+        "conclusion": job.conclusion,
+        "recheck_in": change.recheck_in,
+    }
+    if change.source is None and info is not None:
+        more = msgspec.structs.asdict(info) | {"labels": list(info.labels)}
+        batch.insert(SQL.job_insert, {"tenant": job.tenant, **row, **more})
+    else:
+        batch.jobs.append(row)
+    batch.log_entry(
+        subject="job",
+        job_id=job.job_id,
+        source="" if change.source is None else change.source.value,
+        target=job.state.value,
+        reason=change.reason.slug,
+        detail=change.reason.fields,
+    )
+
+
+def _add_slot(batch: _Batch, change: SlotChange) -> None:
+    slot = change.slot
+    if change.reason.code is Why.HEARTBEAT and slot.generation == change.before:
+        beat = {"pod_uid": slot.pod_uid, "before": change.before, "wait": change.wait}
+        batch.statements.append((SQL.slot_beat, beat))
+        return
+    if change.before is None:
+        opened: dict[str, object] = {
+            "pod_uid": slot.pod_uid,
+            "pod_name": slot.pod_name,
+            "pool": slot.pool,
+            "state": slot.state.value,
+            "wait": change.wait,
+        }
+        batch.opened[slot.pod_uid] = batch.insert(SQL.slot_insert, opened)
+    else:
+        batch.slots.append(_row(change))
+    if slot.generation != change.before:
+        batch.log_entry(
+            subject="slot",
             pod_uid=slot.pod_uid,
-            pod_name=slot.pod_name,
-            pool=slot.pool,
-            state=slot.state.value,
-            wait=change.wait,
+            job_id=slot.executing_job or slot.intended_job,
+            source="" if change.source is None else change.source.value,
+            target=slot.state.value,
+            reason=change.reason.slug,
+            detail=change.reason.fields,
         )
-        if row is None:
-            raise Moved
-        return int(row["generation"])
 
 
-def _moved(
+def _job_transitions(
     decided: Sequence[tuple[View, Decision]], rows: list[Row], info: JobInfo | None
-) -> list[JobMoved]:
-    """What is told of the jobs: with the pool of the slot that each is with now, or was with until now."""
+) -> list[JobTransition]:
+    """The job transitions for observers, each with the pool of the slot that holds or held the job."""
     written = {row["job_id"]: row for row in rows if row["job_id"] is not None}
     first: Row = {"labels": () if info is None else info.labels, "queued": 0.0}
-    moved = []
+    transitions = []
     for view, decision in decided:
-        near = (*(each.slot for each in decision.slots), view.slot, view.rival)
+        near = (*(each.slot for each in decision.slots), view.slot, view.holder)
         for change in decision.jobs:
             job_id = change.job.job_id
             row = written.get(job_id, first)
@@ -165,8 +190,8 @@ def _moved(
                 for slot in near
                 if slot and job_id in (slot.executing_job, slot.intended_job)
             )
-            moved.append(
-                JobMoved(
+            transitions.append(
+                JobTransition(
                     change=change,
                     pool=next(pools, ""),
                     labels=tuple(row["labels"]),
@@ -175,7 +200,7 @@ def _moved(
                     started=row.get("started"),
                 )
             )
-    return moved
+    return transitions
 
 
 def _after(decision: Decision, generations: dict[str, int]) -> Decision:

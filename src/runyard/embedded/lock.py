@@ -1,8 +1,8 @@
-"""The lock on a data directory, shared by everything that belongs to one running owner.
+"""The lock on a data directory, shared by all processes of one running owner.
 
 It is a `flock`, which belongs to an open file and not to a process: the owner's children inherit it, so it
-stays taken until the last of them is gone, even when their parent was killed. Whoever comes next waits for
-such orphans, which end by themselves, and refuses at once while the owner lives.
+stays taken until the last of them has exited, even when their parent was killed. The next owner waits for such
+orphans, which end by themselves, and is refused at once while the previous owner runs.
 """
 
 import fcntl
@@ -16,19 +16,19 @@ _POLL = 0.02
 
 
 class DirectoryInUse(Exception):
-    """The directory has an owner that lives."""
+    """Another live process owns the directory."""
 
 
 class DirectoryStuck(Exception):
-    """The owner is dead, and something that it started does not end."""
+    """The owner has died, and a process that it started does not end."""
 
 
 class GivenUp(Exception):
-    """Whoever wanted the lock does not want it any more."""
+    """The wait for the lock was cancelled."""
 
 
 class DirectoryLock:
-    """At most one owner for a directory."""
+    """Ensures that a directory has at most one owner."""
 
     def __init__(self, folder: Path, *, patience: float = _ORPHAN_PATIENCE) -> None:
         self._path = folder / "lock"
@@ -37,7 +37,7 @@ class DirectoryLock:
         self.descriptor = -1
 
     def acquire(self) -> None:
-        """Take the lock now; wait only for children whose owner is dead and which are about to end."""
+        """Takes the lock; waits only for children whose owner has died and which are about to end."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._wait(descriptor)
@@ -49,11 +49,11 @@ class DirectoryLock:
         self.descriptor = descriptor
 
     def give_up(self) -> None:
-        """Let an `acquire` that waits in another thread, and every later one, end with `GivenUp`."""
+        """Makes an `acquire` that waits in another thread, and every later one, raise `GivenUp`."""
         self._given_up.set()
 
     def release(self) -> None:
-        """Free the lock, also for copies of it in processes that were forked from this one."""
+        """Frees the lock, also for copies of it in processes that were forked from this one."""
         if self.descriptor >= 0:
             fcntl.flock(self.descriptor, fcntl.LOCK_UN)
             os.close(self.descriptor)
@@ -72,7 +72,7 @@ class DirectoryLock:
                     f"{self._path.parent} is still held by a process whose owner ({holder}) is gone"
                 )
             if self._given_up.wait(_POLL):
-                raise GivenUp(f"nobody waits for {self._path.parent} any more")
+                raise GivenUp(f"the wait for {self._path.parent} was cancelled")
 
 
 def _try(descriptor: int) -> bool:
@@ -84,9 +84,9 @@ def _try(descriptor: int) -> bool:
 
 
 def _alive(holder: str) -> bool:
-    """Whether that process is there; an empty name is an owner that has just taken the lock.
+    """Whether that process runs; an empty name is an owner that has just taken the lock.
 
-    A zombie is not: it holds nothing any more, and where nobody reaps it stays one.
+    A zombie does not: it holds nothing any more, and without a reaper it stays one.
     """
     if not holder.isdigit():
         return True

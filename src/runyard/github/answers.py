@@ -1,4 +1,4 @@
-"""From a status code to a conclusion.
+"""Maps GitHub's responses to errors.
 
 The one place where an answer of GitHub becomes an error of `errors`: which failures prove that nothing
 happened, which do not, and what to leave out of the next choices. Pure.
@@ -21,7 +21,7 @@ _problems = msgspec.json.Decoder(_Problem)
 
 
 def message_of(response: Response) -> str:
-    """GitHub's own words, bounded and on one line; empty when the body is something else."""
+    """Return GitHub's error message, bounded and on one line; empty if the body has none."""
     try:
         words = _problems.decode(response.body).message
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -30,14 +30,14 @@ def message_of(response: Response) -> str:
 
 
 def is_rate_limit(response: Response) -> bool:
-    """Whether a refusal is about how often we ask rather than about what."""
+    """Return whether a refusal is a rate limit."""
     if response.status == 429:
         return True
     if response.status != 403:
         return False
     if response.header("retry-after") or response.header("x-ratelimit-remaining") == "0":
         return True
-    # GitHub does not promise the headers with every secondary limit; it does promise the words.
+    # GitHub documents the message of a secondary limit, but not the headers for every one.
     return "rate limit" in message_of(response).lower()
 
 
@@ -47,7 +47,7 @@ def failure(
     """The error for an answer that is not a success.
 
     `scope` is the reach of what was addressed (a repository, an account): the exclusion for "not allowed" and
-    "not found". A rejected request is the job's own; a server's failure is nobody's.
+    "not found". A rejected request is the job's own; a server's failure excludes nothing.
     """
     status = response.status
     text = f"{what}: {status} {message_of(response)}".rstrip()

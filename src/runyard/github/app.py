@@ -1,13 +1,13 @@
-"""Who we are to GitHub: an App that signs JWTs and trades them for installation tokens; or, for one repository
-alone, the holder of a personal access token.
+"""Authenticates to GitHub: as an App that exchanges JWTs for installation tokens; or, for one repository alone, with
+a personal access token.
 
 Signing is the slow part (a millisecond of RSA), so one JWT serves for most of its ten minutes. An
 installation token lives for an hour and is replaced well before, so that no call starts with a
 token that ends while it travels.
 
 Invariants:
-- `iat` lies a minute in the past: a host whose clock is slightly ahead is still believed.
-- One refresh per installation is in flight; whoever else needs the token waits for that one and shares
+- `iat` lies a minute in the past: a host whose clock is slightly ahead is still accepted.
+- One refresh per installation is in flight; other callers wait for that one and share
   its result or its failure. A cancelled leader hands over to a follower.
 - Neither the key nor a token appears in a repr.
 """
@@ -48,7 +48,7 @@ _Flight = asyncio.Future[Token | Exception | None]
 
 
 class Auth(Protocol):
-    """What a call needs of whoever we are. `only` is the one repository we may act in, if it is only one."""
+    """Provides credentials for a call. `only` is the one repository that may be used, if there is just one."""
 
     @property
     def only(self) -> Scope | None:
@@ -56,7 +56,7 @@ class Auth(Protocol):
         ...
 
     def jwt(self) -> str:
-        """What proves that we are the App."""
+        """Return the App's JWT."""
         ...
 
     def forget_jwt(self) -> None:
@@ -64,7 +64,7 @@ class Auth(Protocol):
         ...
 
     async def token(self, installation_id: int, fetch: Fetch) -> str:
-        """What opens an installation."""
+        """Return the token of an installation."""
         ...
 
     def forget(self, installation_id: int, token: str) -> None:
@@ -88,7 +88,7 @@ class TokenAuth:
         return f"TokenAuth({self.only})"
 
     def jwt(self) -> str:
-        """A token is no App."""
+        """A personal access token has no JWT."""
         raise NotAllowed("only an App may ask this, and there is only a personal access token")
 
     def forget_jwt(self) -> None:
@@ -123,7 +123,7 @@ class AppAuth:
         self._flights: dict[int, _Flight] = {}
 
     def jwt(self) -> str:
-        """The App's JWT, signed anew when the last one is about to end."""
+        """The App's JWT, signed again when the last one is about to end."""
         now = self._clock.now()
         # Also when the wall clock was set back: a JWT issued in GitHub's future is refused.
         stale = now >= self._jwt_ends - _JWT_MARGIN or now < self._jwt_ends - _LIFETIME
@@ -145,7 +145,7 @@ class AppAuth:
             del self._tokens[installation_id]
 
     async def token(self, installation_id: int, fetch: Fetch) -> str:
-        """A token with some life left; `fetch` is called when there is none, once for all who wait."""
+        """A token with some life left; `fetch` is called when there is none, once for all waiting callers."""
         while True:
             held = self._tokens.get(installation_id)
             if held is not None and held.expires_at - self._clock.now() > self._refresh_early:

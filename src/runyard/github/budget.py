@@ -1,19 +1,19 @@
-"""A budget for everything that is asked of GitHub.
+"""A rate budget for all requests to GitHub.
 
-GitHub limits points per minute (secondary; a read costs 1, a write 5) and requests per hour (primary; told in
-`x-ratelimit-*`), both for each installation, and sometimes simply says "not before" (`retry-after`). Mints,
+GitHub limits points per minute (secondary; a read costs 1, a write 5) and requests per hour (primary; given in
+`x-ratelimit-*`), both for each installation, and sometimes sends a `retry-after`. Mints,
 fences, reads and audits share one budget, because a burst of fences that starves the mints, or an audit that
-starves the fences, is an outage of our own making.
+starves the fences, is an outage.
 
 `Spending` is what a call needs of a budget. `Budget` keeps it in this process, for tools and tests; a fleet
 of servers shares one in the database, with the same arithmetic.
 
 Invariants:
-- Nothing is asked of GitHub here; time only through the clock.
+- This module sends no requests; time comes from the clock.
 - `spend` waits at most `patience`, else raises `BudgetExhausted` with the time at which it is worth
   trying again. It never takes points that it then does not use.
-- Each key (an installation, or the App itself) has points and an hour of its own, and one that GitHub told to
-  wait does not hold up the others.
+- Each key (an installation, or the App itself) has points and an hour of its own, and one that GitHub
+  has rate limited does not delay the others.
 - Background purposes leave a share of the points and of the hour untouched (`KEEP_FREE`).
 """
 
@@ -37,7 +37,7 @@ HAIR = 0.001  # more than computed: rounding must not leave a bucket a trace sho
 LONGEST_BLOCK = 3600.0
 _PRIMARY = "core"  # as `x-ratelimit-resource` calls it; an older server sends no name
 _LONGEST_HOUR = 2 * 3600.0  # clocks differ a little
-# What GitHub asks for when it limits without naming a time.
+# GitHub's documented pause for a limit without a Retry-After.
 _DEFAULT_BLOCK = 60.0
 
 
@@ -49,20 +49,20 @@ class Spending(Protocol):
         ...
 
     async def heard(self, response: Response, *, key: str) -> None:
-        """Learn from an answer; never raises."""
+        """Update the budget from a response; never raises."""
         ...
 
 
 class Hour(msgspec.Struct, frozen=True, kw_only=True):
-    """The primary limit as an answer tells it. `ends` is in seconds since the epoch."""
+    """The primary limit from a response's headers. `ends` is in seconds since the epoch."""
 
     limit: int
     left: int
     ends: float
 
 
-class Purse(msgspec.Struct, frozen=True, kw_only=True):
-    """What one key has to spend. `closed` is how many more seconds GitHub wants to hear nothing of it."""
+class RateBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """What one key has to spend. `closed`: seconds until GitHub's rate limit lets it send again."""
 
     key: str
     points: float
@@ -81,8 +81,8 @@ class Purse(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, min(parts))
 
 
-def told(response: Response, *, now: float) -> float | None:
-    """How long an answer says to wait; `None` when it does not."""
+def retry_after(response: Response, *, now: float) -> float | None:
+    """Return the Retry-After of a response; None if it has none."""
     wait = _number(response.header("retry-after"), limit=LONGEST_BLOCK)
     if wait is not None:
         return wait
@@ -95,7 +95,7 @@ def told(response: Response, *, now: float) -> float | None:
 def hour_of(response: Response, *, now: float) -> Hour | None:
     """The primary limit in an answer's headers, if they are all there and make sense.
 
-    GitHub has others beside it, such as one for registrations of runners; an answer tells of one of them.
+    GitHub has others beside it, such as one for registrations of runners; a response has the headers of one of them.
     """
     if response.header("x-ratelimit-resource") not in ("", _PRIMARY):
         return None
@@ -162,12 +162,12 @@ class Budget:
             bucket.hour = msgspec.structs.replace(bucket.hour, left=left)
 
     async def heard(self, response: Response, *, key: str = "") -> None:
-        """Learn from an answer."""
+        """Update the budget from a response."""
         now = self._clock.now()
         bucket, hour = self._filled(key), hour_of(response, now=now)
         if hour is not None:
             bucket.hour = later_of(bucket.hour, hour)
-        wait = told(response, now=now)
+        wait = retry_after(response, now=now)
         if wait is not None:
             self.block(key, wait)
 
@@ -188,7 +188,7 @@ class Budget:
 
 
 def reach_of(key: str) -> Exclusion:
-    """Who waits for that budget: one account, or, if it is the App's own, nobody in particular and so everybody."""
+    """Return what waits for that budget: one account, or everything if it is the App's own."""
     return "none" if key == APP_KEY else "account"
 
 

@@ -1,7 +1,7 @@
-"""One call to GitHub: budget, credentials, transport, and what the answer's status means.
+"""Sends one request to GitHub: rate budget, credentials, transport, and the error for its status.
 
-Everything that `api` asks for goes through here, so that no call can forget to spend, to learn from the
-rate-limit headers, or to tell "certainly not sent" from "maybe carried out".
+Every request of `client` goes through here, so each one spends budget, updates it from the rate-limit headers, and
+distinguishes "certainly not sent" from "maybe carried out".
 """
 
 from typing import TypeVar
@@ -11,7 +11,7 @@ import msgspec
 from runyard.clock import Clock
 from runyard.github import answers, errors
 from runyard.github.app import Auth, Token
-from runyard.github.budget import APP_KEY, READ_POINTS, WRITE_POINTS, Spending, told
+from runyard.github.budget import APP_KEY, READ_POINTS, WRITE_POINTS, Spending, retry_after
 from runyard.github.errors import Exclusion
 from runyard.github.scope import Scope
 from runyard.http.errors import NotSent, OutcomeUnknown
@@ -122,14 +122,14 @@ class Calls:
         reach: Exclusion = "account"
         if scope is not None and scope.kind == "repos":
             reach = "repository"
-        wait = told(response, now=self._clock.now())
+        wait = retry_after(response, now=self._clock.now())
         raise answers.failure(response, what=what, scope=reach, retry_after=wait)
 
     async def _token(self, installation_id: int) -> str:
         try:
             return await self._app.token(installation_id, self._fetch_token)
         except (errors.BudgetExhausted, errors.BudgetUnknown, errors.Unauthorized):
-            raise  # they say more, and are definite too; a key that is not accepted is nobody else's fault
+            raise  # they say more, and are definite too; a rejected key is an error of our own
         except errors.GitHubError as error:
             # Whatever became of the token, the call that needed it was not made: definite. Only
             # where GitHub refused this installation is the account at fault.
@@ -200,7 +200,7 @@ def read(decoder: msgspec.json.Decoder[T], response: Response, *, what: str) -> 
     try:
         return decoder.decode(response.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Without the decoder's own words: they may quote a credential.
+        # Without the decoder's message: it may quote a credential.
         raise errors.Unreadable(
             f"{what}: {response.status} with an unreadable body", status=response.status
         ) from None

@@ -1,4 +1,4 @@
-"""What can go wrong with a call to GitHub, by what the caller may do next.
+"""Errors of a request to GitHub, by what the caller may do next.
 
     GitHubError
     ├── Definite             nothing was created or changed: take the reservation back
@@ -8,8 +8,8 @@
     │   ├── Rejected         400, 422 and other 4xx: this request will never succeed as it is
     │   ├── Unauthorized     401: our key or token is not accepted
     │   ├── RateLimited      403 or 429 with rate-limit headers: wait `retry_after`
-    │   ├── BudgetExhausted  our own budget said no; nothing was sent
-    │   ├── BudgetUnknown    our own budget could not be asked; nothing was sent
+    │   ├── BudgetExhausted  our own budget is used up; nothing was sent
+    │   ├── BudgetUnknown    our own budget could not be read; nothing was sent
     │   ├── NoToken          no installation token could be had, so the call itself was never made
     │   └── Unreachable      the transport proved that nothing was sent
     └── Unknown              it may have been carried out: fence before anything is freed
@@ -30,7 +30,7 @@ Exclusion = Literal["none", "job", "repository", "account"]
 
 
 class GitHubError(Exception):
-    """A call to GitHub did not bring the answer that was asked for."""
+    """A call to GitHub failed."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RateLimited(Definite):
 
 
 class BudgetExhausted(Definite):
-    """Our own budget refuses to send; `retry_after` is always set, `scope` says whose budget it is."""
+    """Our own budget refuses to send; `retry_after` is always set, `scope` is the owner of the budget."""
 
     def __init__(self, purpose: str, *, retry_after: float, scope: Exclusion = "account") -> None:
         super().__init__(
@@ -86,7 +86,7 @@ class BudgetExhausted(Definite):
 
 
 class BudgetUnknown(Definite):
-    """Our own budget could not be asked, so nothing was sent; `retry_after` is always set."""
+    """Our own budget could not be read, so nothing was sent; `retry_after` is always set."""
 
     def __init__(self, purpose: str, *, cause: str) -> None:
         super().__init__(f"no budget to {purpose}: it cannot be asked: {cause}", retry_after=5.0)
@@ -117,11 +117,11 @@ class NameTaken(Unknown):
 
 
 class Unreadable(Unknown):
-    """The answer is not what the API promises."""
+    """The response does not match the API's documentation."""
 
 
 def hidden(error: GitHubError) -> bool:
-    """Whether GitHub said for certain that it shows us nothing there: deleted, taken from us, the App not installed."""
+    """Return whether GitHub definitely shows nothing there: deleted, access removed, or the App not installed."""
     if isinstance(error, NoToken):
         return error.scope == "account"
     return isinstance(error, NotFound | NotAllowed)

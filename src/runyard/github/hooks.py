@@ -1,4 +1,4 @@
-"""GitHub's own log of what it sent us: list it, read what was sent, ask for another attempt.
+"""Reads GitHub's log of webhook deliveries and requests redeliveries.
 
 An App has one webhook. With a token for one repository it is that repository's webhook which leads here, found among
 its webhooks by the path of its address.
@@ -83,7 +83,7 @@ class Hooks:
             repo, method, path, query=query, purpose=purpose
         )
         if response.status == 404 and not rest:
-            self._own = None  # somebody deleted it; perhaps there is another one now
+            self._own = None  # it was deleted; perhaps there is another one now
         return response
 
     async def _find(self, repo: Scope) -> int:

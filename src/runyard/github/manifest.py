@@ -1,10 +1,10 @@
-"""What an App must be allowed to do, and the manifest from which GitHub makes one. Pure.
+"""The permissions that the App needs, and the manifest from which GitHub creates it. Pure.
 
 An organisation's runners need `organization_self_hosted_runners`, a repository's own need `administration`; the latter
-opens much more, so it is asked for only where there is no organisation. Who wants an organisation's runners at its
-repositories gives it to the App by hand.
+allows much more, so it is requested only where there is no organisation. For an organisation's runners at repository
+level, add it to the App by hand.
 
-Invariant: what is asked for here, what `check` demands and what the server uses are this one table.
+Invariant: the manifest, `check` and the server use this one table.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def lacking(has: Mapping[str, str], *, organisation: bool) -> tuple[Lack, ...]:
 def manifest(
     name: str, *, organisation: str, webhook: str, redirect: str, homepage: str
 ) -> dict[str, Any]:
-    """The App as GitHub is asked to make it."""
+    """Build the App's manifest."""
     if not name or len(name) > NAME_LIMIT:
         raise ValueError(f"an App's name has 1 to {NAME_LIMIT} characters")
     return {
@@ -62,7 +62,7 @@ def manifest(
 
 
 def web_of(api: str) -> str:
-    """Where people see the GitHub whose API that is."""
+    """Return the web address of the GitHub with this API."""
     parts = urlsplit(api)
     host = parts.netloc
     if parts.path.rstrip("/").endswith("/api/v3"):  # an Enterprise Server

@@ -1,6 +1,6 @@
-"""What setting up and checking needs to know of GitHub: who the App is, what it may do, what is left of the hour.
+"""Reads what setup and checks need: the App, its permissions, the rest of the rate limit.
 
-And the one call that has no credential: trading the code of a manifest for a new App.
+And the one call that has no credential: exchanging the code of a manifest for a new App.
 """
 
 import re
@@ -56,7 +56,7 @@ _new_app = msgspec.json.Decoder(NewApp)
 
 
 class Setup:
-    """Questions about the App and its installations."""
+    """Reads the App and its installations."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -119,7 +119,7 @@ class Setup:
         return next((match[0] for match in names if match is not None), "")
 
     async def rate_limit(self, scope: Scope) -> RateView:
-        """What is left of the hour; asking does not count at GitHub."""
+        """Read the rest of the hourly limit; this request does not count against it."""
         response = await self._calls.as_installation(scope, "GET", "/rate_limit", purpose="read")
         self._calls.require(response, what="the rate limit", scope=scope)
         return read(_rates, response, what="the rate limit").resources.core
@@ -141,7 +141,7 @@ class Setup:
 
 
 async def convert_manifest(transport: Transport, code: str, *, timeout: float = 10.0) -> NewApp:
-    """Trade the code that GitHub gave for a manifest for the App that it made. It can be done once, within an hour."""
+    """Exchange the code of a manifest for the new App. Works once, within an hour."""
     if _CODE.fullmatch(code) is None:
         raise errors.Rejected("that is no code of a manifest")
     path, what = f"/app-manifests/{code}/conversions", "the code of the manifest"

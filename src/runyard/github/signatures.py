@@ -1,4 +1,4 @@
-"""Is this webhook really GitHub's?
+"""Verifies the signatures of webhooks.
 
 GitHub signs the raw body of a delivery with the webhook's secret and sends the HMAC in
 `x-hub-signature-256`. During a rotation, and with per-installation secrets, several may be right.

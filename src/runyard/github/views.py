@@ -1,4 +1,4 @@
-"""What we read of GitHub's answers, and nothing else.
+"""Structs with the fields that are read from GitHub's responses.
 
 GitHub's objects have dozens of fields and grow; these views hold the few that decisions need. A missing
 field that we do not need is never an error. Two spellings of "no runner" exist on the wire (null before
@@ -77,7 +77,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: str | None = None
 
     def __post_init__(self) -> None:
-        # Allowed on a frozen struct only here, before anybody has seen the value.
+        # Allowed on a frozen struct only here, before the value is used.
         if self.runner_id == 0:
             msgspec.structs.force_setattr(self, "runner_id", None)
         if self.runner_name == "":

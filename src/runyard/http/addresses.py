@@ -1,7 +1,7 @@
-"""What addresses mean: the target of a request, and whether a host is this machine itself.
+"""Parses and encodes request targets, and checks whether a host is loopback.
 
 Invariants:
-- What a client hands over arrives at the handler exactly: spaces, unicode, `..`, a literal `%2F`, `//`,
+- The decoded path and query equal what the client sent: spaces, unicode, `..`, a literal `%2F`, `//`,
   the order of query parameters, empty values. Nothing is normalised on the way, on either side.
 - A target that is not UTF-8 once decoded is a `ValueError`; replacing its bytes would make two names one.
 """
@@ -18,9 +18,9 @@ _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can be meant: by an address, or by the one name that is reserved for it.
+    """Return whether a host is a loopback address or `localhost`.
 
-    What merely looks like it (`127.evil.example`, `localhost.example`) is somebody else's.
+    Names that only resemble them (`127.evil.example`, `localhost.example`) are not loopback.
     """
     if host.lower() in ("localhost", "localhost."):
         return True
@@ -45,7 +45,7 @@ def encode_target(path: str, query: Pairs) -> str:
 def decode_target(target: str) -> tuple[str, Pairs]:
     """The decoded path and query of a request target; `ValueError` if it is none."""
     absolute = _ABSOLUTE.match(target)
-    if absolute:  # a client that speaks through a proxy names the whole address
+    if absolute:  # a client of a proxy sends an absolute URL
         target = target[absolute.end() :] or "/"
     target = target.partition("#")[0]
     raw, _, query = target.partition("?")

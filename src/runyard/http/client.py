@@ -1,22 +1,30 @@
-"""A transport over real sockets.
+"""Sends requests over sockets, with a pool of connections.
 
-The heart of it is the map from what can happen to a connection onto the two things that a caller may
-conclude (`http.errors`). The line between them is drawn by one fact, noted when aiohttp hands over a
-connection: before that moment nothing can have been written, so the request was *not sent*; after it
-everything that goes wrong is an *unknown outcome*.
+Every failure is mapped to one of the two errors of `http.errors`. What decides is whether aiohttp had acquired a
+connection: before that nothing can have been written, so the request was *not sent*; after it every failure is an
+*unknown outcome*.
 
-Kept-alive connections need care, because a server may close an idle one in the very moment in which we
-write to it, and that would be an unknown outcome although nothing is wrong:
+Kept-alive connections need care, because a server may close an idle one while a request is written to it, which would
+be an unknown outcome:
 - A request that changes something takes only a connection that was in use a moment ago, else a new one.
-  No server's idle timer is that short, and what a new connection says is the truth. It is never sent twice;
-  in particular not by aiohttp, which would repeat a PUT or a DELETE.
+  No server's idle timeout is that short. Such a request is never sent twice; in particular not by aiohttp, which
+  would repeat a PUT or a DELETE.
 - A request that only reads may take any kept-alive connection, and is repeated on another one if a used one
   turns out to be dead. On a new connection it is not repeated either.
 
+A request that changes something must not reach the peer later than its caller expects: the caller may have handed its
+right to write to another process meanwhile (`kube.leadership`).
+- Before its bytes are written, after the connection was made, the timeout and `Request.may_send` are checked again: the
+  process may have been stopped in between. There is no await between that check and the system call.
+- When it fails or is cancelled its connection is reset, and what the kernel still holds of it is discarded. While the
+  process is stopped, or after it was killed, the kernel discards it when the timeout is over (`http.sockets`).
+- aiohttp returns a connection to the pool with the last byte of an answer, before the caller of that request continues.
+  If another request has taken the connection by then, the end of the first one does not touch it.
+
 Invariants:
-- No redirect is followed, no cookie kept, no proxy asked, nothing decompressed: what arrives is what was sent.
+- No redirect is followed, no cookie kept, no proxy used, nothing decompressed.
 - `timeout` covers everything up to the whole answer, of a stream up to its head.
-- A stream is given on as it arrives. Closing it cuts the connection; one that ends badly is an `OutcomeUnknown`.
+- A stream is returned as it arrives. Closing it cuts the connection; one that ends badly is an `OutcomeUnknown`.
 """
 
 import asyncio
@@ -24,6 +32,7 @@ import io
 import re
 import ssl
 from types import SimpleNamespace
+from weakref import WeakKeyDictionary
 
 import aiohttp
 from multidict import CIMultiDict
@@ -32,7 +41,7 @@ from yarl import URL
 from runyard.http.addresses import encode_target
 from runyard.http.errors import NotSent, OutcomeUnknown, TransportError
 from runyard.http.messages import Pairs, Request, Response, Stream
-from runyard.http.sockets import dial
+from runyard.http.sockets import dial, limit_sending, unlimit_closing
 
 ANSWER_LIMIT = 256 << 20
 
@@ -41,7 +50,7 @@ _STREAM_QUERY = frozenset((("watch", "true"), ("watch", "1"), ("follow", "true")
 _EVENT_STREAM = "text/event-stream"
 _IDLE_READS = 15.0  # how long a connection may have idled before a read may still use it
 _IDLE_WRITES = 1.0  # the same for a write; servers close after five seconds at the very least
-_LARGE = 1 << 20  # bodies above this are written in pieces
+_LARGE = 1 << 20  # bodies above this are written in chunks
 _FOREVER = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LOST = (aiohttp.ClientError, OSError, EOFError)
@@ -66,18 +75,24 @@ class HttpTransport:
         self._pool = pool
         self._agent = agent
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._owners: _Owners = WeakKeyDictionary()
         self._closed = False
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
         """Carry one request; see `http.messages.Transport`."""
-        passage = _Passage()
+        ends = asyncio.get_running_loop().time() + timeout
+        passage = _Passage(request, ends=ends, owners=self._owners)
         try:
             async with asyncio.timeout(timeout):
-                return await self._send(request, passage)
+                answer = await self._send(request, passage)
+            passage.finished()
+            return answer
         except TimeoutError:
             raise self._error(request, passage, f"no answer within {timeout:g} s") from None
         except (*_LOST, ValueError) as error:  # the latter: what cannot be written, or read
             raise self._error(request, passage, _why(error)) from error
+        finally:
+            passage.end()
 
     async def close(self) -> None:
         """Close every connection; streams that are still open are cut. Nothing can be sent afterwards."""
@@ -102,6 +117,7 @@ class HttpTransport:
                     data=_payload(request.body),
                     allow_redirects=False,
                     trace_request_ctx=passage,
+                    middlewares=(passage.carry,),
                 )
             except _Broken as broken:
                 if reading and passage.reused:
@@ -132,24 +148,97 @@ class HttpTransport:
             timeout=_FOREVER,
             auto_decompress=False,
             trace_configs=[_tracing()],
-            middlewares=(_once,),
+            request_class=_Outgoing,
         )
 
     def _error(self, request: Request, passage: "_Passage", why: str) -> TransportError:
-        kind = OutcomeUnknown if passage.connected else NotSent
+        kind = OutcomeUnknown if passage.connected and not passage.withheld else NotSent
         return kind(f"{request.method} {self._base}{request.path}: {why}")
 
 
 class _Passage:
-    """How far one request got: whether anything may have been written, and where to."""
+    """Records whether a request may have been written, and on which connection."""
 
-    __slots__ = ("connected", "reused")
+    __slots__ = ("connected", "ends", "line", "owners", "request", "reused", "withheld", "wrote")
 
-    def __init__(self) -> None:
+    def __init__(self, request: Request, *, ends: float, owners: "_Owners") -> None:
+        self.request = request
+        self.owners = owners
+        self.ends = ends  # in the loop's time
         self.connected = (
             False  # stays true: a read that is repeated may have arrived the first time
         )
         self.reused = False
+        self.withheld = False
+        self.wrote = False
+        self.line: asyncio.Transport | None = None  # that carries a request which changes something
+
+    async def carry(
+        self, outgoing: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Prevent aiohttp from repeating a request; this module decides that."""
+        assert isinstance(outgoing, _Outgoing)
+        outgoing.passage = self
+        try:
+            return await handler(outgoing)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            raise _Broken(error) from error
+
+    def entered(self, line: asyncio.Transport | None) -> None:
+        """Use this connection; bytes that are not sent when the request ends are discarded."""
+        if line is None or self.request.method in _READING:
+            return
+        self.line = line
+        self.owners[line] = self
+        limit_sending(line.get_extra_info("socket"), self._left())
+
+    def check(self, *, first: bool) -> None:
+        """Raise if the bytes that come next must not be written."""
+        if self.request.method in _READING:
+            return
+        permitted = self.request.may_send is None or self.request.may_send()
+        if permitted and self._left() > 0:
+            self.wrote = not first or not self.request.body
+            return
+        self.withheld = not self.wrote
+        raise _Withheld("the time to send it is over" if permitted else "it may not be sent now")
+
+    def finished(self) -> None:
+        """Keep the connection: its last request was answered."""
+        line = self._leave()
+        if line is not None:
+            unlimit_closing(line.get_extra_info("socket"))
+
+    def end(self) -> None:
+        """Reset the connection of a request that failed; asyncio would first write what it has buffered."""
+        line = self._leave()
+        if line is not None:
+            line.abort()
+
+    def _leave(self) -> asyncio.Transport | None:
+        """Return the connection and forget it; None if another request has taken it since."""
+        line, self.line = self.line, None
+        if line is None or self.owners.get(line) is not self:
+            return None
+        del self.owners[line]
+        return line
+
+    def _left(self) -> float:
+        return self.ends - asyncio.get_running_loop().time()
+
+
+_Owners = WeakKeyDictionary[asyncio.Transport, _Passage]  # the last write that took each connection
+
+
+class _Outgoing(aiohttp.ClientRequest):
+    """A request that tells its passage which connection it takes."""
+
+    passage: _Passage
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Write the request; the connection was made."""
+        self.passage.entered(conn.transport)
+        return await super().send(conn)
 
 
 class _Broken(Exception):
@@ -160,18 +249,12 @@ class _Broken(Exception):
         self.cause = cause
 
 
-async def _once(
-    outgoing: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Let a request be sent once: who repeats it is decided here and not in the library."""
-    try:
-        return await handler(outgoing)
-    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-        raise _Broken(error) from error
+class _Withheld(aiohttp.ClientError):
+    """Bytes were not written, because their time was over."""
 
 
 def _tracing() -> aiohttp.TraceConfig:
-    """Note the moment from which on something may have been written."""
+    """Trace when a connection was acquired, and check just before bytes are written to it."""
 
     async def created(_: object, context: SimpleNamespace, __: object) -> None:
         context.trace_request_ctx.connected = True
@@ -179,9 +262,17 @@ def _tracing() -> aiohttp.TraceConfig:
     async def reused(_: object, context: SimpleNamespace, __: object) -> None:
         context.trace_request_ctx.connected = context.trace_request_ctx.reused = True
 
+    async def head(_: object, context: SimpleNamespace, __: object) -> None:
+        context.trace_request_ctx.check(first=True)
+
+    async def chunk(_: object, context: SimpleNamespace, __: object) -> None:
+        context.trace_request_ctx.check(first=False)
+
     tracing = aiohttp.TraceConfig()
     tracing.on_connection_create_end.append(created)
     tracing.on_connection_reuseconn.append(reused)
+    tracing.on_request_headers_sent.append(head)
+    tracing.on_request_chunk_sent.append(chunk)
     return tracing
 
 
@@ -250,7 +341,7 @@ class _Incoming:
         self._error: OutcomeUnknown | None = None
 
     def close(self) -> None:
-        """Cut the connection; whoever still reads gets the end."""
+        """Close the connection; a pending read returns the end of the stream."""
         self._over = True
         self._answer.close()
 
@@ -259,7 +350,7 @@ class _Incoming:
 
     async def __anext__(self) -> bytes:
         if self._error is not None:
-            raise self._error  # asking again does not make a cut stream a finished one
+            raise self._error  # a stream that was cut raises on every further read
         if self._over:
             raise StopAsyncIteration
         try:

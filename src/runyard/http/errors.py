@@ -1,4 +1,4 @@
-"""What can go wrong between a request and its answer, by what the caller may conclude.
+"""Errors of a request without an answer, by what the caller may conclude.
 
     TransportError
     ├── NotSent          the request certainly never reached the peer: nothing happened there
@@ -19,3 +19,7 @@ class NotSent(TransportError):
 
 class OutcomeUnknown(TransportError):
     """The peer may or may not have carried the request out."""
+
+
+# What a loop that talks to a peer survives: no answer, and the operating system's own errors.
+TRANSPORT_ERRORS: tuple[type[Exception], ...] = (TransportError, OSError)

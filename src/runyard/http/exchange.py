@@ -1,14 +1,14 @@
-"""One request over a connection of its own: for a server that passes on what another one answers.
+"""Sends one request over a connection of its own, for a server that proxies another one's answer.
 
-`HttpTransport` pools connections and reads answers whole. Whoever passes on wants neither: a log of a gigabyte must not
-lie in memory, a 101 takes the connection with it, and who stops reading must be noticed at the other end.
+A proxy cannot use `HttpTransport`, which pools connections and buffers responses: a log of a gigabyte must not be
+held in memory, a 101 takes over the connection, and a client that stops reading must slow the server down.
 
 Invariants:
-- A good answer is a `Stream`, read as fast as it is asked for; a 101 is an `Upgraded` that joins the two connections
-  (`tunnels`); anything else is a `Response` whose body is cut at `TOLD` bytes.
+- A successful response is a `Stream` with backpressure; a 101 is an `Upgraded` that joins the two connections
+  (`tunnels`); anything else is a `Response` whose body is cut at `MAX_ERROR_BODY` bytes.
 - One connection for one request: closing the answer cuts it, and nothing is sent twice.
-- `NotSent` while nothing was written yet (no connection, no TLS, somebody else's certificate), else `OutcomeUnknown`.
-- Whom to ask may be the word of somebody else. What is no name of a host, and no port, is nobody's: `NotSent`.
+- `NotSent` while nothing was written yet (no connection, no TLS, another certificate), else `OutcomeUnknown`.
+- Host and port may come from an untrusted source; what is not a valid host or port is `NotSent`.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from runyard.http.messages import Pairs, Request, Response, Stream, Upgraded
 from runyard.http.sockets import notice_vanished_peers
 from runyard.http.tunnels import LIMIT, Ends, join
 
-TOLD = 64 << 10  # of an answer that is a refusal
-NO_HOST = "no such host"  # what `NotSent` says of it
+MAX_ERROR_BODY = 64 << 10  # bytes of an error response that are read
+NO_HOST = "no such host"  # the message of `NotSent` for an unknown name
 NO_PORT = "invalid port"
 _SHUTDOWN = 1.0
 _LONGEST = 253  # characters of a name
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to ask, and how patiently."""
+    """The server to call, and the timeouts."""
 
     host: str
     port: int
@@ -49,7 +49,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def exchange(request: Request, peer: Peer) -> Response | Stream:
-    """Ask, and give the answer on as it comes; the texts of what it raises say why, without saying where."""
+    """Send a request and return the response as it arrives. Error messages have the cause and not the address."""
     if not 0 < peer.port < 1 << 16:
         raise NotSent(NO_PORT)
     if not _is_name(peer.host):
@@ -92,7 +92,7 @@ async def _connected(peer: Peer) -> Ends:
         raise NotSent(NO_HOST) from error
     except OSError as error:  # also a certificate that does not hold, which is a ValueError as well
         raise NotSent(_why(error, "connect")) from error
-    except ValueError as error:  # a name that cannot even be asked for
+    except ValueError as error:  # a name that cannot be encoded for DNS
         raise NotSent(NO_HOST) from error
     notice_vanished_peers(writer.get_extra_info("socket"))
     if peer.name and (shown := _common_name(writer)) != peer.name:
@@ -108,7 +108,7 @@ def _common_name(writer: asyncio.StreamWriter) -> str:
 
 
 def _why(error: BaseException, doing: str = "read") -> str:
-    """A failure in the words that Kubernetes has for it, where it has some."""
+    """Return the cause of a failure, worded as Kubernetes words it where possible."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: x509: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -147,13 +147,15 @@ async def _asked(request: Request, head: bytes, ends: Ends) -> Response | Stream
     status, headers = await _beginning(reader)
     if status == 101:
         if not request.header("upgrade"):
-            raise ValueError("an upgrade that nobody asked for")
+            raise ValueError(
+                "the server upgraded the connection although the request did not ask for it"
+            )
         return _upgraded(headers, ends)
     body = _Body(reader, writer, _framing(status, headers))
     if 200 <= status < 300:
         return Stream(body, status=status, headers=headers, on_close=body.cut)
-    told = await body.at_most(TOLD)
-    return Response(status=status, headers=headers, body=told)
+    beginning = await body.at_most(MAX_ERROR_BODY)
+    return Response(status=status, headers=headers, body=beginning)
 
 
 def _upgraded(headers: Pairs, ends: Ends) -> Upgraded:
@@ -164,7 +166,7 @@ def _upgraded(headers: Pairs, ends: Ends) -> Upgraded:
 
 
 async def _beginning(reader: asyncio.StreamReader) -> tuple[int, Pairs]:
-    """The status and the headers of the answer; what only announces one is passed over."""
+    """Read the status and the headers of the response; skips 1xx responses."""
     while True:
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         version, _, rest = first.partition(" ")
@@ -183,46 +185,46 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _framing(status: int, headers: Pairs) -> int | None:
-    """How many bytes follow; None: chunks, and -1: as many as come."""
-    told = dict(headers)
+    """Return the length of the body; None if it is chunked, -1 if it ends with the connection."""
+    fields = dict(headers)
     if status in (204, 304):
         return 0
-    if "chunked" in told.get("transfer-encoding", "").lower():
+    if "chunked" in fields.get("transfer-encoding", "").lower():
         return None
-    length = told.get("content-length", "")
+    length = fields.get("content-length", "")
     if length and not (length.isascii() and length.isdecimal()):
         raise ValueError("a length that is no number")
     return int(length) if length else -1
 
 
 class _Body:
-    """The body of an answer, as it comes."""
+    """The body of a response, read as it arrives."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, framing: int | None
     ) -> None:
         self._reader = reader
-        self._writer = writer  # kept: a writer that nobody holds closes its connection
+        self._writer = writer  # kept because a writer without references closes its connection
         self._left = 0 if framing is None else framing  # of the body, or of the chunk
         self._chunked = framing is None
         self._began = False
         self._over = framing == 0
 
     def cut(self) -> None:
-        """Close the connection, whatever is still to come."""
+        """Close the connection and discard the rest."""
         self._over = True
         self._writer.transport.abort()
 
     async def at_most(self, size: int) -> bytes:
-        """The beginning of the body; the rest is not read."""
-        told = b""
+        """Read the beginning of the body; the rest is not read."""
+        data = b""
         with contextlib.suppress(OutcomeUnknown):
             async for part in self:
-                told += part
-                if len(told) >= size:
+                data += part
+                if len(data) >= size:
                     break
         self.cut()
-        return told[:size]
+        return data[:size]
 
     def __aiter__(self) -> "_Body":
         return self
@@ -243,7 +245,7 @@ class _Body:
         return part
 
     async def _next(self) -> bytes:
-        """The next piece; empty at the end."""
+        """Read the next chunk; empty at the end."""
         if self._chunked and not self._left:
             self._left = await self._chunk()
         if not self._left:
@@ -255,7 +257,7 @@ class _Body:
         return part
 
     async def _chunk(self) -> int:
-        """The size of the next chunk."""
+        """Read the size of the next chunk."""
         if self._began and await self._reader.readexactly(2) != b"\r\n":
             raise ValueError("a chunk without its end")
         self._began = True

@@ -1,15 +1,16 @@
-"""Bodies of requests on their way in: what a server holds of them before anybody has looked at one.
+"""Reads request bodies within limits of size and total memory.
 
-A body is read whole before its handler is asked, so whoever sends bodies decides what lies in memory. Invariants:
-- A body over `limit` is refused, before it is read if its length is told.
-- Small bodies (`SMALL`) are taken from everybody. For the rest, whoever serves may ask first who it is that sends them
-  (`Admit`): a stranger is refused at the head of a request, or once its body turns out not to be small.
+A body is read whole before its handler is called, so without limits clients would decide what is in memory. Invariants:
+- A body over `limit` is refused, before it is read if its length is announced.
+- Small bodies (`SMALL`) are taken from every client. For larger ones the server may require authentication first
+  (`Admit`): an unknown client is refused after the headers, or once its body turns out not to be small.
 - All bodies that are not small hold at most `budget` bytes together, from their first byte until their request is
   answered; what would pass that is refused with a 503, at once. Bytes are counted as they come, not as they are
-  announced, so nobody can book what they do not send.
-- A body that trickles is refused when patience ends.
-- A body that is streamed costs what lies between the socket and its reader, whatever its size: the sender waits for
-  the reader. It is asked for when it is first read: who refuses by the head has none of it. Its limit is the reader's.
+  announced, so a client cannot reserve memory with an announcement.
+- A body that arrives too slowly is refused at a deadline.
+- A streamed body holds only the buffer between the socket and its reader, because the sender waits for the reader. A
+  client that expects `100 Continue` gets it at the first read, so a refusal by the headers transfers no body. The
+  reader sets its limit.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from runyard.http.messages import Request, Response
 from runyard.http.problems import problem
+from runyard.wire.problem_codes import ProblemCode
 
 SMALL = 64 << 10
 BUDGET = 64 << 20
@@ -29,7 +31,7 @@ Streamed = Callable[[Request], bool]  # likewise; whether its handler reads the 
 
 
 class Refusal(Exception):
-    """The request cannot be handed to the handler; `answer` says why."""
+    """The request is refused before its handler is called; `answer` is the response."""
 
     def __init__(self, answer: Response) -> None:
         super().__init__(answer.status)
@@ -37,7 +39,7 @@ class Refusal(Exception):
 
 
 class Intake:
-    """What one server takes in."""
+    """Reads the bodies of one server within its limits."""
 
     def __init__(self, *, limit: int, budget: int, patience: float, admit: Admit | None) -> None:
         self.held = 0  # bytes of bodies that are not small
@@ -47,11 +49,11 @@ class Intake:
         self._admit = admit
 
     async def read(self, incoming: web.BaseRequest, head: Request, share: "Share") -> bytes:
-        """The body of that request, at the expense of the share; raises `Refusal`."""
-        told = incoming.content_length or 0
-        if told > self._limit:
+        """Read the request's body into its share of the budget; raises `Refusal`."""
+        announced = incoming.content_length or 0
+        if announced > self._limit:
             raise self._too_large()
-        asked = told > SMALL
+        asked = announced > SMALL
         if asked:
             self._ask(head)
         await _go_on(incoming)
@@ -70,13 +72,13 @@ class Intake:
                         share.hold(size)
                     parts.append(part)
         except TimeoutError:
-            raise Refusal(problem(408, "the body did not arrive in time")) from None
+            raise Refusal(problem(408, ProblemCode.BODY_LATE)) from None
         except (RequestPayloadError, web.HTTPException):
-            raise Refusal(problem(400, "the body is malformed")) from None
+            raise Refusal(problem(400, ProblemCode.BODY_MALFORMED)) from None
         return b"".join(parts)
 
     async def pieces(self, incoming: web.BaseRequest) -> AsyncIterator[bytes]:
-        """The body as it comes; `ConnectionError` if it breaks off, `TimeoutError` if no more comes."""
+        """Yield the body as it arrives; raises `ConnectionError` if it is cut off, `TimeoutError` if it stalls."""
         await _go_on(incoming)
         while True:
             try:
@@ -89,9 +91,9 @@ class Intake:
             yield part
 
     def claim(self, more: int) -> None:
-        """Hold that many bytes more; raises `Refusal` if that would be too many."""
+        """Reserve more bytes; raises `Refusal` if that exceeds the budget."""
         if self.held + more > self._budget:
-            busy = problem(503, "the server is busy with other bodies", fix="try again later")
+            busy = problem(503, ProblemCode.SERVER_BUSY, fix="try again later")
             headers = (*busy.headers, ("retry-after", "1"))
             raise Refusal(Response(status=503, headers=headers, body=busy.body))
         self.held += more
@@ -103,29 +105,29 @@ class Intake:
 
     def _too_large(self) -> Refusal:
         reason = f"at most {self._limit} bytes are accepted"
-        return Refusal(problem(413, "the body is too large", reason=reason))
+        return Refusal(problem(413, ProblemCode.BODY_TOO_LARGE, reason=reason))
 
 
 async def _go_on(incoming: web.BaseRequest) -> None:
-    """Say that the body is wanted, to a client that waits for that."""
+    """Send `100 Continue` to a client that expects it."""
     if incoming.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await incoming.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         incoming.writer.output_size = 0  # the answer itself has not begun
 
 
 class Share:
-    """What one request holds of the budget."""
+    """The part of the memory budget that one request holds."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
         self._held = 0
 
     def hold(self, size: int) -> None:
-        """Hold that many bytes in all; raises `Refusal`."""
+        """Set the total of reserved bytes; raises `Refusal` if that exceeds the budget."""
         self._intake.claim(size - self._held)
         self._held = size
 
     def free(self) -> None:
-        """Give them back."""
+        """Release all reserved bytes."""
         self._intake.held -= self._held
         self._held = 0

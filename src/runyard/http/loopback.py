@@ -1,10 +1,11 @@
-"""A transport that calls a core directly, in this process, with nothing in between."""
+"""A transport that calls a handler in the same process."""
 
 import asyncio
 
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Handler, Request, Response, Stream, Upgraded
 from runyard.http.problems import problem
+from runyard.wire.problem_codes import ProblemCode
 
 
 class Loopback:
@@ -22,5 +23,5 @@ class Loopback:
             raise OutcomeUnknown(f"no answer to {request.method} {request.path}") from None
         if isinstance(answer, Upgraded):
             await answer.aclose()
-            return problem(501, "there is no connection here that could be handed over")
+            return problem(501, ProblemCode.NO_CONNECTION)
         return answer

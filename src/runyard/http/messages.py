@@ -1,16 +1,15 @@
-"""Requests and responses as values, so that a server can be a function.
+"""Types for HTTP requests, responses, streams, handlers and transports.
 
 The embedded Kubernetes API, the practice GitHub and the dispatch server's internal API are *cores*:
 `handle(request) -> Response | Stream`. An adapter puts a core behind a socket; the simulator puts it
-behind a loopback with faults. The clients in `kube` and `github` speak to a `Transport`, which is
-either of these, and cannot tell the difference.
+behind a loopback with faults. The clients in `kube` and `github` use a `Transport`, which is either of these.
 
 Invariants:
 - Header names are lower case. Query parameters keep their order and are already decoded.
 - `path` is the decoded path without the query string and starts with `/`.
-- A handler never raises: whatever enters, it answers with a status code.
-- A body is whole before its handler is asked, unless the server was told to stream such requests: then `body` is empty
-  and `content` gives it as it comes, once; a sender that goes away is a `ConnectionError` there.
+- A handler never raises; it returns a status code for every request.
+- A body is complete before its handler is called, unless the server streams such requests: then `body` is empty and
+  `content` yields it once, as it arrives; it raises `ConnectionError` if the sender disconnects.
 """
 
 from asyncio import StreamReader, StreamWriter
@@ -31,6 +30,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     headers: Pairs = ()
     body: bytes = b""
     content: AsyncIterator[bytes] | None = None
+    may_send: Callable[[], bool] | None = None
+    """Called by a client just before bytes are written; if it is false they are not, and the error is `NotSent`."""
 
     def header(self, name: str, default: str = "") -> str:
         """The first header of that (lower-case) name."""
@@ -69,8 +70,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 class Stream:
     """A response whose body arrives over time: a watch, a log, server-sent events.
 
-    Iterate it once. `aclose()` must be called by whoever received it, also after an error; it may be
-    called twice. The producer gives `chunks` and, optionally, what to do when the reader has gone.
+    Iterate it once. The receiver must call `aclose()`, also after an error; it may be
+    called twice. The producer gives `chunks` and, optionally, a function to call when the reader has closed it.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class Stream:
         return self._chunks
 
     async def aclose(self) -> None:
-        """Tell the producer that nobody reads any more."""
+        """Close the stream and notify its producer."""
         self.close()
 
     def close(self) -> None:
-        """The same, at once."""
+        """Close the stream without waiting."""
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
             on_close()
@@ -104,9 +105,9 @@ Serve = Callable[[StreamReader, StreamWriter], Awaitable[None]]
 
 
 class Upgraded(Stream):
-    """A 101: from here on the connection speaks another language, which `serve` reads and writes.
+    """A 101 response: `serve` takes over the connection with another protocol.
 
-    To whoever cannot hand a connection over it is a stream with nothing in it, to be closed as any other.
+    Where a connection cannot be handed over it is an empty stream, which must be closed like any other.
     Whether or not `serve` was called, `aclose()` frees what was held for it.
     """
 
@@ -131,19 +132,20 @@ Handler = Callable[[Request], Awaitable[Response | Stream]]
 
 
 class Transport(Protocol):
-    """Carries one request to a peer and brings the answer back."""
+    """Sends a request to a server and returns its response."""
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
         """Send and wait for the answer (for a stream: for its beginning), at most `timeout` seconds.
 
         Raises `NotSent` if the request certainly never reached the peer and `OutcomeUnknown` if it may
-        have been carried out. Callers must treat the two differently; see `http.errors`.
+        have been carried out. Callers must treat the two differently; see `http.errors`. After either error,
+        and after a cancellation, nothing more of a request that changes something leaves this machine.
         """
         ...
 
 
 def json_response(status: int, value: object, headers: Pairs = ()) -> Response:
-    """A JSON answer."""
+    """Build a JSON response."""
     return Response(
         status=status,
         headers=(("content-type", "application/json"), *headers),

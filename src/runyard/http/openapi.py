@@ -1,7 +1,7 @@
-"""The description of a table of routes in OpenAPI 3.1, whose schemas are plain JSON Schema.
+"""Describes a table of routes in OpenAPI 3.1, with plain JSON Schema.
 
 Invariant: the document depends on the table alone and lists everything in the table's order, so two
-replicas of one version describe themselves with the same bytes.
+replicas of one version serve the same bytes.
 """
 
 import re
@@ -29,7 +29,7 @@ _REFUSED = {
 
 
 class Scheme(msgspec.Struct, frozen=True, kw_only=True):
-    """A credential that a route asks for: a bearer token, or what a header of its own carries."""
+    """A credential that a route requires: a bearer token, or a header of its own."""
 
     name: str
     meaning: str
@@ -40,7 +40,7 @@ TOKEN = Scheme(name="token", meaning="The token of this server.")
 
 
 def describe(title: str, version: str, routes: Sequence["Route"]) -> dict[str, Any]:
-    """The whole document."""
+    """Build the OpenAPI document."""
     schemas, components = _schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -65,10 +65,10 @@ def _asked(route: "Route") -> Scheme | None:
 
 
 def _scheme(scheme: Scheme) -> dict[str, str]:
-    told = {"description": scheme.meaning}
+    described = {"description": scheme.meaning}
     if scheme.header:
-        return {"type": "apiKey", "in": "header", "name": scheme.header, **told}
-    return {"type": "http", "scheme": "bearer", **told}
+        return {"type": "apiKey", "in": "header", "name": scheme.header, **described}
+    return {"type": "http", "scheme": "bearer", **described}
 
 
 class _Schemas:
@@ -87,8 +87,8 @@ class _Schemas:
 def _schemas(routes: Sequence["Route"]) -> tuple[_Schemas, dict[str, Any]]:
     types: list[Any] = [Problem]
     for route in routes:
-        told = (kind for _, kind in route.answers.values())
-        types += [kind for kind in (route.body, route.expects, *told) if kind]
+        kinds = (kind for _, kind in route.answers.values())
+        types += [kind for kind in (route.body, route.expects, *kinds) if kind]
     schemas = _Schemas(types)
     return schemas, schemas.components
 
@@ -125,11 +125,11 @@ def _responses(route: "Route", schemas: _Schemas) -> dict[str, Any]:
     refusals = [400, 413, 415, 422] if route.body else [413] if route.expects else []
     if _asked(route) is not None:
         refusals.append(401)
-    told: dict[int, tuple[str, Any]] = {code: (_REFUSED[code], None) for code in refusals}
-    told |= dict(route.answers) or {200: ("", None)}
+    responses: dict[int, tuple[str, Any]] = {code: (_REFUSED[code], None) for code in refusals}
+    responses |= dict(route.answers) or {200: ("", None)}
     return {
         str(status): _response(route, status, meaning, schemas[kind] if kind else None, schemas)
-        for status, (meaning, kind) in sorted(told.items())
+        for status, (meaning, kind) in sorted(responses.items())
     }
 
 
@@ -137,7 +137,7 @@ def _response(
     route: "Route", status: int, meaning: str, schema: dict[str, Any] | None, schemas: _Schemas
 ) -> dict[str, Any]:
     response: dict[str, Any] = {"description": meaning}
-    # A refusal is a problem, unless the route says itself that it refuses with a page.
+    # A refusal is a problem, unless the route declares another response for it.
     page = route.media == _HTML and status in route.answers and schema is None
     if schema is None and status >= 400 and not page:
         schema = schemas[Problem]

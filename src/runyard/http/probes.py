@@ -1,16 +1,15 @@
-"""What a monitor may ask of every part: does it live, does it work, what are its numbers.
+"""Serves liveness, readiness and metrics of a component.
 
-- `/healthz` answers as long as the process can answer at all. It is for whoever restarts processes, and
-  says nothing of the outside world: restarting does not help against a database that is down.
-- `/readyz` says whether requests should come here, by its status, and in `works` whether the part does all of its
-  work: every loop succeeds in time and no visible condition is an error. If not, the loops are named, with the
-  operator's texts, so that the person who is woken by it reads there what to do. Where nobody sends requests to a part
-  both are the same; a part that serves names what it `needs` for that. An outage of GitHub or of Kubernetes
-  meets all replicas at once: if it made them unready, nobody would be left to take webhooks and to hold polls.
-- `/metrics` are the numbers in the text format of Prometheus, the conditions among them.
+- `/healthz` answers as long as the process can answer. It is for restarts, and ignores dependencies: a restart does
+  not help against a database that is down.
+- The status of `/readyz` is whether requests should be sent here; its field `works` is whether the component does all
+  of its work: every loop succeeds in time and no visible condition is an error. Otherwise it lists the loops and the
+  conditions with their fixes. Without `needs` both are the same; a component that serves requests names the conditions
+  that prevent it. An outage of GitHub or Kubernetes affects all replicas at once: if it made them unready, no replica
+  would be left to take webhooks and hold polls.
+- `/metrics` are the metrics in the text format of Prometheus, the conditions among them.
 
-With a `guard` the numbers are for those whom it admits, and the reasons too: to others the first two say a status and
-nothing that a stranger could use. Whoever probes needs no credential.
+With a `guard`, metrics and details need its admission; `/healthz` and the status of `/readyz` never need a credential.
 """
 
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of `/readyz`."""
 
     ready: bool
-    works: bool | UnsetType = UNSET  # this and the rest are not told to strangers
+    works: bool | UnsetType = UNSET  # this and the rest only for callers that the guard admits
     stale: tuple[Stale, ...] | UnsetType = UNSET  # loops that have not succeeded in time
     conditions: tuple[Report, ...] | UnsetType = UNSET  # what is wrong, warnings too
 
@@ -51,7 +50,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 def readiness(
     health: Health, freshness: Freshness, *, needs: Sequence[str] | None = None
 ) -> Readiness:
-    """Whether requests should come, whether all work is done, and if not, why."""
+    """Return whether requests should be sent here, whether all work is done, and if not, why."""
     stale, conditions = freshness.stale(), health.report()
     works = not stale and health.healthy()
     ready = works if needs is None else all(each.code not in needs for each in conditions)
@@ -66,7 +65,7 @@ def probe_routes(
     guard: Guard | None = None,
     needs: Sequence[str] | None = None,
 ) -> tuple[Route, ...]:
-    """The three routes; a part without numbers has two. With a condition of `needs` it cannot serve."""
+    """Return the routes; without a meter there is no `/metrics`. A condition of `needs` makes it unready."""
 
     async def alive(_: Request) -> Response:
         return json_response(200, Alive(), (_FRESH,))
@@ -82,15 +81,15 @@ def probe_routes(
             "GET",
             HEALTHZ,
             alive,
-            summary="Does the process live?",
-            answers={200: ("It does.", Alive)},
+            summary="Liveness: the process answers",
+            answers={200: ("The process is alive.", Alive)},
         ),
         Route(
             "GET",
             READYZ,
             ready,
-            summary="Should requests come here, and what is wrong?",
-            answers={200: ("They should.", Readiness), 503: ("They should not.", Readiness)},
+            summary="Readiness: whether requests should be sent here, and what is wrong",
+            answers={200: ("Ready.", Readiness), 503: ("Not ready.", Readiness)},
         ),
     )
     return routes if meter is None else (*routes, _metrics(meter, health, guard is not None))
@@ -108,8 +107,8 @@ def _metrics(meter: Meter, health: Health, guarded: bool) -> Route:
         "GET",
         METRICS,
         metrics,
-        summary="The part's numbers, for Prometheus.",
-        answers={200: ("The numbers.", None)},
+        summary="The component's metrics, for Prometheus.",
+        answers={200: ("The metrics.", None)},
         media="text/plain",
         secured=guarded,
     )

@@ -1,17 +1,30 @@
-"""How a refusal looks on the wire: what went wrong, why, and what to do about it.
+"""The body of a refused request: error, reason, fix, and a code.
 
-One shape for every core and every status, so that a person with curl and a client with a decoder read
-the same three fields. `error` is a short sentence, `reason` what exactly was found, `fix` what would
-help; the last two are left out when there is nothing to say.
+All servers use this shape for every status. `error` is a short sentence, `reason` what exactly was found, `fix` what
+would help; the last two are omitted when they are empty. `code` is a slug of the catalogue `PROBLEMS` and
+`detail` its fields: programs read those, never the sentences.
 
-Invariant: a problem never repeats a secret. Whoever writes a `reason` quotes names and sizes, not values.
+Invariants:
+- Every problem has a code: the functions here accept nothing else.
+- A problem never repeats a secret. A `reason` quotes names and sizes, not values.
 """
+
+from typing import Annotated
 
 import msgspec
 
 from runyard.http.messages import Pairs, Response, json_response
+from runyard.wire.problem_codes import PROBLEMS, ProblemCode
+from runyard.wire.reasons import Reason, Value, render
 
 JSON = "application/json"
+Slug = Annotated[
+    str,
+    msgspec.Meta(
+        description="Why the request was refused; for programs. New codes may be added.",
+        extra_json_schema={"examples": sorted(PROBLEMS.slugs)},
+    ),
+]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,10 +33,30 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str
     reason: str = ""
     fix: str = ""
+    code: Slug = ""
+    detail: dict[str, Value] = {}
 
 
 def problem(
-    status: int, error: str, *, reason: str = "", fix: str = "", headers: Pairs = ()
+    status: int,
+    code: ProblemCode,
+    *,
+    reason: str = "",
+    fix: str = "",
+    headers: Pairs = (),
+    **detail: Value,
 ) -> Response:
-    """A refusal as an answer."""
-    return json_response(status, Problem(error=error, reason=reason, fix=fix), headers)
+    """A refusal as an answer; its error is the text of the code."""
+    error = code.because(**detail)
+    body = Problem(
+        error=render(error), reason=reason, fix=fix, code=error.slug, detail=error.fields
+    )
+    return json_response(status, body, headers)
+
+
+def refusal(status: int, error: str, reason: Reason, *, fix: str = "") -> Response:
+    """A refusal with a reason code: its slug, its detail, and its text."""
+    body = Problem(
+        error=error, reason=render(reason), fix=fix, code=reason.slug, detail=reason.fields
+    )
+    return json_response(status, body)

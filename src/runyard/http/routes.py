@@ -1,4 +1,4 @@
-"""A table of routes that is the server, its documentation and its manners at once.
+"""A table of routes: dispatch, refusals and OpenAPI from one declaration.
 
 A route names a method, a path, a handler, the type of its body and its possible answers. From that one
 value come the dispatch, the decoding of the body with typed refusals, and the OpenAPI description, so the
@@ -13,9 +13,9 @@ Invariants:
 - A table with two routes for the same requests, with a handler that does not take the names of its
   template, or with a secured route and no guard, cannot be built.
 - Refusals: 404 no such path, 405 (with Allow) no such method, then the guard, then 413 too large, 415 not
-  JSON, 400 not parseable, 422 parseable but not the declared type. Each says why.
-- A route whose handler must know who asks before it looks at the body says `expects` instead of `body`: it is
-  described all the same, and nothing is decoded before the handler does it.
+  JSON, 400 not parseable, 422 parseable but not the declared type. Each has a reason.
+- A route whose handler authenticates before it decodes the body declares `expects` instead of `body`: the type is
+  described, and the handler decodes it.
 - HEAD is answered by the route of GET.
 - A handler's exception passes through: the adapter at the socket makes it a 500, the simulator a failed run.
 """
@@ -30,6 +30,7 @@ import msgspec
 from runyard.http.messages import Request, Response, Stream
 from runyard.http.openapi import Scheme, describe
 from runyard.http.problems import problem
+from runyard.wire.problem_codes import ProblemCode
 
 Answers = Mapping[
     int, tuple[str, Any]
@@ -43,19 +44,17 @@ _LITERAL, _SEGMENT, _REST = 0, 1, 2
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One thing that a server can be asked."""
+    """One route: method, path, handler, types and description."""
 
     method: str
     path: str
     handler: Callable[..., Awaitable[Response | Stream]]
     summary: str = ""
-    body: Any = (
-        None  # the type that a body must decode to; None: the handler looks at bytes, if at all
-    )
+    body: Any = None  # the type that a body must decode to; None: the handler gets the bytes
     expects: Any = None  # described as its body, and decoded by the handler itself
     answers: Answers = {}
     secured: bool = False  # described as such, and given to the guard first
-    scheme: Scheme | None = None  # described: the credential that the handler itself asks for
+    scheme: Scheme | None = None  # described: the credential that the handler itself checks
     query: tuple[tuple[str, str], ...] = ()  # parameters that the handler reads, with their meaning
     headers: tuple[tuple[str, str], ...] = ()  # likewise
     media: str = "application/json"  # what a good answer is made of
@@ -63,7 +62,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Routes:
-    """Finds the route of a request and lets it answer; `private` puts the description behind the guard too."""
+    """Dispatches requests to routes; with `private` the OpenAPI document needs the guard, too."""
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class Routes:
         method = "GET" if request.method == "HEAD" else request.method
         route, names, allowed = self._find(method, request.path)
         if route is None:
-            return _no_method(allowed) if allowed else problem(404, "no such path")
+            return _no_method(allowed) if allowed else problem(404, ProblemCode.PATH_UNKNOWN)
         if route.secured:
             assert self._guard is not None  # the table could not have been built
             refusal = await self._guard(request)
@@ -108,7 +107,7 @@ class Routes:
                 return refusal
         if len(request.body) > route.limit:
             reason = f"at most {route.limit} bytes are accepted"
-            return problem(413, "the body is too large", reason=reason)
+            return problem(413, ProblemCode.BODY_TOO_LARGE, reason=reason)
         decoder = self._decoders.get(id(route))
         if decoder is None:
             return await route.handler(request, **names)
@@ -134,7 +133,7 @@ class Routes:
     def _add(self, route: Route) -> None:
         names = check_route(route)
         if route.secured and self._guard is None:
-            raise ValueError(f"nobody guards {route.method} {route.path}")
+            raise ValueError(f"{route.method} {route.path} is secured and has no guard")
         if not names:
             methods = self._literal.setdefault(route.path, {})
         else:
@@ -178,7 +177,7 @@ class _Refusal(Exception):
 
 
 def check_route(route: Route) -> tuple[str, ...]:
-    """The names in a route's template; `ValueError` if the route cannot work."""
+    """Return the names in a route's template; raises `ValueError` if the route is invalid."""
     where = f"{route.method} {route.path}"
     if not route.path.startswith("/") or route.method not in _METHODS:
         raise ValueError(f"not a route: {where}")
@@ -228,7 +227,10 @@ def _no_method(allowed: dict[str, None]) -> Response:
     methods = sorted({*allowed, "HEAD"} if "GET" in allowed else allowed)
     text = ", ".join(methods)
     return problem(
-        405, "no such method here", reason=f"this path knows {text}", headers=(("allow", text),)
+        405,
+        ProblemCode.METHOD_UNKNOWN,
+        reason=f"this path knows {text}",
+        headers=(("allow", text),),
     )
 
 
@@ -237,18 +239,16 @@ def _decoded(request: Request, decoder: "msgspec.json.Decoder[Any]") -> Any:
     if kind != "application/json" and not kind.endswith("+json"):
         reason = f"the content-type is {kind}" if kind else "there is no content-type"
         fix = "send JSON with content-type: application/json"
-        raise _Refusal(problem(415, "the body is not JSON", reason=reason, fix=fix))
+        raise _Refusal(problem(415, ProblemCode.BODY_NOT_JSON, reason=reason, fix=fix))
     coding = request.header("content-encoding", "identity").lower()
     if coding != "identity":
         reason = f"the content-encoding is {coding}"
         raise _Refusal(
-            problem(415, "the body is compressed", reason=reason, fix="send it as it is")
+            problem(415, ProblemCode.BODY_COMPRESSED, reason=reason, fix="send it as it is")
         )
     try:
         return decoder.decode(request.body)
     except msgspec.ValidationError as error:
-        raise _Refusal(
-            problem(422, "the body is not what is asked for", reason=str(error))
-        ) from None
+        raise _Refusal(problem(422, ProblemCode.BODY_UNEXPECTED, reason=str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _Refusal(problem(400, "the body is not valid JSON", reason=str(error))) from None
+        raise _Refusal(problem(400, ProblemCode.BODY_INVALID_JSON, reason=str(error))) from None

@@ -1,22 +1,21 @@
-"""Puts a core behind a socket.
+"""Serves a handler on a socket.
 
-The adapter is thin on purpose: aiohttp parses and writes, the core decides. What this module adds are the
-manners of a server that strangers may talk to.
+aiohttp parses requests and writes responses; the handler decides. This module adds what a server for untrusted clients
+needs.
 
 Invariants:
-- Whatever enters, the client gets a status code or a closed connection, never a traceback; whatever fails
-  here is logged by its kind and place. Headers, queries and bodies are never logged: they carry secrets.
-- A client that goes away cancels the handler that works for it, or the stream that it was reading; either
-  way `Stream.aclose()` is called, at once.
-- A stream that its producer could not finish is cut, not ended: the reader can tell the difference.
-- What bodies may cost is bounded (`intake`). Of one that is refused, what is on its way is thrown away, for a moment
-  and up to a bound, because a connection that is closed on unread bytes takes the refusal with it; then it is closed.
-  The head of a request that trickles is refused when patience ends.
-- What a client's certificate says reaches the handler under `CLIENT_CERT…`; these names are removed from
-  what clients send, so a handler may believe them.
-- HEAD is a GET whose body stays here: cores need not know of it.
-- After a 101 the connection belongs to what the handler gave for it, and is gone when that returns. What a client
-  sends before it has read the 101 breaks the rules, and is not passed on.
+- The client gets a status code or a closed connection, never a traceback. A failure is logged by its type and
+  place. Headers, queries and bodies are never logged: they carry secrets.
+- When a client disconnects, its handler or its stream is cancelled and `Stream.aclose()` is called at once.
+- A stream whose producer fails is cut and not ended, so the reader can detect the failure.
+- The memory for bodies is bounded (`intake`). After a refusal the server reads and discards the body for a bounded time
+  and size, because closing a connection with unread bytes would reset it before the client has read the response. A
+  request head that arrives too slowly is refused at a deadline.
+- The subject of a client certificate is passed to the handler in `CLIENT_CERT…` headers. Headers of these names in a
+  request are removed, so handlers can trust them.
+- HEAD is handled as a GET whose body is not sent.
+- After a 101 the connection belongs to the handler's `serve` and is closed when it returns. Bytes that a client sends
+  before the 101 violate the protocol and are dropped.
 """
 
 import asyncio
@@ -36,6 +35,7 @@ from runyard.http.problems import problem
 from runyard.http.sockets import bind, notice_vanished_peers
 from runyard.http.tunnels import switching, take_over
 from runyard.telemetry.log import Logger, get_logger
+from runyard.wire.problem_codes import ProblemCode
 
 BODY_LIMIT = 4 << 20
 # Of a refused body, in bytes: more than GitHub's largest delivery, which is 25 MB.
@@ -53,7 +53,7 @@ _SERVER = "runyard"
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the server waits, in seconds."""
+    """Timeouts of the server, in seconds."""
 
     head: float = 75.0  # for the head of the first or of the next request on a connection
     body: float = 60.0  # for the whole body of a request
@@ -122,7 +122,7 @@ async def listen(
 
 
 class _Adapter:
-    """Translates between aiohttp's requests and ours, and keeps account of the work under way."""
+    """Converts between aiohttp's requests and ours, and tracks running requests."""
 
     def __init__(
         self,
@@ -150,14 +150,14 @@ class _Adapter:
             self._server,
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]  # documented: None means no access log
-            logger=_Quiet(self._log),  # type: ignore[arg-type]  # all that is asked of it
+            logger=_Quiet(self._log),  # type: ignore[arg-type]  # has the methods that aiohttp calls
             keepalive_timeout=self._patience.head,
             lingering_time=0,  # see `_refuse`
-            auto_decompress=False,  # the body is what was signed; whoever cares looks at its header
+            auto_decompress=False,  # signatures cover the body as it was sent
         )
 
     async def drain(self) -> None:
-        """End all work: streams now, requests when they are done or patience ends."""
+        """End streams at once, and requests when they are done or at the deadline."""
         self._draining = True
         for task in list(self._streaming):
             task.cancel()
@@ -208,10 +208,10 @@ class _Adapter:
             return await self._handler(request)
         except Exception as error:  # noqa: BLE001 - the boundary: a handler that fails is a 500, and logged
             self._failed("handler failed", request, error)
-            return problem(500, "the server failed", reason="see its log")
+            return problem(500, ProblemCode.SERVER_FAILED, reason="see its log")
 
     async def _refuse(self, incoming: web.BaseRequest, answer: Response) -> web.StreamResponse:
-        """Say no while the body is still on its way, and read on until that can have been heard."""
+        """Send a refusal before the body is complete, then discard the body until the client can have read it."""
         response = _response(answer)
         response.force_close()
         left = DISCARDED
@@ -231,7 +231,7 @@ class _Adapter:
             path, query = decode_target(incoming.raw_path)
         except ValueError as error:
             reason = "not UTF-8" if isinstance(error, UnicodeError) else str(error)
-            raise Refusal(problem(400, "unreadable request target", reason=reason)) from None
+            raise Refusal(problem(400, ProblemCode.TARGET_UNREADABLE, reason=reason)) from None
         headers = tuple(
             (name, value)
             for key, value in incoming.headers.items()
@@ -264,13 +264,13 @@ class _Adapter:
             await response.prepare(incoming)  # buffered: nothing is on the wire yet
         except ValueError as error:  # for instance a line break in a header
             self._failed("answer cannot be written", request, error)
-            response = _response(problem(500, "the server failed", reason="see its log"))
+            response = _response(problem(500, ProblemCode.SERVER_FAILED, reason="see its log"))
         return response
 
     async def _pour(
         self, incoming: web.BaseRequest, request: Request, stream: Stream
     ) -> web.StreamResponse:
-        """Write a stream as it comes; a slow reader slows the producer."""
+        """Write a stream as it arrives; a slow reader slows the producer."""
         response = web.StreamResponse(status=stream.status, headers=_headers(stream.headers))
         response.force_close()
         chunks = stream.__aiter__()
@@ -298,7 +298,7 @@ class _Adapter:
     async def _hand_over(
         self, incoming: web.BaseRequest, request: Request, answer: Upgraded
     ) -> web.StreamResponse:
-        """Let what the handler gave speak with the client, on a connection that is aiohttp's no more."""
+        """Detach the connection from aiohttp and run the handler's `serve` on it."""
         transport = incoming.transport
         try:
             if transport is not None:
@@ -314,7 +314,7 @@ class _Adapter:
             await answer.aclose()
             if transport is not None:
                 transport.abort()
-            incoming.protocol.connection_lost(None)  # it has not heard of it
+            incoming.protocol.connection_lost(None)  # aiohttp was not notified of it
         return _Handed(status=101)
 
     def _failed(self, event: str, request: Request, error: Exception) -> None:
@@ -329,7 +329,7 @@ class _Adapter:
 
 
 class _Handed(web.StreamResponse):
-    """Stands where aiohttp wants a response, after the connection was handed over: there is nothing to write."""
+    """Empty response for aiohttp after the connection was handed over."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
         """Write nothing."""
@@ -339,7 +339,7 @@ class _Handed(web.StreamResponse):
 
 
 class _Connection(web.RequestHandler):
-    """A connection whose refusals are problems too, and repeat nothing of what they refuse."""
+    """A connection that answers unparseable requests with problems, which do not quote the request."""
 
     def handle_error(
         self,
@@ -348,27 +348,27 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what could not be parsed."""
+        """Respond to a request that cannot be parsed."""
         self.log_exception("", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
-        text = "the request cannot be read" if status < 500 else "the server failed"
-        response = _response(problem(status, text))
+        code = ProblemCode.REQUEST_UNREADABLE if status < 500 else ProblemCode.SERVER_FAILED
+        response = _response(problem(status, code))
         response.force_close()
         return response
 
 
 class _Quiet:
-    """Stands where aiohttp wants a logger; its messages quote what clients sent, so none is kept."""
+    """Logger for aiohttp that drops its messages, because they quote requests."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
 
     def debug(self, *_: object, **__: object) -> None:
-        """Say nothing."""
+        """Drop the message."""
 
     def exception(self, *_: object, exc_info: BaseException | None = None, **__: object) -> None:
-        """A request that could not even be parsed, or a connection that broke."""
+        """Drop the message: the request could not be parsed, or the connection broke."""
         self._log.debug("connection failed", kind=type(exc_info).__name__)
 
     error = warning = info = debug
@@ -385,7 +385,7 @@ def _response(answer: Response) -> web.Response:
 
 
 def _certificate(incoming: web.BaseRequest) -> Pairs:
-    """What the verified certificate of the client says about it, as headers."""
+    """Return the subject of the client's verified certificate as headers."""
     transport = incoming.transport
     found = transport.get_extra_info("peercert") if transport is not None else None
     subject = found.get("subject", ()) if found else ()

@@ -1,13 +1,20 @@
-"""Sockets that notice a peer which vanished without a word.
+"""Sockets that detect a peer which vanished, and that do not send after their caller gave up.
 
-A watch or a long poll may be silent for minutes, and a machine that lost its power sends no goodbye. TCP
-keep-alive asks after it: 30 s of silence, then three questions 10 s apart, then the connection is gone. Who reads
-nothing from a connection is not told; `is_open` is for them.
+A watch or a long poll may be silent for minutes, and a machine that lost power does not close its connections. TCP
+keep-alive detects it: after 30 s of silence three probes, 10 s apart, then the connection fails. Code that has no
+pending read does not notice; it calls `is_open`.
+
+The kernel sends written bytes whenever the peer can take them: minutes after a partition began, after the process
+closed the socket, and while it is stopped. `limit_sending` ends that with the request's own timeout.
 """
 
+import contextlib
 import socket
+import struct
 import sys
 
+# What SO_LINGER does with unsent bytes when the socket is closed.
+_DISCARD, _FLUSH = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
 _SILENCE = 30
 _BETWEEN = 10
 _QUESTIONS = 3
@@ -15,10 +22,10 @@ _QUESTIONS = 3
 # The same number has two names: the silence before the first question.
 _FIRST = "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"
 
-# Where the system tells the state of a connection, in the first byte, and which one of them is "open".
+# Socket option whose first byte is the state of a connection, and the value of "established".
 _STATE, _OPEN = (0x106, 4) if sys.platform == "darwin" else (11, 1)
 
-Address = tuple[int, int, int, str, tuple[object, ...]]  # as `getaddrinfo` tells it
+Address = tuple[int, int, int, str, tuple[object, ...]]  # as `getaddrinfo` returns it
 
 
 def notice_vanished_peers(sock: socket.socket) -> None:
@@ -36,8 +43,26 @@ def notice_vanished_peers(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+def limit_sending(sock: socket.socket, seconds: float) -> None:
+    """Discard bytes that the peer has not acknowledged when the socket is closed, or after `seconds` (Linux only).
+
+    The close sends a reset. The second limit holds without this process: it may be stopped, or killed.
+    """
+    with contextlib.suppress(OSError):  # closed meanwhile: the write will say so
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, max(1, int(seconds * 1000)))
+
+
+def unlimit_closing(sock: socket.socket) -> None:
+    """Let a close be an orderly one again."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FLUSH)
+
+
 def is_open(sock: socket.socket) -> bool:
-    """Whether neither side has ended the connection; nobody needs to be reading to learn of it."""
+    """Whether neither side has ended the connection; works without a pending read."""
     try:
         return sock.getsockopt(socket.IPPROTO_TCP, _STATE, 1)[0] == _OPEN
     except OSError:  # no connection of that kind, or none any more

@@ -1,9 +1,9 @@
-"""Server-sent events: one publisher, many readers, none of whom can hold up the others.
+"""Server-sent events: one publisher, many readers; a slow reader does not delay the others.
 
 Invariants:
-- A reader that does not keep up loses its stream, not single events: it connects again (browsers do so by
-  themselves) and begins with a fresh picture. What it would have missed cannot go unnoticed.
-- Silence is broken by a heartbeat, so that proxies keep the connection and a dead one is noticed.
+- A reader that is too slow is disconnected and never loses single events: it connects again (browsers do so by
+  themselves) and begins with a fresh snapshot.
+- A heartbeat is sent when there are no events, so that proxies keep the connection and a dead one is detected.
 - Publishing never waits and costs one append per reader.
 """
 
@@ -17,7 +17,7 @@ HEARTBEAT = b":\n\n"  # a comment: readers skip it
 HEADERS: Pairs = (
     ("content-type", "text/event-stream; charset=utf-8"),
     ("cache-control", "no-store"),
-    ("x-accel-buffering", "no"),  # asks proxies not to hold events back
+    ("x-accel-buffering", "no"),  # disables buffering in proxies
 )
 
 
@@ -27,14 +27,14 @@ def event(data: str | bytes, *, event: str = "", id: str = "") -> bytes:
     for word in (event, id):
         if "\n" in word or "\r" in word or "\0" in word:
             raise ValueError(f"not a name for an event: {word!r}")
-    # All three line ends of the format separate lines; whoever writes "\r" alone gets "\n" back.
+    # All three line ends of the format separate lines; a "\r" arrives as "\n".
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     head = (f"id: {id}\n" if id else "") + (f"event: {event}\n" if event else "")
     return (head + "".join(f"data: {line}\n" for line in lines) + "\n").encode()
 
 
 class Broadcast:
-    """Hands each published event to everybody who reads."""
+    """Delivers each published event to every reader."""
 
     def __init__(self, clock: Clock, *, heartbeat: float = 15.0, backlog: int = 100) -> None:
         self._clock = clock
@@ -44,11 +44,11 @@ class Broadcast:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many read."""
+        """Number of readers."""
         return len(self._readers)
 
     def publish(self, chunk: bytes) -> None:
-        """Give everybody an event (see `event`); who is too far behind loses the stream."""
+        """Send an event (see `event`) to every reader; one that is too far behind is disconnected."""
         for reader in list(self._readers):
             if not reader.put(chunk):
                 self._leave(reader)
@@ -95,7 +95,7 @@ class _Reader:
         return True
 
     def end(self) -> None:
-        """There will be nothing more."""
+        """End the stream."""
         self._ended = True
         self._news.set()
 
@@ -112,7 +112,7 @@ class _Reader:
                 return HEARTBEAT
         if not self._waiting:
             raise StopAsyncIteration
-        # Everything that has gathered goes out in one piece.
+        # All queued events are written in one chunk.
         chunk = b"".join(self._waiting)
         self._waiting.clear()
         return chunk

@@ -1,13 +1,13 @@
 """Certificates for the connections between a control plane and its hosts.
 
 One machine's control plane is its own authority: it makes a key once, signs its own server certificate and
-a client certificate for each host that joins. Whoever knows the authority's certificate needs no other
-trust. Contexts speak TLS 1.2 or later.
+a client certificate for each host that joins. Clients and
+servers trust the authority's certificate only. Contexts use TLS 1.2 or later.
 
 Invariants:
 - A private key is never in a file that others can read, not even for a moment: it is created with mode
   0600 under another name and then moved into place.
-- A certificate is renewed when a third of its life is left, or when it lacks a name that is now wanted. The
+- A certificate is renewed when a third of its life is left, or when it lacks a required name. The
   authority is renewed with the same key and name: certificates that it signed stay valid, and hosts that
   know only its old certificate still trust the new ones.
 - Whatever is unreadable, of another authority or without its key is replaced, except the authority itself:
@@ -32,7 +32,7 @@ from runyard.files import write_whole
 
 AUTHORITY_DAYS = 3650
 LEAF_DAYS = 365
-# A host's clock may be behind ours; and ours may be put right by days, which must not lock everybody out.
+# Backdated: a host's clock may be behind, and this clock may be corrected by days without locking hosts out.
 _SKEW = timedelta(days=7)
 
 
@@ -176,7 +176,7 @@ def write_pair(folder: Path, name: str, pair: Pair) -> Files:
 
 
 def server_context(files: Files, *, clients: bytes = b"", required: bool = False) -> ssl.SSLContext:
-    """A server's side. With the certificate of an authority as `clients`, clients are asked for theirs."""
+    """Build the server's TLS context. With an authority as `clients`, client certificates are requested."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -188,7 +188,7 @@ def server_context(files: Files, *, clients: bytes = b"", required: bool = False
 
 
 def client_context(authority: bytes, *, files: Files | None = None) -> ssl.SSLContext:
-    """A client's side: trusts that authority and no other, and shows its own certificate if it has one."""
+    """Build a client's TLS context: trusts that authority only, and presents its own certificate if it has one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -300,7 +300,7 @@ def _files(folder: Path, name: str) -> Files:
 
 
 def _write(files: Files, pair: Pair) -> None:
-    """The key first: a certificate without its key is made anew, a key alone is nothing."""
+    """Write the key first: a certificate without its key would be issued again, a key alone is ignored."""
     files.key.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(files.key, pair.key)
     write_whole(files.certificate, pair.certificate, mode=0o644)

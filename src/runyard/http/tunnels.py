@@ -1,15 +1,15 @@
-"""Connections that stopped speaking HTTP: taken over from the server, and joined to another one.
+"""Connections after an HTTP upgrade: taken over from the server, and joined to another one.
 
-`join` carries bytes both ways and looks at none of them.
+`join` copies bytes in both directions without interpreting them.
 
 Invariants:
-- Memory is bounded: who does not read is not read for either, beyond a buffer's worth.
+- Memory is bounded: when one end does not read, the other end is read only until the buffer is full.
 - An idle tunnel stays as long as both ends do; a peer that vanished is noticed by its socket (`sockets`).
-- An end that says "no more" is passed on with everything before it. Where the connection can be closed by halves the
-  other direction goes on, as long as something moves at least every `linger` seconds; TLS cannot, and is closed.
-- Who is not read for, because the other end takes nothing, is looked after every `linger` seconds: once it has gone,
-  there is nobody left to wait for. As long as it has not, a tunnel in which nothing moves stays.
-- When one end has gone, the other one gets what was still on its way to it, and is closed.
+- An end of file is passed on after all bytes before it. Over plain TCP the other direction stays open as long as bytes
+  arrive at least every `linger` seconds; TLS has no half-close, so the tunnel is closed.
+- While one end does not read, the other end is checked every `linger` seconds, and the tunnel is closed once it has
+  disconnected. Until then an idle tunnel stays open.
+- When one end disconnects, the other one gets the buffered bytes and is closed.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def take_over(transport: asyncio.Transport) -> Ends:
-    """A reader and a writer on a connection that another protocol had; that one hears of it no more."""
+    """Take a connection over from another protocol, and return a reader and a writer for it."""
     reader = asyncio.StreamReader(limit=LIMIT)
     protocol = asyncio.StreamReaderProtocol(reader)
     transport.set_protocol(protocol)
@@ -46,7 +46,7 @@ def switching(headers: Pairs) -> bytes:
 
 
 async def join(one: Ends, other: Ends, *, linger: float = LINGER) -> None:
-    """Carry bytes both ways until both ends are closed."""
+    """Copy bytes in both directions until both ends are closed."""
     try:
         async with asyncio.timeout(None) as patience:
             await _Joint(patience, linger).carry(one, other)
@@ -62,7 +62,7 @@ async def join(one: Ends, other: Ends, *, linger: float = LINGER) -> None:
 
 
 class _Joint:
-    """Two directions, and the patience that begins to run once one of them has ended."""
+    """Both directions of a tunnel, and the timeout that starts when one of them has ended."""
 
     def __init__(self, patience: asyncio.Timeout, linger: float) -> None:
         self._patience = patience
@@ -97,7 +97,7 @@ class _Joint:
         self._wait()
 
     async def _taken(self, source: asyncio.StreamWriter, sink: asyncio.StreamWriter) -> None:
-        """Wait until the sink takes more, as long as it takes anything or there is somebody who waits."""
+        """Wait until the sink accepts more, unless it is stuck and the source has disconnected."""
         while True:
             held = sink.transport.get_write_buffer_size()
             try:

@@ -1,8 +1,8 @@
-"""A transport that shows who we are.
+"""A transport that authenticates to the Kubernetes API.
 
 It stands between the client and the transport that carries the request. A request that brings its own
-`Authorization` passes untouched. After a 401 the credentials are asked for something else, once, and the request is
-repeated with that: a server that does not know who asks has done nothing, so repeating is safe whatever was asked.
+`Authorization` passes unchanged. After a 401 the request is repeated once with a renewed credential. That is safe for
+every request, because a server does nothing before it has authenticated one.
 
 A client certificate belongs to a connection and not to a request. When it changes, new connections are made with the
 new one (`redial`); those made with the old one end with the requests and streams that are still under way on them.
@@ -15,6 +15,8 @@ Invariants:
 
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from runyard.clock import Clock
 from runyard.http.messages import Request, Response, Stream, Transport
@@ -35,7 +37,7 @@ class Closing(Protocol):
     """Something that holds connections."""
 
     async def close(self) -> None:
-        """Let go of them."""
+        """Close the connections."""
         ...
 
 
@@ -52,12 +54,12 @@ class _Line:
         self.retired = False
 
     async def release(self) -> None:
-        """One user less; the last one of a retired line closes it."""
+        """Release one use; the last one of a retired line closes it."""
         self.users -= 1
         await self.settle()
 
     async def settle(self) -> None:
-        """Close if nobody needs it any more."""
+        """Close if it is not needed any more."""
         if self.retired and self.users == 0:
             await _close(self.transport)
 
@@ -148,13 +150,7 @@ class AuthTransport:
     ) -> Response | Stream:
         if credential.token:
             shown = ("authorization", f"Bearer {credential.token.reveal()}")
-            request = Request(
-                method=request.method,
-                path=request.path,
-                query=request.query,
-                headers=(*request.headers, shown),
-                body=request.body,
-            )
+            request = msgspec.structs.replace(request, headers=(*request.headers, shown))
         line = await self._line_for(credential.certificate)
         if line is None:
             return await self._transport.send(request, timeout=timeout)
@@ -181,7 +177,7 @@ class AuthTransport:
         except ConfigError as error:
             if old is None:
                 raise CredentialsUnavailable(error.cause, fix=error.fix) from None
-            # Half of a pair of files may be new and half old; the next look will see both.
+            # Half of a pair of files may be new and half old; the next read gets both.
             self._log.warning("keeping the certificate from before", cause=error.cause)
             return old
         self._line = new

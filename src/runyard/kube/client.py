@@ -1,12 +1,11 @@
-"""Requests to the Kubernetes API, one method for each thing that runyard asks of it.
+"""A client of the Kubernetes API: get, list, watch, create, patch, delete.
 
-The client knows nothing of sockets: it speaks to a `Transport`. It does not retry either, with one
-exception (a token that was renewed while it was in use), because only the caller knows whether
-doing something twice is harmless.
+The client sends requests through a `Transport`. It does not retry (except once with a renewed token), because whether a
+repetition is harmless depends on the caller.
 
 Invariants:
 - Nothing here PUTs: writes are creations, merge patches or server-side applies of the fields that the
-  caller names, so that what runyard does not know stays as it is.
+  caller names, so that other fields keep their values.
 - A destructive request can always carry its precondition (`uid`, `resource_version`): a stale plan
   becomes `Conflict` and never damage.
 - A request never addresses a collection when an object was meant: see `kinds`.
@@ -50,7 +49,7 @@ class RawListing(msgspec.Struct, frozen=True):
 
 
 class TokenReview(msgspec.Struct, frozen=True):
-    """What the API says about a token; `pod_name` and `pod_uid` are empty if it is not bound to a Pod."""
+    """The API's review of a token; `pod_name` and `pod_uid` are empty if it is not bound to a Pod."""
 
     authenticated: bool
     username: str
@@ -106,6 +105,16 @@ class Kube:
         self._agent = agent
         self._readers: dict[Any, Reader[Any]] = {}
 
+    @property
+    def transport(self) -> Transport:
+        """Where requests are sent."""
+        return self._transport
+
+    def through(self, wrap: Callable[[Transport], Transport]) -> "Kube":
+        """The same client on another transport, which `wrap` makes from this one's."""
+        transport = wrap(self._transport)
+        return Kube(transport, token=self._token, timeout=self._timeout, agent=self._agent)
+
     async def get(self, kind: Kind, name: str, *, namespace: str = "") -> dict[str, Any]:
         """One object; `NotFound` if it is not there."""
         path = kind.object_path(name, namespace=namespace)
@@ -149,7 +158,7 @@ class Kube:
         fields: str = "",
         limit: int = DEFAULT_PAGE,
     ) -> RawListing:
-        """All objects that match, not yet decoded, so that one bad object does not spoil the rest."""
+        """All objects that match, not yet decoded, so that one bad object does not fail the list."""
         items, version = await self.list_through(
             kind,
             lambda raw: raw,
@@ -276,7 +285,7 @@ class Kube:
     ) -> None:
         """Delete an object; `NotFound` if it is not there, `Conflict` if it is another one by now.
 
-        A success says that the deletion was accepted. Finalizers and a grace period may keep the
+        A success means that the deletion was accepted. Finalizers and a grace period may keep the
         object for long afterwards.
         """
         path = kind.object_path(name, namespace=namespace)
@@ -310,7 +319,7 @@ class Kube:
         return _read(await self._ask("POST", path, body=body), _TOKEN, path).status.token
 
     async def review_token(self, token: str, *, audiences: tuple[str, ...]) -> TokenReview:
-        """Ask the API whose token this is. An unauthenticated token is an answer, not an error."""
+        """Review a token. An unauthenticated token is a result, not an error."""
         path = TOKEN_REVIEWS.path()
         body = {
             "apiVersion": TOKEN_REVIEWS.api_version,

@@ -1,4 +1,4 @@
-"""Where a Kubernetes API is and how to prove who we are, as values.
+"""The address of a Kubernetes API and the credentials for it, as values.
 
 `kubeconfig` finds and validates them, `credentials` and `connect` act on them. Nothing here reads or runs
 anything.
@@ -6,7 +6,7 @@ anything.
 Invariants:
 - A secret is a `Secret`: its text comes out of `reveal()` and of nothing else. Printing, formatting, logging or
   encoding a `Config` (or an error that holds one) shows that there is a secret, never which.
-- Of a plugin's arguments and environment only the names are shown: people do put passwords there.
+- Of a plugin's arguments and environment only the names are shown: they may contain passwords.
 - A `ConfigError` names the file and the entry, and says what to do; it never quotes a value.
 """
 
@@ -18,7 +18,7 @@ REDACTED = "[redacted]"
 
 
 class Secret:
-    """A text that must not be seen. False if it is empty."""
+    """A text that is never shown. False if it is empty."""
 
     __slots__ = ("_text",)
 
@@ -74,7 +74,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     authority: str = ""
     insecure: bool = False
     tls_server_name: str = ""
-    plugin_config: Any = None  # what the cluster wants plugins to know; opaque
+    plugin_config: Any = None  # the cluster's configuration of plugins; opaque
 
     @property
     def encrypted(self) -> bool:
@@ -94,7 +94,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """Who we are: any of a token, a client certificate and a plugin; none of them is anonymous."""
+    """The user: any of a token, a client certificate and a plugin; without any of them it is anonymous."""
 
     name: str = ""
     token: Source = Source()
@@ -104,7 +104,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def anonymous(self) -> bool:
-        """Whether there is nothing to show."""
+        """Whether there is no credential."""
         return not (self.token or self.certificate or self.plugin)
 
 

@@ -1,6 +1,6 @@
-"""From a configuration to a transport that reaches the API and shows who we are.
+"""Builds an authenticated transport to the API from a configuration.
 
-Trust is kubectl's: a configured authority is the only one that is believed (a certificate in the middle of a chain
+Trust is kubectl's: a configured authority is the only one that is trusted (a certificate in the middle of a chain
 may be the anchor), without one it is the system's list, and the name that must be in the server's certificate is
 `tls-server-name` if that is set.
 
@@ -32,7 +32,7 @@ PAIR_FIX = "the certificate and the key must be a pair of PEM texts, the key wit
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is needed to speak to the API, for those who bring their own transport.
+    """Address, TLS context and credentials of the API, for callers with their own transport.
 
     `tls` is nothing for plain http; it holds a client certificate that is written down, but not one that
     a plugin will print.
@@ -77,7 +77,7 @@ def connect(
 ) -> AuthTransport:
     """A transport for the API of this configuration. Nothing is sent or run before the first request."""
     cluster = config.cluster
-    _written_tls(config)  # what is wrong with a certificate is said now
+    _written_tls(config)  # an invalid certificate is an error now
     if cluster.insecure:
         log = get_logger("kube.auth")
         log.warning("the server's certificate is not verified", server=cluster.server)
@@ -113,7 +113,7 @@ def credentials_of(config: Config, *, clock: Clock, environ: Mapping[str, str]) 
 
 
 def client_tls(cluster: Cluster, certificate: Certificate | None = None) -> ssl.SSLContext | None:
-    """How to speak TLS to this cluster; nothing if it is plain http."""
+    """Build the TLS context for this cluster; None for plain http."""
     if not cluster.encrypted:
         return None
     context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -133,7 +133,7 @@ def client_tls(cluster: Cluster, certificate: Certificate | None = None) -> ssl.
 
 
 def load_certificate(context: ssl.SSLContext, certificate: Certificate) -> None:
-    """Show this certificate to servers that ask for one."""
+    """Load the client certificate into the context."""
     try:
         with _nameless_file() as chain, _nameless_file() as key:
             context.load_cert_chain(
@@ -160,7 +160,7 @@ def _filled(file: IO[bytes], text: Secret) -> str:
     """Write into the file and return a path by which this process alone can open it."""
     file.write(text.reveal().encode())
     file.flush()
-    file.seek(0)  # some systems share the position with whoever opens it this way
+    file.seek(0)  # on some systems both file descriptors share the position
     return f"/dev/fd/{file.fileno()}"
 
 

@@ -1,8 +1,8 @@
-"""Workers that take keys from a queue and bring the world to what it should be.
+"""Workers that take keys from a queue and reconcile them.
 
-A reconcile gets a key, never an event: it reads the present state, compares it with the wanted one and
+A reconcile gets a key, never an event: it reads the current state, compares it with the desired one and
 acts. It may be called at any time and any number of times, so it must be idempotent; in exchange it
-need not know what happened before.
+needs no history.
 
 What comes of one reconcile, and what happens then:
 
@@ -10,11 +10,11 @@ What comes of one reconcile, and what happens then:
     success    it returned `Result()`                 the key rests until something changes
     requeue    it returned `Result(requeue_after=s)`  again in `s` seconds, or earlier if it changes
     error      it raised                              again after the key's backoff, and not before the time
-                                                      that the server asked for
+                                                      in the server's Retry-After
     timeout    it lasted longer than `deadline`       again after the key's backoff
     terminal   it raised `Terminal`                   rests: trying again cannot help
 
-If it raises there is no `Result`, so a wish to be called again in an hour cannot hide an error.
+If it raises there is no `Result`, so `requeue_after` cannot hide an error.
 """
 
 import asyncio
@@ -34,13 +34,23 @@ from runyard.telemetry.catalogue import (
 from runyard.telemetry.log import Logger, bound
 from runyard.telemetry.meter import Meter
 
-SOONEST = 0.005  # a reconcile that always asks for "at once" must not stop the rest of the process
+SOONEST = 0.005  # a reconcile that always requeues at once must not starve the process
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a reconcile that did not fail wants next."""
+    """When to reconcile the key again, after a success."""
 
     requeue_after: float | None = None
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """How many keys are reconciled at once, and how many seconds one reconcile may take."""
+
+    workers: int = 1
+    deadline: float = 60.0
+
+
+ONE_AT_A_TIME = Capacity()
 
 
 class Terminal(Exception):
@@ -59,8 +69,7 @@ class Controller:
         clock: Clock,
         meter: Meter,
         log: Logger,
-        workers: int = 1,
-        deadline: float = 60.0,
+        capacity: Capacity = ONE_AT_A_TIME,
     ) -> None:
         self._name = name
         self._reconcile = reconcile
@@ -68,8 +77,8 @@ class Controller:
         self._clock = clock
         self._meter = meter
         self._log = log
-        self._workers = workers
-        self._deadline = deadline
+        self._workers = capacity.workers
+        self._deadline = capacity.deadline
         self._count = 0
 
     async def run(self) -> None:
@@ -100,7 +109,7 @@ class Controller:
         except Terminal as error:
             result = "terminal"
             self._queue.forget(key)
-            self._log.error("reconcile is hopeless", error=str(error))
+            self._log.error("reconcile failed for good; it is not retried", error=str(error))
         except Exception as error:  # noqa: BLE001 whatever one key does, the others get their turn
             result = "timeout" if limit.expired() else "error"
             wanted = error.retry_after if isinstance(error, KubeError) else 0.0

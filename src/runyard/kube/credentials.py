@@ -1,8 +1,8 @@
-"""What is shown to the Kubernetes API to prove who we are, and how it stays fresh.
+"""Credentials for the Kubernetes API, and how they are refreshed.
 
 Tokens and certificates are replaced while we run: the kubelet rewrites a Pod's token before it expires, a certificate
-manager renews a pair of files. So nothing here is read once. `current()` is what to show now; `renew(refused)` is asked
-when the API did not accept it, and gives something else only if there is something else.
+manager renews a pair of files. So everything is read again from time to time. `current()` returns the credential to use
+now; `renew(refused)` returns a newer one after a 401, if there is one.
 
     Credentials           the protocol
     ├── Written           a token and a certificate that are written down, in the configuration or in files
@@ -31,19 +31,19 @@ MAX_AGE = 60.0  # seconds after which a file is read again
 class Certificate(msgspec.Struct, frozen=True):
     """A client certificate (a chain, PEM) and its key (PEM)."""
 
-    chain: Secret  # not secret as such; it names a person and fills the screen
+    chain: Secret  # not secret as such; hidden because it names a user and is long
     key: Secret
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What to show: a bearer token, a client certificate, both, or nothing."""
+    """A credential: a bearer token, a client certificate, both, or nothing."""
 
     token: Secret = Secret()
     certificate: Certificate | None = None
 
 
 class CredentialsUnavailable(NotSent):
-    """We cannot prove who we are at the moment; nothing was sent. Says what to do about it."""
+    """There is no credential at the moment, so nothing was sent. The message has the fix."""
 
     def __init__(self, cause: str, *, fix: str) -> None:
         super().__init__(f"{cause}; {fix}")
@@ -55,11 +55,11 @@ class Credentials(Protocol):
     """Where a credential comes from."""
 
     async def current(self) -> Credential:
-        """What to show now. Raises `CredentialsUnavailable`."""
+        """Return the current credential. Raises `CredentialsUnavailable`."""
         ...
 
     async def renew(self, refused: Credential) -> Credential:
-        """What to show instead; the same again if there is nothing else. Raises `CredentialsUnavailable`."""
+        """Return a newer credential, or the same one. Raises `CredentialsUnavailable`."""
         ...
 
     async def close(self) -> None:
@@ -85,7 +85,7 @@ class Written:
         return self._held
 
     async def renew(self, refused: Credential) -> Credential:
-        """Read again, unless somebody else has done so since."""
+        """Read again, unless another task has done so since."""
         if self._fixed or self._held is None or self._held != refused:
             return await self.current()
         return self._read_again()
@@ -126,7 +126,7 @@ def _token(source: Source) -> Secret:
     if source.data:
         return source.data  # as with kubectl: the file is newer, if there is one
     cause = f"{source.path} {why}"
-    raise CredentialsUnavailable(cause, fix="whoever writes that file must write a token into it")
+    raise CredentialsUnavailable(cause, fix="write a token into that file")
 
 
 def _pem(source: Source) -> Secret:

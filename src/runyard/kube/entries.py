@@ -1,10 +1,10 @@
-"""What a cluster and a user of a kubeconfig may say, and what runyard makes of it.
+"""Interprets the cluster and user entries of a kubeconfig.
 
-Only the entries that are used are judged: an old user with a method that nobody supports any more must not stop
+Only the entries that are used are judged: an old user with a method that is not supported any more must not stop
 a session that does not need it.
 
 Invariants:
-- A field that changes who we are or where we connect to is either obeyed or refused by name. None is ignored.
+- A field that changes the identity or the server is either supported or refused by name. None is ignored.
 - A relative path is relative to the file that it is written in.
 - Credentials never leave this machine unencrypted: a server that is plain `http` and not on this machine is
   refused together with them.
@@ -32,7 +32,7 @@ PLUGIN_EXTENSION = f"{EXEC_GROUP}/exec"
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 USE_PLUGIN = "use a token, a client certificate or an exec plugin"
 
-# Fields of a user that change who we are, with the reason why they cannot be obeyed.
+# Fields that change the user's identity, with the reason why they are not supported.
 REFUSED_USER_FIELDS = {
     "username": "basic authentication was removed from Kubernetes",
     "password": "basic authentication was removed from Kubernetes",
@@ -174,11 +174,11 @@ def read_user(entry: Entry) -> User:
 
 
 def check_pair(cluster: Cluster, user: User, entry: Entry) -> None:
-    """Refuse to send a credential over a connection that anybody can read."""
+    """Refuse to send a credential over an unencrypted connection."""
     if cluster.encrypted or user.anonymous or is_loopback(urlsplit(cluster.server).hostname or ""):
         return
     cause = (
-        f"the server is plain http and user {user.name!r} would show its credentials to everybody"
+        f"the server is plain http and user {user.name!r} would send its credentials unencrypted"
     )
     raise entry.error(cause, fix="use https")
 
@@ -241,7 +241,7 @@ def _plugin(entry: Entry, said: _Exec) -> Plugin:
         fix = "set it to Never or IfAvailable"
         raise entry.error("exec.interactiveMode is missing or unknown", fix=fix)
     if mode == "Always":
-        cause = "exec.interactiveMode is Always, and nobody is there to answer a plugin's questions"
+        cause = "exec.interactiveMode is Always, and a daemon cannot answer a plugin's questions"
         raise entry.error(cause, fix="use a plugin or an account that needs no terminal")
     for variable in said.env:
         if not variable.name or "=" in variable.name:

@@ -1,20 +1,19 @@
-"""What the Kubernetes API can answer instead of what was asked, by what the caller should do next.
+"""Errors of the Kubernetes API, by what the caller should do next.
 
     KubeError(status, reason, message)
     ├── NotFound        404  the object is not there: success for a delete, proof for "gone"
-    ├── AlreadyExists   409  somebody created that name first: read it and compare
+    ├── AlreadyExists   409  the name exists already: read it and compare
     ├── Conflict        409  a precondition failed: the plan is stale, read again and plan again
     │                   422  the same, where a patch named the uid of an object that is no longer there
     ├── Gone            410  that resourceVersion is compacted: list again
-    ├── Invalid         400/405/415/422, or refused before sending: asking again gives the same answer
+    ├── Invalid         400/405/415/422, or refused before sending: repeating gives the same result
     ├── Unauthorized    401  our identity was not accepted
     ├── Forbidden       403  our identity may not do this
     ├── Throttled       429  later
     └── ServerFailed    5xx, or an answer that cannot be read: maybe carried out, maybe not
 
-Any of them may carry `retry_after`, the seconds that the server asks us to wait: from the header, or from the
-`Status` object, which is all that a refusal inside of a watch has. It is a wish of a stranger: whoever obeys
-it sets a bound.
+Any of them may have `retry_after`, in seconds: from the header, or from the `Status` object (an error inside of a watch
+has no header). The value is untrusted, so callers must bound it.
 
 Transport errors (`http.errors.NotSent`, `OutcomeUnknown`) are no answers at all and pass through the
 client unchanged. Messages never hold a request body: it may carry a token.
@@ -26,14 +25,14 @@ from runyard.http.messages import Response
 
 
 class KubeError(Exception):
-    """The API answered, and the answer was no."""
+    """The API refused the request."""
 
     def __init__(self, status: int, reason: str, message: str, *, retry_after: float = 0.0) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
-        self.retry_after = retry_after  # seconds; zero when the server did not say
+        self.retry_after = retry_after  # seconds; zero if the server sent none
 
 
 class NotFound(KubeError):
@@ -95,13 +94,13 @@ class Status(msgspec.Struct, frozen=True):
 
     @property
     def other_uid(self) -> bool:
-        """Whether a patch named the uid of another object: the API then speaks of an immutable field, with 422."""
+        """Whether a patch named the uid of another object: the API reports an immutable field with 422."""
         causes = (self.details and self.details.causes) or []
         return any(cause.field == "metadata.uid" for cause in causes)
 
     @property
     def wait(self) -> float:
-        """The seconds that the server asks us to wait; zero if it does not."""
+        """The server's Retry-After in seconds; zero if it sent none."""
         asked = self.details.retry_after_seconds if self.details is not None else None
         return float(max(0, asked or 0))
 

@@ -1,7 +1,7 @@
-"""Events: what a person sees in `kubectl describe`.
+"""Records Kubernetes events, as `kubectl describe` shows them.
 
-They are a courtesy. Recording one never fails and never delays for long: what cannot be written is
-logged and forgotten. The same thing said again does not become a second event but a higher count.
+Recording an event never raises and has a short deadline; an event that cannot be written is logged and dropped. A
+repeated event increases the count of the first one.
 """
 
 import random
@@ -43,7 +43,7 @@ class Recorder:
     async def event(
         self, kind: Kind, obj_meta: Meta, *, type: str, reason: str, message: str
     ) -> None:
-        """Say something about an object; `type` is `Normal` or `Warning`. Never raises."""
+        """Record an event of an object; `type` is `Normal` or `Warning`. Never raises."""
         message = message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
         what = (kind.kind, obj_meta.namespace, obj_meta.name, obj_meta.uid, type, reason, message)
         try:
@@ -60,7 +60,7 @@ class Recorder:
         body = {"count": series.count, "lastTimestamp": to_rfc3339(self._clock.now())}
         try:
             await self._kube.patch(EVENTS, series.name, body, namespace=series.namespace)
-        except NotFound:  # the API forgets events after an hour or so
+        except NotFound:  # the API deletes events after about an hour
             self._series.pop(what, None)
             return False
         return True

@@ -1,7 +1,7 @@
-"""The bytes of a watch, cut into events.
+"""Splits the bytes of a watch into events.
 
-A watch is a stream of lines, each a JSON object `{"type": …, "object": …}`, and the network cuts it
-wherever it likes. A line counts once it is complete; the beginning of one that never ends is dropped,
+A watch is a stream of lines, each a JSON object `{"type": …, "object": …}`, which arrive in
+arbitrary chunks. A line counts once it is complete; the beginning of one that never ends is dropped,
 because the watch resumes after the last complete event and gets it again.
 
 The envelope is decoded first and the object left as it is: what the object must look like depends on
@@ -10,11 +10,11 @@ the envelope's type (a bookmark's object has nothing but a version, and nulls ev
 
 import msgspec
 
-MAX_LINE = 16 * 1024 * 1024  # ten times what the API lets anybody store
+MAX_LINE = 16 * 1024 * 1024  # ten times what the API stores
 
 
 class Malformed(Exception):
-    """The stream does not speak the watch protocol."""
+    """The stream violates the watch protocol."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

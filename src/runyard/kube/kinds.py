@@ -1,8 +1,8 @@
-"""The kinds of objects that runyard touches, and where the API serves them.
+"""The Kubernetes kinds that runyard uses, and their API paths.
 
-A `Kind` turns names into paths, and it is the only place that does. Names come from outside (a guest
-says what its Pod is called), so a name that would leave its place in the path is refused here, and so
-is a missing one: a DELETE on a path without its last segment empties the whole collection.
+Only a `Kind` turns names into paths. Names are untrusted (a guest sends its Pod's name), so a name that would change
+the path is refused here, and so is a missing one: a DELETE on a path without its last segment deletes the whole
+collection.
 """
 
 import msgspec
@@ -73,6 +73,13 @@ SECRETS = Kind("", "v1", "secrets", "Secret", namespaced=True)
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", namespaced=True)
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+SELF_ACCESS_REVIEWS = Kind(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    namespaced=False,
+)
 _RBAC = "rbac.authorization.k8s.io"
 ROLES = Kind(_RBAC, "v1", "roles", "Role", namespaced=True)
 ROLE_BINDINGS = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True)

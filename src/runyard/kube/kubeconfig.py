@@ -1,9 +1,9 @@
-"""Find the configuration that a user of kubectl expects to be used, and take one context out of it.
+"""Finds the kubeconfig as kubectl does, and selects one context.
 
 The first of these that is there is used: the path that was given, the files of `KUBECONFIG`, the service account
 of the Pod that we run in, `~/.kube/config`.
 
-Several files are merged by kubectl's rule: the first file that says something wins, name by name, and entries of
+Several files are merged by kubectl's rule: the first file that has an entry wins, name by name, and entries of
 one name are never mixed. A path that was given must exist; files of `KUBECONFIG` may be missing, unless all are.
 
 Invariants:
@@ -34,7 +34,7 @@ from runyard.kube.kubeyaml import FIX, read_mapping
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOST_VARIABLE = "KUBERNETES_SERVICE_HOST"
 PORT_VARIABLE = "KUBERNETES_SERVICE_PORT"
-RESTART = "restart the Pod, or give the path of a kubeconfig"
+RESTART = "restart the Pod, or give a kubeconfig with --kubeconfig"
 CHOOSE = "name one that exists, or `kubectl config use-context` one"
 MOST_NAMES = 12  # of contexts, in a complaint
 
@@ -77,7 +77,7 @@ class _Merged:
         return os.pathsep.join(str(file) for file in self.files)
 
     def add(self, path: Path, said: _File) -> None:
-        """Add what this file says and no earlier one has said."""
+        """Add the entries of a file that no earlier file has."""
         self.files.append(path)
         self.current = self.current or said.current_context
         for named in _unique(path, "cluster", said.clusters):
@@ -117,11 +117,11 @@ def find_config(
     cause = (
         f"no kubeconfig was given, KUBECONFIG is not set, this is no Pod, and {usual} is not there"
     )
-    raise ConfigError(cause, fix="give the path of a kubeconfig")
+    raise ConfigError(cause, fix="give a kubeconfig with --kubeconfig or KUBECONFIG")
 
 
 def in_cluster(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT) -> Config | None:
-    """What a Pod is given to speak to its own cluster; nothing if this is no Pod or it has no account."""
+    """Return the configuration of this Pod's ServiceAccount; None outside of a Pod or without an account."""
     host, port = environ.get(HOST_VARIABLE, ""), environ.get(PORT_VARIABLE, "")
     token = folder / "token"
     if not host or not port or not _exists(token):
@@ -170,7 +170,7 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError:
-        return True  # something is there that we may not look at: reading it will say what is wrong
+        return True  # the path is not accessible: reading it raises the error
 
 
 def _unique(path: Path, kind: str, items: tuple[_Named, ...]) -> tuple[_Named, ...]:

@@ -1,4 +1,4 @@
-"""Read a kubeconfig's text without trusting it.
+"""Parses the untrusted YAML of a kubeconfig.
 
 A kubeconfig is YAML (or JSON, which is YAML too) that may have been downloaded from anywhere. Before anything is
 built from it, one pass over its events measures what it would become: a "billion laughs" file is a few hundred
@@ -86,12 +86,16 @@ class _Measured:
         above[2] = max(above[2], height + 1)
 
 
+class TooLarge(ValueError):
+    """A file is larger than the limit."""
+
+
 def read_bounded(path: Path, *, limit: int = MAX_BYTES) -> bytes:
-    """A whole file; `OSError` as usual, `ValueError` if it is larger than the limit."""
+    """A whole file; `OSError` as usual, `TooLarge` if it is larger than the limit."""
     with path.open("rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise ValueError(f"is larger than {limit} bytes")
+        raise TooLarge(f"is larger than {limit} bytes")
     return data
 
 
@@ -109,10 +113,10 @@ def read_mapping(path: Path) -> dict[str, Any]:
         complaint = f"is not valid YAML{place}"
     except (yaml.YAMLError, LookupError, RecursionError):
         complaint = "is not valid YAML"
-    except _Refused as error:
+    except (_Refused, TooLarge) as error:
         complaint = str(error)
-    except ValueError as error:
-        complaint = str(error) if str(error).startswith("is larger") else "is not valid YAML"
+    except ValueError:
+        complaint = "is not valid YAML"
     if not complaint and value is not None and not isinstance(value, dict):
         complaint = "is not a mapping"
     if complaint:  # raised here, so that no parser's error hangs on it and quotes the text

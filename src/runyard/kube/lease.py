@@ -1,4 +1,4 @@
-"""Leases of nodes: the heartbeat by which Kubernetes knows that a host is alive.
+"""Renews a Node's lease, the heartbeat that Kubernetes uses to detect dead hosts.
 
 A renewal is one request in the usual case. It reads nothing before, so a slow read can never delay a
 heartbeat, and it is idempotent, so an unknown outcome is simply followed by the next renewal.
@@ -15,7 +15,7 @@ from runyard.wire.instants import to_rfc3339_micro
 async def renew_lease(
     kube: Kube, *, name: str, namespace: str, holder: str, duration: int, now: float
 ) -> None:
-    """Say that `holder` is alive at `now` and may be missed `duration` seconds later."""
+    """Renew the lease of `holder` at `now` for `duration` seconds."""
     stamp = to_rfc3339_micro(now)
     spec: dict[str, Any] = {
         "holderIdentity": holder,

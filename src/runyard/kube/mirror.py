@@ -1,20 +1,20 @@
-"""A store that follows lists and events, whatever order they arrive in.
+"""Applies lists and watch events to a store, in whatever order they arrive.
 
 This is the part of a reflector that decides; it does no I/O. A list is the truth of its moment: what
-differs from the store changed, what is missing from it was deleted, also if no event ever said so. An
+differs from the store changed, what is missing from it was deleted, even without an event. An
 event is one step, and the network may repeat it, delay it or lose it, so a step that the store has
-already taken, or that a later step of the same object has overtaken, is ignored. What was lost is
-healed by the next list.
+already taken, or that a later step of the same object has overtaken, is ignored. A lost
+event is corrected by the next list.
 
 Invariants:
 - After `replace` the store holds exactly the listed objects, and every difference was announced once. A list
   that cannot be read as a whole changes nothing.
 - No deletion is missed: whatever was announced as there is announced as gone, with the last state that was known,
-  also if nobody told us and the name is somebody else's by now. An object with another uid is another object.
+  also if its deletion was missed and the name is in use again. An object with another uid is another object.
 - A deleted object does not come back through a delayed event of its former life: the version of the
   deletion is remembered, of the last `MOST_REMEMBERED` ones, until the next list.
 - An object that does not fit its type changes nothing: the last readable version stays, and
-  `unreadable` says why. An object that nobody can read is not an object that is gone.
+  `unreadable` has the reason. An object that cannot be read is not an object that is gone.
 - A listener that fails is logged, and neither stops the mirror nor hides the change from the store.
 """
 
@@ -50,7 +50,7 @@ _TAGGED: Reader[_Tagged] = Reader(_Tagged)
 
 
 class Entry(msgspec.Struct, Generic[M], frozen=True):
-    """One object of a list: `obj` is None if it does not fit its type, and `trouble` says why."""
+    """One object of a list: `obj` is None if it does not fit its type, and `trouble` is the reason."""
 
     key: str
     obj: M | None
@@ -151,7 +151,7 @@ class Mirror(Generic[M]):
 
     def _place(self, where: str, old: M | None, obj: M) -> None:
         if old is not None and old.metadata.uid != obj.metadata.uid:
-            self._drop(where)  # nobody told us that it went before its name was taken again
+            self._drop(where)  # its deletion was missed before its name was used again
             old = None
         self.store.put(where, obj)
         self._announce(where, old, obj)

@@ -1,7 +1,7 @@
-"""Kubernetes objects as runyard reads them.
+"""Structs for reading Kubernetes objects.
 
-Frozen structs of the fields that some part looks at; everything else on the wire is skipped while
-decoding. They are for READING ONLY: writing one back would drop what it does not know, so every write
+Frozen structs of the fields that runyard reads; everything else on the wire is skipped while
+decoding. They are for READING ONLY: writing one back would drop all other fields, so every write
 is a patch of named fields (`client.Kube.patch` and `apply`).
 
 Invariants:
@@ -18,7 +18,7 @@ from runyard.wire.runnerpool import PoolSpec, PoolStatus
 
 
 class _Read(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Values that hold no cycles, so the garbage collector need not look at them."""
+    """Values that hold no cycles, so they need no garbage collection."""
 
 
 class OwnerReference(_Read, frozen=True):
@@ -75,14 +75,14 @@ class Condition(_Read, frozen=True):
 
 
 class EnvVar(_Read, frozen=True):
-    """One variable of a container's environment; `value` is empty if it comes from elsewhere."""
+    """One variable of a container's environment; `value` is empty if it has a `valueFrom`."""
 
     name: str = ""
     value: str = ""
 
 
 class Resources(_Read, frozen=True):
-    """What a container asks for; quantities stay text."""
+    """Resource requests and limits of a container; quantities stay text."""
 
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
@@ -194,7 +194,7 @@ class Address(_Read, frozen=True):
 
 
 class NodeInfo(_Read, frozen=True):
-    """What a Node says about its machine."""
+    """Operating system and architecture of a Node."""
 
     architecture: str = ""
     operating_system: str = ""

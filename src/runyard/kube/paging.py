@@ -1,10 +1,10 @@
-"""A list, page after page, each object read as soon as its page is there.
+"""Reads a list page by page and decodes each object as its page arrives.
 
 A list of ten thousand Pods is 35 MB of text. What a caller keeps of it is often less, so every object is given to
 `read` at once and the text of a page is let go before the next one is asked for.
 
 Invariants:
-- A list is complete or it raises; nothing of a list that broke off is given to anybody.
+- A list is complete or it raises; an incomplete list is never returned.
 - It ends: a server that hands out the same token again, or tokens without end, has failed.
 """
 

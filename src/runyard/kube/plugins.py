@@ -1,17 +1,16 @@
-"""Credentials that a program prints: the exec plugins of kubectl (`aws eks get-token`, `gke-gcloud-auth-plugin`, …).
+"""Runs credential plugins, the exec plugins of kubectl (`aws eks get-token`, `gke-gcloud-auth-plugin`, …).
 
 The program gets `KUBERNETES_EXEC_INFO` and answers with an `ExecCredential` on its standard output. It is not known to
 be quick, quiet or careful, so it runs with a deadline, with bounded output, in a session of its own (`runyard.proc`),
-and never with a terminal: there is nobody to type a password into a daemon.
+and never with a terminal: a daemon cannot answer a password prompt.
 
 Invariants:
-- One run at a time, whoever asks. It belongs to nobody: a request that gives up does not end the run that the next
-  request needs.
+- One run at a time, shared by all requests: a request that is cancelled does not end the run.
 - What it printed is used until `expirationTimestamp`, without one until the API refuses it.
 - A program that fails, or whose credential is refused again and again, is run once in `PAUSE` seconds, not once a
   request.
 - Its standard output is in no message. Of its standard error the last lines are, without what we know or can see to be
-  a secret, because that is where such programs say "log in first".
+  a secret, because plugins print "log in first" there.
 """
 
 import asyncio
@@ -108,7 +107,7 @@ class Plugged:
         return outcome
 
     async def renew(self, refused: Credential) -> Credential:
-        """Run the plugin again, unless somebody else has done so since or that was just tried."""
+        """Run the plugin again, unless another task has done so since or it was just tried."""
         now = self._clock.monotonic()
         tried = self._refused_at is not None and now - self._refused_at < PAUSE
         if self._held == refused and not tried:
@@ -129,7 +128,7 @@ class Plugged:
         if self._closed:
             return closed
         if self._flight is None:
-            # Not of the task group of whoever happens to ask first: it serves all, and `close` ends it.
+            # Not in the task group of the first request: the run serves all requests, and `close` ends it.
             self._flight = asyncio.get_running_loop().create_task(self._fly(), name="kube plugin")
         flight = self._flight
         await asyncio.wait((flight,))  # our own cancellation leaves the run alone
@@ -181,7 +180,7 @@ async def run_plugin(
     except proc.DeadlineExceeded as error:
         said = _said(plugin, error.partial.stderr)
         cause = f"the plugin {plugin.command} did not end within {deadline:g} s{said}"
-        fix = "it may wait for an answer that nobody can type: log in by hand first"
+        fix = "it may wait for input, which a daemon cannot give: log in by hand first"
         raise CredentialsUnavailable(cause, fix=fix) from None
     if done.code != 0:
         said = _said(plugin, done.stderr)
@@ -191,7 +190,7 @@ async def run_plugin(
 
 
 def exec_info(plugin: Plugin, cluster: Cluster) -> dict[str, Any]:
-    """What a plugin is told: never that it may ask questions."""
+    """Build KUBERNETES_EXEC_INFO, always non-interactive."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.provide_cluster_info:
         said = {
@@ -206,7 +205,7 @@ def exec_info(plugin: Plugin, cluster: Cluster) -> dict[str, Any]:
 
 
 def read_answer(plugin: Plugin, output: bytes) -> Issued:
-    """What the plugin's output says; no part of it is in a complaint."""
+    """Parse the plugin's output; errors do not quote it."""
     complaint, status, expires = "", _Status(), None
     try:
         answer = _ANSWER.decode(output)
@@ -236,7 +235,7 @@ def read_answer(plugin: Plugin, output: bytes) -> Issued:
 
 
 def _said(plugin: Plugin, stderr: bytes) -> str:
-    """The end of what the program said on standard error, as far as it may be shown."""
+    """Return the last lines of standard error, without secrets."""
     if len(stderr) >= OUTPUT_LIMIT:
         return ""  # cut somewhere, perhaps through a secret, which would not be recognised
     text = stderr.decode("utf-8", "replace")

@@ -1,23 +1,23 @@
-"""Keep a local copy of all objects of one kind, forever, over a network that lies.
+"""Mirrors all objects of one kind into a local store, over an unreliable network.
 
     list ──▶ watch from the list's version ──▶ stream ends ──▶ watch again from the last version seen
       ▲                                            │
       └── 410, a malformed stream, or `resync` ────┘
 
 A watch alone cannot be trusted: it falls silent without an error, repeats itself, and loses events
-that nobody will send again. So silence is bounded (`mute_after`), a watch's life is bounded, and every
+that are not sent again. So silence is bounded (`mute_after`), a watch's life is bounded, and every
 `resync` seconds a full list is compared with the store and the differences are announced as changes. No
 bookmark can show that an event was lost, because it names a version and not what led to it: only a list can.
 
 Invariants:
 - `run` ends only by cancellation. Every other failure is counted by its cause and followed by a pause.
 - No hot loop: a watch that ends within `STEADY` seconds, for whatever reason, is followed by a pause
-  that grows up to `LONGEST_PAUSE` while the same thing goes wrong again and again. What costs a list is
+  that grows up to `LONGEST_PAUSE` while the same failure repeats. What costs a list is
   forgiven later: after `CALM` seconds without one.
-- A server that names a time is given it, and a little more, so that those who were sent away together do not
-  come back together; but never more than `LONGEST_OBEDIENCE`.
+- A Retry-After of the server is respected, with jitter so that clients do not return together, up to
+  `LONGEST_OBEDIENCE`.
 - Once the server answers again, the store equals it within `LONGEST_OBEDIENCE` and a little more if a list was
-  due, and after a loss that nobody noticed within `resync` and a little more.
+  due, and after an undetected loss within `resync` and a little more.
 - The store is never emptied because of an error; it becomes old, and `last_contact` and the metric of
   the watch's age say how old.
 - Every stream that was opened is closed.
@@ -45,11 +45,12 @@ from runyard.telemetry.catalogue import RUNYARD_WATCH_AGE_SECONDS, RUNYARD_WATCH
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
+from runyard.telemetry.names import slug_of
 
 STEADY = 1.0
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 15.0
-LONGEST_OBEDIENCE = 60.0  # the most that a server may ask us to wait
+LONGEST_OBEDIENCE = 60.0  # longest Retry-After that is respected
 JITTER = 0.1
 CALM = 60.0
 RELIST_AGAIN = 30.0
@@ -59,8 +60,36 @@ _COSTLY = frozenset({"gone", "malformed", "error"})  # what is followed by a lis
 _STATUS = msgspec.json.Decoder(Status)
 
 
+class WatchDeps(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reflector needs besides its kind."""
+
+    kube: Kube
+    clock: Clock
+    rng: random.Random
+    meter: Meter
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """Which objects of a kind are mirrored: of a namespace, or of all; by label and field selector."""
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """After how many seconds everything is listed again, a silent watch counts as broken; objects in one page."""
+
+    resync: float = 300.0
+    mute_after: float = 75.0
+    page: int = DEFAULT_PAGE
+
+
+EVERYTHING, USUAL = Scope(), Pace()
+
+
 class Reflector(Generic[M]):
-    """Mirrors one kind into `store` and tells `on_change` about each difference, once.
+    """Mirrors one kind into `store` and calls `on_change` once for each difference.
 
     `on_change(key, old, new)` is called after the store changed: `old` None means created, `new` None
     deleted. It must not block; usually it puts a key into a `WorkQueue`. `synced` is set after the first
@@ -69,36 +98,29 @@ class Reflector(Generic[M]):
 
     def __init__(
         self,
-        kube: Kube,
+        deps: WatchDeps,
         kind: Kind,
         type_: type[M],
         *,
-        clock: Clock,
-        rng: random.Random,
-        meter: Meter,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
+        scope: Scope = EVERYTHING,
         on_change: Callable[[str, M | None, M | None], None] | None = None,
         indexes: Mapping[str, Callable[[M], Iterable[str]]] | None = None,
-        resync: float = 300.0,
-        mute_after: float = 75.0,
-        page: int = DEFAULT_PAGE,
+        pace: Pace = USUAL,
     ) -> None:
         self.synced = asyncio.Event()
         self.last_contact = 0.0
-        self._kube = kube
+        self._kube = deps.kube
         self._kind = kind
-        self._clock = clock
-        self._rng = rng
-        self._meter = meter
-        self._namespace, self._labels, self._fields = namespace, labels, fields
-        self._resync = resync
-        self._mute_after = mute_after
-        self._page = page
-        self._log = get_logger("kube.reflector", kind=kind.kind, namespace=namespace)
+        self._clock = deps.clock
+        self._rng = deps.rng
+        self._meter = deps.meter
+        self._namespace, self._labels, self._fields = scope.namespace, scope.labels, scope.fields
+        self._resync = pace.resync
+        self._mute_after = pace.mute_after
+        self._page = pace.page
+        self._log = get_logger("kube.reflector", kind=kind.kind, namespace=scope.namespace)
         self._mirror: Mirror[M] = Mirror(
-            kube.reader(type_), log=self._log, on_change=on_change, indexes=indexes or {}
+            deps.kube.reader(type_), log=self._log, on_change=on_change, indexes=indexes or {}
         )
         self._version = ""  # where to watch from; empty: list first
         self._listed_at = 0.0
@@ -116,12 +138,20 @@ class Reflector(Generic[M]):
         return self._mirror.unreadable
 
     def followed_by(self, freshness: Freshness) -> None:
-        """Have it known there whether the API is still heard of; bookmarks count, so a quiet kind is no stale one."""
+        """Let `freshness` follow the last contact with the API; bookmarks count, so a quiet kind is not stale."""
 
-        def heard() -> float | None:
+        def last_contact() -> float | None:
             return self.last_contact if self.synced.is_set() else None
 
-        freshness.follow(f"watch {self._kind.plural}", 2 * self._mute_after, heard)
+        freshness.follow(self._followed_as, 2 * self._mute_after, last_contact)
+
+    def followed_no_more_by(self, freshness: Freshness) -> None:
+        """The mirror may end: nothing is expected of it any more."""
+        freshness.forget(self._followed_as)
+
+    @property
+    def _followed_as(self) -> str:
+        return f"{slug_of(self._kind.kind)}-reflector"
 
     async def run(self) -> None:
         """Mirror until cancelled."""
@@ -133,7 +163,7 @@ class Reflector(Generic[M]):
     async def _report_age(self) -> None:
         while True:
             age = self._clock.monotonic() - self.last_contact
-            self._meter.set(RUNYARD_WATCH_AGE_SECONDS, age, kind=self._kind.kind)
+            self._meter.set(RUNYARD_WATCH_AGE_SECONDS, age, resource=self._kind.plural)
             await self._clock.sleep(self._mute_after / 4)
 
     async def _follow(self) -> None:
@@ -161,7 +191,7 @@ class Reflector(Generic[M]):
         except KubeError as error:
             cause, wanted = "refused", error.retry_after
             if self._failures["refused"] >= PATIENCE:
-                self._version = ""  # a version from the future, say: the server lost its last hours
+                self._version = ""  # for example a version from the future, after the server was restored from a backup
             self._log.warning("list or watch refused", error=str(error))
         except TransportError as error:
             cause = "transport"
@@ -169,10 +199,10 @@ class Reflector(Generic[M]):
         except (Malformed, msgspec.MsgspecError) as error:
             self._version, cause = "", "malformed"
             self._log.warning("stream is malformed, listing again", error=str(error))
-        except Exception:  # noqa: BLE001 a reflector that dies leaves a store that lies
+        except Exception:  # noqa: BLE001 a reflector that dies leaves a stale store
             self._version, cause = "", "error"
             self._log.exception("reflector failed, listing again")
-        self._meter.inc(RUNYARD_WATCH_RESTARTS_TOTAL, kind=self._kind.kind, cause=cause)
+        self._meter.inc(RUNYARD_WATCH_RESTARTS_TOTAL, resource=self._kind.plural, cause=cause)
         steady = began is not None and self._clock.monotonic() - began >= STEADY
         pause = self._pause(cause, steady=steady, clean=clean)
         return max(pause, self._obey(wanted)) if wanted > 0 else pause
@@ -249,7 +279,7 @@ class Reflector(Generic[M]):
                     # Without a default: with one, CPython 3.11 leaks some bytes each time it is cancelled.
                     chunk = await anext(chunks)
             except TimeoutError:
-                return "mute" if left > self._mute_after else "resync"
+                return "silent" if left > self._mute_after else "resync"
             except StopAsyncIteration:
                 events, cut = frames.finish()
                 self._take(events)

@@ -1,6 +1,6 @@
-"""What a reflector knows: the objects of one kind, by key and by index.
+"""Stores the objects of one kind, by key and by index.
 
-Only the reflector writes (`put`, `remove`); everybody else reads, and reads never wait. Objects are
+Only the reflector writes (`put`, `remove`); all others read, and reads never wait. Objects are
 frozen, so what a reader got stays true to the moment at which it was read.
 
 Invariant: after `put` and `remove` every index agrees with the objects, also when an index function

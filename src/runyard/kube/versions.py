@@ -16,5 +16,5 @@ def is_stale(candidate: str, known: str) -> bool:
 
 
 def latest(one: str, other: str) -> str:
-    """The later of two versions; if that cannot be told, the second one unless it is empty."""
+    """The later of two versions; if they cannot be compared, the second one unless it is empty."""
     return one if not other or is_stale(other, one) else other

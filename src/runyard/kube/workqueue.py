@@ -1,17 +1,16 @@
-"""The queue between "something changed" and "look at it again".
+"""A queue of keys to reconcile: deduplicated, delayed, with backoff.
 
-It holds keys, not events: a key that changes a hundred times while it waits is looked at once, and
-whoever looks reads the present state. The rules are those that controllers have settled on:
+It holds keys, not events: a key that changes a hundred times while it waits is reconciled once, with the current state.
+The rules are those of controller-runtime:
 
 - A key is in the queue at most once.
 - A key is with at most one worker. If it is added meanwhile it becomes *dirty*, and `done` puts it
   back into the queue: the change may have come after the worker had read.
 - A failed key waits before its next turn, twice as long after each failure in a row, up to a cap;
   half of the wait is drawn at random, so that keys which failed together do not return together.
-- A key has at most one timer, the earliest that was asked for.
+- A key has at most one timer, the earliest that was requested.
 
-There is no task in here. Timers run out while somebody waits in `get`; if every worker is busy, they
-would have nobody to wake anyway.
+There is no background task: timers fire while a worker waits in `get`. If every worker is busy, there is none to wake.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ MAX_DOUBLINGS = 40  # beyond any sane cap; keeps the power from growing without 
 
 
 class WorkQueue:
-    """Keys to be looked at. Not thread safe; every method but `get` returns at once."""
+    """A queue of keys to reconcile. Not thread safe; every method but `get` returns at once."""
 
     def __init__(
         self, *, clock: Clock, rng: random.Random, base: float = 0.005, cap: float = 60.0
@@ -33,7 +32,7 @@ class WorkQueue:
         self._rng = rng
         self._base = base
         self._cap = cap
-        self._ready: dict[str, None] = {}  # a dict keeps the order of arrival and knows its members
+        self._ready: dict[str, None] = {}  # a dict keeps the order of arrival and has fast lookups
         self._running: dict[str, None] = {}
         self._dirty: dict[str, None] = {}
         self._failures: dict[str, int] = {}
@@ -47,7 +46,7 @@ class WorkQueue:
         return len(self._ready)
 
     def add(self, key: str) -> None:
-        """Have this key looked at, after whatever is going on with it."""
+        """Queue this key; if it is with a worker, queue it again afterwards."""
         if key in self._running:
             self._dirty[key] = None
         elif key not in self._ready:
@@ -55,7 +54,7 @@ class WorkQueue:
             self._wake.set()
 
     def add_after(self, key: str, seconds: float) -> None:
-        """Have this key looked at in a while, unless an earlier timer of it is running already."""
+        """Queue this key after a delay, unless it has an earlier timer."""
         if seconds <= 0:
             self.add(key)
             return
@@ -65,7 +64,7 @@ class WorkQueue:
         self._due[key] = due
         self._ticket += 1
         heapq.heappush(self._timers, (due, self._ticket, key))
-        self._wake.set()  # whoever waits must now wait for a shorter time
+        self._wake.set()  # a waiting worker must wait for a shorter time
 
     async def get(self) -> str:
         """The next key. It belongs to the caller until `done`."""
@@ -87,9 +86,9 @@ class WorkQueue:
             self.add(key)
 
     def retry(self, key: str, *, at_least: float = 0.0) -> float:
-        """Have a failed key looked at again after its backoff, which is returned.
+        """Queue a failed key again after its backoff, which is returned.
 
-        `at_least` is what a server asked for; the cap holds for it too, and so do the dice.
+        `at_least` is the server's Retry-After; it is capped and jittered, too.
         """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -100,7 +99,7 @@ class WorkQueue:
         return delay
 
     def forget(self, key: str) -> None:
-        """The key did well: its next failure is a first one."""
+        """Reset the key's failure count after a success."""
         self._failures.pop(key, None)
 
     def failures(self, key: str) -> int:

@@ -1,22 +1,19 @@
-"""The node agent: the loops of one host, wired together.
+"""Wires and runs the loops of one host's agent.
 
-    lease      10 s   the control plane's heartbeat; needs nobody
-    status     30 s   the Node object, from what the others found
-    vms         5 s   one list of VMs for everybody
+    lease      10 s   the Node's heartbeat; independent of the driver
+    status     30 s   the Node object, from what the other loops found
+    vms         5 s   one list of VMs for all loops
     probes     30 s   guests' disks
     images            pulls, one per image, beside everything else
     pods              one worker per Pod
-    gc          5 min orphans, unused images, strangers
+    gc          5 min records without Pods, unused images, unowned VMs
 
-They start and end together: a loop that dies takes the agent down, loudly. The VMs do not notice; the
-next agent finds the records, the list of VMs and the Pods, and goes on from there.
+They start and end together: a loop that dies ends the agent. The VMs keep running; the next agent reads the records,
+the list of VMs and the Pods, and continues.
 """
 
 import asyncio
-import random
 
-from runyard.clock import Clock
-from runyard.kube.client import Kube
 from runyard.kube.events import Recorder
 from runyard.kube.workqueue import WorkQueue
 from runyard.node.deps import Deps
@@ -27,14 +24,10 @@ from runyard.node.lease import LeaseLoop
 from runyard.node.metrics import FAILURES, UNOWNED_VMS
 from runyard.node.pods import PodLoop
 from runyard.node.probes import ProbeLoop
-from runyard.node.records import Ledger, Records
-from runyard.node.settings import Settings
+from runyard.node.records import Ledger
 from runyard.node.status import StatusLoop
 from runyard.node.vms import Vms
-from runyard.telemetry.freshness import Freshness
-from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
-from runyard.vm.contract import VmDriver
+from runyard.telemetry.names import Loop
 from runyard.wire import names
 
 _ENDED = ("Succeeded", "Failed")
@@ -43,30 +36,9 @@ _ENDED = ("Succeeded", "Failed")
 class Agent:
     """One host's agent. `run` it once; after it ended, make a new one."""
 
-    def __init__(
-        self,
-        *,
-        kube: Kube,
-        driver: VmDriver,
-        records: Records,
-        clock: Clock,
-        rng: random.Random,
-        meter: Meter,
-        log: Logger,
-        settings: Settings,
-        freshness: Freshness | None = None,
-    ) -> None:
-        self._deps = Deps(
-            kube=kube,
-            driver=driver,
-            clock=clock,
-            rng=rng,
-            meter=meter,
-            log=log,
-            settings=settings,
-            freshness=freshness,
-        )
-        self._ledger = Ledger(records)
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._ledger = Ledger(deps.records)
 
     async def run(self) -> None:
         """Serve this host until cancelled."""
@@ -89,8 +61,7 @@ class Agent:
             pods,
             gc,
         )
-        if deps.freshness is not None:
-            pods.reflector.followed_by(deps.freshness)
+        pods.reflector.followed_by(deps.freshness)
         async with asyncio.TaskGroup() as tasks:
             for loop in loops:
                 tasks.create_task(loop.run(), name=type(loop).__name__)
@@ -98,8 +69,8 @@ class Agent:
     def _load(self) -> None:
         self._deps.meter.set(UNOWNED_VMS, 0)
         for uid in self._ledger.load():
-            self._deps.meter.inc(FAILURES, loop="records", kind="unreadable")
-            self._deps.log.error("record set aside: it cannot be read", pod_uid=uid)
+            self._deps.meter.inc(FAILURES, loop=Loop.VM_RECORDS, error="unreadable")
+            self._deps.log.error("record cannot be read; renamed and kept", pod_uid=uid)
 
     def _wake_vm(self, queue: WorkQueue, name: str) -> None:
         for record in self._ledger.values():
@@ -107,7 +78,7 @@ class Agent:
                 queue.add(record.key)
 
     def _images_in_use(self, pods: PodLoop) -> frozenset[str]:
-        """Images of VMs that are not over, and of Pods that may need theirs any moment."""
+        """Return the images of VMs without a result, and of Pods that have not ended."""
         recorded = [record.image for record in self._ledger.values() if record.result is None]
         bound = [
             container.image

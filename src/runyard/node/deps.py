@@ -1,4 +1,4 @@
-"""What every loop of the agent is given."""
+"""The dependencies of the agent's loops."""
 
 import random
 
@@ -8,24 +8,30 @@ from runyard.clock import Clock
 from runyard.http.errors import TransportError
 from runyard.kube.client import Kube
 from runyard.kube.errors import KubeError
+from runyard.node.records import Records
 from runyard.node.settings import Settings
 from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
 from runyard.vm.contract import VmDriver, VmError
 
-# The failures of the world outside, which a loop counts and survives. `OSError` includes TimeoutError.
-OUTSIDE: tuple[type[Exception], ...] = (VmError, KubeError, TransportError, OSError)
+# Dependency errors, which a loop counts and survives. `OSError` includes TimeoutError.
+DEPENDENCY_ERRORS: tuple[type[Exception], ...] = (VmError, KubeError, TransportError, OSError)
 
 
 class Deps(msgspec.Struct, frozen=True, kw_only=True):
-    """The hands and senses of one agent."""
+    """The dependencies of one agent; built once and passed on."""
 
     kube: Kube
     driver: VmDriver
+    records: Records
     clock: Clock
     rng: random.Random
     meter: Meter
     log: Logger
     settings: Settings
-    freshness: Freshness | None = None  # told when each loop last succeeded
+    health: Health
+    """The conditions that the agent finds wrong, in itself and in what it calls."""
+    freshness: Freshness
+    """Records when each loop last succeeded."""

@@ -1,9 +1,8 @@
-"""The hands of the Pod plan: one method per action, each with a deadline, each safe to repeat.
+"""Applies the actions of the Pod plan: one method per action, each with a deadline, each safe to repeat.
 
-An effect on a VM notes how many lists of VMs had begun by then, so that the next decision waits for a
-newer one. "Does not exist" and "not running" are success wherever something is torn down. What an effect
-learns about the Pod (the answer to a patch) is handed back, so that the next decision does not wait for
-the watch.
+An action on a VM records how many lists of VMs had begun by then, so that the next plan waits for a newer one. "Does
+not exist" and "not running" are success wherever something is torn down. The Pod that a patch returns is handed back,
+so that the next plan does not wait for the watch.
 """
 
 from runyard.kube.errors import Conflict, NotFound
@@ -42,11 +41,11 @@ class Effects:
         return self._vms.seen > self._touched.get(uid, 0)
 
     async def look(self, uid: str) -> None:
-        """Get such a list."""
+        """Wait for such a list."""
         await self._vms.newer_than(self._touched.get(uid, 0))
 
-    async def gone(self, action: do.Prove) -> bool:
-        """Whether the API server says that this incarnation does not exist (any more)."""
+    async def gone(self, action: do.VerifyPod) -> bool:
+        """Return whether the API server has no Pod with this uid."""
         try:
             raw = await self._deps.kube.get(PODS, action.name, namespace=action.namespace)
         except NotFound:
@@ -54,7 +53,7 @@ class Effects:
         return _reader.of(raw).metadata.uid != action.uid
 
     async def fetch(self, key: str) -> HostPod | None:
-        """The Pod under this key as it is now."""
+        """Read the Pod under this key from the API server."""
         namespace, _, name = key.partition("/")
         try:
             return _reader.of(await self._deps.kube.get(PODS, name, namespace=namespace))
@@ -62,12 +61,12 @@ class Effects:
             return None
 
     async def add_finalizer(self, pod: HostPod, action: do.AddFinalizer) -> HostPod:
-        """Put our finalizer beside the others."""
+        """Add our finalizer to the others."""
         wanted = [*pod.metadata.finalizers, names.VM_FINALIZER]
         return await self._patch_finalizers(pod, wanted, action.resource_version)
 
     async def remove_finalizer(self, pod: HostPod, action: do.RemoveFinalizer) -> HostPod | None:
-        """Take our finalizer away from the others; None if the Pod is gone."""
+        """Remove our finalizer; None if the Pod is gone."""
         wanted = [name for name in pod.metadata.finalizers if name != names.VM_FINALIZER]
         try:
             return await self._patch_finalizers(pod, wanted, action.resource_version)
@@ -75,7 +74,7 @@ class Effects:
             return None
 
     async def delete_pod(self, pod: HostPod) -> None:
-        """Confirm the deletion, as a Pod's node has to; another incarnation is left alone."""
+        """Confirm the deletion, as a Pod's node has to; a Pod with another uid is left alone."""
         meta = pod.metadata
         try:
             await self._deps.kube.delete(
@@ -85,7 +84,7 @@ class Effects:
             return
 
     async def publish(self, pod: HostPod, record: Record, report: do.Report) -> HostPod:
-        """Say it, to this incarnation only."""
+        """Patch the status of the Pod with this uid."""
         deps, meta = self._deps, pod.metadata
         body = status_patch(pod, record, report, deps.settings, deps.clock.now())
         raw = await deps.kube.patch(
@@ -121,7 +120,7 @@ class Effects:
         finally:
             self._touch(record.uid)
 
-    async def start(self, action: do.Start) -> None:
+    async def start(self, action: do.StartVm) -> None:
         """Start it."""
         try:
             async with self._deps.clock.timeout(self._deps.settings.deadlines.start):
@@ -129,7 +128,7 @@ class Effects:
         finally:
             self._touch(action.uid)
 
-    async def stop(self, action: do.Stop) -> None:
+    async def stop(self, action: do.StopVm) -> None:
         """Ask the guest, wait, power off."""
         limit = action.grace + self._deps.settings.deadlines.stop_margin
         try:
@@ -138,7 +137,7 @@ class Effects:
         finally:
             self._touch(action.uid)
 
-    async def remove(self, action: do.Remove) -> None:
+    async def remove(self, action: do.DeleteVm) -> None:
         """Delete the VM."""
         try:
             async with self._deps.clock.timeout(self._deps.settings.deadlines.delete):

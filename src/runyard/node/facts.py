@@ -1,6 +1,6 @@
 """Between the Pod on the wire and the plan's values, both ways.
 
-Reading: a struct with the fields that only a node agent looks at. Writing: the patch of a Pod's status
+Reading: a struct with the fields that only a node agent uses. Writing: the patch of a Pod's status
 that says what a report says and touches nothing that others own: their conditions are carried over
 as they came.
 """
@@ -69,7 +69,7 @@ class HostPod(_Read, frozen=True):
 
 
 def facts_of(pod: HostPod, settings: Settings, now: float) -> PodFacts:
-    """What the plan needs to know of a Pod."""
+    """Convert a Pod to the plan's input."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     return PodFacts(
         uid=meta.uid,
@@ -103,9 +103,17 @@ def vm_spec(pod: HostPod, record: Record, settings: Settings, *, token: str) -> 
         image=record.image,
         cpu_milli=cpu_milli(resources, settings.vm_cpu_milli),
         memory_mb=memory_mb(resources, settings.vm_memory_mb),
-        env=resolve_env(container.env, container.env_from, _fields(pod)),
+        env=_environment(pod, settings),
         token=token,
     )
+
+
+def _environment(pod: HostPod, settings: Settings) -> tuple[tuple[str, str], ...]:
+    container = pod.spec.containers[0]
+    env = dict(resolve_env(container.env, container.env_from, _fields(pod)))
+    if settings.dispatch_url and names.ENV_DISPATCH_URL in env:
+        env[names.ENV_DISPATCH_URL] = settings.dispatch_url
+    return tuple(env.items())
 
 
 def status_patch(
@@ -128,7 +136,7 @@ def status_patch(
 
 
 def created_at(pod: HostPod) -> float | None:
-    """When the Pod was created, if the API server said so."""
+    """Return when the Pod was created; None if it is not known."""
     return _instant(pod.metadata.creation_timestamp)
 
 

@@ -1,19 +1,20 @@
-"""The collector's loop: what the Pods' own turns and the image store cannot see by themselves."""
+"""Runs garbage collection: finds records without Pods, unused images and VMs without records."""
 
 from collections.abc import Callable
 
-from runyard.node.deps import OUTSIDE, Deps
+from runyard.node.deps import DEPENDENCY_ERRORS, Deps
 from runyard.node.images import ImageStore
 from runyard.node.metrics import UNOWNED_VMS, count_action
-from runyard.node.plans.gc import Recheck, RemoveImage, Snapshot, Strangers, plan_gc
+from runyard.node.plans.gc import CountUnownedVms, RemoveImage, RequeuePod, Snapshot, plan_gc
 from runyard.node.pods import PodLoop
 from runyard.node.records import Ledger
 from runyard.node.vms import Vms
 from runyard.telemetry.loops import run_loop
+from runyard.telemetry.names import Loop
 
 
 class GcLoop:
-    """Every few minutes: orphans to the Pod plan, unused images away, strangers counted."""
+    """Plans and applies one collection every few minutes."""
 
     def __init__(
         self,
@@ -33,23 +34,23 @@ class GcLoop:
         self._wake = wake
 
     async def run(self) -> None:
-        """Collect for ever, once the Pods are known."""
+        """Collect forever, once the Pods are listed."""
         await self._pods.reflector.synced.wait()
         settings = self._deps.settings
         await run_loop(
-            "gc",
+            Loop.GARBAGE_COLLECTION,
             self.step,
             clock=self._deps.clock,
             meter=self._deps.meter,
             log=self._deps.log,
             every=settings.gc_every,
             deadline=settings.deadlines.list + 4 * settings.deadlines.delete,
-            expected=OUTSIDE,
+            expected=DEPENDENCY_ERRORS,
             freshness=self._deps.freshness,
         )
 
     async def step(self) -> None:
-        """One pass; a list of VMs that fails ends it before anything was done."""
+        """Do one pass; if the VMs cannot be listed, nothing is done."""
         await self._vms.newer_than(0)
         # Records first: one that appears later has its Pod in the store already.
         records = self._ledger.values()
@@ -62,10 +63,10 @@ class GcLoop:
         )
         for action in plan_gc(snapshot, self._deps.settings):
             match action:
-                case Recheck():
+                case RequeuePod():
                     self._wake(action.key)
                 case RemoveImage():
                     await self._images.remove(action.image)
-                case Strangers():
+                case CountUnownedVms():
                     self._deps.meter.set(UNOWNED_VMS, len(action.vms))
             count_action(self._deps.meter, action, "ok")

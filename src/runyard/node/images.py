@@ -1,7 +1,7 @@
-"""The one image store of a host: who pulls, who clones and who collects all ask here.
+"""Manages the images of a host: pulls, use, removal.
 
-Pulls run in workers of their own, a few at a time and one per image. A Pod that needs an image says so
-and goes on; its key is woken when the pull has ended. So no heartbeat and no deletion ever waits for one.
+Pulls run in workers of their own, a few at a time and one per image. A Pod that needs an image requests it, and its
+key is queued again when the pull has ended. So no heartbeat and no deletion ever waits for a pull.
 
 Invariants:
 - One image is never pulled twice at once, nor pulled and removed at once.
@@ -15,12 +15,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from runyard.node.deps import OUTSIDE, Deps
+from runyard.node.deps import DEPENDENCY_ERRORS, Deps
 from runyard.node.plans.gc import HeldImage, RemoveImage, plan_gc
 from runyard.node.plans.gc import Snapshot as GcSnapshot
 from runyard.node.plans.pod import ImageFacts, ImageState
 from runyard.node.plans.values import bounded
 from runyard.telemetry.loops import run_loop
+from runyard.telemetry.names import Loop
 from runyard.vm.contract import NoSpace, VmError
 
 
@@ -47,11 +48,11 @@ class ImageStore:
 
     @property
     def held(self) -> tuple[str, ...] | None:
-        """References of the images that are here; None if that is not known yet."""
+        """References of the images on this host; None before the first list."""
         return None if self._last_used is None else tuple(self._last_used)
 
     def facts(self, image: str, key: str = "") -> ImageFacts:
-        """Where an image is. Whoever finds it being pulled, for whomever, is woken when that has ended."""
+        """Return the state of an image; while it is being pulled, `key` is queued again when that has ended."""
         waiting = self._waiting.get(image)
         if waiting is not None:
             if key:
@@ -66,7 +67,7 @@ class ImageStore:
         return ImageFacts(state=ImageState.ABSENT)
 
     def want(self, image: str, key: str) -> None:
-        """Have an image pulled, and this key woken when that has ended, well or not."""
+        """Request a pull, and queue this key again when it has ended."""
         waiting = self._waiting.get(image)
         if waiting is None:
             waiting = self._waiting[image] = {}
@@ -74,32 +75,32 @@ class ImageStore:
         waiting[key] = None
 
     def missing(self, image: str) -> None:
-        """Somebody found that an image is not here after all."""
+        """Record that an image is not on this host after all."""
         if self._last_used is not None:
             self._last_used.pop(image, None)
 
     async def run(self) -> None:
-        """Pull what is wanted, and look now and then at what is here."""
+        """Pull requested images, and list the images periodically."""
         settings = self._deps.settings
         async with asyncio.TaskGroup() as tasks:
             for _ in range(max(1, settings.pulls)):
                 tasks.create_task(self._puller())
             tasks.create_task(
                 run_loop(
-                    "images",
+                    Loop.IMAGE_INVENTORY,
                     self.refresh,
                     clock=self._deps.clock,
                     meter=self._deps.meter,
                     log=self._deps.log,
                     every=settings.images_every,
                     deadline=settings.deadlines.list,
-                    expected=OUTSIDE,
+                    expected=DEPENDENCY_ERRORS,
                     freshness=self._deps.freshness,
                 )
             )
 
     async def refresh(self) -> None:
-        """Ask the driver what is here."""
+        """List the images with the driver."""
         before = self._last_used or {}
         found = await self._deps.driver.images()
         now = self._deps.clock.monotonic()
@@ -109,7 +110,7 @@ class ImageStore:
         self._last_used = {image: newer.get(image, now) for image in (*found, *arrived)}
 
     def snapshot(self) -> tuple[HeldImage, ...]:
-        """Every image with its users, for the collector. Being used now counts as last used now."""
+        """Return every image with its use, for garbage collection. An image in use now was last used now."""
         now = self._deps.clock.monotonic()
         used = self._in_use()
         held = {} if self._last_used is None else self._last_used
@@ -122,7 +123,7 @@ class ImageStore:
         )
 
     async def remove(self, image: str) -> bool:
-        """Drop an image unless somebody uses it by now."""
+        """Remove an image unless it is in use."""
         async with self._lock(image):
             if image in self._in_use() or image in self._waiting:
                 return False
@@ -132,7 +133,7 @@ class ImageStore:
         return True
 
     async def reclaim(self) -> int:
-        """Make room at once: drop every image that nobody uses; returns how many went."""
+        """Free disk space: remove every image that is not in use; returns how many."""
         removed = 0
         for action in plan_gc(
             GcSnapshot(images=self.snapshot(), disk_full=True), self._deps.settings
@@ -144,7 +145,7 @@ class ImageStore:
     async def _try_remove(self, image: str) -> bool:
         try:
             return await self.remove(image)
-        except OUTSIDE as error:
+        except DEPENDENCY_ERRORS as error:
             self._deps.log.warning("image not removed", image=image, error=str(error))
             return False
 
@@ -163,7 +164,7 @@ class ImageStore:
                 self._wake(key)
 
     async def _pull(self, image: str) -> str:
-        """Pull, once more after making room if the disk is full; returns what went wrong."""
+        """Pull; if the disk is full, free space and pull once more; returns the error."""
         try:
             try:
                 await self._pull_once(image)

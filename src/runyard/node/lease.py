@@ -1,12 +1,13 @@
-"""The heartbeat that the control plane judges this host by: one small object, renewed every few seconds.
+"""Renews this Node's lease, the heartbeat by which Kubernetes judges the host.
 
-It has a loop of its own and asks nothing of the VM driver, so no slow probe and no pull can make a
-healthy host look dead.
+It has a loop of its own and never calls the VM driver, so that no slow probe and no pull can make a healthy host
+appear dead.
 """
 
 from runyard.kube.lease import renew_lease
-from runyard.node.deps import OUTSIDE, Deps
+from runyard.node.deps import DEPENDENCY_ERRORS, Deps
 from runyard.telemetry.loops import run_loop
+from runyard.telemetry.names import Loop
 from runyard.wire import names
 
 
@@ -17,17 +18,17 @@ class LeaseLoop:
         self._deps = deps
 
     async def run(self) -> None:
-        """Renew for ever; after a failure soon again."""
+        """Renew forever; retry soon after a failure."""
         every = self._deps.settings.lease_every
         await run_loop(
-            "lease",
+            Loop.NODE_LEASE,
             self.step,
             clock=self._deps.clock,
             meter=self._deps.meter,
             log=self._deps.log,
             every=every,
             deadline=every,
-            expected=OUTSIDE,
+            expected=DEPENDENCY_ERRORS,
             freshness=self._deps.freshness,
             max_backoff=every,
         )

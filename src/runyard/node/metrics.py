@@ -1,4 +1,4 @@
-"""The metrics of this room, under the names that its loops use."""
+"""The metrics of the node agent, under the names that its loops use."""
 
 from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL as ACTIONS
 from runyard.telemetry.catalogue import RUNYARD_LOOP_FAILURES_TOTAL as FAILURES
@@ -9,8 +9,7 @@ from runyard.telemetry.catalogue import (
 from runyard.telemetry.catalogue import TART_KUBELET_UNOWNED_VMS as UNOWNED_VMS
 from runyard.telemetry.catalogue import TART_KUBELET_VM_BOOT_DURATION_SECONDS as BOOT_DURATION
 from runyard.telemetry.meter import Meter
-
-ROOM = "node"
+from runyard.telemetry.names import Component, slug_of
 
 __all__ = [
     "ACTIONS",
@@ -18,12 +17,12 @@ __all__ = [
     "FAILURES",
     "GUEST_DISK",
     "PROVISION_DELAY",
-    "ROOM",
     "UNOWNED_VMS",
     "count_action",
 ]
 
 
 def count_action(meter: Meter, action: object, outcome: str) -> None:
-    """One action of a plan was applied, with this outcome."""
-    meter.inc(ACTIONS, room=ROOM, action=type(action).__name__, outcome=outcome)
+    """Count one action of a plan that was applied, by outcome."""
+    name = slug_of(type(action).__name__)
+    meter.inc(ACTIONS, component=Component.AGENT, action=name, outcome=outcome)

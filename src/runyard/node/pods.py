@@ -1,17 +1,17 @@
-"""The loop that turns bound Pods into VMs: one key per Pod, many workers, no worker for two tasks at once.
+"""Reconciles the Pods of this node into VMs: one key per Pod name, many workers.
 
-A turn looks at everything that is known under one namespace and name: the present Pod, and the records
-of earlier Pods of that name. For each it asks the plan, applies the answer, looks again and asks again
-until there is nothing to do. Long work that can concern several Pods (pulls) is not done here.
+A reconcile covers everything under one namespace and name: the present Pod, and the records of earlier Pods of that
+name. For each it plans, applies, and plans again until the plan is empty. Pulls, which may serve several Pods, run
+elsewhere.
 """
 
 import asyncio
 
 from runyard.http.errors import TransportError
-from runyard.kube.controller import Controller, Result
+from runyard.kube.controller import Capacity, Controller, Result
 from runyard.kube.errors import Conflict, KubeError, NotFound
 from runyard.kube.kinds import PODS
-from runyard.kube.reflector import Reflector
+from runyard.kube.reflector import Reflector, Scope, WatchDeps
 from runyard.kube.workqueue import WorkQueue
 from runyard.node.deps import Deps
 from runyard.node.effects import Effects
@@ -20,21 +20,23 @@ from runyard.node.images import ImageStore, backoff
 from runyard.node.metrics import count_action
 from runyard.node.plans import actions as do
 from runyard.node.plans.pod import Snapshot, create_failed, differs, plan_pod
+from runyard.node.plans.reasons import Why
 from runyard.node.plans.spec import UnsupportedSpec
 from runyard.node.plans.values import vm_name
 from runyard.node.records import Ledger
 from runyard.node.vms import Vms
+from runyard.telemetry.names import Loop, error_slug
 from runyard.vm.contract import VmError
 
-_MOST_STEPS = 40  # a life has a dozen; more means that two decisions undo each other
+_MOST_STEPS = 40  # a Pod's life has a dozen; more means that two decisions undo each other
 
 
 class NoProgress(Exception):
-    """The plan does not come to rest. Counted as a failed reconcile; it is looked at again later."""
+    """The plan never becomes empty. It is a failed reconcile and is retried later."""
 
 
 class _Case:
-    """One uid during one turn: what was learned since the turn began."""
+    """One uid during one reconcile, with what was read since it began."""
 
     def __init__(self, uid: str, key: str, pod: HostPod | None) -> None:
         self.uid = uid
@@ -45,7 +47,7 @@ class _Case:
 
 
 class PodLoop:
-    """Watches this node's Pods and works on each."""
+    """Watches this node's Pods and reconciles each."""
 
     def __init__(
         self,
@@ -63,42 +65,43 @@ class PodLoop:
         self._vms = vms
         self._images = images
         self._effects = effects
-        self._latest: dict[str, HostPod] = {}  # key → what a patch answered, ahead of the watch
+        self._latest: dict[
+            str, HostPod
+        ] = {}  # key → the Pod that a patch returned, newer than the watch
         self._holds: dict[str, tuple[int, float]] = {}  # uid → failures, not before (monotonic)
         self.reflector: Reflector[HostPod] = Reflector(
-            deps.kube,
+            WatchDeps(kube=deps.kube, clock=deps.clock, rng=deps.rng, meter=deps.meter),
             PODS,
             HostPod,
-            clock=deps.clock,
-            rng=deps.rng,
-            meter=deps.meter,
-            fields=f"spec.nodeName={deps.settings.node_name}",
+            scope=Scope(fields=f"spec.nodeName={deps.settings.node_name}"),
             on_change=self._changed,
         )
 
     async def run(self) -> None:
-        """Watch and work, for ever."""
+        """Watch and reconcile forever."""
         settings = self._deps.settings
         controller = Controller(
-            "pods",
+            Loop.POD_CONTROLLER,
             self.reconcile,
             queue=self._queue,
             clock=self._deps.clock,
             meter=self._deps.meter,
             log=self._deps.log,
-            workers=settings.pod_workers,
-            deadline=settings.max_grace + settings.deadlines.delete + settings.deadlines.clone,
+            capacity=Capacity(
+                workers=settings.pod_workers,
+                deadline=settings.max_grace + settings.deadlines.delete + settings.deadlines.clone,
+            ),
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.reflector.run())
-            # Before the first list nobody knows which Pods exist, and a missing Pod would look deleted.
+            # Before the first list it is unknown which Pods exist, and a missing one would count as deleted.
             await self.reflector.synced.wait()
             for key in dict.fromkeys(record.key for record in self._ledger.values()):
                 self._queue.add(key)
             tasks.create_task(controller.run())
 
     async def reconcile(self, key: str) -> Result:
-        """Bring everything under one key as far as it can go now."""
+        """Reconcile the Pod and the records under one key."""
         pod = await self._present(key)
         waits: list[float | None] = []
         for record in self._ledger.of_key(key):
@@ -116,7 +119,7 @@ class PodLoop:
         self._queue.add(key)
 
     async def _present(self, key: str) -> HostPod | None:
-        """The Pod as we know it best; a Pod that only a record knows of is asked for."""
+        """Return the newest known version of the Pod; one that is only in a record is read from the API."""
         pod = self.reflector.store.get(key)
         patched = self._latest.get(key)
         if pod is None:
@@ -132,7 +135,7 @@ class PodLoop:
         return pod
 
     async def _settle(self, case: _Case) -> float | None:
-        """Ask, apply, ask again; returns when to look again if nothing happens, None for never."""
+        """Plan and apply until the plan is empty; returns when to reconcile again, None for never."""
         for _ in range(_MOST_STEPS):
             deps = self._deps
             plan = plan_pod(self._snapshot(case), deps.settings, deps.clock.now())
@@ -165,17 +168,17 @@ class PodLoop:
         )
 
     async def _apply_all(self, case: _Case, plan: tuple[do.Action, ...]) -> bool:
-        """Apply the actions in order; True if the turn is over."""
+        """Apply the actions in order; True ends the reconcile."""
         for action in plan:
             try:
                 over = await self._apply(case, action)
             except Conflict:
-                # The Pod has changed since we read it, or is another one by now: read and ask again.
+                # The Pod has changed since it was read, or is another one: read and plan again.
                 count_action(self._deps.meter, action, "conflict")
                 await self._refetch(case)
                 return case.pod is None
             except Exception as error:
-                count_action(self._deps.meter, action, type(error).__name__)
+                count_action(self._deps.meter, action, error_slug(error))
                 raise
             count_action(self._deps.meter, action, "ok")
             if over:
@@ -191,27 +194,27 @@ class PodLoop:
             self._queue.add(case.key)
 
     async def _apply(self, case: _Case, action: do.Action) -> bool:
-        """Apply one action; True ends the turn."""
+        """Apply one action; True ends the reconcile."""
         match action:
-            case do.Look():
+            case do.RefreshVms():
                 await self._effects.look(case.uid)
-            case do.Save():
+            case do.SaveRecord():
                 await self._effects.save(case.pod, action.record)
-            case do.Stop():
+            case do.StopVm():
                 await self._effects.stop(action)
-            case do.Remove():
+            case do.DeleteVm():
                 await self._effects.remove(action)
-            case do.Forget():
+            case do.DeleteRecord():
                 self._effects.forget(case.uid)
-            case do.Prove():
+            case do.VerifyPod():
                 case.proven_gone = await self._effects.gone(action)
                 return not case.proven_gone
             case do.Wait():
                 case.wait = action.seconds
                 return True
-            case do.Pull():
+            case do.PullImage():
                 self._images.want(action.image, case.key)
-            case do.Create() | do.Start():
+            case do.CreateVm() | do.StartVm():
                 return await self._provision(case, action)
             case _:
                 return await self._apply_to_pod(case, action)
@@ -224,7 +227,7 @@ class PodLoop:
         match action:
             case do.AddFinalizer():
                 self._learn(case, await self._effects.add_finalizer(pod, action))
-            case do.Publish():
+            case do.PublishStatus():
                 record = self._ledger.get(case.uid)
                 assert record is not None, "the plan publishes only what a record says"
                 try:
@@ -242,12 +245,12 @@ class PodLoop:
                 raise TypeError(f"no effect for {action!r}")
         return False
 
-    async def _provision(self, case: _Case, action: do.Create | do.Start) -> bool:
-        """Create or start; a failure is published and tried again later, not raised."""
+    async def _provision(self, case: _Case, action: do.CreateVm | do.StartVm) -> bool:
+        """Create or start the VM; a failure is published and retried later, not raised."""
         pod, record = case.pod, self._ledger.get(case.uid)
         assert pod is not None and record is not None, "the plan provisions for a Pod with a record"
         try:
-            if isinstance(action, do.Create):
+            if isinstance(action, do.CreateVm):
                 await self._effects.create(pod, record)
             else:
                 await self._effects.start(action)
@@ -256,13 +259,13 @@ class PodLoop:
             failures = self._holds.get(case.uid, (0, 0.0))[0] + 1
             case.wait = backoff(self._deps, failures)
             self._holds[case.uid] = (failures, self._deps.clock.monotonic() + case.wait)
-            count_action(self._deps.meter, action, type(error).__name__)
+            count_action(self._deps.meter, action, error_slug(error))
             text = f"{type(error).__name__}: {error}"
             self._deps.log.warning("VM not provisioned", pod=case.key, vm=record.vm, error=text)
             report = create_failed(text)
             if differs(facts_of(pod, self._deps.settings, self._deps.clock.now()), report):
                 await self._apply_to_pod(
-                    case, do.Publish(uid=case.uid, report=report, reason="not provisioned")
+                    case, do.PublishStatus(uid=case.uid, report=report, reason=Why.CREATE_FAILED)
                 )
             return True
         return False

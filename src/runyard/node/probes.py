@@ -1,15 +1,16 @@
-"""How full the guests' disks are, measured in a loop of its own and kept with what could not be measured.
+"""Measures how full the guests' disks are.
 
-A guest that does not answer keeps its last value while it runs; a value goes when its VM does. So a
-condition never flips because a probe was slow.
+A guest that does not answer keeps its last value while it runs; a value is dropped with its VM. So a condition never
+changes because a probe was slow.
 """
 
-from runyard.node.deps import OUTSIDE, Deps
+from runyard.node.deps import DEPENDENCY_ERRORS, Deps
 from runyard.node.metrics import FAILURES, GUEST_DISK
 from runyard.node.plans.node import GuestDisk
 from runyard.node.records import Ledger
 from runyard.node.vms import Vms
 from runyard.telemetry.loops import run_loop
+from runyard.telemetry.names import Loop, error_slug
 from runyard.vm.contract import VmState
 
 
@@ -31,22 +32,22 @@ class ProbeLoop:
         return tuple(GuestDisk(vm=vm, percent=percent) for vm, percent in self._percent.items())
 
     async def run(self) -> None:
-        """Measure for ever."""
+        """Measure forever."""
         settings = self._deps.settings
         await run_loop(
-            "probes",
+            Loop.GUEST_PROBES,
             self.step,
             clock=self._deps.clock,
             meter=self._deps.meter,
             log=self._deps.log,
             every=settings.probe_every,
             deadline=settings.deadlines.list + 20 * settings.deadlines.probe,
-            expected=OUTSIDE,
+            expected=DEPENDENCY_ERRORS,
             freshness=self._deps.freshness,
         )
 
     async def step(self) -> None:
-        """One pass over the guests; one that fails does not stop the others."""
+        """Measure every guest once; one that fails does not stop the others."""
         await self._vms.newer_than(0)
         ours = {record.vm: None for record in self._ledger.values()}
         running = {
@@ -59,16 +60,16 @@ class ProbeLoop:
             self._deps.meter.clear(GUEST_DISK, vm=vm)
         for vm in running:
             await self._measure(vm)
-        # A new agent whose first probes all fail knows nothing yet: the Node keeps what it says.
+        # While every first probe fails nothing is known: the Node keeps its condition.
         self._measured = self._measured or not running or bool(self._percent)
 
     async def _measure(self, vm: str) -> None:
         try:
             async with self._deps.clock.timeout(self._deps.settings.deadlines.probe):
                 percent = await self._deps.driver.disk_usage(vm)
-        except OUTSIDE as error:
-            kind = type(error).__name__
-            self._deps.meter.inc(FAILURES, loop="probes", kind=kind)
+        except DEPENDENCY_ERRORS as error:
+            kind = error_slug(error)
+            self._deps.meter.inc(FAILURES, loop=Loop.GUEST_PROBES, error=kind)
             self._deps.log.warning("guest not measured", vm=vm, error=str(error) or kind)
             return
         if percent is not None and 0.0 <= percent <= 100.0:

@@ -1,42 +1,40 @@
-"""The durable records of this host's VMs: one small file each.
+"""Keeps the durable records of this host's VMs, one small file each.
 
 Invariants:
-- A file is replaced whole: written beside its place, synced, renamed, and the directory synced. A crash
-  at any point leaves the old record or the new one.
-- A file that cannot be read is set aside under another name and reported, never fatal and never
-  deleted: its Pod's uid stays *suspect*, and a suspect uid is not started (it may have run).
-- The methods are synchronous on purpose: between two effects there is a point at which a crash can be
-  put, and a test puts one there.
+- A file is replaced whole and synced (`files.write_whole`): a crash leaves the old record or the new one.
+- A file that cannot be read is renamed and reported, never fatal and never deleted: its Pod's uid stays
+  *suspect*, and a suspect uid is not started, because it may have run.
+- The methods are synchronous on purpose: tests crash the agent between two of them.
 """
 
-import os
 import re
 from pathlib import Path
 
 import msgspec
 
+from runyard.files import sync_directory, write_whole
 from runyard.node.plans.values import Record
 
 _SUFFIX = ".json"
-_TEMPORARY = ".tmp"
+_DRAFT = "."  # the beginning of the name of a file that is being written
 _UNREADABLE = ".unreadable"
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _decoder = msgspec.json.Decoder(Record)
 
 
 class Records:
-    """The directory of records. One agent owns it."""
+    """Reads and writes the directory of records. One agent owns it."""
 
     def __init__(self, directory: Path, *, durable: bool = True) -> None:
         self._directory = directory
         self._durable = durable
 
     def load(self) -> dict[str, Record]:
-        """Every readable record by uid; sets unreadable ones aside and drops torn writes."""
+        """Return every readable record by uid; renames unreadable ones and removes unfinished drafts."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         held: dict[str, Record] = {}
         for path in sorted(self._directory.iterdir()):
-            if path.name.endswith(_TEMPORARY):
+            if path.name.startswith(_DRAFT):
                 path.unlink(missing_ok=True)
             elif path.name.endswith(_SUFFIX):
                 record = self._read(path)
@@ -50,23 +48,16 @@ class Records:
         return tuple(sorted(path.name.removesuffix(_UNREADABLE) for path in found))
 
     def write(self, record: Record) -> None:
-        """Put a record in place of the previous one of that uid."""
-        path = self._path(record.uid)
-        temporary = path.with_suffix(_TEMPORARY)
-        with temporary.open("wb") as file:
-            file.write(msgspec.json.encode(record))
-            if self._durable:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
-        self._sync_directory()
+        """Replace the record of a uid."""
+        write_whole(self._path(record.uid), msgspec.json.encode(record), sync=self._durable)
 
     def forget(self, uid: str) -> None:
-        """Remove what is kept of a uid; nothing to remove is success."""
+        """Remove the record of a uid; a missing one is no error."""
         path = self._path(uid)
         path.unlink(missing_ok=True)
         path.with_suffix(_UNREADABLE).unlink(missing_ok=True)
-        self._sync_directory()
+        if self._durable:
+            sync_directory(self._directory)
 
     def _read(self, path: Path) -> Record | None:
         try:
@@ -83,18 +74,9 @@ class Records:
             raise ValueError(f"not a uid: {uid!r}")
         return self._directory / (uid + _SUFFIX)
 
-    def _sync_directory(self) -> None:
-        if not self._durable:
-            return
-        handle = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
 
 class Ledger:
-    """The records in memory, with the lookups that the loops need; every change goes to disk first."""
+    """Holds the records in memory; every change is written to disk first."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -102,7 +84,7 @@ class Ledger:
         self._suspects: dict[str, None] = {}
 
     def load(self) -> tuple[str, ...]:
-        """Read the disk; returns the suspect uids."""
+        """Read the directory; returns the suspect uids."""
         self._held = self._records.load()
         self._suspects = dict.fromkeys(self._records.suspects())
         return tuple(self._suspects)
@@ -112,15 +94,15 @@ class Ledger:
         return self._held.get(uid)
 
     def suspect(self, uid: str) -> bool:
-        """Whether there was a record that nobody can read."""
+        """Return whether this uid has a record that cannot be read."""
         return uid in self._suspects
 
     def values(self) -> tuple[Record, ...]:
-        """All records, oldest uid order of insertion."""
+        """Return all records in the order of insertion."""
         return tuple(self._held.values())
 
     def of_key(self, key: str) -> tuple[Record, ...]:
-        """Records of all Pods that had this namespace and name, one after the other."""
+        """Return the records of all Pods that had this namespace and name."""
         return tuple(record for record in self._held.values() if record.key == key)
 
     def save(self, record: Record) -> None:

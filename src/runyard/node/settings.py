@@ -1,4 +1,4 @@
-"""What an operator may decide about one host's agent; everything else follows from the wire."""
+"""The settings of one host's agent."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """One host's agent."""
+    """Settings of one host's agent."""
 
     node_name: str
     node_ip: str = ""
@@ -29,7 +29,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     arch: str = "arm64"
     runtime: str = names.NODE_RUNTIME_TART
 
-    # What the Node offers, and what a VM gets whose Pod asks for nothing.
+    dispatch_url: str = ""
+    """Replaces the dispatch URL in the Pods' environment, where guests reach the server by another address."""
+
+    # The Node's capacity, and the size of a VM whose Pod requests none.
     cpu_milli: int = 8000
     memory_mb: int = 16384
     pods: int = 2
@@ -43,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     list_every: float = 5.0
     gc_every: float = 300.0
     images_every: float = 60.0
-    recheck_every: float = 60.0  # a Pod is looked at again, even if nothing seemed to happen
+    recheck_every: float = 60.0  # a Pod is reconciled again, even without a change
 
     deadlines: Deadlines = Deadlines()
     driver_stale_after: float = 120.0  # without a good list of VMs: Ready is Unknown
@@ -55,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retry_base: float = 5.0
     retry_cap: float = 300.0
     gc_images: bool = True
-    image_idle: float = 24 * 3600.0  # an image that nobody used for so long may go
+    image_idle: float = 24 * 3600.0  # an image unused for so long is removed
     workers: int = 0  # Pods worked on at once; 0: enough for every slot twice
 
     @property

@@ -1,7 +1,7 @@
-"""The loop that keeps the Node object true: registered, labelled, sized, with honest conditions.
+"""Writes this host's Node object: registration, labels, capacity, conditions.
 
-It reads what the other loops have found out and never waits for the driver. A Node that somebody deleted
-is registered again at the next beat.
+It uses what the other loops have found and never waits for the driver. A Node that was deleted is registered again at
+the next heartbeat.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from runyard.kube.errors import AlreadyExists, Conflict, NotFound
 from runyard.kube.kinds import NODES
 from runyard.kube.objects import Node
-from runyard.node.deps import OUTSIDE, Deps
+from runyard.node.deps import DEPENDENCY_ERRORS, Deps
 from runyard.node.images import ImageStore
 from runyard.node.metrics import count_action
 from runyard.node.plans.node import (
@@ -24,6 +24,7 @@ from runyard.node.probes import ProbeLoop
 from runyard.node.settings import Settings
 from runyard.node.vms import Vms
 from runyard.telemetry.loops import run_loop
+from runyard.telemetry.names import Loop
 from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
 
@@ -40,23 +41,23 @@ class StatusLoop:
         self._probes = probes
 
     async def run(self) -> None:
-        """Beat for ever."""
+        """Write forever."""
         every = self._deps.settings.heartbeat_every
         await run_loop(
-            "status",
+            Loop.NODE_STATUS,
             self.step,
             clock=self._deps.clock,
             meter=self._deps.meter,
             log=self._deps.log,
             every=every,
             deadline=2 * every,
-            expected=OUTSIDE,
+            expected=DEPENDENCY_ERRORS,
             freshness=self._deps.freshness,
             max_backoff=every,
         )
 
     async def step(self) -> None:
-        """Read, plan, write; somebody else's write in between means: once more."""
+        """Read, plan, write; retry after a concurrent write."""
         for attempt in range(_ATTEMPTS):
             try:
                 if await self._beat():
@@ -155,7 +156,7 @@ def _node_info(settings: Settings) -> dict[str, str]:
 
 
 def _merged(raw: dict[str, Any], ours: tuple[Condition, ...], now: float) -> list[dict[str, Any]]:
-    """Our conditions in place, those of others as they are."""
+    """Return the Node's conditions with ours replaced."""
     instant = to_rfc3339(now)
     listed = raw.get("status", {}).get("conditions") or []
     merged = {str(condition.get("type")): condition for condition in listed}
@@ -164,7 +165,7 @@ def _merged(raw: dict[str, Any], ours: tuple[Condition, ...], now: float) -> lis
         merged[condition.type] = {
             "type": condition.type,
             "status": condition.status,
-            "reason": condition.reason,
+            "reason": condition.camel,
             "message": condition.message,
             "lastHeartbeatTime": instant,
             "lastTransitionTime": since or instant,

@@ -1,15 +1,16 @@
-"""The list of this host's VMs, asked for once and shared by everybody.
+"""Lists this host's VMs for all loops.
 
-One call every few seconds serves all Pods, the collector and the Node's condition. Whoever has just
-changed something asks for a list that *began* after the change: a list that was under way meanwhile
-may or may not show it, and a plan made from it would take a VM that was just started for one that has vanished.
+One call every few seconds serves all Pods, garbage collection and the Node's condition. After an action on a VM a list
+is needed that *began* after it: a list that was under way meanwhile may or may not show the change, and a plan made
+from it would take a VM that was just started for one that has vanished.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from runyard.node.deps import OUTSIDE, Deps
+from runyard.node.deps import DEPENDENCY_ERRORS, Deps
 from runyard.telemetry.loops import run_loop
+from runyard.telemetry.names import Loop
 from runyard.vm.contract import VmView
 
 
@@ -45,17 +46,17 @@ class Vms:
                 await self._poll()
 
     async def run(self) -> None:
-        """Poll for ever."""
+        """List forever."""
         settings = self._deps.settings
         await run_loop(
-            "vms",
+            Loop.VM_LIST,
             self._step,
             clock=self._deps.clock,
             meter=self._deps.meter,
             log=self._deps.log,
             every=settings.list_every,
-            deadline=2 * settings.deadlines.list + 1,  # it may wait for somebody else's list
-            expected=OUTSIDE,
+            deadline=2 * settings.deadlines.list + 1,  # it may wait for a list under way
+            expected=DEPENDENCY_ERRORS,
             freshness=self._deps.freshness,
             max_backoff=60.0,
         )

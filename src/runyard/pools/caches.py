@@ -1,16 +1,15 @@
 """The four caches that plans are made from: pools, runner Pods, their accounts, and hosts."""
 
 import asyncio
-import random
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from runyard.clock import Clock
-from runyard.kube.client import Kube
+import msgspec
+
 from runyard.kube.kinds import NODES, PODS, RUNNER_POOLS, SERVICE_ACCOUNTS, Kind
 from runyard.kube.objects import HasMeta, Node, Pod, RunnerPool, ServiceAccount
-from runyard.kube.reflector import Reflector
-from runyard.telemetry.meter import Meter
+from runyard.kube.reflector import Reflector, Scope, WatchDeps
+from runyard.pools.deps import Deps
 from runyard.wire import names
 
 BY_POOL = "pool"
@@ -19,48 +18,48 @@ H = TypeVar("H", bound=HasMeta)
 Change = Callable[[str, H | None, H | None], None]
 
 
-class Caches:
-    """Reflectors of everything that a plan looks at; Pods and accounts are indexed by their pool."""
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is called after an object of each kind changed."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        *,
-        clock: Clock,
-        rng: random.Random,
-        meter: Meter,
-        namespace: str,
-        on_pool: Change[RunnerPool],
-        on_pod: Change[Pod],
-        on_account: Change[ServiceAccount],
-        on_node: Change[Node],
-    ) -> None:
+    pool: Change[RunnerPool]
+    pod: Change[Pod]
+    account: Change[ServiceAccount]
+    node: Change[Node]
+
+
+class Caches:
+    """Reflectors of everything that a plan reads; Pods and accounts are indexed by their pool."""
+
+    def __init__(self, deps: Deps, changes: Changes) -> None:
         def mirror(
             kind: Kind, type_: type[H], on_change: Change[H], *, labels: str = ""
         ) -> Reflector[H]:
             return Reflector(
-                kube,
+                WatchDeps(kube=deps.kube, clock=deps.clock, rng=deps.rng, meter=deps.meter),
                 kind,
                 type_,
-                clock=clock,
-                rng=rng,
-                meter=meter,
-                namespace=namespace if kind.namespaced else "",
-                labels=labels,
+                scope=Scope(
+                    namespace=deps.settings.namespace if kind.namespaced else "", labels=labels
+                ),
                 on_change=on_change,
                 indexes={BY_POOL: pool_keys},
             )
 
         component = f"{names.APP_COMPONENT}={names.COMPONENT_RUNNER_SA}"
-        self.nodes = mirror(NODES, Node, on_node)
-        self.accounts = mirror(SERVICE_ACCOUNTS, ServiceAccount, on_account, labels=component)
-        self.pods = mirror(PODS, Pod, on_pod, labels=f"{names.RUNNER}=true")
-        self.pools = mirror(RUNNER_POOLS, RunnerPool, on_pool)
+        self.nodes = mirror(NODES, Node, changes.node)
+        self.accounts = mirror(SERVICE_ACCOUNTS, ServiceAccount, changes.account, labels=component)
+        self.pods = mirror(PODS, Pod, changes.pod, labels=f"{names.RUNNER}=true")
+        self.pools = mirror(RUNNER_POOLS, RunnerPool, changes.pool)
+        self.all: tuple[Reflector[Any], ...] = (
+            self.nodes,
+            self.accounts,
+            self.pods,
+            self.pools,
+        )
 
     def filled(self) -> bool:
         """Every cache has been filled once: before that, absence means nothing."""
-        nodes, accounts = self.nodes.synced.is_set(), self.accounts.synced.is_set()
-        return nodes and accounts and self.pods.synced.is_set() and self.pools.synced.is_set()
+        return all(cache.synced.is_set() for cache in self.all)
 
     async def run(self) -> None:
         """Follow the API until cancelled."""

@@ -1,7 +1,6 @@
-"""Carrying out a plan's actions, one by one.
+"""Applies a plan's actions one by one.
 
-Every write is noted in `memory` before it is sent and its outcome is classified by what it allows us to
-believe:
+Every write is noted in `memory` before it is sent, and its outcome is classified by what it proves:
 
     done       it happened
     gone       what was to be removed is not there any more, or another has its name
@@ -15,19 +14,17 @@ never lacks its account; an account that was left over is found again by the pla
 """
 
 import contextlib
-import random
 from collections.abc import Callable
 from typing import Any
 
-from runyard.clock import Clock
 from runyard.http.errors import NotSent, TransportError
-from runyard.kube.client import Kube
 from runyard.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, ServerFailed
 from runyard.kube.events import Recorder
 from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
 from runyard.kube.objects import Meta, Pod, ServiceAccount
 from runyard.pools import metrics
-from runyard.pools.api import StopReports
+from runyard.pools.client import StopReports
+from runyard.pools.deps import Deps
 from runyard.pools.memory import Memory
 from runyard.pools.plans import template
 from runyard.pools.plans.actions import (
@@ -41,25 +38,24 @@ from runyard.pools.plans.actions import (
     ReportStopped,
     StatusPatch,
 )
-from runyard.pools.plans.telling import conditions
+from runyard.pools.plans.conditions import conditions
+from runyard.pools.plans.reasons import EventReason, Why
 from runyard.pools.plans.views import PoolView
-from runyard.pools.settings import Settings
-from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
 from runyard.wire import names
 from runyard.wire.instants import to_rfc3339
+from runyard.wire.reasons import render
 
 HARMLESS = ("done", "gone", "conflict")
 EXPECTED = (KubeError, TransportError, TimeoutError)
 _EVENTS = {
-    "start-timeout": ("Warning", "RunnerPodStartTimedOut"),
-    "unschedulable": ("Warning", "RunnerPodUnschedulable"),
-    "node-leaving": ("Normal", "RunnerPodRetiredForNodeDrain"),
+    Why.START_TIMEOUT: ("Warning", EventReason.RUNNER_POD_START_TIMED_OUT),
+    Why.UNSCHEDULABLE: ("Warning", EventReason.RUNNER_POD_UNSCHEDULABLE),
+    Why.NODE_LEAVING: ("Normal", EventReason.RUNNER_POD_RETIRED_FOR_NODE_DRAIN),
 }
 
 
 def outcome_of(error: Exception) -> str:
-    """What a failed request allows us to believe."""
+    """Return the outcome that a failed request proves."""
     if isinstance(error, NotFound):
         return "gone"
     if isinstance(error, Conflict | AlreadyExists):
@@ -72,31 +68,26 @@ def outcome_of(error: Exception) -> str:
 
 
 class Effects:
-    """Applies actions. Never raises for what the outside world does; every outcome is counted."""
+    """Applies actions. Failures of dependencies do not raise; every outcome is counted."""
 
     def __init__(
         self,
+        deps: Deps,
         *,
-        kube: Kube,
         reports: StopReports,
         recorder: Recorder,
         memory: Memory,
-        clock: Clock,
-        rng: random.Random,
-        meter: Meter,
-        log: Logger,
-        settings: Settings,
         pod: Callable[[str], Pod | None],
     ) -> None:
-        self._kube = kube
+        self._kube = deps.kube
         self._reports = reports
         self._recorder = recorder
         self._memory = memory
-        self._clock = clock
-        self._rng = rng
-        self._meter = meter
-        self._log = log
-        self._settings = settings
+        self._clock = deps.clock
+        self._rng = deps.rng
+        self._meter = deps.meter
+        self._log = deps.log
+        self._settings = deps.settings
         self._pod = pod
 
     async def apply(self, pool: PoolView, action: Action) -> str:
@@ -131,7 +122,7 @@ class Effects:
             return "done"
         now = to_rfc3339(self._clock.now())
         status = {
-            "conditions": conditions(patch.told, pool.status.conditions, now=now),
+            "conditions": conditions(patch.conditions, pool.status.conditions, now=now),
             "observedReplicas": observed,
             "observedImage": patch.image,
             "imageRolledAt": patch.image_rolled_at,
@@ -211,9 +202,10 @@ class Effects:
         pod = self._pod(f"{pool.namespace}/{action.name}")
         if action.reason in _EVENTS and pod is not None:
             type_, reason = _EVENTS[action.reason]
-            message = f"runner retired: {action.reason} ({action.detail})"
+            why = f"{action.reason.template} ({action.detail})"
+            message = render(reason.because(why=why))
             await self._recorder.event(
-                PODS, pod.metadata, type=type_, reason=reason, message=message
+                PODS, pod.metadata, type=type_, reason=reason.camel, message=message
             )
 
     async def _delete_account(self, pool: PoolView, name: str) -> None:

@@ -1,8 +1,8 @@
-"""What the operator did and cannot see yet.
+"""Notes the operator's writes that the watch does not show yet.
 
-A watch lags behind the writes. A plan that only looks at the cache would create the same runners
-twice and retire one Pod too many. So every write is noted *before* it is sent, and the note is laid over
-the cache until the cache has caught up.
+A watch lags behind the writes. A plan that only reads the cache would create the same runners
+twice and retire one Pod too many. So every write is noted *before* it is sent, and the note
+overrides the cache until the cache has caught up.
 
 Invariants:
 - A creation counts as made from before it is sent until the Pod becomes visible, the API refused it, or a
@@ -68,7 +68,7 @@ class Memory:
         return tuple(key for key, note in self._created.items() if note.pool == pool)
 
     def overdue(self, pool: str, *, now: float, after: float) -> tuple[str, ...]:
-        """Those among them that have been invisible for long enough to be looked up."""
+        """Return those that the watch has not shown for long enough to be read from the API."""
         notes = self._created.items()
         return tuple(k for k, note in notes if note.pool == pool and now - note.at >= after)
 
@@ -100,7 +100,7 @@ class Memory:
         return new
 
     def setback(self, pool: str, *, now: float, pauses: tuple[float, float]) -> None:
-        """Creating was of no use: pause, longer each time, anew after a quiet while.
+        """Creating was of no use: pause, longer each time; starts again after a quiet period.
 
         Setbacks during a pause belong to the one that began it: a batch fails together.
         """

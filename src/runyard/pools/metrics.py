@@ -1,13 +1,13 @@
-"""What the operator exports about a pool, and how it takes it back when the pool is gone.
+"""Publishes the metrics of a pool, and removes them when the pool is gone.
 
 A gauge is always written, zero included: an alert on a series that is missing never fires.
 """
 
 from runyard.pools.plans.actions import Figures
+from runyard.pools.plans.reasons import Why
 from runyard.telemetry import catalogue
 from runyard.telemetry.meter import Meter
-
-ROOM = "pools"
+from runyard.telemetry.names import Component, slug_of
 
 _OF_POOL = (
     catalogue.TUIST_RUNNERS_POOL_ROLLING_PODS,
@@ -21,7 +21,10 @@ _OF_POOL = (
     catalogue.TUIST_RUNNERS_POOL_POD_START_TIMEOUTS_TOTAL,
 )
 
-_START_TIMEOUTS = {"start-timeout": "poller_not_started", "unschedulable": "unschedulable"}
+_START_TIMEOUTS = {
+    Why.START_TIMEOUT: "poller_not_started",
+    Why.UNSCHEDULABLE: "unschedulable",
+}
 
 
 def publish(meter: Meter, pool: str, figures: Figures) -> None:
@@ -39,12 +42,12 @@ def publish(meter: Meter, pool: str, figures: Figures) -> None:
     if figures.oldest_pending_seconds is not None:
         age = catalogue.TUIST_RUNNERS_POOL_OLDEST_PENDING_POD_AGE_SECONDS
         meter.set(age, figures.oldest_pending_seconds, pool=pool)
-    if figures.blocked:
+    if figures.blocked is not None:
         blocked = catalogue.TUIST_RUNNERS_POOL_ADMISSION_BLOCKED_TOTAL
-        meter.inc(blocked, pool=pool, reason=figures.blocked)
+        meter.inc(blocked, pool=pool, reason=figures.blocked.label)
 
 
-def start_timed_out(meter: Meter, pool: str, reason: str) -> None:
+def start_timed_out(meter: Meter, pool: str, reason: Why) -> None:
     """Count a runner that was given up while it started; other reasons are not counted here."""
     if reason in _START_TIMEOUTS:
         metric = catalogue.TUIST_RUNNERS_POOL_POD_START_TIMEOUTS_TOTAL
@@ -52,8 +55,13 @@ def start_timed_out(meter: Meter, pool: str, reason: str) -> None:
 
 
 def outcome(meter: Meter, action: str, result: str) -> None:
-    """Count what became of one action."""
-    meter.inc(catalogue.RUNYARD_ACTIONS_TOTAL, room=ROOM, action=action, outcome=result)
+    """Count the outcome of one action."""
+    meter.inc(
+        catalogue.RUNYARD_ACTIONS_TOTAL,
+        component=Component.OPERATOR,
+        action=slug_of(action),
+        outcome=result,
+    )
 
 
 def forget(meter: Meter, pool: str) -> None:

@@ -1,8 +1,8 @@
-"""One pool as a snapshot: the caches, with the operator's own notes laid over them.
+"""Builds the snapshot of one pool from the caches and the operator's own notes.
 
-The caches answer almost everything. Two questions they cannot answer, because there absence would be
-the answer: whether a host is gone, and whether an invisible creation happened. Both are asked of the
-API; a read that fails leaves the matter unknown, and what is unknown changes nothing.
+Two facts cannot be taken from a cache, because absence would be the evidence: that a host is gone, and that a creation
+the watch does not show happened. Both are read from the API; a read that fails leaves them unknown, and what is unknown
+changes nothing.
 """
 
 from runyard.clock import Clock

@@ -1,4 +1,4 @@
-"""The RunnerPool operator: keeps as many runners as each pool asks for, made from the image it asks for.
+"""Reconciles RunnerPools into Pods: as many runners as each pool asks for, created from its image.
 
     watches ──▶ queue ──▶ snapshot ──▶ plan (pure) ──▶ actions, one by one
 
@@ -13,37 +13,32 @@ Invariants:
 """
 
 import asyncio
-import random
-from collections.abc import Callable
 
 import msgspec
 
-from runyard.clock import Clock
-from runyard.http.messages import Transport
-from runyard.kube.client import Kube
-from runyard.kube.controller import Controller, Result
+from runyard.kube.controller import Capacity, Controller, Result
 from runyard.kube.events import Recorder
 from runyard.kube.objects import HasMeta, Node, Pod, RunnerPool, ServiceAccount, key, split_key
 from runyard.kube.workqueue import WorkQueue
 from runyard.pools import metrics
-from runyard.pools.api import StopReports
-from runyard.pools.caches import Caches, pool_keys
+from runyard.pools.caches import Caches, Changes, pool_keys
+from runyard.pools.client import StopReports
+from runyard.pools.deps import Deps
 from runyard.pools.effects import HARMLESS, Effects
 from runyard.pools.memory import Memory
 from runyard.pools.observe import Observer
 from runyard.pools.plans.actions import CreateRunner, PoolPlan, ReapRunner
 from runyard.pools.plans.pool import plan_pool
+from runyard.pools.plans.reasons import Why
 from runyard.pools.plans.views import PoolView
 from runyard.pools.projection import healthy, project_node, project_runner
-from runyard.pools.settings import Settings
 from runyard.telemetry.catalogue import RUNYARD_LOOP_LAST_SUCCESS_SECONDS
-from runyard.telemetry.freshness import Freshness, due_within
-from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
+from runyard.telemetry.freshness import due_within
+from runyard.telemetry.names import Loop
 
 AT_ONCE = 0.01
 UNSYNCED_SECONDS = 1.0
-NAME = "runner-pools"
+NAME = Loop.RUNNER_POOL_CONTROLLER
 
 
 class _Tally(msgspec.Struct):
@@ -59,59 +54,36 @@ class _Tally(msgspec.Struct):
 
 
 class Operator:
-    """Runs until cancelled. `server` is where stops are reported; None means nowhere."""
+    """Reconciles all pools until cancelled. `run` it once; after it ended, make a new one."""
 
-    def __init__(
-        self,
-        *,
-        kube: Kube,
-        server: Transport | None,
-        clock: Clock,
-        rng: random.Random,
-        meter: Meter,
-        log: Logger,
-        settings: Settings,
-        token: Callable[[], str] = lambda: "",
-        freshness: Freshness | None = None,
-    ) -> None:
+    def __init__(self, deps: Deps) -> None:
+        clock, meter, settings = deps.clock, deps.meter, deps.settings
         self._clock = clock
-        self._freshness = freshness
+        self._freshness = deps.freshness
         self._served: dict[str, float] = {}  # pool → when it was last carried out without a failure
         self._meter = meter
-        self._log = log
+        self._log = deps.log
         self._settings = settings
         self._memory = Memory()
-        self._queue = WorkQueue(clock=clock, rng=rng)
-
-        self._caches = Caches(
-            kube,
-            clock=clock,
-            rng=rng,
-            meter=meter,
-            namespace=settings.namespace,
-            on_pool=self._on_pool,
-            on_pod=self._on_pod,
-            on_account=self._on_account,
-            on_node=self._on_node,
+        self._queue = WorkQueue(clock=clock, rng=deps.rng)
+        changes = Changes(
+            pool=self._on_pool, pod=self._on_pod, account=self._on_account, node=self._on_node
         )
+        self._caches = Caches(deps, changes)
         self._observer = Observer(
-            kube=kube,
+            kube=deps.kube,
             caches=self._caches,
             memory=self._memory,
             clock=clock,
             settings=settings,
         )
-        reports = StopReports(server, clock=clock, token=token, timeout=settings.report_seconds)
         self._effects = Effects(
-            kube=kube,
-            reports=reports,
-            recorder=Recorder(kube, component=NAME, clock=clock, rng=rng),
+            deps,
+            reports=StopReports(
+                deps.server, clock=clock, token=deps.token, timeout=settings.report_seconds
+            ),
+            recorder=Recorder(deps.kube, component=NAME, clock=clock, rng=deps.rng),
             memory=self._memory,
-            clock=clock,
-            rng=rng,
-            meter=meter,
-            log=log,
-            settings=settings,
             pod=self._caches.pods.store.get,
         )
         self._controller = Controller(
@@ -120,26 +92,29 @@ class Operator:
             queue=self._queue,
             clock=clock,
             meter=meter,
-            log=log,
-            deadline=settings.reconcile_seconds,
+            log=deps.log,
+            capacity=Capacity(deadline=settings.reconcile_seconds),
         )
 
     async def run(self) -> None:
         """Watch and reconcile."""
-        if self._freshness is not None:
-            self._announce(self._freshness)
+        self._announce()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._caches.run(), name="caches")
             group.create_task(self._controller.run(), name=NAME)
 
-    def _announce(self, freshness: Freshness) -> None:
-        self._caches.nodes.followed_by(freshness)
-        self._caches.accounts.followed_by(freshness)
-        self._caches.pods.followed_by(freshness)
-        self._caches.pools.followed_by(freshness)
+    def _announce(self) -> None:
+        for cache in self._caches.all:
+            cache.followed_by(self._freshness)
         settings = self._settings
         within = due_within(every=settings.steady_seconds, deadline=settings.reconcile_seconds)
-        freshness.follow(NAME, within, self._last_success)
+        self._freshness.follow(NAME, within, self._last_success)
+
+    def withdraw(self) -> None:
+        """Expect nothing of its loops any more: the replica follows another leader now."""
+        for cache in self._caches.all:
+            cache.followed_no_more_by(self._freshness)
+        self._freshness.forget(NAME)
 
     def _last_success(self) -> float | None:
         """Of the pool that waits longest for one; without pools there is nothing to fail at."""
@@ -188,7 +163,7 @@ class Operator:
             result = await self._effects.apply(pool, action)
             tally.conflicts += result == "conflict"
             tally.failures += result not in HARMLESS
-            if isinstance(action, ReapRunner) and action.reason == "failed-start":
+            if isinstance(action, ReapRunner) and action.reason is Why.FAILED_START:
                 self._setback(pool)
                 tally.setbacks += 1
             if isinstance(action, ReapRunner) and action.counted:
@@ -199,7 +174,7 @@ class Operator:
                 tally.created += result == "done"
                 if result not in HARMLESS:
                     self._setback(pool)
-                    break  # a full quota or an API in trouble will not like the next one better
+                    break  # a full quota or an API in trouble would refuse the next one, too
         if plan.finalizers is not None:
             result = await self._effects.finalize(pool, plan.finalizers)
             tally.failures += result not in HARMLESS

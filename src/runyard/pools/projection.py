@@ -1,8 +1,7 @@
-"""Kubernetes objects as a plan sees them.
+"""Converts Kubernetes objects into the views that plans read.
 
-The boundary between text and facts: instants are parsed here and nowhere else. An object may hold
-nonsense (somebody edited it, a controller of another version wrote it). A runner with a field that cannot
-be read becomes `readable=False`, which protects it: it counts as busy.
+Instants are parsed here and nowhere else. An object may hold invalid values (edited by hand, or written by another
+version). A runner with a field that cannot be read becomes `readable=False`, which protects it: it counts as busy.
 """
 
 from typing import get_args
@@ -38,7 +37,7 @@ def project_runner(pod: Pod, *, readable: bool = True) -> RunnerView:
     created_at = times.read(meta.creation_timestamp)
     deleting_at = times.read(meta.deletion_timestamp)
     if meta.deletion_timestamp and deleting_at is None:
-        deleting_at = created_at or 0.0  # since when is unclear, that it is so is not
+        deleting_at = created_at or 0.0  # the time is unreadable, the deletion is not
     bound_at = _bound_at(pod, scheduled, changed, times) if bound else None
     finished_at = _finished_at(pod.status.container_statuses, times)
     return RunnerView(
@@ -125,7 +124,7 @@ class _Times:
 
 
 def _hint(annotations: dict[str, str], name: str) -> float | None:
-    """An instant that may be nonsense without saying anything about the runner."""
+    """An instant that may be malformed; that says nothing about the runner."""
     return _Times().read(annotations.get(name, ""))
 
 

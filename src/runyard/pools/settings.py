@@ -1,4 +1,4 @@
-"""The operator's knobs. What belongs to one pool is in its spec; this is what belongs to the fleet."""
+"""Settings of the pool operator. Settings of one pool are in its spec."""
 
 import msgspec
 
@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stuck_seconds: float = 300.0
     """Beyond the grace period: a deletion that lasts longer is stuck."""
     expectation_seconds: float = 30.0
-    """After this long a creation that is still invisible is looked up."""
+    """After this long a creation that the watch does not show is read from the API."""
 
     early_seconds: float = 60.0
     """A runner that fails sooner than this, without a job, did not fail because of a job."""

@@ -1,4 +1,4 @@
-"""The clock of a simulated part: the loop's virtual time, seen through that machine's skew."""
+"""The clock of a simulated component: the loop's virtual time plus that machine's skew."""
 
 import asyncio
 
@@ -6,10 +6,10 @@ from runyard.sim.loop import VirtualLoop
 
 
 class VirtualClock:
-    """Tells virtual time. One per simulated machine; `skew` may be changed while it runs.
+    """Virtual time. One per simulated machine; `skew` may be changed while it runs.
 
-    Skew moves `now()` only: a wrong wall clock is a fault that happens, a monotonic clock that jumps is
-    not. Make it inside the running simulation.
+    Skew changes `now()` only: a wrong wall clock is a fault that happens, a monotonic clock that jumps is not. Create
+    it inside the running simulation.
     """
 
     def __init__(self, *, skew: float = 0.0) -> None:

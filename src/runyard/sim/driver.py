@@ -1,12 +1,11 @@
 """A host's VM driver under virtual time: boot times, one network line, one disk, and faults on demand.
 
-It belongs to the host, not to the agent: VMs, and the guests that run in them, go on when the agent is
-killed, and are found by the next one. It decides nothing; what it is told it does, slowly and, if a test
-says so, badly.
+It belongs to the host, not to the agent: VMs, and the guests that run in them, continue when the agent is killed,
+and the next agent finds them. It carries out requests, slowly and, if a test requests it, with faults.
 
-A guest is a coroutine that starts when its VM has booted and returns the guest's exit code. Asking it to end
-is a cancellation: a guest that is polite catches it, tidies up and returns a code. The power-off is a second
-one; whatever a guest does after that is not heard of any more.
+A guest is a coroutine that starts when its VM has booted and returns the guest's exit code. Asking it to end is a
+cancellation: a well-behaved guest catches it, cleans up and returns a code. The power-off is a second cancellation;
+what a guest does after that has no effect.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ Guest = Callable[[VmSpec, str], Coroutine[Any, Any, int]]
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """What the machine is like."""
+    """The properties of the machine."""
 
     boot_seconds: float = 20.0
     clone_seconds: float = 2.0
@@ -42,7 +41,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     probe_seconds: float = 0.2
     bandwidth: float = 0.125 * GB  # bytes a second, shared by all pulls
     disk: float = 500.0 * GB
-    image_bytes: float = 50.0 * GB  # of an image whose size nobody gave
+    image_bytes: float = 50.0 * GB  # of an image without a given size
     vm_bytes: float = 5.0 * GB  # what a clone takes beyond its image
     max_running: int = 0  # 0: no limit
 
@@ -61,7 +60,7 @@ class _Vm:
 
 
 async def _idle(spec: VmSpec, address: str) -> int:
-    """The guest that does nothing until it is asked to end."""
+    """The default guest: does nothing until it is cancelled."""
     await asyncio.get_running_loop().create_future()
     return 0
 
@@ -82,7 +81,9 @@ class SimDriver(VmDriver):
         self.guest = guest
         self.registry = registry  # images that exist, with their sizes; None: every image exists
         self.history: list[str] = []  # every VM ever started, in order
-        self.disk_percent: dict[str, float | None] = {}  # by VM; what a guest says of its disk
+        self.disk_percent: dict[
+            str, float | None
+        ] = {}  # by VM; what a guest reports about its disk
         self._vms: dict[str, _Vm] = {}
         self._images: dict[str, float] = {}
         self._pulls = 0
@@ -91,18 +92,18 @@ class SimDriver(VmDriver):
         self._errors: dict[str, list[VmError]] = {}
         self._hangs: dict[str, int] = {}
 
-    # ── faults and looks, for tests ─────────────────────────────────────────────────────────────
+    # ── faults and state, for tests ─────────────────────────────────────────────────────────────
 
     def fail(self, method: str, error: VmError, *, times: int = 1) -> None:
-        """Let the next calls of a method raise."""
+        """Makes the next calls of a method raise."""
         self._errors.setdefault(method, []).extend([error] * times)
 
     def hang(self, method: str, *, times: int = 1) -> None:
-        """Let the next calls of a method never return."""
+        """Makes the next calls of a method never return."""
         self._hangs[method] = self._hangs.get(method, 0) + times
 
     def heal(self) -> None:
-        """No more planned faults; what hangs goes on hanging until it is cancelled."""
+        """Removes planned faults; calls that hang stay so until they are cancelled."""
         self._errors.clear()
         self._hangs.clear()
 
@@ -111,31 +112,31 @@ class SimDriver(VmDriver):
         return self._vms[name].spec
 
     def view(self, name: str) -> VmView | None:
-        """A VM as it is now, without asking the host."""
+        """The state of a VM, without a call to the host."""
         vm = self._vms.get(name)
         return None if vm is None else vm.view
 
     def has(self, image: str) -> bool:
-        """Whether an image is there, without asking the host."""
+        """Whether an image is stored, without a call to the host."""
         return image in self._images
 
     def views(self) -> tuple[VmView, ...]:
-        """Every VM as it is now."""
+        """The state of every VM."""
         return tuple(vm.view for vm in self._vms.values())
 
     def kill(self, name: str, *, reason: str = "the VM's process died") -> None:
-        """End one VM at once; its guest reports nothing."""
+        """Ends one VM at once; its guest reports nothing."""
         vm = self._vms.get(name)
         if vm is not None and vm.view.state in (VmState.BOOTING, VmState.RUNNING):
             self._end(vm, None, reason)
 
-    def add_stranger(self, name: str) -> None:
-        """A running VM that somebody else made."""
+    def add_foreign_vm(self, name: str) -> None:
+        """Adds a running VM that the agent did not create."""
         vm = self._vms[name] = _Vm(VmSpec(name=name, image="", cpu_milli=0, memory_mb=0))
         vm.now_is(VmState.RUNNING, "192.168.64.254")
 
     def power_off_host(self) -> None:
-        """Cut the power: every guest is dead at once and reported nothing."""
+        """Cuts the power: every guest ends at once and reports nothing."""
         for vm in self._vms.values():
             if vm.view.state in (VmState.BOOTING, VmState.RUNNING):
                 self._end(vm, None, "the host lost its power")
@@ -160,7 +161,7 @@ class SimDriver(VmDriver):
         self._vms.setdefault(spec.name, _Vm(spec))
 
     async def start(self, name: str) -> None:
-        """Boot in the background of the host."""
+        """Boots in the background, on the host."""
         await self._fault("start")
         vm = self._vms.get(name)
         if vm is None:
@@ -178,7 +179,7 @@ class SimDriver(VmDriver):
         vm.task = loop.create_task(self._live(vm), name=f"vm {name}", context=Context())
 
     async def stop(self, name: str, *, grace: float) -> None:
-        """Ask, wait, power off."""
+        """Asks, waits, powers off."""
         await self._fault("stop")
         vm = self._vms.get(name)
         if vm is None or vm.view.state not in (VmState.BOOTING, VmState.RUNNING):
@@ -209,7 +210,7 @@ class SimDriver(VmDriver):
         return tuple(self._images)
 
     async def pull(self, image: str) -> None:
-        """Fetch over the shared line; what was fetched is lost when it is cut short."""
+        """Transfers it over the shared line; a partial transfer is lost when it is cancelled."""
         await self._fault("pull")
         if image in self._images:
             return
@@ -227,7 +228,7 @@ class SimDriver(VmDriver):
         self._images.pop(image, None)
 
     async def disk_usage(self, name: str) -> float | None:
-        """Whatever a test has set, else a third."""
+        """What a test has set, else a third."""
         await self._fault("disk_usage")
         await self._clock.sleep(self.host.probe_seconds)
         vm = self._vms.get(name)
@@ -235,10 +236,10 @@ class SimDriver(VmDriver):
             return None
         return self.disk_percent.get(name, 33.0)
 
-    # ── inside ──────────────────────────────────────────────────────────────────────────────────
+    # ── internal ──────────────────────────────────────────────────────────────────────────────────
 
     async def _live(self, vm: _Vm) -> None:
-        """Boot, run the guest, end. Ended early (by a power-off) its own end does not count."""
+        """Boots, runs the guest, ends. After a power-off the guest's own end does not count."""
         code, reason = None, ""
         try:
             await self._clock.sleep(self.host.boot_seconds)
@@ -275,7 +276,7 @@ class SimDriver(VmDriver):
             raise NoSpace("No space left on device")
 
     async def _transfer(self, size: float) -> None:
-        """Move so many bytes; whoever else pulls at the same time gets an equal share."""
+        """Transfers so many bytes; concurrent pulls get equal shares."""
         self._share(+1)
         try:
             while size >= 1.0:

@@ -1,11 +1,11 @@
-"""What goes wrong, when, and for how long: one stream of faults a kind, each with chance of its own.
+"""Injects faults: one stream per kind, each with its own random generator.
 
-A kind's name is what `--faults` takes. Each fault begins, lasts and heals by itself; `heal` ends all of them
-at once, for the quiet time after which the fleet must be at rest. A crash has no length: the supervisor
-starts the part again.
+A kind's name is what `--faults` takes. Each fault starts, lasts and ends by itself; `heal` ends all of them at once,
+before the quiet time after which the fleet must be idle. A crash has no duration: the supervisor restarts the
+component.
 
-A host that is lost for good is replaced by another machine, and its Node object is removed, by whoever
-owns the fleet; nothing else is ever tidied up from outside.
+A host that is lost for good is replaced by another machine, and its Node object is removed, as the fleet's operator
+would do; nothing else is ever cleaned up from outside.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 Inject = Callable[["Injector"], Coroutine[Any, Any, None]]
 MINUTE = 60.0
 HOUR = 3600.0
-SOON = 60  # a crash hits one of so many effects that follow
+SOON = 60  # a crash hits one of the next 60 effects
 
 
 class Injector:
-    """Breaks one fleet with one kind of fault."""
+    """Injects one kind of fault into one fleet."""
 
     def __init__(self, fleet: "Fleet", kind: str) -> None:
         self.fleet = fleet
@@ -37,45 +37,45 @@ class Injector:
         self.rng = fleet.chance(f"faults {kind}")
 
     async def run(self, every: float, inject: Inject) -> None:
-        """Inject again and again, on average once in so many seconds; cancelled, it heals first."""
+        """Injects repeatedly, on average once in `every` seconds; when cancelled, it first ends the current fault."""
         while True:
             await self.fleet.clock.sleep(self.rng.expovariate(1.0 / every))
             await inject(self)
 
     @contextmanager
     def trouble(self, what: str) -> Iterator[None]:
-        """A fault with a length."""
+        """A fault with a duration."""
         self.fleet.disturb(self.kind)
-        self.fleet.tell(what)
+        self.fleet.report(what)
         try:
             yield
         finally:
             self.fleet.calm(self.kind)
 
     async def wait(self, low: float, high: float) -> None:
-        """Let it last."""
+        """Lets the fault last a random time."""
         await self.fleet.clock.sleep(self.rng.uniform(low, high))
 
     def crash_soon(self, process: Process) -> None:
-        """Kill a process at one of its next effects, before or after it happened."""
+        """Kills a process at one of its next effects, before or after it happens."""
         when: Literal["before", "after"] = self.rng.choice(("before", "after"))
         process.crash_at(process.effects + self.rng.randint(1, SOON), when=when)
         self.fleet.counts["faults"] += 1
         self.fleet.calm_since = self.fleet.clock.monotonic()
-        self.fleet.tell(f"{process.name} is about to be killed")
+        self.fleet.report(f"{process.name} is about to be killed")
 
     @contextmanager
     def faulty(self, links: list[Link], **faults: Any) -> Iterator[None]:
-        """Give lines other faults for a while."""
-        layer = self.fleet.weather.begin(links, faults)
+        """Gives links other faults for a while."""
+        layer = self.fleet.fault_layers.begin(links, faults)
         try:
             yield
         finally:
-            self.fleet.weather.end(layer)
+            self.fleet.fault_layers.end(layer)
 
 
-class Weather:
-    """The faults of lines, in layers: faults overlap, and each ends without undoing the others."""
+class FaultLayers:
+    """The faults of links, in layers: faults overlap, and each ends without undoing the others."""
 
     def __init__(self) -> None:
         self._usual: dict[str, Faults] = {}
@@ -83,14 +83,14 @@ class Weather:
         self._number = 0
 
     def begin(self, links: list[Link], faults: dict[str, Any]) -> int:
-        """Put a layer on these lines; returns its number."""
+        """Adds a layer to these links; returns its number."""
         self._number += 1
         self._layers[self._number] = (links, faults)
         self._apply(links)
         return self._number
 
     def end(self, number: int) -> None:
-        """Take a layer away."""
+        """Removes a layer."""
         links, _ = self._layers.pop(number)
         self._apply(links)
 
@@ -104,23 +104,23 @@ class Weather:
 
 
 async def crash_server(it: Injector) -> None:
-    """One replica is killed."""
+    """Kills one replica."""
     it.crash_soon(it.rng.choice(it.fleet.replicas).process)
 
 
 async def crash_operator(it: Injector) -> None:
-    """The operator is killed."""
+    """Kills the operator."""
     it.crash_soon(it.fleet.operator)
 
 
 async def crash_agent(it: Injector) -> None:
-    """An agent is killed; its VMs go on."""
+    """Kills an agent; its VMs continue."""
     hosts = [host for host in it.fleet.hosts.values() if host.may_run]
     it.crash_soon(it.rng.choice(hosts).process)
 
 
 async def webhooks(it: Injector) -> None:
-    """Webhooks are lost, come twice, come late and in another order."""
+    """Loses, duplicates, delays and reorders webhooks."""
     lost = it.rng.choice((0.3, 0.3, 1.0))
     with (
         it.trouble("webhooks are lost, doubled and delayed"),
@@ -137,7 +137,7 @@ async def webhooks(it: Injector) -> None:
 
 
 async def kube_outage(it: Injector) -> None:
-    """The Kubernetes API is away: refusing, or gone in the middle of what it did."""
+    """Makes the Kubernetes API unavailable: it refuses, or fails in the middle of a request."""
     kube = [link for link in it.fleet.links if link.name.endswith(">kube")]
     with it.trouble("the Kubernetes API is away"):
         if it.rng.random() < 0.5:
@@ -152,10 +152,10 @@ async def kube_outage(it: Injector) -> None:
 
 
 async def github_outage(it: Injector) -> None:
-    """GitHub answers 503, or creates runners and answers as if it had not."""
+    """Makes GitHub answer 503, or create runners and answer as if it had not."""
     github = it.fleet.github
     if it.rng.random() < 0.4:
-        it.fleet.tell("GitHub creates runners and answers 503")
+        it.fleet.report("GitHub creates runners and answers 503")
         github.faults.fail_after_mint(503, times=it.rng.randint(1, 3))
         it.fleet.calm_since = it.fleet.clock.monotonic()
         return
@@ -168,7 +168,7 @@ async def github_outage(it: Injector) -> None:
 
 
 async def database_outage(it: Injector) -> None:
-    """The database is away, or the answers to some commits are lost."""
+    """Makes the database unavailable, or loses the answers to some commits."""
     databases = it.fleet.databases
     with it.trouble("the database is in trouble"):
         lost = it.rng.random() < 0.5
@@ -184,7 +184,7 @@ async def database_outage(it: Injector) -> None:
 
 
 async def hung_vm(it: Injector) -> None:
-    """A guest hangs before or after its JIT, dies in its job, or ends with a wrong code."""
+    """Makes a guest hang before or after its JIT, die in its job, or end with a wrong code."""
     fates: tuple[Fate, ...] = ("hang-before-jit", "hang-with-jit", "die", "exit-code")
     fate = it.rng.choice(fates)
     it.fleet.counts["faults"] += 1
@@ -193,7 +193,7 @@ async def hung_vm(it: Injector) -> None:
 
 
 async def lost_node(it: Injector) -> None:
-    """A host loses its power or its network, for a while or for good."""
+    """Cuts a host's power or network, for a while or for good."""
     hosts = [host for host in it.fleet.hosts.values() if host.may_run and not host.cut]
     host = it.rng.choice(hosts)
     powered = it.rng.random() < 0.5
@@ -206,15 +206,15 @@ async def lost_node(it: Injector) -> None:
         finally:
             it.fleet.hit_host(host.name, "lost-node")
             if not for_good and powered:
-                host.mend_network()
+                host.restore_network()
             elif not for_good:
                 host.power_on()
             else:
-                it.fleet.afterwards(it.fleet.replace_host(host.name), "somebody replaces a host")
+                it.fleet.afterwards(it.fleet.replace_host(host.name), "replace a host")
 
 
 async def slow_network(it: Injector) -> None:
-    """Every line, or those of one part, are slow and lose something now and then."""
+    """Makes every link, or those of one component, slow and lossy."""
     links = it.fleet.links
     if it.rng.random() < 0.6:
         victim = it.rng.choice(links).name.partition(">")[0]
@@ -235,10 +235,10 @@ async def slow_network(it: Injector) -> None:
 
 
 async def watch_loss(it: Injector) -> None:
-    """Watches lie: too old, silent for ever, or with events missing."""
+    """Breaks watches: too old, silent for ever, or with missing events."""
     way = it.rng.choice(("gone", "mute", "holes"))
     kube = [link for link in it.fleet.links if link.name.endswith(">kube")]
-    it.fleet.tell(f"watches: {way}")
+    it.fleet.report(f"watches: {way}")
     it.fleet.counts["faults"] += 1
     if way == "gone":
         it.fleet.kube.compact()
@@ -252,18 +252,18 @@ async def watch_loss(it: Injector) -> None:
         else:
             with it.faulty(kube, drop_chunk=0.2, duplicate_chunk=0.1):
                 await it.wait(30.0, 5 * MINUTE)
-            await it.fleet.clock.sleep(330.0)  # until the next full list nobody can know
+            await it.fleet.clock.sleep(330.0)  # until the next full list this cannot be noticed
 
 
 async def server_deploy(it: Injector) -> None:
-    """Both replicas are killed within seconds."""
+    """Kills both replicas within seconds."""
     with it.trouble("a deploy kills every server"):
         for replica in it.fleet.replicas:
             replica.process.crash()
             await it.wait(0.0, 3.0)
 
 
-# Name → how often on average, and what.
+# Name → seconds between two faults on average, and the fault.
 KINDS: dict[str, tuple[float, Inject]] = {
     "crash-server": (20 * MINUTE, crash_server),
     "crash-operator": (30 * MINUTE, crash_operator),
@@ -281,32 +281,32 @@ KINDS: dict[str, tuple[float, Inject]] = {
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """`all`, `none` or a comma list of kinds; raises `ValueError` that names what it does not know."""
+    """Parses `all`, `none` or a comma list of kinds; raises `ValueError` that names unknown ones."""
     if text == "all":
         return tuple(KINDS)
     wanted = [word.strip() for word in text.split(",") if word.strip() not in ("", "none")]
     unknown = [word for word in wanted if word not in KINDS]
     if unknown:
-        raise ValueError(f"no such fault: {', '.join(unknown)} (known: {', '.join(KINDS)})")
+        raise ValueError(f"unknown fault: {', '.join(unknown)} (known: {', '.join(KINDS)})")
     return tuple(kind for kind in KINDS if kind in wanted)
 
 
 class Schedule:
-    """All faults of a run, side by side."""
+    """All faults of a run, concurrently."""
 
     def __init__(self, fleet: "Fleet") -> None:
         self._fleet = fleet
         self._tasks: list[asyncio.Task[object]] = []
 
     def start(self) -> None:
-        """Begin."""
+        """Starts all of them."""
         for kind in self._fleet.shape.faults:
             every, inject = KINDS[kind]
             work = Injector(self._fleet, kind).run(every, inject)
             self._tasks.append(self._fleet.background(work, f"faults {kind}"))
 
     def heal(self) -> None:
-        """No more faults; what is broken is mended by the faults' own ends."""
+        """Ends all faults; each restores what it broke."""
         for task in self._tasks:
             task.cancel()
-        self._fleet.mend_guests()
+        self._fleet.stop_breaking_guests()

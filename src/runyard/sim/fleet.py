@@ -1,16 +1,16 @@
-"""The whole fleet in one process: every part as it is shipped, on one virtual clock.
+"""The whole fleet in one process: every component as it is shipped, on one virtual clock.
 
-    people ─▶ GitHub ══▶ servers (2) ──▶ Postgres (real)         ══ webhooks through a line of their own
+    users ──▶ GitHub ══▶ servers (2) ──▶ Postgres (real)         ══ webhooks through a link of their own
                 ▲  ▲        │  ▲  ▲
                 │  └────────┘  │  └── operator ──▶ Kubernetes API ◀── agents (one a host)
                 └── guests ────┘                                        └── VMs ─▶ guests
 
-Every arrow is a `Link` with faults of its own, every effect of a part passes through its `Process`, and so
-every effect is a place where it can be killed. The parts share nothing else. The world around them (the API
-server's store, GitHub, Postgres, the machines) keeps what it was told when a part dies.
+Every arrow is a `Link` with its own faults, every effect of a component passes through its `Process`, and so
+every effect is a point where it can be killed. The components share nothing else. What surrounds them (the API
+server's store, GitHub, Postgres, the machines) keeps its state when a component dies.
 
-Each component draws from a generator of its own, derived from the run's number and the component's name, so
-that one fault more does not reshuffle everything else at once.
+Each component draws from its own generator, derived from the run's seed and the component's name, so
+that one more fault does not reshuffle everything else at once.
 """
 
 import asyncio
@@ -23,30 +23,24 @@ from typing import Any
 
 import msgspec
 
+from runyard.components import operator, server
 from runyard.db.inline import InlineDatabase
-from runyard.embedded.github.core import GithubCore
+from runyard.dispatch.deps import Deps as ServerDeps
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
+from runyard.github.app import AppAuth
 from runyard.http.errors import TransportError
 from runyard.http.loopback import Loopback
 from runyard.http.messages import Handler, Request, Response, Stream
 from runyard.kube.client import Kube
 from runyard.kube.kinds import NODES, RUNNER_POOLS, SERVICE_ACCOUNTS
-from runyard.parts import operator, server
-from runyard.parts.reporting import ReportingTransport
-from runyard.sim import seams
-from runyard.sim.books import Books
+from runyard.pools.deps import Deps as OperatorDeps
+from runyard.sim import guard_switches
 from runyard.sim.callers import Callers
 from runyard.sim.clock import VirtualClock
-from runyard.sim.faults import Weather
-from runyard.sim.guest import Fate, Guest, GuestView
-from runyard.sim.hosts import HostDriver, HostRecords, SimHost
-from runyard.sim.invariants import Invariants
-from runyard.sim.liveness import LOOK_EVERY, Liveness
-from runyard.sim.loop import VirtualLoop
-from runyard.sim.network import NO_FAULTS, Faults, Link
-from runyard.sim.orders import (
+from runyard.sim.component_settings import (
     OPERATOR,
     SECRET,
     node_settings,
@@ -54,11 +48,21 @@ from runyard.sim.orders import (
     server_guards,
     server_settings,
 )
+from runyard.sim.faults import FaultLayers
+from runyard.sim.guest import Fate, Guest, GuestView
+from runyard.sim.hosts import Hardware, HostDriver, HostRecords, Links, SimHost
+from runyard.sim.invariants import Invariants
+from runyard.sim.ledger import Ledger
+from runyard.sim.liveness import CHECK_EVERY, Liveness
+from runyard.sim.loop import VirtualLoop
+from runyard.sim.network import NO_FAULTS, Faults, Link
 from runyard.sim.process import Process, wrap_database, wrap_transport
 from runyard.sim.replicas import Balancer, Replica
 from runyard.sim.shape import PLATFORM, Shape
 from runyard.sim.trace import Trace
+from runyard.sim.violations import Violated
 from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
@@ -75,7 +79,7 @@ TEN_YEARS = 10 * 365 * 86400
 
 
 class Fleet:
-    """Everything of one run. Made inside of a running virtual loop; `start` it once."""
+    """All components and the environment of one run. Create it inside a running virtual loop; `start` it once."""
 
     def __init__(
         self, shape: Shape, *, conninfo: str, directory: Path, key: KeyPair, trace: Trace
@@ -99,9 +103,9 @@ class Fleet:
         self.calm_since = 0.0
         self.restarts = True
         self.rest_seconds = 0.0
-        self.weather = Weather()
+        self.fault_layers = FaultLayers()
         self.lose_webhook: Callable[[Delivery], bool] | None = None
-        self.deaf_to_stops = "stop_reports_are_heard" in shape.off
+        self.ignore_stop_reports = "stop_reports_count" in shape.off
         self.watchdog_yields = "watchdog_yields" not in shape.off
         self._background: list[asyncio.Task[object]] = []
         self._fates: dict[Fate, int] = {}
@@ -111,61 +115,58 @@ class Fleet:
         self._databases: list[InlineDatabase] = []
         self._tasks: asyncio.TaskGroup | None = None
         self.links: list[Link] = []
-        self._make_world(key)
-        self._draw_lines()
+        self._make_environment(key)
+        self._make_links()
 
     # ── setting up ──────────────────────────────────────────────────────────────────────────────
 
-    def _make_world(self, key: KeyPair) -> None:
-        """What is there before any part runs, and whoever looks on."""
+    def _make_environment(self, key: KeyPair) -> None:
+        """Creates what exists before any component runs, and the invariant checks."""
         self.callers = Callers()
         self.kube = KubeCore(
             clock=self.clock,
             rng=self.chance("kube"),
             on_write=self._on_kube_write,
-            authenticate=self.callers.who,
-            authorize=self.callers.decide,
+            security=Security(authenticate=self.callers.who, authorize=self.callers.decide),
         )
         self.github = GithubCore(
             clock=self.clock,
             rng=self.chance("github"),
-            app_id=APP_ID,
-            public_key=key.public_pem,
-            webhook_secret=SECRET,
+            app=PracticeApp(app_id=APP_ID, public_key=key.public_pem, webhook_secret=SECRET),
             deliver=self.deliver,
             on_event=self._on_github_event,
         )
-        self.books = Books(self._open_database(onlooker=True))
+        self.ledger = Ledger(self._open_database(onlooker=True))
         self.invariants = Invariants(
             trace=self.trace,
-            books=self.books,
+            ledger=self.ledger,
             github=self.github,
             kube=self.kube,
             now=self.clock.monotonic,
             fail=self.loop.fail,
         )
 
-    def _draw_lines(self) -> None:
-        """The processes of the parts and every line between them."""
+    def _make_links(self) -> None:
+        """Creates the processes of the components and every link between them."""
         self.admin = Kube(Loopback(self.kube.handle))
         self.kube_process = Process("kube", trace=self.trace)
         self.replicas = [self._replica(number) for number in range(1, self.shape.replicas + 1)]
-        self._webhooks = self._ways("github", OUTSIDE)
+        self._webhooks = self._server_links("github", OUTSIDE)
         self.webhook_links = [link for _, link in self._webhooks]
         self._webhook_rng = self.chance("webhooks")
         self.operator = Process("operator", trace=self.trace)
         self.operator_kube = self._kube_link("operator")
         self._operator_kube = wrap_transport(self.operator, self.operator_kube, name="kube")
-        self._operator_ways = self._ways("operator", LATENCY)
+        self._operator_links = self._server_links("operator", LATENCY)
         self._operator_token = ""
         self.hosts: dict[str, SimHost] = {}
 
     def chance(self, name: str) -> random.Random:
-        """A component's own generator."""
+        """A component's own random generator."""
         return random.Random(f"{self.shape.seed}/{name}")
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Create the world and start every part."""
+        """Creates the environment and starts every component."""
         self._tasks = tasks
         self.background(self.github.run(), "github")
         self._start(self.kube_process, self.kube.run_controllers, "kube")
@@ -187,31 +188,31 @@ class Fleet:
             self._start_replica(replica)
         self._start(self.operator, self._run_operator, "operator")
         if self.shape.hours > 0:
-            self.background(self._look(), "onlooker")
+            self.background(self._check_invariants(), "onlooker")
 
-    async def _look(self) -> None:
+    async def _check_invariants(self) -> None:
         liveness = Liveness(self)
         while True:
-            await self.clock.sleep(LOOK_EVERY)
+            await self.clock.sleep(CHECK_EVERY)
             self.invariants.periodic()
-            liveness.look()
+            liveness.check()
 
     def background(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
-        """Run something of the world, beside the parts."""
+        """Runs something of the environment, beside the components."""
         assert self._tasks is not None
         task = self._tasks.create_task(work, name=name, context=Context())
         self._background.append(task)
         return task
 
     def afterwards(self, work: Coroutine[Any, Any, object], name: str) -> None:
-        """The same at the end of something; if the whole run is ending, nothing is left to be done."""
+        """Like `background`, for cleanup after a fault; does nothing if the run is stopping."""
         try:
             self.background(work, name)
         except RuntimeError:
             work.close()
 
     def stop(self) -> None:
-        """The run is over: end the parts, then the world."""
+        """Ends the run: the components, then the environment."""
         self.restarts = False
         for host in self.hosts.values():
             host.process.crash()
@@ -222,15 +223,15 @@ class Fleet:
             task.cancel()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Closes the database."""
         for database in self._databases:
             database.close()
 
     def add_host(self, name: str) -> SimHost:
-        """Put a machine into the fleet."""
+        """Adds a machine to the fleet."""
         rng = self.chance(f"host {name}")
-        ways = self._ways(f"guests-{name}", LATENCY)
-        lines = Balancer(ways, rng=self.chance(f"balancer {name}"))
+        links = self._server_links(f"guests-{name}", LATENCY)
+        lines = Balancer(links, rng=self.chance(f"balancer {name}"))
         records = HostRecords(self._directory / name)
         guest = Guest(self, host=name, server=lines, over=lambda vm: self._is_over(name, vm))
         driver = HostDriver(
@@ -243,10 +244,10 @@ class Fleet:
         host = SimHost(
             name,
             settings=node_settings(self.shape, name, number=len(self.hosts)),
-            driver=driver,
-            records=records,
-            kube=self._kube_link(f"agent-{name}"),
-            lines=tuple(link for _, link in ways),
+            hardware=Hardware(driver=driver, records=records),
+            links=Links(
+                kube=self._kube_link(f"agent-{name}"), lines=tuple(link for _, link in links)
+            ),
             trace=self.trace,
             rng=rng,
             meters=self.meters["agent"],
@@ -257,11 +258,11 @@ class Fleet:
         return host
 
     async def replace_host(self, name: str) -> None:
-        """The machine will not come back: whoever owns the fleet removes its Node and adds another."""
+        """Replaces a machine that will not come back: removes its Node and adds another, as an operator would."""
         host = self.hosts.pop(name)
         host.power_off()
         host.gone = True
-        self.tell(f"{name} is gone for good and replaced")
+        self.report(f"{name} is gone for good and replaced")
         self.calm_since = self.clock.monotonic()
         await self.admin.delete(NODES, name)
         self.add_host(f"{name}x")
@@ -271,7 +272,7 @@ class Fleet:
         replica = Replica(name, trace=self.trace, clock=self.clock, watch=self._watch_server)
         database = wrap_database(replica.process, self._open_database())
         kube = wrap_transport(replica.process, self._kube_link(name), name="kube")
-        link = self._link(f"{name}>github", self._github_hears, OUTSIDE)
+        link = self._link(f"{name}>github", self._github_receives, OUTSIDE)
         github = wrap_transport(replica.process, link, name="github")
         rng = self.chance(name)
 
@@ -279,47 +280,53 @@ class Fleet:
             meter = Meter()
             self.meters["server"].append(meter)
             replica.health = health = Health(self.clock, conditions.ALL)
-            senses = ReportingTransport(
-                github,
-                health,
-                unreachable=conditions.GITHUB_UNREACHABLE,
-                refused=conditions.GITHUB_REFUSED,
-            )
             await server.run(
-                server.ServerDeps(
+                ServerDeps(
+                    name=name,
+                    kube=Kube(kube),
+                    github=github,
+                    auth=AppAuth(
+                        app_id=APP_ID, private_key=self._key.private_pem, clock=self.clock
+                    ),
+                    database=database,
                     clock=self.clock,
                     rng=random.Random(rng.getrandbits(64)),
-                    kube=kube,
-                    token=lambda: "",
-                    github=senses,
-                    app_id=APP_ID,
-                    app_key=self._key.private_pem,
-                    database=database,
                     meter=meter,
                     log=get_logger("server", replica=name),
                     settings=server_settings(self.shape),
+                    health=health,
+                    freshness=Freshness(self.clock),
                     guards=server_guards(self.shape),
-                    name=name,
-                    listen=replica.listen,
-                )
+                ),
+                ready=replica.listen,
             )
 
         replica.main = main
         return replica
 
     async def _run_operator(self) -> None:
+        """Runs one life of the operator, without an election: a Lease would add a fifth to all requests.
+
+        tests/components/test_components_replicas.py runs elected operators under virtual time and with faults.
+        """
         meter = Meter()
         self.meters["operator"].append(meter)
-        lines = Balancer(self._operator_ways, rng=self.chance(f"operator {self.operator.starts}"))
+        lines = Balancer(self._operator_links, rng=self.chance(f"operator {self.operator.starts}"))
         await operator.run(
-            operator.OperatorDeps(
+            OperatorDeps(
                 clock=self.clock,
                 rng=self.chance(f"operator's own {self.operator.starts}"),
-                kube=self._operator_kube,
+                kube=Kube(
+                    self._operator_kube,
+                    agent=names.CONTROLLER_ACCOUNT,
+                    token=lambda: self._operator_token,
+                ),
                 server=wrap_transport(self.operator, lines, name="server"),
                 meter=meter,
                 log=get_logger("operator"),
                 settings=OPERATOR,
+                health=Health(self.clock, conditions.ALL),
+                freshness=Freshness(self.clock),
                 token=lambda: self._operator_token,
             )
         )
@@ -329,7 +336,7 @@ class Fleet:
         installation = self.github.install(name, kind=tenant.kind)
         for repository in tenant.repositories:
             self.github.add_repo(f"{name}/{repository}")
-        self.books.add_tenant(
+        self.ledger.add_tenant(
             name,
             installation_id=installation,
             platform=PLATFORM,
@@ -339,9 +346,11 @@ class Fleet:
 
     # ── lines and processes ─────────────────────────────────────────────────────────────────────
 
-    async def _github_hears(self, request: Request) -> Response | Stream:
+    async def _github_receives(self, request: Request) -> Response | Stream:
         self.invariants.asked_github(request)
-        return seams.heard(self.shape.off, request, await self.github.handle(request))
+        return guard_switches.github_answer(
+            self.shape.off, request, await self.github.handle(request)
+        )
 
     def _link(
         self, name: str, handler: Handler, faults: Faults, server: Process | None = None
@@ -374,14 +383,14 @@ class Fleet:
 
         return self._link(f"{client}>kube", handle, LATENCY, self.kube_process)
 
-    def _ways(self, client: str, faults: Faults) -> tuple[tuple[Replica, Link], ...]:
-        ways = []
+    def _server_links(self, client: str, faults: Faults) -> tuple[tuple[Replica, Link], ...]:
+        links = []
         for replica in self.replicas:
             rng = self.chance(f"link {client} {replica.name}")
             link = replica.link(client, rng=rng, trace=self.trace, faults=faults)
             self.links.append(link)
-            ways.append((replica, link))
-        return tuple(ways)
+            links.append((replica, link))
+        return tuple(links)
 
     def _start(
         self, process: Process, main: Callable[[], Coroutine[Any, Any, object]], kind: str
@@ -394,7 +403,7 @@ class Fleet:
         self._start(replica.process, replica.main, "server")
 
     def _supervise(self, process: Process, kind: str, may_run: Callable[[], bool]) -> None:
-        """Start a part again after its death, a little later."""
+        """Restarts a component after its death, a little later."""
         rng = self.chance(f"supervisor of {process.name}")
 
         def died() -> None:
@@ -413,15 +422,15 @@ class Fleet:
         if not onlooker:
             database.before = self._before_transaction
             database.after_commit = lambda name, wrote: self._after_commit(database, name, wrote)
-            database.look = self.books.look
+            database.look = self.ledger.new_entries
         return database
 
     def open_database(self) -> InlineDatabase:
-        """One more connection of the servers' kind: it is away when theirs are."""
+        """One more connection like the servers': it fails when theirs do."""
         return self._open_database()
 
     def open_kube(self) -> Link:
-        """One more line of the servers' kind to the Kubernetes API: cut when theirs are, and without delay."""
+        """One more link like the servers' to the Kubernetes API: cut when theirs are, and without delay."""
         link = self._kube_link("server-somebody")
         link.faults = NO_FAULTS
         return link
@@ -433,13 +442,13 @@ class Fleet:
 
     @property
     def databases(self) -> list[InlineDatabase]:
-        """The connections of the servers; the first one is the onlooker's and never fails."""
+        """The connections of the servers; the first one is that of the invariant checks and never fails."""
         return self._databases[1:]
 
-    # ── what the world tells ────────────────────────────────────────────────────────────────────
+    # ── events of the environment ────────────────────────────────────────────────────────────────────
 
-    def tell(self, what: str) -> None:
-        """Something worth a line in the picture of the run."""
+    def report(self, what: str) -> None:
+        """Adds a line to the display and the trace of the run."""
         self.trace.note("story", what)
         self.story.append((self.clock.monotonic(), what))
 
@@ -461,14 +470,14 @@ class Fleet:
             self._failed(detail["job"], str(detail["runner"]))
 
     def _failed(self, job: int, runner: str) -> None:
-        """A job failed: then a fault must have hit its runner, for jobs themselves never fail here."""
+        """Checks that a fault had hit the runner of a failed job, because simulated jobs never fail by themselves."""
         why = self.hit.get(self.runners.get(runner, ""), "")
-        self.tell(f"job {job} failed on {runner}: {why or 'without a reason'}")
+        self.report(f"job {job} failed on {runner}: {why or 'without a reason'}")
         if not why:
-            self.invariants.violated(f"job {job} failed on {runner}, which no fault had hit")
+            self.invariants.violated(Violated.JOB_FAILED_UNHIT, job=job, runner=runner)
 
     async def deliver(self, delivery: Delivery) -> int:
-        """Carry a webhook to some server."""
+        """Sends a webhook to some server."""
         self.counts["webhooks"] += 1
         if self.lose_webhook is not None and self.lose_webhook(delivery):
             self.counts["webhooks lost"] += 1
@@ -483,27 +492,27 @@ class Fleet:
         return answer.status
 
     async def ask_as_operator(self, request: Request) -> Response | Stream:
-        """What the operator's account is told by a server."""
+        """A server's answer to the operator's account."""
         bearer = ("authorization", f"Bearer {self._operator_token}")
         asked = msgspec.structs.replace(request, headers=(bearer, *request.headers))
-        return await self._operator_ways[0][1].send(asked, timeout=WEBHOOK_TIMEOUT)
+        return await self._operator_links[0][1].send(asked, timeout=WEBHOOK_TIMEOUT)
 
     def _watch_server(self, replica: str, handler: Handler) -> Handler:
-        """Look at the answers that a server gives to guests."""
+        """Checks the answers that a server gives to guests."""
 
         async def handle(request: Request) -> Response | Stream:
-            if request.path == POD_STOPPED and self.deaf_to_stops:
+            if request.path == POD_STOPPED and self.ignore_stop_reports:
                 return Response(status=204)
             if request.path == GITHUB_WEBHOOK:
-                await seams.before_a_webhook(self.shape.off, self.links, replica)
+                await guard_switches.before_a_webhook(self.shape.off, self.links, replica)
             answer = await handler(request)
             if request.path == DISPATCH and answer.status == 200 and isinstance(answer, Response):
-                self._look_at_delivery(request)
+                self._check_delivery(request)
             return answer
 
         return handle
 
-    def _look_at_delivery(self, request: Request) -> None:
+    def _check_delivery(self, request: Request) -> None:
         guest = self.pollers.get(request.header("authorization").removeprefix("Bearer "))
         if guest is not None:
             self.invariants.answering(guest.uid, guest.pod)
@@ -511,22 +520,22 @@ class Fleet:
     # ── guests ──────────────────────────────────────────────────────────────────────────────────
 
     def break_next(self, kind: Fate) -> None:
-        """The next guest that comes to that point breaks there."""
+        """Makes the next guest fail in that way, when it reaches that point."""
         self._fates[kind] = self._fates.get(kind, 0) + 1
 
-    def mend_guests(self) -> None:
-        """No more broken guests from now on."""
+    def stop_breaking_guests(self) -> None:
+        """Stops breaking guests."""
         self._fates.clear()
 
     def fate(self, kind: Fate, guest: GuestView) -> bool:
-        """Whether this guest is the one."""
+        """Whether this guest is to fail in that way now."""
         left = self._fates.get(kind, 0)
         if left <= 0:
             return False
         self._fates[kind] = left - 1
         self.hit[guest.uid] = kind
         self.counts["broken guests"] += 1
-        self.tell(f"{guest.pod}: {kind}")
+        self.report(f"{guest.pod}: {kind}")
         return True
 
     def delivered(self, guest: GuestView, jit: str) -> None:
@@ -535,7 +544,7 @@ class Fleet:
         self.invariants.delivered(guest, jit)
 
     def die(self, guest: GuestView) -> None:
-        """Its VM ends without a word."""
+        """Ends its VM without a report."""
         host = self.hosts.get(guest.host)
         if host is not None:
             host.driver.kill(guest.vm)
@@ -555,19 +564,19 @@ class Fleet:
     # ── faults ──────────────────────────────────────────────────────────────────────────────────
 
     def disturb(self, kind: str) -> None:
-        """A fault begins."""
+        """Marks the start of a fault."""
         self.disturbed[kind] += 1
         self.counts["faults"] += 1
 
     def calm(self, kind: str) -> None:
-        """It is over."""
+        """Marks the end of a fault."""
         self.disturbed[kind] -= 1
         if self.disturbed[kind] <= 0:
             del self.disturbed[kind]
         self.calm_since = self.clock.monotonic()
 
     def hit_host(self, name: str, why: str) -> None:
-        """Every runner on this host may fail because of that."""
+        """Records that every runner on this host may fail because of that."""
         for guest in self.guests.values():
             if guest.host == name:
                 self.hit[guest.uid] = why

@@ -1,17 +1,17 @@
-"""The guest of a simulated VM: the poll loop and the runner program, as the guest's scripts behave.
+"""The guest of a simulated VM: a model of the poll loop and the runner program of the guest's scripts.
 
     poll ──200──▶ runner connects ──▶ its one job ──▶ exit code
       │ ▲
       │ └─ 204, transient errors, no answer: two seconds later again, for ever
       ├─ 401, 403 ──▶ exit 1          └─ 410 ──▶ exit 0
 
-It is a model, and it decides nothing about the fleet: it does what the image's scripts do, and, when told
-to, what broken ones do. Asked to end, it ends its runner; when its machine is gone it says nothing more.
+It behaves like the image's scripts and, on request, like broken ones. When it is asked to stop, it stops its runner;
+when its VM has lost power, it has no further effect.
 
 Invariants:
-- The idle watchdog ends a runner only if GitHub has not committed a job to it. Both happen in one step here,
+- The idle watchdog ends a runner only if GitHub has not assigned a job to it. Both happen in one step here,
   as they do in the guest, where the hook of a started job removes the watchdog first.
-- A guest never polls again after it was given a JIT configuration.
+- A guest never polls again after it received a JIT configuration.
 """
 
 import asyncio
@@ -37,7 +37,9 @@ POLL_TIMEOUT = 35.0  # beyond the 25 s that the server may hold a poll
 GITHUB_PAUSE = 5.0
 USUAL_JOB = 60.0
 ASKED_TO_END = 143
-LOOK_TO_KILL = 1.0  # between a look and a kill, in a watchdog that does both one after the other
+CHECK_TO_KILL = (
+    1.0  # seconds between check and kill in a watchdog that does them one after the other
+)
 _WAIT = ("prefer", "wait=25")
 
 Fate = Literal[
@@ -48,7 +50,7 @@ _dispatched = msgspec.json.Decoder(Dispatched)
 
 
 class GuestView(msgspec.Struct, kw_only=True, eq=False):
-    """One guest, for whoever looks on."""
+    """The state of one guest, for invariants."""
 
     pod: str
     uid: str
@@ -62,51 +64,56 @@ class GuestView(msgspec.Struct, kw_only=True, eq=False):
     jit_at: float | None = None
 
 
-class GuestWorld(Protocol):
-    """What surrounds the guests."""
+class GuestEnvironment(Protocol):
+    """What guests need from the fleet."""
 
     rng: random.Random
     github: GithubCore
     guests: dict[str, GuestView]
     pollers: dict[str, GuestView]  # by token
-    watchdog_yields: bool  # to a job that GitHub has committed; only a test has it otherwise
+    watchdog_yields: bool  # to a job that GitHub has assigned; False only in a test
 
     @property
     def clock(self) -> Clock:
-        """The time."""
+        """The clock."""
         ...
 
     def fate(self, kind: Fate, guest: GuestView) -> bool:
-        """Whether this guest is the one that breaks in that way now."""
+        """Whether this guest is to fail in that way now."""
         ...
 
     def delivered(self, guest: GuestView, jit: str) -> None:
-        """A JIT configuration arrived at this guest."""
+        """Called when a JIT configuration arrived at this guest."""
         ...
 
     def die(self, guest: GuestView) -> None:
-        """Let its VM end without a word."""
+        """Ends its VM without a report."""
         ...
 
     @property
     def github_reachable(self) -> bool:
-        """Whether a runner can talk to GitHub now."""
+        """Whether a runner can reach GitHub now."""
         ...
 
 
 class Guest:
-    """What runs in the VMs of one host. `over(vm)` tells whether that machine has lost its power."""
+    """The program of the VMs of one host. `over(vm)` says whether that VM has lost its power."""
 
     def __init__(
-        self, world: GuestWorld, *, host: str, server: Transport, over: Callable[[str], bool]
+        self,
+        environment: GuestEnvironment,
+        *,
+        host: str,
+        server: Transport,
+        over: Callable[[str], bool],
     ) -> None:
-        self._world = world
+        self._environment = environment
         self._host = host
         self._server = server
         self._over = over
 
     async def live(self, spec: VmSpec, address: str) -> int:
-        """One guest from its boot to its exit code."""
+        """Runs one guest from its boot to its exit code."""
         env = dict(spec.env)
         view = GuestView(
             pod=env[names.ENV_POD_NAME],
@@ -114,9 +121,9 @@ class Guest:
             pool=env[names.ENV_POOL],
             host=self._host,
             vm=spec.name,
-            since=self._world.clock.monotonic(),
+            since=self._environment.clock.monotonic(),
         )
-        self._world.guests[view.uid] = self._world.pollers[spec.token] = view
+        self._environment.guests[view.uid] = self._environment.pollers[spec.token] = view
         try:
             answer = await self._poll(view, spec.token)
             if isinstance(answer, int):
@@ -127,14 +134,14 @@ class Guest:
             return self._asked_to_end(view)
         finally:
             view.state = "ended"
-            del self._world.guests[view.uid], self._world.pollers[spec.token]
+            del self._environment.guests[view.uid], self._environment.pollers[spec.token]
 
     async def _poll(self, view: GuestView, token: str) -> int | str:
-        """Ask for work until there is some; the JIT configuration, or an exit code."""
+        """Polls until there is work; returns the JIT configuration, or an exit code."""
         headers = (("authorization", f"Bearer {token}"), _WAIT)
         request = Request(method="POST", path=DISPATCH, headers=headers, body=b"{}")
         while True:
-            if self._world.fate("hang-before-jit", view):
+            if self._environment.fate("hang-before-jit", view):
                 await self._hang(view)
             answer = await self._ask(request)
             if answer is not None and answer.status in (401, 403):
@@ -143,9 +150,9 @@ class Guest:
                 return 0
             jit = "" if answer is None else _jit(answer)
             if jit:
-                self._world.delivered(view, jit)
+                self._environment.delivered(view, jit)
                 return jit
-            await self._world.clock.sleep(POLL_PAUSE)
+            await self._environment.clock.sleep(POLL_PAUSE)
 
     async def _ask(self, request: Request) -> Response | None:
         try:
@@ -155,15 +162,15 @@ class Guest:
         return answer if isinstance(answer, Response) else None
 
     async def _run(self, view: GuestView, jit: str, idle_timeout: float) -> int:
-        """The runner program: one registration, one job."""
-        view.state, view.jit_at = "armed", self._world.clock.monotonic()
-        if self._world.fate("hang-with-jit", view):
+        """Runs the runner program: one registration, one job."""
+        view.state, view.jit_at = "armed", self._environment.clock.monotonic()
+        if self._environment.fate("hang-with-jit", view):
             await self._hang(view)
-        if self._world.fate("die-with-jit", view):
-            self._world.die(view)
+        if self._environment.fate("die-with-jit", view):
+            self._environment.die(view)
             await self._hang(view)
         await self._reach_github()
-        session = self._world.github.connect(jit)
+        session = self._environment.github.connect(jit)
         if isinstance(session, Refused):
             return 1
         view.session = session
@@ -178,40 +185,40 @@ class Guest:
         if idle_timeout <= 0:
             return await session.next_job()
         try:
-            async with self._world.clock.timeout(idle_timeout):
+            async with self._environment.clock.timeout(idle_timeout):
                 return await session.next_job()
         except TimeoutError:
-            if not self._world.watchdog_yields:
-                await self._world.clock.sleep(LOOK_TO_KILL)
+            if not self._environment.watchdog_yields:
+                await self._environment.clock.sleep(CHECK_TO_KILL)
                 return None
-            return session.assignment  # committed in this very moment: then the watchdog yields
+            return session.assignment  # assigned at this moment: then the watchdog yields
 
     async def _work(self, view: GuestView, session: RunnerSession, job: Assignment) -> int:
         seconds = USUAL_JOB if job.duration is None else job.duration
-        if self._world.fate("die", view):
-            await self._world.clock.sleep(seconds * self._world.rng.random())
-            self._world.die(view)
+        if self._environment.fate("die", view):
+            await self._environment.clock.sleep(seconds * self._environment.rng.random())
+            self._environment.die(view)
             await self._hang(view)
         conclusion = "cancelled"
         try:
-            async with self._world.clock.timeout(seconds):
+            async with self._environment.clock.timeout(seconds):
                 await job.cancelled.wait()
         except TimeoutError:
             conclusion = "success"
         await self._reach_github()
         listened = session.finish(conclusion)
-        if self._world.fate("hang-after-job", view):
+        if self._environment.fate("hang-after-job", view):
             await self._hang(view)
-        if self._world.fate("exit-code", view):
+        if self._environment.fate("exit-code", view):
             return 7
         return 0 if listened else 1
 
     async def _reach_github(self) -> None:
-        while not self._world.github_reachable:
-            await self._world.clock.sleep(GITHUB_PAUSE)
+        while not self._environment.github_reachable:
+            await self._environment.clock.sleep(GITHUB_PAUSE)
 
     async def _hang(self, view: GuestView) -> None:
-        """Do nothing more, and do not listen when asked to end: only the loss of power helps."""
+        """Does nothing more and ignores the request to end: only a power-off ends it."""
         view.state = "hung"
         try:
             await asyncio.get_running_loop().create_future()

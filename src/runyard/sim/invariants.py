@@ -1,16 +1,16 @@
-"""What must hold after every step, whatever broke: checked where it happens, by onlookers that change nothing.
+"""Checks what must hold after every step, whatever failed. The checks change nothing.
 
-A violation ends the run with the time, what was seen, and the last lines of the trace.
+A violation ends the run with the time, what was found, and the last lines of the trace.
 
-| who looks                     | what must hold                                                              |
+| checked at                    | what must hold                                                              |
 |-------------------------------|-----------------------------------------------------------------------------|
-| every commit of the server    | budgets; one slot a job; legal edges; what is done stays done; no runner    |
+| every commit of the server    | budgets; one slot a job; legal edges; final states stay; no runner          |
 |                               | without a claim                                                             |
-| every request to Kubernetes   | nobody deletes a Pod whose runner works; a roll stays within its cap        |
+| every request to Kubernetes   | no Pod with a working runner is deleted; a roll stays within its cap        |
 | every poll's answer           | no JIT for a Pod without a stamp, nor for another Pod than before           |
-| every event at GitHub         | a job is executed once; a runner that connects is spoken for                |
+| every event at GitHub         | a job is executed once; a runner that connects has a claim                  |
 | every VM                      | started once; never without a record                                        |
-| every half minute             | no job waits while a fitting runner idles; the log tells all                |
+| every half minute             | no job waits while a fitting runner is idle; every change was logged        |
 """
 
 from collections.abc import Callable, Mapping
@@ -20,15 +20,17 @@ from runyard.db.contract import Row
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.kube.core import KubeCore
 from runyard.http.messages import Request
-from runyard.sim.books import Books, Change, SlotView
 from runyard.sim.guest import GuestView
-from runyard.sim.loop import SimulationError
+from runyard.sim.ledger import Change, Ledger, SlotView
 from runyard.sim.trace import Trace
+from runyard.sim.violations import Violated, Violation
 from runyard.wire import names
+from runyard.wire.reasons import Value
+from runyard.wire.reasons_dispatch import FENCED, Why
 
 Edges = Mapping[str, tuple[str, ...]]
 
-# From which state a slot or a job may go where; "" is "did not exist". A state may always repeat itself.
+# The legal transitions of slots and jobs; "" is "did not exist". A state may always repeat itself.
 SLOT_EDGES: Edges = {
     "": ("idle", "draining"),
     "idle": ("offered", "executing", "draining", "closed"),
@@ -47,22 +49,18 @@ JOB_EDGES: Edges = {
 }
 TERMINAL = ("Succeeded", "Failed")
 SPACE = names.RUNNERS_NAMESPACE
-LATEST_MINT = 30.0  # seconds; requests are given up long before
+LATEST_MINT = 30.0  # seconds; requests time out long before
 _PODS = f"/api/v1/namespaces/{SPACE}/pods/"
 
 
-class Violation(SimulationError):
-    """An invariant does not hold."""
-
-
 class Invariants:
-    """The onlookers of one run."""
+    """The invariant checks of one run."""
 
     def __init__(
         self,
         *,
         trace: Trace,
-        books: Books,
+        ledger: Ledger,
         github: GithubCore,
         kube: KubeCore,
         now: Callable[[], float],
@@ -70,7 +68,7 @@ class Invariants:
     ) -> None:
         self.checks = 0
         self._trace = trace
-        self._books = books
+        self._ledger = ledger
         self._github = github
         self._kube = kube
         self._now = now
@@ -78,24 +76,25 @@ class Invariants:
         self._jits: dict[str, str] = {}  # JIT → uid that it was delivered to
         self._uids: dict[str, str] = {}  # uid → JIT
         self._online: dict[str, int] = {}  # runner name → id, while connected
-        self._unasked: dict[str, bool] = {}  # job → given back, and GitHub not asked about it since
+        self._unasked: dict[str, bool] = {}  # job → requeued, and GitHub not asked about it since
 
-    def violated(self, what: str) -> None:
-        """End the run with this."""
+    def violated(self, code: Violated, **detail: Value) -> None:
+        """Ends the run with this violation."""
         lines = "".join(self._trace.last()[-40:])
-        self._fail(Violation(f"at {self._now():.3f} s: {what}\n{lines}"))
+        at = f"at {self._now():.3f} s: "
+        self._fail(Violation(code.because(**detail), at=at, note=f"\n{lines}"))
 
     # ── the server's rows ───────────────────────────────────────────────────────────────────────
 
     def committed(self, name: str, rows: list[Row]) -> None:
-        """A transaction that wrote something was committed; `rows` are what the log has since."""
+        """Called after a commit that wrote something; `rows` are the new log entries."""
         self.checks += 1
-        changes, slots = self._books.take_changes(rows)
+        changes, slots = self._ledger.take_changes(rows)
         touched = {slot.pod_uid: slot for slot in slots}
         for change in changes:
             self._legal(change)
             if change.subject == "job":
-                self._looked_at(change)
+                self._read_before_offer(change)
             elif change.key in touched:
                 self._proven(change, touched[change.key])
         for slot in slots:
@@ -106,38 +105,41 @@ class Invariants:
         edges = SLOT_EDGES if change.subject == "slot" else JOB_EDGES
         if change.target != change.source and change.target not in edges.get(change.source, ()):
             self.violated(
-                f"{change.subject} {change.key} went from {change.source!r} to {change.target!r} "
-                f"({change.why}, {change.actor})"
+                Violated.ILLEGAL_TRANSITION,
+                subject=change.subject,
+                key=change.key,
+                source=change.source,
+                target=change.target,
+                reason=change.reason,
+                actor=change.actor,
             )
 
-    def _looked_at(self, change: Change) -> None:
-        """A job that was given back is not offered again before GitHub was asked about it."""
+    def _read_before_offer(self, change: Change) -> None:
+        """A requeued job is not offered again before GitHub was asked about it."""
         if (change.source, change.target) == ("bound", "queued"):
-            # This reason is itself the outcome of a look at GitHub.
-            self._unasked[change.key] = change.why != "its runner executes another job"
+            # This reason is itself the result of a read at GitHub.
+            self._unasked[change.key] = change.reason != Why.RUNNER_BUSY_ELSEWHERE
         if (change.source, change.target) == ("queued", "bound") and self._unasked.get(change.key):
-            self.violated(f"job {change.key} was offered again, and nobody asked GitHub about it")
+            self.violated(Violated.OFFERED_UNREAD, job=change.key)
 
     def asked_github(self, request: Request) -> None:
-        """A request has reached GitHub."""
+        """Called when a request has reached GitHub."""
         if request.method == "GET" and "/actions/jobs/" in request.path:
             self._unasked.pop(request.path.rpartition("/")[2], None)
 
     def _proven(self, change: Change, slot: SlotView) -> None:
-        """What a change claims to know must be so: a Pod that is gone, a runner that GitHub has forgotten."""
+        """Checks a change that is based on a proof: the Pod is really gone, the runner really deleted at GitHub."""
         if change.target == "closed" and change.source != "closed" and self._exists(slot):
-            self.violated(
-                f"the slot of {slot.pod_name} was closed, and its Pod is there ({change.why})"
-            )
-        if change.why in ("fence: deleted", "fence: absent"):
+            self.violated(Violated.CLOSED_WITH_POD, pod=slot.pod_name, reason=change.reason)
+        if change.reason in FENCED:
             self._forgotten(slot.runner_name)
 
     def _forgotten(self, name: str) -> None:
-        """A fenced runner is gone at GitHub. Only a mint that was very late may just have made it anew."""
+        """A fenced runner is gone at GitHub. Only a very late mint may have created it again."""
         for runner in self._github.runners().values():
             idle = 0.0 if runner.offline_since is None else self._now() - runner.offline_since
             if runner.name == name and (runner.jit_used or idle > LATEST_MINT):
-                self.violated(f"the runner {name} counts as fenced, and GitHub knows it")
+                self.violated(Violated.FENCED_RUNNER_KNOWN, runner=name)
 
     def _exists(self, slot: SlotView) -> bool:
         pod = self._kube.find("pods", SPACE, slot.pod_name)
@@ -151,30 +153,41 @@ class Invariants:
         if slot.intended_job is not None:
             others = [
                 other.pod_name
-                for other in self._books.slots.values()
+                for other in self._ledger.slots.values()
                 if other.intended_job == slot.intended_job and other.pod_uid != slot.pod_uid
             ]
             if others:
-                self.violated(f"job {slot.intended_job} is meant for {slot.pod_name} and {others}")
+                self.violated(
+                    Violated.JOB_OF_TWO_SLOTS,
+                    job=slot.intended_job,
+                    pod=slot.pod_name,
+                    others=", ".join(others),
+                )
         if slot.runner_name in self._online:
-            self._spoken_for(slot.runner_name)
+            self._has_claim(slot.runner_name)
 
     def _budget(self, slot: SlotView) -> None:
-        used = self._books.used(slot.tenant, slot.platform)
-        limit = self._books.limit(slot.tenant, slot.platform)
+        used = self._ledger.used(slot.tenant, slot.platform)
+        limit = self._ledger.limit(slot.tenant, slot.platform)
         if used[0] > limit[0] or used[1] > limit[1]:
-            self.violated(f"{slot.tenant} holds {used} of {limit} on {slot.platform}")
+            self.violated(
+                Violated.OVER_BUDGET,
+                tenant=slot.tenant,
+                used=str(used),
+                limit=str(limit),
+                platform=slot.platform,
+            )
 
-    def _spoken_for(self, runner: str) -> None:
-        """A runner that is connected may get a job: somebody's budget must pay for it."""
-        slot = self._books.slots.get(self._books.by_runner.get(runner, ""))
+    def _has_claim(self, runner: str) -> None:
+        """A connected runner may get a job: a claim must hold budget for it."""
+        slot = self._ledger.slots.get(self._ledger.by_runner.get(runner, ""))
         if slot is None or not (slot.claims or slot.fence == "due"):
-            self.violated(f"the runner {runner} is connected, and no claim speaks for it: {slot}")
+            self.violated(Violated.RUNNER_WITHOUT_CLAIM, runner=runner, slot=str(slot))
 
     # ── Kubernetes ──────────────────────────────────────────────────────────────────────────────
 
     def deletes_busy(self, client: str, request: Request) -> str:
-        """Which busy runner this request would delete the Pod of; empty if none."""
+        """The busy runner whose Pod this request would delete; empty if none."""
         if request.method != "DELETE" or not request.path.startswith(_PODS):
             return ""
         if client.startswith("agent"):
@@ -192,11 +205,11 @@ class Invariants:
         return found is not None and found.online and found.busy
 
     def deleted_busy(self, client: str, runner: str) -> None:
-        """Such a request was granted."""
-        self.violated(f"{client} deleted the Pod of {runner} while it was working")
+        """Called when such a request was granted."""
+        self.violated(Violated.BUSY_POD_DELETED, client=client, runner=runner)
 
     def wrote(self, verb: str, kind: str, key: str, uid: str) -> None:
-        """Something was committed at the API."""
+        """Called when something was committed at the API."""
         self._trace.note("kube", verb, kind, key)
         if kind == "Pod" and verb == "update":
             self._roll_cap(key)
@@ -218,64 +231,66 @@ class Invariants:
             if _rolling(other, pool["metadata"]["name"], spec["image"])
         ]
         if len(marked) > cap:
-            self.violated(f"the roll of {pool['metadata']['name']} is at {marked}, cap {cap}")
+            name = str(pool["metadata"]["name"])
+            self.violated(Violated.ROLL_OVER_CAP, pool=name, pods=", ".join(marked), cap=cap)
 
     # ── guests and VMs ──────────────────────────────────────────────────────────────────────────
 
     def delivered(self, guest: GuestView, jit: str) -> None:
-        """A guest got a JIT configuration."""
+        """Called when a guest received a JIT configuration."""
         self.checks += 1
         if self._jits.setdefault(jit, guest.uid) != guest.uid:
-            self.violated(f"{guest.pod} got the JIT of another Pod, {self._jits[jit]}")
+            self.violated(Violated.JIT_OF_ANOTHER_POD, pod=guest.pod, other=self._jits[jit])
         if self._uids.setdefault(guest.uid, jit) != jit:
-            self.violated(f"{guest.pod} got a second JIT")
+            self.violated(Violated.SECOND_JIT, pod=guest.pod)
 
     def answering(self, uid: str, pod: str) -> None:
-        """The server is about to give a Pod its JIT: it must be stamped by now."""
+        """Called before the server answers a Pod with its JIT: the Pod must be stamped by now."""
         found = self._kube.find("pods", SPACE, pod)
         if found is None or found["metadata"]["uid"] != uid:
             return
         if names.POOL_OWNER not in found["metadata"].get("labels", {}):
-            self.violated(f"{pod} is given a JIT and carries no stamp")
+            self.violated(Violated.JIT_WITHOUT_STAMP, pod=pod)
 
     def vm_created(self, host: str, vm: str, recorded: bool) -> None:
-        """A host clones a VM."""
+        """Called when a host clones a VM."""
         if not recorded:
-            self.violated(f"{host} makes {vm} and has no record of it")
+            self.violated(Violated.VM_WITHOUT_RECORD, host=host, vm=vm)
 
     def vm_started(self, host: str, vm: str, times: int) -> None:
-        """A host starts a VM."""
+        """Called when a host starts a VM."""
         if times > 1:
-            self.violated(f"{host} started {vm} {times} times")
+            self.violated(Violated.VM_STARTED_AGAIN, host=host, vm=vm, times=times)
 
     # ── GitHub ──────────────────────────────────────────────────────────────────────────────────
 
     def happened(self, what: str, detail: dict[str, Any]) -> None:
-        """Something happened at GitHub."""
+        """Called on an event at GitHub."""
         self.checks += 1
         self._trace.note("github", what, *(str(value) for value in detail.values()))
         runner = str(detail.get("runner"))
         if what == "connected":
             self._online[runner] = detail["runner_id"]
-            self._spoken_for(runner)
+            self._has_claim(runner)
         elif what in ("removed", "vanished"):
             self._online.pop(runner, None)
         elif what == "job":
             job = self._github.jobs()[detail["job"]]
             if job.executions > 1:
-                self.violated(f"job {job.id} was executed {job.executions} times")
+                self.violated(Violated.JOB_EXECUTED_AGAIN, job=job.id, times=job.executions)
 
     def periodic(self) -> None:
-        """What is too dear to check at each step."""
-        difference = self._books.unlogged()
+        """Checks what is too expensive for each step."""
+        difference = self._ledger.unlogged()
         if difference:
-            self.violated(f"a change was not logged: {difference}")
+            self.violated(Violated.CHANGE_NOT_LOGGED, difference=str(difference))
         if self._kube.failures or self._github.internal_errors:
-            self.violated(f"a core failed: {self._kube.failures} {self._github.internal_errors}")
+            failures = f"{self._kube.failures} {self._github.internal_errors}"
+            self.violated(Violated.CORE_FAILED, failures=failures)
 
 
 def _rolling(pod: dict[str, Any], pool: str, image: str) -> bool:
-    """Marked to leave, stale, idle and alive."""
+    """Whether it is marked to leave, stale, idle and alive."""
     meta = pod["metadata"]
     labels = meta.get("labels", {})
     return (

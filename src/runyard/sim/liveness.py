@@ -1,48 +1,47 @@
-"""What must happen sooner or later: jobs run while runners idle, and after every storm the fleet comes to rest.
+"""Checks liveness: jobs run while runners are idle, and after faults the fleet becomes idle again.
 
-`Liveness` looks every half minute for the one thing that pages in production: a job that could run, a runner
-that could run it, and nothing that happens. Time during a fault, and the time that recovery is allowed after
-it, do not count.
+Every half minute `Liveness` checks for the one condition that pages in production: a job that could run, a runner
+that could run it, and no progress. Time during a fault, and the time allowed for recovery after it, do not count.
 
-`unrest` lists everything that is not as it must be when there is neither work nor trouble: what is left
-over then is a leak.
+`not_at_rest` lists everything that must not exist without work and faults: what is left then is a leak.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from runyard.embedded.github.model import Job
 from runyard.sim.guest import GuestView
+from runyard.sim.violations import Violated
 from runyard.wire import names
 
 if TYPE_CHECKING:
     from runyard.sim.fleet import Fleet
 
-LOOK_EVERY = 30.0
+CHECK_EVERY = 30.0
 PATIENCE = 120.0
-RECOVERY = 180.0  # after a fault: graces of deadlines, an audit of webhooks, a sweep
+RECOVERY = 180.0  # seconds after a fault: graces of deadlines, an audit of webhooks, a sweep
 SPACE = names.RUNNERS_NAMESPACE
 
 
 class Liveness:
-    """Remembers how long each job has been waiting without excuse."""
+    """Tracks how long each job has been waiting without excuse."""
 
     def __init__(self, fleet: "Fleet") -> None:
         self._fleet = fleet
         self._waited: dict[int, float] = {}
 
-    def look(self) -> None:
-        """One look; time that has no excuse is added up for each job."""
+    def check(self) -> None:
+        """Checks once; time without an excuse is added up for each job."""
         fleet = self._fleet
         now = fleet.clock.monotonic()
         if fleet.disturbed or now - fleet.calm_since < RECOVERY:
             return
         stuck = self._stuck(now)
-        self._waited = {job: self._waited.get(job, 0.0) + LOOK_EVERY for job in stuck}
+        self._waited = {job: self._waited.get(job, 0.0) + CHECK_EVERY for job in stuck}
         for job, waited in self._waited.items():
             if waited > PATIENCE:
                 runner = stuck[job].pod
                 fleet.invariants.violated(
-                    f"job {job} waits since {waited:.0f} s without excuse while {runner} idles"
+                    Violated.JOB_WAITS_UNEXCUSED, job=job, waited=waited, runner=runner
                 )
 
     def _stuck(self, now: float) -> dict[int, GuestView]:
@@ -55,28 +54,32 @@ class Liveness:
         idle = self._idle(now)
         for job in queued:
             runner = idle.get(job.labels[0])
-            if runner is not None and now - _age_start(fleet, job) > LOOK_EVERY and self._room(job):
+            if (
+                runner is not None
+                and now - _age_start(fleet, job) > CHECK_EVERY
+                and self._has_headroom(job)
+            ):
                 found[job.id] = runner
         return found
 
     def _idle(self, now: float) -> dict[str, GuestView]:
-        """By dispatch label: a guest that polls, in a Pod that nobody wants gone."""
+        """By dispatch label: a guest that polls, in a Pod that is not to be removed."""
         fleet = self._fleet
         labels = {pool.name: pool.label for pool in fleet.shape.pools}
         found: dict[str, GuestView] = {}
         for guest in fleet.guests.values():
             pod = fleet.kube.find("pods", SPACE, guest.pod)
-            if guest.state == "polling" and now - guest.since > LOOK_EVERY and _welcome(pod):
+            if guest.state == "polling" and now - guest.since > CHECK_EVERY and _may_get_job(pod):
                 found.setdefault(labels[guest.pool], guest)
         return found
 
-    def _room(self, job: Job) -> bool:
-        """Whether the tenant's budget has room for one runner more."""
+    def _has_headroom(self, job: Job) -> bool:
+        """Whether the tenant's budget has headroom for one more runner."""
         fleet = self._fleet
         pool = next(pool for pool in fleet.shape.pools if pool.label == job.labels[0])
         platform = "macos"
-        limit = fleet.books.limit(job.repo.owner, platform)
-        used = fleet.books.used(job.repo.owner, platform)
+        limit = fleet.ledger.limit(job.repo.owner, platform)
+        used = fleet.ledger.used(job.repo.owner, platform)
         vcpus, memory = pool.cpu_milli // 1000, pool.memory_mb // 1024
         return used[0] + vcpus <= limit[0] and used[1] + memory <= limit[1]
 
@@ -85,15 +88,15 @@ def _age_start(fleet: "Fleet", job: Job) -> float:
     return job.created_at - fleet.loop.start
 
 
-def _welcome(pod: dict[str, Any] | None) -> bool:
+def _may_get_job(pod: dict[str, Any] | None) -> bool:
     if pod is None or "deletionTimestamp" in pod["metadata"]:
         return False
     labels = pod["metadata"].get("labels", {})
     return names.POOL_OWNER not in labels and names.DRAIN_ELIGIBLE not in labels
 
 
-def unrest(fleet: "Fleet") -> tuple[str, ...]:
-    """Everything that is not at rest."""
+def not_at_rest(fleet: "Fleet") -> tuple[str, ...]:
+    """Everything that is not idle, or left over."""
     pods = {pod["metadata"]["uid"]: pod for pod in fleet.kube.objects("pods")}
     return (
         *_pods(fleet, pods),
@@ -113,7 +116,7 @@ def _pods(fleet: "Fleet", pods: dict[str, dict[str, Any]]) -> list[str]:
         state = "no guest" if guest is None else guest.state
         if state != "polling":
             found.append(f"{pod['metadata']['name']}: {state}, {_phase(pod)}")
-        elif not _welcome(pod):
+        elif not _may_get_job(pod):
             found.append(f"{pod['metadata']['name']}: stamped, marked or terminating")
     return found
 
@@ -141,7 +144,7 @@ def _leftovers(fleet: "Fleet", pods: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _rows(fleet: "Fleet", pods: dict[str, dict[str, Any]]) -> list[str]:
-    slots = fleet.books.slots
+    slots = fleet.ledger.slots
     found = [
         f"slot of {slot.pod_name}: {slot.state}, fence {slot.fence}"
         for slot in slots.values()
@@ -153,7 +156,7 @@ def _rows(fleet: "Fleet", pods: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _jobs(fleet: "Fleet") -> list[str]:
-    rows = fleet.books.jobs()
+    rows = fleet.ledger.jobs()
     found = []
     for job in fleet.github.jobs().values():
         row = rows.get(job.id)

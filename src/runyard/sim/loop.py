@@ -1,17 +1,17 @@
-"""An event loop whose time is a number and whose only source of chance is a seed.
+"""An event loop with virtual time, whose only source of randomness is a seed.
 
-Nothing here waits: when no callback is ready, time jumps to the next timer. A simulated day lasts as long
+Nothing here waits: when no callback is ready, time jumps to the next timer. A simulated day takes as long
 as its callbacks take. The same seed gives the same order of callbacks, in any interpreter, so a failure
-found once can be looked at as often as needed; another seed gives another order, so what works by luck of
-the scheduler is found out.
+found once can be replayed as often as needed; another seed gives another order, so code that works only by luck of
+the scheduler is found.
 
 Invariants:
 - Callbacks that are ready at the same time run in an order drawn from the seed. What they schedule runs
   after all of them, as with any asyncio loop. Time moves only when nothing is ready.
 - Nothing ready and no timer is a `Deadlock`; a million callbacks without time moving is a `Livelock`.
-- Whatever asyncio would merely log (an exception nobody retrieved, a failing callback) ends the run with
-  `Unhandled`, unless it happened in the remains of a simulated process that was killed.
-- The outside does not exist: threads, executors, sockets, signals and subprocesses are `Refused`.
+- What asyncio would merely log (an exception that was not retrieved, a failing callback) ends the run with
+  `Unhandled`, unless it happened in what is left of a simulated process that was killed.
+- Threads, executors, sockets, signals and subprocesses are `Refused`: a simulation has none.
 
 Why no address or hash seed can change a run. asyncio keeps tasks in sets in two places: its list of all
 tasks, which is not used here (the loop has its own, in order of creation), and `TaskGroup`, which cancels
@@ -36,7 +36,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 T = TypeVar("T")
 
-START = 1_767_225_600.0  # 2026-01-01T00:00:00Z: when a simulation begins unless told otherwise
+START = 1_767_225_600.0  # 2026-01-01T00:00:00Z: the default start of a simulation
 LIVELOCK = 1_000_000
 _COLLECT_EVERY = 50_000
 _DRAIN_ROUNDS = 100
@@ -44,7 +44,7 @@ _SHOWN_TASKS = 25
 
 
 class SimulationError(Exception):
-    """The run cannot go on."""
+    """The run cannot continue."""
 
 
 class Deadlock(SimulationError):
@@ -60,21 +60,21 @@ class Unhandled(SimulationError):
 
 
 class Refused(SimulationError):
-    """The code asked for the outside world, which a simulation does not have."""
+    """The code used threads, sockets, signals or subprocesses, which a simulation does not have."""
 
 
 class Owner(Protocol):
-    """Whoever tasks belong to: one life of a simulated process."""
+    """The owner of tasks: one life of a simulated process."""
 
     label: str
     alive: bool
 
     def adopt(self, serial: int, task: "SimTask") -> None:
-        """A task was created in this owner's context."""
+        """Called when a task was created in this owner's context."""
         ...
 
     def forget(self, serial: int) -> None:
-        """It has ended."""
+        """Called when a task has ended."""
         ...
 
 
@@ -82,7 +82,7 @@ OWNER: ContextVar[Owner | None] = ContextVar("owner", default=None)
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task with a serial number, which is its hash (see the module's story), and an owner."""
+    """A task with a serial number, which is its hash (see the module's docstring), and an owner."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 class _Handle(Handle):
-    """A handle made without asking the loop whether it is being debugged: half of a callback's cost."""
+    """A handle that does not ask the loop for its debug mode, which is half of a callback's cost."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Timer(TimerHandle):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop; `run_virtual` makes, runs and closes one."""
+    """The loop; `run_virtual` creates, runs and closes one."""
 
     def __init__(self, *, seed: int, start: float = START) -> None:
         super().__init__()
@@ -157,6 +157,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._random = random.Random(seed)
         self._now = 0.0
         self._ready: list[Handle] = []
+        self._paused: dict[Owner, list[Handle]] = {}
         self._scheduled: list[tuple[float, int, _Timer]] = []
         self._timer_cancelled_count = 0
         self._stopping = False
@@ -165,7 +166,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._still = 0  # callbacks run since time last moved
         self._collect_at = _COLLECT_EVERY
         self._tasks: dict[int, SimTask] = {}
-        self._nobody = Context()
+        self._no_owner = Context()
         self._failed: list[weakref.ref[SimTask]] = []
         self._fatal: BaseException | None = None
         self.set_debug(False)
@@ -215,10 +216,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
         **_: Any,
     ) -> asyncio.Task[T]:
-        """Make a task; it belongs to whoever owns the context that it will run in."""
+        """Creates a task; it belongs to the owner of the context that it will run in."""
         if self.is_closed():
             coro.close()
-            raise RuntimeError("the simulation is over")
+            raise RuntimeError("the simulation has ended")
         serial = self._serial = self._serial + 1
         owner = OWNER.get() if context is None else context.get(OWNER)
         label = f"task-{serial}" if name is None else str(name)
@@ -226,7 +227,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._tasks[serial] = task
         if owner is not None:
             owner.adopt(serial, task)
-        task.add_done_callback(self._forget, context=self._nobody)
+        task.add_done_callback(self._forget, context=self._no_owner)
         return task
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
@@ -256,7 +257,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         elif len(batch) > 1:
             batch = self._shuffled(batch)
         for handle in batch:
-            if not handle._cancelled:
+            if not handle._cancelled and not (self._paused and self._holds(handle)):
                 handle._run()
         self.steps += len(batch)
         self._still += len(batch)
@@ -265,21 +266,40 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self._fatal is not None and not self.draining:
             raise self._fatal
 
+    def pause(self, owner: Owner) -> None:
+        """Run nothing of this owner until `resume`, as SIGSTOP does to a process; time passes for it, too."""
+        self._paused.setdefault(owner, [])
+
+    def resume(self, owner: Owner) -> None:
+        """Everything that became due meanwhile runs now, in any order."""
+        self._ready += self._paused.pop(owner, [])
+
+    def _holds(self, handle: Handle) -> bool:
+        """Whether this callback belongs to a paused owner; it is kept for later then."""
+        owner = handle._context.get(OWNER)  # type: ignore[attr-defined]  # typeshed does not know the field
+        held = None if owner is None else self._paused.get(owner)
+        if held is None:
+            return False
+        held.append(handle)
+        return True
+
     def _shuffled(self, batch: list[Handle]) -> list[Handle]:
         draw = self._random.random
         keys = [draw() for _ in batch]
         return [batch[place] for place in sorted(range(len(batch)), key=keys.__getitem__)]
 
     def _advance(self) -> None:
-        """Move time to the next timer that is still wanted."""
+        """Moves time to the next timer that is not cancelled."""
         heap = self._scheduled
         while heap and heap[0][2]._cancelled:
             heapq.heappop(heap)[2]._scheduled = False
             self._timer_cancelled_count -= 1
         if not heap or heap[0][0] == math.inf:
-            gc.collect()  # what was never retrieved explains a deadlock better than its silence
+            gc.collect()  # an exception that was not retrieved may explain the deadlock
             if self._fatal is None and not self._ready:
-                raise Deadlock(f"nothing can happen any more at {self._now}\n{self.waiting()}")
+                raise Deadlock(
+                    f"no callback is ready and no timer is set at {self._now}\n{self.waiting()}"
+                )
         elif heap[0][0] > self._now:
             self._now = heap[0][0]
             self._still = 0
@@ -307,7 +327,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _take_stock(self) -> None:
         if self._still > LIVELOCK:
-            raise Livelock(f"time stands still at {self._now}\n{self.waiting()}")
+            raise Livelock(
+                f"too many callbacks without time moving at {self._now}\n{self.waiting()}"
+            )
         rounds = self._collect_at // _COLLECT_EVERY
         self._collect_at += _COLLECT_EVERY
         gc.collect(2 if rounds % 100 == 0 else 1 if rounds % 10 == 0 else 0)
@@ -315,7 +337,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # ── failing and ending ──────────────────────────────────────────────────────────────────────
 
     def fail(self, error: BaseException) -> None:
-        """End the run with this error after the current round; the first one counts."""
+        """Ends the run with this error after the current round; the first one counts."""
         if self._fatal is None:
             self._fatal = error
 
@@ -325,7 +347,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._fatal
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Make fatal what asyncio would log, except in the remains of a killed process."""
+        """Makes fatal what asyncio would log, except in what is left of a killed process."""
         task = context.get("task") or context.get("future")
         owner = task.owner if isinstance(task, SimTask) else OWNER.get()
         if owner is not None and not owner.alive:
@@ -344,7 +366,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return "\n".join(lines) or "  (no task is pending)"
 
     def drain(self) -> None:
-        """Cancel what is left, again and again, until nothing is; time does not move meanwhile."""
+        """Cancels what is left, repeatedly, until nothing is; time does not move meanwhile."""
         self.draining = True
         self._still = 0
         for _ in range(_DRAIN_ROUNDS):
@@ -358,7 +380,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         raise SimulationError(f"these tasks ignore their cancellation\n{self.waiting()}")
 
     def _report_failed(self) -> None:
-        """Somebody may still hold a failed task, but nobody is left who could ask for its result."""
+        """Reports failed tasks whose result cannot be retrieved any more."""
         for reference in self._failed:
             task = reference()
             if task is not None and task._log_traceback:
@@ -375,13 +397,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not self.is_closed():
             self.create_task(agen.aclose(), name=f"close {agen.__qualname__}")
 
-    # ── what does not exist here ────────────────────────────────────────────────────────────────
+    # ── refused operations ────────────────────────────────────────────────────────────────
 
     def _process_events(self, event_list: object) -> NoReturn:
         raise Refused("a simulation has no input and output")
 
     def _write_to_self(self) -> NoReturn:
-        raise Refused("a simulation has no other thread to be woken by")
+        raise Refused("a simulation has no other threads")
 
 
 def _refusal(name: str) -> Callable[..., NoReturn]:
@@ -403,7 +425,7 @@ for _name in (
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, seed: int = 0, start: float = START) -> T:
-    """Run a coroutine to its end under virtual time and close everything that it left behind."""
+    """Runs a coroutine to its end under virtual time and closes everything that it left behind."""
     loop = VirtualLoop(seed=seed, start=start)
     collecting = gc.isenabled()
     gc.disable()
@@ -429,7 +451,7 @@ def _finish(loop: VirtualLoop, task: asyncio.Task[T]) -> T:
         except SimulationError as stuck:
             error.add_note(str(stuck))
         if task.done() and not task.cancelled():
-            task.exception()  # retrieved: the error that is being raised says what matters
+            task.exception()  # marks it as retrieved; another error is being raised
         raise
 
 

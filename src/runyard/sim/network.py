@@ -1,8 +1,8 @@
-"""A network between a client and a core, with the faults that networks have.
+"""A network link between a client and a core, with the faults that networks have.
 
-A `Link` is a `Transport`. The request travels, the peer's handler runs in a task of the peer, the answer
-travels back. The two directions fail apart, and that is the point: a lost request and a lost answer look the
-same to the caller, and only one of them was carried out.
+A `Link` is a `Transport`. The request travels, the peer's handler runs in a task of the peer, the answer travels
+back. The two directions fail independently: a lost request and a lost answer look the same to the caller, and only
+one of them was carried out.
 
 Invariants:
 - Cancelling, killing or timing out the caller does not touch the peer's work, and the other way round.
@@ -11,7 +11,7 @@ Invariants:
 - Requests may overtake each other; the chunks of one stream never do.
 - A fault whose rate is zero draws no random number, so switching one fault on does not reshuffle the others
   before the moment when it was switched on.
-- Every request, its arrival at the peer and its outcome are noted in the trace.
+- Every request, its arrival at the peer and its outcome are recorded in the trace.
 """
 
 import asyncio
@@ -28,22 +28,20 @@ from runyard.http.messages import Handler, Request, Response, Stream
 from runyard.sim.process import Process
 from runyard.sim.trace import Trace
 
-ARRIVES_AFTER_CUT = (
-    0.5  # a request that was on its way when the link was cut arrives with this chance
-)
+ARRIVES_AFTER_CUT = 0.5  # the probability that a request in flight arrives when the link is cut
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """How a link behaves; times in seconds, rates from 0 to 1. Nothing goes wrong by default."""
+    """The faults of a link; times in seconds, rates from 0 to 1. None by default."""
 
     latency: tuple[float, float] = (0.0, 0.0)  # each way
-    drop_request: float = 0.0  # the peer never sees it
+    drop_request: float = 0.0  # the peer never gets it
     drop_response: float = 0.0  # the peer has done it
     duplicate: float = 0.0  # the peer does it twice; the first answer counts
     delay: float = 0.0  # one way takes up to `delay_up_to` longer, so that requests overtake
     delay_up_to: float = 5.0
     cut_stream: float = 0.0  # per chunk: the reader gets `OutcomeUnknown` instead
-    mute_stream: float = 0.0  # per chunk: this one and all that follow are lost, and nobody is told
+    mute_stream: float = 0.0  # per chunk: this one and all that follow are lost silently
     drop_chunk: float = 0.0
     duplicate_chunk: float = 0.0
 
@@ -55,8 +53,8 @@ class Link:
     """A connection towards one peer.
 
     `server` is the process that the handler belongs to; None is a peer that cannot be killed. A peer that
-    makes a new core at each start calls `serve` with it; a peer without a handler refuses connections.
-    One link serves one client: `hang_up`, which a client's death calls, closes all of its streams.
+    creates a new core at each start calls `serve` with it; a peer without a handler refuses connections.
+    One link serves one client: `hang_up`, which is called when the client dies, closes all of its streams.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class Link:
         self.name = name
         self.faults = faults  # may be replaced while it runs
         self.severed = False
-        self.down = False  # the peer does not listen, whatever its process does
+        self.down = False  # the peer refuses connections, whatever its process does
         self._handler = handler
         self._rng = rng
         self._trace = trace
@@ -85,11 +83,11 @@ class Link:
             server.on_crash(self._peer_died)
 
     def serve(self, handler: Handler | None) -> None:
-        """What answers from now on."""
+        """Sets the handler from now on."""
         self._handler = handler
 
     def sever(self) -> None:
-        """Cut the line. What is under way becomes unknown; the peer may go on with it."""
+        """Cuts the link. The outcome of requests in flight becomes unknown; the peer may go on with them."""
         self.severed = True
         self._trace.note("sever", self.name)
         for call in self._calls.values():
@@ -97,23 +95,23 @@ class Link:
         self._cut("the connection was cut")
 
     def restore(self) -> None:
-        """New requests go through again."""
+        """Lets new requests through again."""
         self.severed = False
         self._trace.note("restore", self.name)
 
     def mute(self) -> None:
-        """Every stream that is open now says nothing more, and nobody is told."""
+        """Silences every open stream without an error."""
         self._trace.note("mute", self.name)
         for pipe in self._pipes.values():
             pipe.muted = True
 
     def hang_up(self) -> None:
-        """The client's end is gone: its streams are closed; requests on their way still arrive."""
+        """Closes the client's end: its streams are closed; requests in flight still arrive."""
         for pipe in self._pipes.values():
             pipe.close()
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
-        """Carry one request; see `http.messages.Transport`."""
+        """Sends one request; see `http.messages.Transport`."""
         number = self._sent = self._sent + 1
         self._trace.note("send", self.name, number, request.method, request.path)
         loop = asyncio.get_running_loop()
@@ -134,7 +132,7 @@ class Link:
             expiry.cancel()
             self._calls.pop(number, None)
 
-    # ── there ───────────────────────────────────────────────────────────────────────────────────
+    # ── to the peer ───────────────────────────────────────────────────────────────────────────────────
 
     def _depart(self, call: "_Call") -> None:
         call.lost = self._happens(self.faults.drop_request)
@@ -180,7 +178,7 @@ class Link:
             call.answer.set_exception(OutcomeUnknown(text))
 
     async def _pump(self, source: Stream, call: "_Call", *, lost: bool) -> None:
-        """Read the peer's stream, in the peer's own task, and let its chunks travel."""
+        """Reads the peer's stream, in the peer's task, and sends its chunks."""
         pump = asyncio.current_task()
         assert pump is not None
         pipe = _Pipe(pump, self._travel)
@@ -203,7 +201,7 @@ class Link:
             await source.aclose()
 
     def _chunk(self, key: int, pipe: "_Pipe", chunk: bytes) -> bool:
-        """Send one chunk of a stream; False if the stream was cut here."""
+        """Sends one chunk of a stream; False if the stream was cut here."""
         faults = self.faults
         fate = "chunk"
         if pipe.muted or self._happens(faults.mute_stream):
@@ -249,7 +247,7 @@ class Link:
 
 
 class _Call:
-    """One request under way."""
+    """One request in flight."""
 
     __slots__ = ("answer", "lost", "number", "pipe", "request")
 
@@ -263,14 +261,14 @@ class _Call:
         self.pipe: _Pipe | None = None
 
     def abandon(self) -> None:
-        """The caller was cancelled; a stream that it was about to receive has no reader."""
+        """Called when the caller was cancelled: a stream that it was about to receive has no reader."""
         self.answer.cancel()
         if self.pipe is not None:
             self.pipe.close()
 
 
 class _Pipe:
-    """The reader's end of a stream: an iterator that waits for what is in the air."""
+    """The reader's end of a stream: an iterator that waits for chunks in flight."""
 
     def __init__(self, pump: "asyncio.Task[Any]", travel: Callable[[], float]) -> None:
         self.muted = False
@@ -279,23 +277,23 @@ class _Pipe:
         self._loop = asyncio.get_running_loop()
         self._air: deque[bytes | None] = deque()
         self._arrived: deque[bytes | None] = deque()
-        self._last = 0.0  # when the latest chunk in the air arrives
+        self._last = 0.0  # when the latest chunk in flight arrives
         self._error: OutcomeUnknown | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def put(self, chunk: bytes | None) -> None:
-        """Send a chunk, or the end; it arrives after everything sent before it."""
+        """Sends a chunk, or the end; it arrives after everything sent before it."""
         self._air.append(chunk)
         self._last = max(self._last, self._loop.time() + self._travel())
         self._loop.call_at(self._last, self._arrive, context=_NOWHERE)
 
     def fail(self, error: OutcomeUnknown) -> None:
-        """What is in the air is lost; the reader gets what has arrived and then this error."""
+        """Loses what is in flight; the reader gets what has arrived and then this error."""
         self._error = self._error or error
         self._wake()
 
     def close(self) -> None:
-        """The reader has gone; the peer learns of it one way later."""
+        """Closes the reader's end; the peer learns of it one latency later."""
         _later(self._travel(), self._pump.cancel)
 
     def _arrive(self) -> None:
@@ -317,7 +315,7 @@ class _Pipe:
             self._waiter = self._loop.create_future()
             await self._waiter
         chunk = self._arrived[0]
-        if chunk is None:  # stays, so that reading past the end is still the end
+        if chunk is None:  # kept, so that reading past the end ends again
             raise StopAsyncIteration
         self._arrived.popleft()
         return chunk

@@ -1,21 +1,21 @@
-"""A part as an operating system process: it starts, it can be killed, it starts again.
+"""Runs a component like an operating system process: it starts, it can be killed, it restarts.
 
-The hard thing about killing code in one address space is that Python unwinds: `finally` blocks run, and
-would tidy up what `kill -9` leaves behind. So a kill first makes every effect of that life unreachable, and
-only then cancels its tasks. Whatever they still try on their way out does not arrive anywhere.
+The difficulty in killing code in one address space is that Python unwinds: `finally` blocks run, and would clean up
+what `kill -9` leaves behind. So a kill first makes every effect of that life unreachable, and only then cancels its
+tasks. What they still try while they unwind has no effect.
 
 An *effect* is anything that another process or a restart can see: a request, a transaction, a write to disk,
-a call of the VM driver. Each passes through `perform` (or `perform_sync`), is numbered, and can be the exact
-place of a crash, before or after it happened. Enumerating these numbers visits every crash point of a run.
+a call of the VM driver. Each passes through `perform` (or `perform_sync`), is numbered, and can be the exact point
+of a crash, before or after it happens. Enumerating these numbers visits every crash point of a run.
 
 Invariants:
 - Tasks belong to one life of a process, through their context, and so do the tasks that they start. A life
-  that has ended never comes back: a restart is a new life, and what lingers of the old one stays cut off.
-- An effect that crashes, or that is tried by a dead life, never returns to the code that asked for it. An
-  async one waits until it is cancelled; a sync one raises `Killed`, a cancellation.
-- Whether an effect had happened when a crash hits in its middle is up to the effect: what is on the network
-  goes on, what runs in the caller is cancelled (name it in `detached` if the world would go on).
-- A part that ends with an exception, or is cancelled by nobody, ends the run with `PartDied`, unless the
+  that has ended never comes back: a restart is a new life, and what remains of the old one stays cut off.
+- An effect that crashes, or that a dead life tries, never returns to its caller. An async one waits until it is
+  cancelled; a sync one raises `Killed`, a cancellation.
+- Whether an effect has happened when a crash hits in its middle depends on the effect: what is on the network
+  continues, what runs in the caller is cancelled (name it in `detached` if it would continue in reality).
+- A component that ends with an exception, or is cancelled from inside, ends the run with `ComponentDied`, unless the
   exception is one of its `expected_exits`.
 """
 
@@ -35,12 +35,12 @@ When = Literal["before", "after"]
 Main = Callable[[], Coroutine[Any, Any, object]]
 
 
-class PartDied(SimulationError):
-    """A part ended by itself although nobody killed it."""
+class ComponentDied(SimulationError):
+    """A component ended although it was not killed."""
 
 
 class Killed(asyncio.CancelledError):
-    """Raised instead of a sync effect of a process that is dead."""
+    """Raised instead of a sync effect of a process that was killed."""
 
 
 class Life:
@@ -53,16 +53,16 @@ class Life:
         self.tasks: dict[int, SimTask] = {}
 
     def adopt(self, serial: int, task: SimTask) -> None:
-        """Own a task that was created in this life's context."""
+        """Adds a task that was created in this life's context."""
         self.tasks[serial] = task
 
     def forget(self, serial: int) -> None:
-        """A task has ended."""
+        """Removes a task that has ended."""
         self.tasks.pop(serial, None)
 
 
 class Process:
-    """A part under the simulator."""
+    """A component under the simulator."""
 
     def __init__(
         self, name: str, *, trace: Trace, expected_exits: tuple[type[Exception], ...] = ()
@@ -70,7 +70,7 @@ class Process:
         self.name = name
         self.effects = 0  # begun so far, over all lives
         self.starts = 0
-        self.failure: BaseException | None = None  # why it last ended by itself
+        self.failure: BaseException | None = None  # the exception of its last exit without a kill
         self._expected_exits = expected_exits
         self._trace = trace
         self._main: Main | None = None
@@ -85,7 +85,7 @@ class Process:
         return self._life is not None and self._life.alive
 
     def start(self, main: Main | None = None) -> None:
-        """Begin a life; `main` is called in it. Without one, it only serves what others send to it."""
+        """Starts a life; `main` is called in it. Without `main` it only serves requests."""
         if self.alive:
             raise SimulationError(f"{self.name} is already running")
         self.starts += 1
@@ -97,33 +97,45 @@ class Process:
             root.add_done_callback(self._ended)
 
     def restart(self) -> None:
-        """Kill it if it lives, and start the same main in a new life."""
+        """Kills it if it runs, and starts the same main in a new life."""
         if self.alive:
             self.crash()
         self.start(self._main)
 
     def crash(self) -> None:
-        """Kill it here and now, as `kill -9` would. Also callable from its own code."""
+        """Kills it now, as `kill -9` would. Also callable from its own code."""
         life = self._life
         if life is None or not life.alive:
             return
         self._trace.note("crash", self.name, self.effects)
         self._end(life)
 
+    def pause(self) -> None:
+        """Stop it as SIGSTOP would: it does nothing and learns nothing until `resume`."""
+        if self._life is not None and self._life.alive:
+            self._trace.note("pause", self.name)
+            _loop().pause(self._life)
+
+    def resume(self) -> None:
+        """Let it continue as SIGCONT would."""
+        if self._life is not None:
+            self._trace.note("resume", self.name)
+            _loop().resume(self._life)
+
     def crash_at(self, effect: int, *, when: When) -> None:
-        """Kill it exactly before or after its effect of that number (the first one is 1)."""
+        """Kills it exactly before or after its effect of that number (the first one is 1)."""
         self._crash_points[effect] = when
 
     def on_crash(self, callback: Callable[[], None]) -> None:
-        """Call this at each end of a life, after it was cut off and before its tasks are cancelled."""
+        """Calls this at each end of a life, after it was cut off and before its tasks are cancelled."""
         self._on_crash.append(callback)
 
     def on_exit(self, callback: Callable[[], None]) -> None:
-        """Call this when the part ended by itself: the place for a supervisor that restarts it."""
+        """Calls this when the component ended without a kill: for a supervisor that restarts it."""
         self._on_exit.append(callback)
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Run a coroutine as a task of the current life."""
+        """Runs a coroutine as a task of the current life."""
         life = self._life
         if life is None or not life.alive:
             work.close()
@@ -137,7 +149,7 @@ class Process:
     async def perform(
         self, kind: str, name: str, act: Callable[[], Awaitable[T]], *, detached: bool = False
     ) -> T:
-        """Do one async effect of this process."""
+        """Performs one async effect of this process."""
         life = self._caller()
         if not life.alive or self._begins(kind, name) == "before":
             await _for_ever()
@@ -151,7 +163,7 @@ class Process:
         return result
 
     def perform_sync(self, kind: str, name: str, act: Callable[[], T]) -> T:
-        """Do one effect that does not wait, such as a write to disk."""
+        """Performs one effect that does not wait, such as a write to disk."""
         life = self._caller()
         if not life.alive or self._begins(kind, name) == "before":
             raise Killed(f"{life.label} is dead")
@@ -165,7 +177,7 @@ class Process:
         return result
 
     def _caller(self) -> Life:
-        """The life that is asking: the running task's own, which may have ended long ago."""
+        """The life of the running task, which may have ended long ago."""
         owner = OWNER.get()
         if isinstance(owner, Life) and owner.process is self:
             return owner
@@ -200,6 +212,7 @@ class Process:
 
     def _end(self, life: Life) -> None:
         life.alive = False  # first of all: from here on no effect of this life arrives
+        _loop().resume(life)  # one that was paused is unwound like any other
         for callback in self._on_crash:
             callback()
         for task in list(life.tasks.values()):
@@ -216,7 +229,7 @@ class Process:
         self.failure = error
         self._end(life)
         if root.cancelled() or (error is not None and not isinstance(error, self._expected_exits)):
-            died = PartDied(f"{life.label} died: {error!r}")
+            died = ComponentDied(f"{life.label} died: {error!r}")
             died.__cause__ = error
             loop.fail(died)
         for callback in self._on_exit:
@@ -246,7 +259,7 @@ class _Database:
 
 
 def wrap_transport(process: Process, link: Transport, *, name: str = "") -> Transport:
-    """The link as this process sees it: each request is an effect, and its crash hangs up."""
+    """The link as this process uses it: each request is an effect, and a crash closes it."""
     hang_up = getattr(link, "hang_up", None)
     if hang_up is not None:
         process.on_crash(hang_up)
@@ -254,7 +267,7 @@ def wrap_transport(process: Process, link: Transport, *, name: str = "") -> Tran
 
 
 def wrap_database(process: Process, database: Database) -> Database:
-    """The database as this process sees it: each transaction is an effect."""
+    """The database as this process uses it: each transaction is an effect."""
     return _Database(process, database)
 
 
@@ -290,10 +303,10 @@ def wrap(
     kind: str = "",
     detached: tuple[str, ...] = (),
 ) -> T:
-    """An object of the world as this process sees it: the named methods are effects.
+    """An object as this process uses it: the named methods are effects.
 
-    Sync and async methods may be mixed; other attributes pass through. Methods in `detached` go on in the
-    world when the process is killed while it waits for them, as a started child process would.
+    Sync and async methods may be mixed; other attributes pass through. Methods in `detached` continue when the
+    process is killed while it waits for them, as a started child process would.
     """
     label = kind or type(target).__name__
     return cast(T, _Wrapped(process, target, names, kind=label, detached=detached))
@@ -318,7 +331,7 @@ def _sync_effect(process: Process, method: Callable[..., T], label: str) -> Call
 
 
 async def _detached(act: Awaitable[T]) -> T:
-    """Wait for work that belongs to the world and goes on without us."""
+    """Waits for work that continues when the process is killed."""
 
     async def work() -> T:
         return await act
@@ -328,7 +341,7 @@ async def _detached(act: Awaitable[T]) -> T:
         await asyncio.wait((task,))
         return task.result()
     except asyncio.CancelledError:
-        task.add_done_callback(_retrieve)  # nobody is left to be told how it went
+        task.add_done_callback(_retrieve)  # its result is not needed any more
         raise
 
 
@@ -339,7 +352,7 @@ def _retrieve(task: asyncio.Task[Any]) -> None:
 
 async def _for_ever() -> NoReturn:
     await _loop().create_future()
-    raise AssertionError("nobody can complete this future")
+    raise AssertionError("this future cannot be completed")
 
 
 def _loop() -> VirtualLoop:

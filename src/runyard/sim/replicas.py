@@ -1,8 +1,8 @@
-"""The replicas of the dispatch server as processes, and the way to them.
+"""The replicas of the dispatch server as processes, and the links to them.
 
-Everybody who speaks to the server (guests, the operator, GitHub's webhooks) goes through a `Balancer` of its
-own. A balancer learns of a replica's death some seconds late, as real ones do: until then it may still send
-requests there, and they are refused.
+Every client of the server (guests, the operator, GitHub's webhooks) uses its own `Balancer`. A balancer learns of a
+replica's death some seconds late, as real ones do: until then it may still send requests there, and they are
+refused.
 """
 
 import random
@@ -20,7 +20,7 @@ NOTICED_AFTER = 3.0
 
 
 class Replica:
-    """One server process and every line that leads to it."""
+    """One server process and every link to it."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Replica:
         self.process = Process(name, trace=trace)
         self.links: list[Link] = []
         self.main: Callable[[], Coroutine[Any, Any, object]] | None = None
-        self.health: Health | None = None  # what its present life says of itself
+        self.health: Health | None = None  # of its current life
         self._clock = clock
         self._watch = watch
         self._handler: Handler | None = None
@@ -42,28 +42,28 @@ class Replica:
         self.process.on_crash(self._stop_listening)
 
     def link(self, client: str, *, rng: random.Random, trace: Trace, faults: Faults) -> Link:
-        """A new line from a client to here."""
+        """Creates a link from a client to this replica."""
         name = f"{client}>{self.name}"
         link = Link(name, self._handler, rng=rng, trace=trace, server=self.process, faults=faults)
         self.links.append(link)
         return link
 
     def listen(self, handler: Handler) -> None:
-        """The server is ready to serve."""
+        """Starts serving."""
         self._handler = self._watch(self.name, handler)
         for link in self.links:
             link.serve(self._handler)
 
     @property
     def seems_up(self) -> bool:
-        """What a balancer believes."""
+        """Whether a balancer considers it up."""
         if self._handler is not None:
             return True
         return self._clock.monotonic() - self._lost_at < NOTICED_AFTER
 
     @property
     def serving(self) -> bool:
-        """Whether it really listens."""
+        """Whether it really serves."""
         return self._handler is not None
 
     def _stop_listening(self) -> None:
@@ -77,12 +77,12 @@ class Replica:
 class Balancer:
     """A transport that sends each request to some replica that seems to be up."""
 
-    def __init__(self, ways: tuple[tuple[Replica, Link], ...], *, rng: random.Random) -> None:
-        self._ways = ways
+    def __init__(self, links: tuple[tuple[Replica, Link], ...], *, rng: random.Random) -> None:
+        self._links = links
         self._rng = rng
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
-        """Choose, and send once: who retries is the client's affair."""
-        up = [link for replica, link in self._ways if replica.seems_up]
-        link = self._rng.choice(up or [link for _, link in self._ways])
+        """Chooses a replica and sends once: retries are up to the client."""
+        up = [link for replica, link in self._links if replica.seems_up]
+        link = self._rng.choice(up or [link for _, link in self._links])
         return await link.send(request, timeout=timeout)

@@ -1,4 +1,4 @@
-"""What came of a run, in numbers."""
+"""The outcome of a run, in numbers."""
 
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ from runyard.telemetry.catalogue import (
     RUNYARD_FENCES_TOTAL,
     TUIST_RUNNERS_RECOVERY_COUNT,
 )
+from runyard.wire.reasons import Reason, Value
 
 if TYPE_CHECKING:
     from runyard.sim.fleet import Fleet
@@ -18,7 +19,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     """One run's verdict; an empty `failure` is success."""
 
     shape: Shape
-    failure: str = ""
+    failure: str = ""  # for people
+    code: str = ""  # which invariant or expectation failed, as a slug; empty for any other failure
+    detail: dict[str, Value] = {}
     digest: str = ""
     simulated_seconds: float = 0.0
     steps: int = 0
@@ -27,12 +30,12 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether all is well."""
+        """Whether the run succeeded."""
         return not self.failure
 
 
-def summary(fleet: "Fleet", failure: str) -> Outcome:
-    """Count."""
+def summary(fleet: "Fleet", failure: str, reason: Reason | None = None) -> Outcome:
+    """Counts what happened in a run."""
     jobs = fleet.github.jobs().values()
     servers = fleet.meters["server"]
     counts = {
@@ -58,6 +61,8 @@ def summary(fleet: "Fleet", failure: str) -> Outcome:
         "seconds to rest": int(fleet.rest_seconds),
     }
     return Outcome(
+        code="" if reason is None else reason.slug,
+        detail={} if reason is None else reason.fields,
         shape=fleet.shape,
         failure=failure,
         digest=fleet.trace.digest(),

@@ -1,10 +1,10 @@
-"""One run from its number to its verdict.
+"""Runs one simulation from its seed to its verdict.
 
-    start the fleet ─▶ work and faults for so many hours ─▶ no more of either ─▶ at rest, or not
+    start the fleet ─▶ work and faults for so many hours ─▶ no more of either ─▶ idle, or not
 
-The verdict is *at rest*: everything that was started has ended, everything that was lent was given back.
-Whatever goes wrong before (a violated invariant, a part that died by itself, a deadlock) ends the run with
-its reason; the outcome says how to see the same run again.
+The verdict is *at rest*: everything that was started has ended, everything that was claimed was released.
+A failure before that (a violated invariant, a component that died, a deadlock) ends the run with its reason; the
+outcome has the command for the same run again.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from runyard.embedded.postgres.databases import create_database, drop_database
 from runyard.embedded.postgres.provide import provide
 from runyard.sim.faults import Schedule
 from runyard.sim.fleet import Fleet
-from runyard.sim.invariants import Violation
-from runyard.sim.liveness import unrest
+from runyard.sim.liveness import not_at_rest
 from runyard.sim.loop import SimulationError, run_virtual
 from runyard.sim.report import Outcome, summary
 from runyard.sim.shape import Shape
 from runyard.sim.trace import Trace
+from runyard.sim.violations import Violated, Violation
 from runyard.sim.workload import Workload
 
 KEPT_LINES = 200
 REST_EVERY = 20.0
-REST_LOOKS = 3  # one look after the other, so that it is no moment between two things
+REST_LOOKS = 3  # consecutive checks, so that a moment between two steps does not count
 Play = Callable[[Fleet], Awaitable[None]]
 Progress = Callable[[Fleet], None]
 
@@ -39,7 +39,7 @@ Progress = Callable[[Fleet], None]
 class Stage:
     """What the runs of one command share: a database server with a migrated template, and a key.
 
-    Use it as a context; it leaves nothing behind, also when it is interrupted.
+    Use it as a context manager; it leaves nothing behind, also when it is interrupted.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Stage:
         file: TextIO | None = None,
         progress: Progress | None = None,
     ) -> Outcome:
-        """Play something on a fresh fleet; never raises for what the fleet did."""
+        """Runs something on a new fleet; never raises for a failure of the fleet."""
         self._runs += 1
         name = f"runyard_sim_{os.getpid()}_{self._runs}"
         conninfo = create_database(self.conninfo, name, template=self._template)
@@ -88,12 +88,12 @@ class Stage:
     def simulate(
         self, shape: Shape, *, file: TextIO | None = None, progress: Progress | None = None
     ) -> Outcome:
-        """The usual play: work and faults, then rest."""
+        """The standard run: work and faults, then rest."""
         return self.play(shape, usual, file=file, progress=progress)
 
 
 class _Run:
-    """One play."""
+    """One run."""
 
     def __init__(
         self,
@@ -115,16 +115,18 @@ class _Run:
         self._fleet: Fleet | None = None
 
     def outcome(self) -> Outcome:
-        """Play it, and say what came of it."""
-        failure = ""
+        """Runs it, and returns its outcome."""
+        failure, reason = "", None
         try:
             run_virtual(self._main(), seed=self._shape.seed)
         except* SimulationError as errors:
-            failure = _first_line(errors)
+            first = _first(errors)
+            failure = _text(first)
+            reason = first.reason if isinstance(first, Violation) else None
         if self._fleet is None:
             return Outcome(shape=self._shape, failure=failure or "nothing was started")
         self._fleet.close()
-        return summary(self._fleet, failure)
+        return summary(self._fleet, failure, reason)
 
     async def _main(self) -> None:
         loop_time = asyncio.get_running_loop().time
@@ -139,8 +141,8 @@ class _Run:
         )
         async with asyncio.TaskGroup() as tasks:
             await fleet.start(tasks)
-            # Always, even if nobody watches: a task more or less would make it another run.
-            fleet.background(self._show(fleet, self._progress or _nobody), "progress")
+            # Always, even without a display: a task more or less would make it another run.
+            fleet.background(self._show(fleet, self._progress or _no_display), "progress")
             await self._play(fleet)
             fleet.stop()
 
@@ -150,53 +152,58 @@ class _Run:
             await fleet.clock.sleep(REST_EVERY)
 
 
-def _nobody(_: Fleet) -> None:
-    """Nobody watches."""
+def _no_display(_: Fleet) -> None:
+    """Shows nothing."""
 
 
 async def usual(fleet: Fleet) -> None:
     """Work and faults for the shape's hours, then quiet, then rest."""
     workload = Workload(fleet)
     schedule = Schedule(fleet)
-    people = [
-        fleet.background(workload.push(), "people push"),
-        fleet.background(workload.roll(), "people roll"),
-        fleet.background(workload.scale(), "people scale"),
+    tasks = [
+        fleet.background(workload.push(), "users push"),
+        fleet.background(workload.roll(), "users roll"),
+        fleet.background(workload.scale(), "users scale"),
     ]
     schedule.start()
     await fleet.clock.sleep(fleet.shape.hours * 3600.0)
-    for task in people:
+    for task in tasks:
         task.cancel()
     schedule.heal()
     await rest(fleet)
 
 
 async def rest(fleet: Fleet) -> None:
-    """Wait until the fleet is at rest; too long is a violation."""
-    fleet.tell("no more work, no more faults")
+    """Waits until the fleet is at rest; too long is a violation."""
+    fleet.report("no more work, no more faults")
     began = fleet.clock.monotonic()
     quiet = 0
     while quiet < REST_LOOKS:
-        left = unrest(fleet)
+        left = not_at_rest(fleet)
         quiet = 0 if left else quiet + 1
         if left and fleet.clock.monotonic() - began > fleet.shape.quiet_limit:
             text = "\n  ".join(left[:20])
-            raise Violation(f"not at rest {fleet.shape.quiet_limit:.0f} s later:\n  {text}")
+            late = Violated.NOT_AT_REST.because(seconds=fleet.shape.quiet_limit)
+            raise Violation(late, note=f":\n  {text}")
         await fleet.clock.sleep(REST_EVERY)
     fleet.rest_seconds = fleet.clock.monotonic() - began
-    fleet.tell(f"at rest after {fleet.rest_seconds:.0f} s")
+    fleet.report(f"at rest after {fleet.rest_seconds:.0f} s")
 
 
-def _first_line(errors: BaseExceptionGroup[SimulationError]) -> str:
+def _first(errors: BaseExceptionGroup[SimulationError]) -> BaseException:
     first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
+    return first
+
+
+def _text(first: BaseException) -> str:
     cause = f"\ncaused by {first.__cause__!r}" if first.__cause__ is not None else ""
     return f"{type(first).__name__}: {first}{cause}"
 
 
 def replay(shape: Shape) -> str:
-    """The command that shows the same run again."""
+    """The command that replays the run."""
     usual_shape = Shape()
     words = [f"runyard sim --seed {shape.seed} --hours {shape.hours:g}"]
     words.append(f"--faults {','.join(shape.faults) or 'none'}")

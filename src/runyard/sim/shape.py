@@ -1,6 +1,6 @@
-"""What a simulated fleet is made of: hosts, pools, tenants, how much work, which faults. Values only.
+"""The parameters of a simulated fleet: hosts, pools, tenants, how much work, which faults. Values only.
 
-Every number that a run depends on is here, so a run is described completely by one `Shape`: the same shape
+Every number that a run depends on is here, so one `Shape` describes a run completely: the same shape
 gives the same run.
 """
 
@@ -17,7 +17,7 @@ PLATFORM = "macos"
 
 
 class PoolShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One RunnerPool. `share` is its part of the fleet's seats."""
+    """One RunnerPool. `share` is its share of the fleet's VM slots."""
 
     name: str
     label: str
@@ -30,7 +30,7 @@ class PoolShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One organisation: its repositories, its budget, its part of all jobs."""
+    """One organisation: its repositories, its budget, its share of all jobs."""
 
     name: str
     repositories: tuple[str, ...]
@@ -53,7 +53,7 @@ MACHINE = Host(boot_seconds=18.0, image_bytes=20.0 * GB, bandwidth=0.25 * GB, ma
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """One run."""
+    """The parameters of one run."""
 
     seed: int = 1
     hours: float = 1.0
@@ -71,11 +71,11 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         2 * 3600.0
     )  # after the last job and fault: at rest within this, or it failed
     stamped_grace: float = 300.0
-    intake: Literal["webhook", "pull"] = "webhook"  # how GitHub's word comes
-    off: tuple[str, ...] = ()  # guards that this fleet lacks, by name (`sim.seams`)
+    intake: Literal["webhook", "pull"] = "webhook"  # how deliveries arrive
+    off: tuple[str, ...] = ()  # guards that this fleet lacks, by name (`sim.guard_switches`)
 
     def seats_of(self, pool: PoolShape) -> int:
-        """How many runners a pool asks for: its share of the seats, the first pool takes the rest."""
+        """The replicas of a pool: its share of the VM slots; the first pool takes the rest."""
         total = self.hosts * self.seats
         weight = sum(each.share for each in self.pools)
         counts = {each.name: max(1, int(total * each.share / weight)) for each in self.pools}

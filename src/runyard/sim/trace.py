@@ -1,11 +1,10 @@
-"""What happened in a run, as one number that must be the same again.
+"""Records what happened in a run as one number that must be the same in every replay.
 
-Every observable step is noted with its virtual time; the running hash of all notes is the run's digest.
-Two runs of one seed with different digests mean that something in the code depends on more than the
-seed, and the kept lines show where they parted.
+Every observable step is recorded with its virtual time; the running hash of all records is the run's digest. If two
+runs of one seed have different digests, something in the code depends on more than the seed, and the kept lines show
+where they diverged.
 
-A field is text, a number or a tuple of these. What prints its own address is refused: it would differ
-in each run.
+A field is text, a number or a tuple of these. Text with a memory address is refused: it would differ in each run.
 """
 
 from collections import deque
@@ -15,9 +14,9 @@ from typing import TextIO
 
 
 class Trace:
-    """Hashes, counts and optionally keeps notes.
+    """Hashes, counts and optionally keeps records.
 
-    `keep` lines are held for a look after a failure; with `file` every line is written there.
+    `keep` lines are kept for display after a failure; with `file` every line is written there.
     """
 
     def __init__(
@@ -30,7 +29,7 @@ class Trace:
         self.counts: dict[str, int] = {}
 
     def note(self, kind: str, *fields: object) -> None:
-        """Something happened now."""
+        """Records that something happened now."""
         line = f"{self._now()!r} {kind} {fields!r}\n"
         if " at 0x" in line:
             raise ValueError(f"a field of this note prints its address: {line}")
@@ -43,7 +42,7 @@ class Trace:
 
     @property
     def total(self) -> int:
-        """How many notes were made."""
+        """How many records were made."""
         return sum(self.counts.values())
 
     def last(self) -> tuple[str, ...]:
@@ -51,5 +50,5 @@ class Trace:
         return tuple(self._kept or ())
 
     def digest(self) -> str:
-        """The hash of everything noted so far."""
+        """The hash of all records so far."""
         return self._hash.hexdigest()

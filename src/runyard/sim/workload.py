@@ -1,4 +1,4 @@
-"""The work of a fleet: people push, jobs queue up, some are cancelled, images are rolled, pools scaled.
+"""Generates the work of a fleet: pushes queue jobs, some are cancelled, images are rolled, pools scaled.
 
 Arrivals are a Poisson stream whose rate follows the hour of the day, in bursts, because a push starts several
 jobs at once. Durations are minutes with a long tail.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runyard.sim.fleet import Fleet
 
 BURST = (1, 1, 1, 2, 2, 3, 4, 8)
-CANCELLED = 0.04  # of all pushes: taken back soon after
+CANCELLED = 0.04  # share of pushes that are cancelled soon after
 CANCEL_WITHIN = 90.0
 MEDIAN_SECONDS = 110.0
 SPREAD = 0.7
@@ -26,7 +26,7 @@ DAY = 86400.0
 
 
 class Workload:
-    """Everybody who uses the fleet."""
+    """Acts as the users and operators of the fleet."""
 
     def __init__(self, fleet: "Fleet") -> None:
         self._fleet = fleet
@@ -37,7 +37,7 @@ class Workload:
         self.cancelled = 0
 
     async def push(self) -> None:
-        """Queue jobs until cancelled."""
+        """Queues jobs until cancelled."""
         rate = self._fleet.shape.jobs_per_day / DAY / (sum(BURST) / len(BURST))
         if rate <= 0:
             return
@@ -47,7 +47,7 @@ class Workload:
             self._one_push()
 
     async def roll(self) -> None:
-        """Give a pool another image now and then."""
+        """Sets another image for a pool now and then."""
         per_day = self._fleet.shape.rolls_per_day
         if per_day <= 0:
             return
@@ -59,7 +59,7 @@ class Workload:
             await self.roll_to(pool.name, number)
 
     async def scale(self) -> None:
-        """Make a pool smaller for a while, now and then."""
+        """Scales a pool down for a while, now and then."""
         per_day = self._fleet.shape.scales_per_day
         if per_day <= 0:
             return
@@ -72,19 +72,19 @@ class Workload:
                 await self._fleet.clock.sleep(self._scales.uniform(*SMALLER_FOR))
             finally:
                 restore = self._scale_to(pool.name, seats)
-                self._fleet.afterwards(restore, "somebody scales up again")
+                self._fleet.afterwards(restore, "scale up again")
 
     async def _scale_to(self, pool: str, replicas: int) -> None:
-        self._fleet.tell(f"{pool} shall have {replicas} runners")
+        self._fleet.report(f"{pool} shall have {replicas} runners")
         await self._fleet.admin.patch(
             RUNNER_POOLS, pool, {"spec": {"replicas": replicas}}, namespace=names.RUNNERS_NAMESPACE
         )
 
     async def roll_to(self, pool: str, number: int) -> None:
-        """Somebody releases an image."""
+        """Sets the image of a pool."""
         image = f"registry.example/runner-macos@sha256:{number:064x}"
         self._fleet.counts["rolls"] += 1
-        self._fleet.tell(f"a new image for {pool}")
+        self._fleet.report(f"a new image for {pool}")
         await self._fleet.admin.patch(
             RUNNER_POOLS, pool, {"spec": {"image": image}}, namespace=names.RUNNERS_NAMESPACE
         )
@@ -95,7 +95,7 @@ class Workload:
         jobs = [self._queue(tenant) for _ in range(self._rng.choice(BURST))]
         if self._rng.random() < CANCELLED:
             wait = self._rng.uniform(0.0, CANCEL_WITHIN)
-            self._fleet.background(self._cancel(jobs, wait), "somebody cancels")
+            self._fleet.background(self._cancel(jobs, wait), "cancel")
 
     async def _cancel(self, jobs: list[int], wait: float) -> None:
         await self._fleet.clock.sleep(wait)
@@ -113,7 +113,7 @@ class Workload:
 
 
 def _tide(seconds: float) -> float:
-    """More work at noon than at midnight; one on average."""
+    """The relative rate: more work at noon than at midnight; one on average."""
     return 1.0 + 0.5 * math.sin(2 * math.pi * seconds / DAY)
 
 

@@ -1,19 +1,21 @@
 """Every metric that runyard exports, declared once.
 
-A metric is a frozen value; rooms pass it to a `Meter` and can neither invent a name nor a label. The
+A metric is a frozen value; packages pass it to a `Meter` and can neither invent a name nor a label. The
 constant is the wire name in upper case, exactly and without exception, so that a dashboard's query and
-the line of code that feeds it are found by the same search.
+the line of code that feeds it are found by the same search. `docs/metrics.md` is generated from here.
 
-The names and labels are the wire: dashboards and alerts of existing fleets read them. Note that the
-server's event counters end in `_count` and not in `_total`; that is how they are read, so it stays.
+The names and labels are frozen: dashboards and alerts read them. `tuist_*` and `tart_kubelet_*` are those of
+existing fleets, with their labels and values. Note that the server's event counters end in `_count`
+and not in `_total`; that is how they are read, so it stays. In `runyard_*` every label value is a slug.
 
 Cardinality: `fleet` and `pool` are the only labels that fan out; an account, a Pod or a job is never
 a label. Polled gauges write an explicit 0, and a pool's series are cleared when the pool disappears.
 """
 
-from enum import StrEnum
-
-import msgspec
+from runyard.telemetry.conditions import ALL as CONDITIONS
+from runyard.telemetry.metric import Declared, Label, Metric
+from runyard.telemetry.names import Component, Loop
+from runyard.wire.reasons_dispatch import DeliveryOutcome
 
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 WAIT_MILLISECONDS = (
@@ -57,429 +59,520 @@ JOB_MILLISECONDS = (
 )
 REQUEST_MILLISECONDS = (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
 LONG_SECONDS = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0)
+# ── labels ──────────────────────────────────────────────────────────────────────────────────────
+
+POOL = Label("pool", "name of the RunnerPool")
+FLEET = Label("fleet", "name of the RunnerPool")
+LOOP = Label("loop", "name of the loop", tuple(Loop))
+ERROR = Label("error", "`deadline`, or the kind of the error, such as `not-sent`")
+CONTROLLER = Label(
+    "controller",
+    "name of the controller",
+    (Loop.POD_CONTROLLER, Loop.RUNNER_POOL_CONTROLLER),
+)
+RESOURCE = Label("resource", "plural name of the Kubernetes resource, such as `pods`")
+QUEUE = Label("queue", "name of the queue", ("process_xcresult",))
+REPO = Label("repo", "name of the database", ("postgres",))
+CODE = Label("code", "error code of the run; empty if there was no error")
+COMPONENT = Label("component", "component that applied it", tuple(Component))
 
 
-class Kind(StrEnum):
-    """The three shapes that a metric can have."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
-    HISTOGRAM = "histogram"
+def _outcome(*values: str) -> Label:
+    return Label("outcome", "what came of it", values)
 
 
-class Metric(msgspec.Struct, frozen=True):
-    """One declared metric."""
+_declared = Declared()
+gauge, counter, histogram = _declared.gauge, _declared.counter, _declared.histogram
 
-    kind: Kind
-    name: str
-    labels: tuple[str, ...]
-    help: str
-    buckets: tuple[float, ...] = ()
-
-
-_declared: list[Metric] = []
-
-
-def _declare(metric: Metric) -> Metric:
-    if any(known.name == metric.name for known in _declared):
-        raise ValueError(f"metric {metric.name} is declared twice")
-    _declared.append(metric)
-    return metric
-
-
-def gauge(name: str, *, labels: tuple[str, ...] = (), help: str) -> Metric:
-    """Declare a value that goes up and down."""
-    return _declare(Metric(Kind.GAUGE, name, labels, help))
-
-
-def counter(name: str, *, labels: tuple[str, ...] = (), help: str) -> Metric:
-    """Declare a value that only grows."""
-    return _declare(Metric(Kind.COUNTER, name, labels, help))
-
-
-def histogram(
-    name: str,
-    *,
-    labels: tuple[str, ...] = (),
-    help: str,
-    buckets: tuple[float, ...],
-) -> Metric:
-    """Declare a distribution; `buckets` are upper bounds, ascending, without infinity."""
-    if not buckets or list(buckets) != sorted(set(buckets)):
-        raise ValueError(f"buckets of {name} must ascend")
-    return _declare(Metric(Kind.HISTOGRAM, name, labels, help, buckets))
-
+_SERVER = (Component.SERVER,)
+_OPERATOR = (Component.OPERATOR,)
+_AGENT = (Component.AGENT,)
+_PROCESSOR = (Component.PROCESSOR,)
+_RESULTS = (Component.SERVER, Component.PROCESSOR)
+_WATCHING = (Component.OPERATOR, Component.AGENT)
+_EVERY = tuple(Component)
 
 # ── pool operator ───────────────────────────────────────────────────────────────────────────────
 
 TUIST_RUNNERS_POOL_ROLLING_PODS = gauge(
     "tuist_runners_pool_rolling_pods",
-    labels=("pool",),
-    help="Pods that hold a slot of the roll budget.",
+    "Pods that count against the roll's limit.",
+    POOL,
+    of=_OPERATOR,
 )
 TUIST_RUNNERS_POOL_STALE_PODS = gauge(
-    "tuist_runners_pool_stale_pods",
-    labels=("pool",),
-    help="Pods that still run a previous template.",
+    "tuist_runners_pool_stale_pods", "Pods that run a previous template.", POOL, of=_OPERATOR
 )
 TUIST_RUNNERS_POOL_ROLL_CONCURRENCY_CAP = gauge(
     "tuist_runners_pool_roll_concurrency_cap",
-    labels=("pool",),
-    help="How many Pods may roll at once.",
+    "How many Pods may roll at once.",
+    POOL,
+    of=_OPERATOR,
 )
 TUIST_RUNNERS_POOL_PHASE_REPLICAS = gauge(
     "tuist_runners_pool_phase_replicas",
-    labels=("pool", "phase"),
-    help="Pods by phase: Pending, Running, Unknown.",
+    "Pods by phase.",
+    POOL,
+    Label("phase", "phase of the Pod", ("Pending", "Running", "Unknown")),
+    of=_OPERATOR,
 )
 TUIST_RUNNERS_POOL_OLDEST_PENDING_POD_AGE_SECONDS = gauge(
     "tuist_runners_pool_oldest_pending_pod_age_seconds",
-    labels=("pool",),
-    help="Age of the oldest pending Pod (darwin pools).",
+    "Age of the oldest pending Pod (darwin pools).",
+    POOL,
+    of=_OPERATOR,
 )
 TUIST_RUNNERS_POOL_IDLE_REPLICAS = gauge(
-    "tuist_runners_pool_idle_replicas",
-    labels=("pool",),
-    help="Running Pods that wait for a job.",
+    "tuist_runners_pool_idle_replicas", "Running Pods that wait for a job.", POOL, of=_OPERATOR
 )
 TUIST_RUNNERS_POOL_PENDING_PROVISIONING_PODS = gauge(
     "tuist_runners_pool_pending_provisioning_pods",
-    labels=("pool",),
-    help="Pods that are still being provisioned.",
+    "Pods that are still being provisioned.",
+    POOL,
+    of=_OPERATOR,
 )
 TUIST_RUNNERS_POOL_ADMISSION_BLOCKED_TOTAL = counter(
     "tuist_runners_pool_admission_blocked_total",
-    labels=("pool", "reason"),
-    help="Pods not created, by what stood in the way.",
+    "Reconciles in which missing Pods were not created, by reason.",
+    POOL,
+    Label("reason", "why", ("backoff", "no_healthy_node", "fleet_cap", "pool_share")),
+    of=_OPERATOR,
 )
 TUIST_RUNNERS_POOL_POD_START_TIMEOUTS_TOTAL = counter(
     "tuist_runners_pool_pod_start_timeouts_total",
-    labels=("pool", "reason"),
-    help="Pods deleted because they did not start in time.",
+    "Pods deleted because they did not start in time, by reason.",
+    POOL,
+    Label("reason", "why", ("poller_not_started", "unschedulable")),
+    of=_OPERATOR,
 )
 
 # ── dispatch server ─────────────────────────────────────────────────────────────────────────────
 
 TUIST_RUNNERS_JOB_ENQUEUED_COUNT = counter(
-    "tuist_runners_job_enqueued_count", labels=("fleet",), help="Jobs that entered the queue."
+    "tuist_runners_job_enqueued_count",
+    "Jobs that entered the queue. A waiting job counts for the first pool that fits it.",
+    FLEET,
+    of=_SERVER,
 )
 TUIST_RUNNERS_JOB_CLAIM_COUNT = counter(
     "tuist_runners_job_claim_count",
-    labels=("fleet", "outcome"),
-    help="Attempts to claim a job for a runner, by outcome.",
+    "Attempts to claim a job for a runner, by outcome.",
+    FLEET,
+    _outcome(),
+    of=_SERVER,
 )
 TUIST_RUNNERS_JOB_RUNNING_COUNT = counter(
-    "tuist_runners_job_running_count", labels=("fleet",), help="Jobs that began to run."
+    "tuist_runners_job_running_count", "Jobs that started to run.", FLEET, of=_SERVER
 )
 TUIST_RUNNERS_JOB_COMPLETED_COUNT = counter(
     "tuist_runners_job_completed_count",
-    labels=("fleet", "conclusion"),
-    help="Jobs that are over, by GitHub's conclusion.",
+    "Completed jobs, by GitHub's conclusion.",
+    FLEET,
+    Label("conclusion", "GitHub's conclusion; `other` if GitHub does not document it"),
+    of=_SERVER,
 )
 TUIST_RUNNERS_JOB_REQUEUED_COUNT = counter(
     "tuist_runners_job_requeued_count",
-    labels=("fleet",),
-    help="Jobs that were given back to the queue after they had been given to a runner.",
+    "Jobs that were requeued after they had been assigned to a runner.",
+    FLEET,
+    of=_SERVER,
 )
 TUIST_RUNNERS_JOB_QUEUE_TIME_MILLISECONDS = histogram(
     "tuist_runners_job_queue_time_milliseconds",
-    labels=("fleet",),
-    help="From entering the queue until a runner was chosen.",
+    "From entering the queue until a runner was assigned.",
+    FLEET,
     buckets=WAIT_MILLISECONDS,
+    of=_SERVER,
 )
 TUIST_RUNNERS_JOB_QUEUE_TO_RUNNING_TIME_MILLISECONDS = histogram(
     "tuist_runners_job_queue_to_running_time_milliseconds",
-    labels=("fleet",),
-    help="From entering the queue until it ran.",
+    "From entering the queue until the job ran.",
+    FLEET,
     buckets=WAIT_MILLISECONDS,
+    of=_SERVER,
 )
 TUIST_RUNNERS_JOB_CLAIM_TO_RUNNING_TIME_MILLISECONDS = histogram(
     "tuist_runners_job_claim_to_running_time_milliseconds",
-    labels=("fleet",),
-    help="From the choice of a runner until the job ran.",
+    "From the assignment of a runner until the job ran.",
+    FLEET,
     buckets=WAIT_MILLISECONDS,
+    of=_SERVER,
 )
 TUIST_RUNNERS_JOB_RUN_TIME_MILLISECONDS = histogram(
     "tuist_runners_job_run_time_milliseconds",
-    labels=("fleet",),
-    help="From the start of a job to its end.",
+    "From the start of a job to its end; jobs that ran.",
+    FLEET,
     buckets=RUN_MILLISECONDS,
+    of=_SERVER,
 )
 TUIST_RUNNERS_JOB_TOTAL_TIME_MILLISECONDS = histogram(
     "tuist_runners_job_total_time_milliseconds",
-    labels=("fleet",),
-    help="From entering the queue to the end of the job.",
+    "From entering the queue to the end of the job; jobs that ran.",
+    FLEET,
     buckets=RUN_MILLISECONDS,
+    of=_SERVER,
 )
 TUIST_RUNNERS_RECOVERY_STRANDED_TIME_MILLISECONDS = histogram(
     "tuist_runners_recovery_stranded_time_milliseconds",
-    labels=("fleet",),
-    help="How long a job was held by a runner that never ran it, until recovery gave it back.",
+    "How long a job was held by a runner that never ran it, until recovery requeued it.",
+    FLEET,
     buckets=RUN_MILLISECONDS,
+    of=_SERVER,
 )
 TUIST_RUNNERS_DISPATCH_REQUEST_DURATION_MILLISECONDS = histogram(
     "tuist_runners_dispatch_request_duration_milliseconds",
-    labels=("fleet", "outcome"),
-    help="How long a poll took, without the time that it was kept waiting for work.",
+    "How long a poll took, without the time it was held waiting for work.",
+    FLEET,
+    _outcome(),
     buckets=REQUEST_MILLISECONDS,
+    of=_SERVER,
 )
 TUIST_RUNNERS_DISPATCH_REQUEST_COUNT = counter(
     "tuist_runners_dispatch_request_count",
-    labels=("fleet", "outcome"),
-    help="Polls of runners, by outcome.",
+    "Polls of runners, by outcome.",
+    FLEET,
+    _outcome(),
+    of=_SERVER,
 )
 RUNYARD_POLL_WAKES_TOTAL = counter(
     "runyard_poll_wakes_total",
-    labels=("pool",),
-    help="Polls that were woken before their time; a job should wake one.",
+    "Polls that were woken before their time; one job should wake one poll.",
+    POOL,
+    of=_SERVER,
 )
 TUIST_RUNNERS_WEBHOOK_COUNT = counter(
     "tuist_runners_webhook_count",
-    labels=("action", "outcome"),
-    help="Webhooks received, by action and what came of them.",
+    "Webhook deliveries, received or pulled, by action and outcome.",
+    Label("action", "GitHub's action"),
+    _outcome(*DeliveryOutcome),
+    of=_SERVER,
 )
 TUIST_RUNNERS_RECOVERY_COUNT = counter(
     "tuist_runners_recovery_count",
-    labels=("kind",),
-    help="Leaks healed, by kind; a batch of N counts N.",
+    "Rows that recovery repaired, by kind; a batch of seven counts seven.",
+    Label("kind", "kind of leak; see the table below"),
+    of=_SERVER,
 )
 TUIST_RUNNERS_QUEUE_LENGTH = gauge(
-    "tuist_runners_queue_length", labels=("fleet",), help="Jobs that wait."
+    "tuist_runners_queue_length", "Jobs that wait.", FLEET, of=_SERVER
 )
 TUIST_RUNNERS_QUEUE_WITHHELD = gauge(
     "tuist_runners_queue_withheld",
-    labels=("fleet",),
-    help="Jobs that wait although a runner is free, because of a limit.",
+    "Jobs that wait because of a budget, a pause, or because GitHub registers no runner for them.",
+    FLEET,
+    of=_SERVER,
 )
 TUIST_RUNNERS_QUEUE_OLDEST_AGE_SECONDS = gauge(
     "tuist_runners_queue_oldest_age_seconds",
-    labels=("fleet",),
-    help="Age of the job that waits longest.",
+    "Age of the job that waits longest.",
+    FLEET,
+    of=_SERVER,
 )
 TUIST_RUNNERS_QUEUE_OLDEST_DISPATCHABLE_AGE_SECONDS = gauge(
     "tuist_runners_queue_oldest_dispatchable_age_seconds",
-    labels=("fleet",),
-    help="Age of the oldest job that could be dispatched now; high while runners idle is a page.",
+    "Age of the oldest job that could be dispatched now; high while runners are idle is a page.",
+    FLEET,
+    of=_SERVER,
 )
 TUIST_RUNNERS_CLAIMS_COUNT = gauge(
     "tuist_runners_claims_count",
-    labels=("fleet", "lifecycle_state"),
-    help="Claims by state.",
+    "Claims by state.",
+    FLEET,
+    Label("lifecycle_state", "state of the claim", ("claimed", "running")),
+    of=_SERVER,
 )
 TUIST_RUNNERS_SESSION_CLAMPED_COUNT = gauge(
     "tuist_runners_session_clamped_count",
-    labels=("fleet",),
-    help="Pods that have been given to somebody for more than six hours.",
+    "Pods that have been assigned for more than six hours.",
+    FLEET,
+    of=_SERVER,
 )
 TUIST_RUNNERS_POOL_REPLICAS_DESIRED = gauge(
-    "tuist_runners_pool_replicas_desired",
-    labels=("fleet",),
-    help="Runners that a pool should have.",
+    "tuist_runners_pool_replicas_desired", "Runners a pool asks for.", FLEET, of=_SERVER
 )
 TUIST_RUNNERS_POOL_REPLICAS_OBSERVED = gauge(
-    "tuist_runners_pool_replicas_observed",
-    labels=("fleet",),
-    help="Runners that a pool has, by its status.",
+    "tuist_runners_pool_replicas_observed", "Runners in a pool's status.", FLEET, of=_SERVER
 )
 TUIST_RUNNERS_POOL_REPLICAS_MAX = gauge(
     "tuist_runners_pool_replicas_max",
-    labels=("fleet",),
-    help="Runners that a pool may grow to; 0 if it does not grow by itself.",
+    "Runners a pool may scale up to; 0 without autoscaling.",
+    FLEET,
+    of=_SERVER,
 )
 
 # ── node agent ──────────────────────────────────────────────────────────────────────────────────
 
 TART_KUBELET_POD_PROVISION_DELAY_SECONDS = histogram(
     "tart_kubelet_pod_provision_delay_seconds",
-    labels=("pool",),
-    help="From the Pod's creation until its VM was started.",
+    "From the Pod's creation until its VM was started.",
+    POOL,
     buckets=LONG_SECONDS,
+    of=_AGENT,
 )
 TART_KUBELET_VM_BOOT_DURATION_SECONDS = histogram(
     "tart_kubelet_vm_boot_duration_seconds",
-    labels=("pool",),
-    help="From the VM's start until it had an address.",
+    "From the VM's start until it had an address.",
+    POOL,
     buckets=LONG_SECONDS,
+    of=_AGENT,
 )
 TART_KUBELET_GUEST_DISK_USAGE_PERCENT = gauge(
     "tart_kubelet_guest_disk_usage_percent",
-    labels=("vm",),
-    help="Used share of a guest's root volume: (total - available) / total.",
+    "Used share of a guest's root volume: (total - available) / total.",
+    Label("vm", "name of the VM"),
+    of=_AGENT,
 )
 TART_KUBELET_UNOWNED_VMS = gauge(
     "tart_kubelet_unowned_vms",
-    help="VMs on this host that the agent has no record for; it never touches them.",
+    "VMs on this host that the agent has no record of and never touches.",
+    of=_AGENT,
 )
 
 # ── processor of test results ───────────────────────────────────────────────────────────────────
 
 TUIST_OBAN_QUEUE_LENGTH_COUNT = gauge(
     "tuist_oban_queue_length_count",
-    labels=("queue", "state"),
-    help="Runs by what they wait for: available, retryable, scheduled, executing.",
+    "Runs by state: never tried, to be retried, not due yet, in progress.",
+    QUEUE,
+    Label("state", "state", ("available", "retryable", "scheduled", "executing")),
+    of=_RESULTS,
 )
 TUIST_OBAN_QUEUE_OLDEST_AVAILABLE_AGE_SECONDS = gauge(
     "tuist_oban_queue_oldest_available_age_seconds",
-    labels=("queue",),
-    help="How long the oldest run that could be begun has waited for it.",
+    "How long the oldest run that could be started has waited.",
+    QUEUE,
+    of=_RESULTS,
 )
 TUIST_OBAN_JOB_PROCESSING_DURATION_MILLISECONDS = histogram(
     "tuist_oban_job_processing_duration_milliseconds",
-    labels=("queue", "state"),
-    help="How long an attempt took, by how it ended.",
+    "How long an attempt took, by how it ended.",
+    QUEUE,
+    Label("state", "how it ended", ("completed", "retryable", "discarded", "released", "fenced")),
     buckets=JOB_MILLISECONDS,
+    of=_PROCESSOR,
 )
 TUIST_OBAN_JOB_QUEUE_TIME_MILLISECONDS = histogram(
     "tuist_oban_job_queue_time_milliseconds",
-    labels=("queue",),
-    help="How long a run waited before its first attempt.",
+    "How long a run waited before its first attempt.",
+    QUEUE,
     buckets=WAIT_MILLISECONDS,
+    of=_PROCESSOR,
 )
 TUIST_REPO_POOL_READY_CONN_COUNT = gauge(
     "tuist_repo_pool_ready_conn_count",
-    labels=("repo",),
-    help="Connections to the database that are open and free.",
+    "Database connections that are open and free.",
+    REPO,
+    of=_PROCESSOR,
 )
 TUIST_REPO_POOL_SIZE = gauge(
-    "tuist_repo_pool_size", labels=("repo",), help="Connections to the database that are open."
+    "tuist_repo_pool_size", "Database connections that are open.", REPO, of=_PROCESSOR
 )
 TUIST_REPO_POOL_CHECKOUT_QUEUE_STARVED_SAMPLES = gauge(
     "tuist_repo_pool_checkout_queue_starved_samples",
-    labels=("repo",),
-    help="How many looks of the last minute found somebody waiting although all connections were open.",
+    "Samples of the last minute that found a caller waiting while all connections were open.",
+    REPO,
+    of=_PROCESSOR,
 )
 RUNYARD_PROCESSOR_ATTEMPTS_TOTAL = counter(
     "runyard_processor_attempts_total",
-    labels=("outcome", "code"),
-    help="Attempts that ended, by what became of them and why.",
+    "Attempts that ended, by outcome and error code.",
+    _outcome("processed", "retry", "released", "lost", "failed", "fenced"),
+    CODE,
+    of=_PROCESSOR,
 )
 RUNYARD_PROCESSOR_DISCARDS_TOTAL = counter(
-    "runyard_processor_discards_total", labels=("code",), help="Runs that were given up, by cause."
+    "runyard_processor_discards_total", "Runs that failed for good, by code.", CODE, of=_PROCESSOR
 )
 RUNYARD_PROCESSOR_PHASE_SECONDS = histogram(
     "runyard_processor_phase_seconds",
-    labels=("phase",),
-    help="How long a phase of an attempt took: download, read, upload, write.",
+    "How long a phase of an attempt took.",
+    Label("phase", "phase of the attempt", ("download", "read", "upload", "write")),
     buckets=LONG_SECONDS,
+    of=_PROCESSOR,
 )
-RUNYARD_PROCESSOR_MENDED_TOTAL = counter(
-    "runyard_processor_mended_total",
-    labels=("what",),
-    help="Runs of dead workers taken over, and disagreements of rows and queue that were mended.",
+RUNYARD_PROCESSOR_REPAIRS_TOTAL = counter(
+    "runyard_processor_repairs_total",
+    "Runs of dead processors that were taken over or given up, and queue entries that were repaired.",
+    Label("repair", "what was done", ("rescued", "given-up", "redelivered", "retired")),
+    of=_PROCESSOR,
 )
 RUNYARD_PROCESSOR_CONSUMERS = gauge(
-    "runyard_processor_consumers", help="Processors that were heard of within 30 s."
+    "runyard_processor_consumers",
+    "Processors that sent a heartbeat within 30 s.",
+    of=_RESULTS,
 )
-RUNYARD_PROCESSOR_BUSY = gauge(
-    "runyard_processor_busy", help="Runs that this processor works on now."
+RUNYARD_PROCESSOR_RUNS_IN_PROGRESS = gauge(
+    "runyard_processor_runs_in_progress", "Runs that this processor works on.", of=_PROCESSOR
 )
 RUNYARD_PROCESSOR_SCRATCH_BYTES = gauge(
-    "runyard_processor_scratch_bytes", help="Bytes of all files in the scratch directory."
+    "runyard_processor_scratch_bytes",
+    "Bytes of all files in the scratch directory.",
+    of=_PROCESSOR,
 )
 RUNYARD_PROCESSOR_SCRATCH_FREE_BYTES = gauge(
     "runyard_processor_scratch_free_bytes",
-    help="Bytes that are left on the filesystem of the scratch directory.",
+    "Free bytes on the filesystem of the scratch directory.",
+    of=_PROCESSOR,
 )
-RUNYARD_PROCESSOR_SCRATCH_SWEPT_TOTAL = counter(
-    "runyard_processor_scratch_swept_total",
-    help="Directories that were left behind by a crash and removed.",
+RUNYARD_PROCESSOR_SCRATCH_REMOVED_TOTAL = counter(
+    "runyard_processor_scratch_removed_total",
+    "Directories in the scratch directory that a crash left behind and that were removed.",
+    of=_PROCESSOR,
 )
 RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL = counter(
     "runyard_processor_attachments_total",
-    labels=("outcome",),
-    help="Payloads of attachments: uploaded, known already, or dropped because their upload failed.",
+    "Attachments that were uploaded, were stored already, or were dropped because the upload failed.",
+    _outcome("uploaded", "known", "dropped"),
+    of=_PROCESSOR,
 )
-RUNYARD_PROCESSOR_CHECKS_TOTAL = counter(
-    "runyard_processor_checks_total",
-    labels=("outcome",),
-    help="Comparisons with Apple's own tool: same, different, failed.",
+RUNYARD_PROCESSOR_VERIFICATIONS_TOTAL = counter(
+    "runyard_processor_verifications_total",
+    "Comparisons with Apple's own tool (`--verify-with-xcresulttool`).",
+    _outcome("same", "different", "failed"),
+    of=_PROCESSOR,
 )
 RUNYARD_TEST_UPLOADS_TOTAL = counter(
     "runyard_test_uploads_total",
-    labels=("outcome",),
-    help="Uploads of result bundles: announced, completed, missing, refused, adopted.",
+    "Uploads of result bundles: announced; completed; completed without an object (missing);"
+    " empty or too large (refused); uploaded but never completed (adopted).",
+    _outcome("announced", "completed", "missing", "refused", "adopted"),
+    of=_SERVER,
 )
 RUNYARD_BLOBS_REMOVED_TOTAL = counter(
     "runyard_blobs_removed_total",
-    labels=("kind", "outcome"),
-    help="Objects that nothing refers to any more: removed, or not yet because the store failed.",
+    "Unreferenced objects that were removed, or could not be removed yet.",
+    Label("kind", "kind of object"),
+    _outcome("removed", "failed"),
+    of=_SERVER,
 )
-RUNYARD_BLOBS_GRAVES = gauge(
-    "runyard_blobs_graves", help="Objects that nothing refers to and that are still to be removed."
+RUNYARD_BLOBS_PENDING_DELETION = gauge(
+    "runyard_blobs_pending_deletion",
+    "Unreferenced objects that are still to be removed.",
+    of=_SERVER,
+)
+
+# ── leader election, under the name that Kubernetes' own components use ─────────────────────────
+
+LEADER_ELECTION_MASTER_STATUS = gauge(
+    "leader_election_master_status",
+    "1 while this replica holds the lease of that name, else 0.",
+    Label("name", "name of the Lease"),
+    of=_OPERATOR,
 )
 
 # ── runyard's own ───────────────────────────────────────────────────────────────────────────────
 
 RUNYARD_RECONCILE_TOTAL = counter(
-    "runyard_reconcile_total", labels=("controller", "result"), help="Reconciles, by result."
+    "runyard_reconcile_total",
+    "Reconciles, by result.",
+    CONTROLLER,
+    Label("result", "result", ("success", "requeue", "error", "timeout", "terminal", "cancelled")),
+    of=_WATCHING,
 )
 RUNYARD_RECONCILE_SECONDS = histogram(
     "runyard_reconcile_seconds",
-    labels=("controller",),
-    help="How long a reconcile took.",
+    "How long a reconcile took.",
+    CONTROLLER,
     buckets=SECONDS,
+    of=_WATCHING,
 )
 RUNYARD_WATCH_AGE_SECONDS = gauge(
     "runyard_watch_age_seconds",
-    labels=("kind",),
-    help="Seconds since the watch last proved to be alive.",
+    "Seconds since the watch last received anything.",
+    RESOURCE,
+    of=_WATCHING,
 )
 RUNYARD_WATCH_RESTARTS_TOTAL = counter(
-    "runyard_watch_restarts_total", labels=("kind", "cause"), help="Watches begun again, by cause."
+    "runyard_watch_restarts_total",
+    "Watches that were started again, by cause.",
+    RESOURCE,
+    Label(
+        "cause",
+        "why the last watch ended",
+        (
+            *("closed", "resync", "silent", "cut", "gone", "throttled"),
+            *("refused", "transport", "malformed", "error"),
+        ),
+    ),
+    of=_WATCHING,
 )
 RUNYARD_QUEUE_DEPTH = gauge(
-    "runyard_queue_depth", labels=("controller",), help="Keys that wait for a reconcile."
+    "runyard_queue_depth", "Keys that wait for a reconcile.", CONTROLLER, of=_WATCHING
 )
 RUNYARD_LOOP_LAST_SUCCESS_SECONDS = gauge(
     "runyard_loop_last_success_seconds",
-    labels=("loop",),
-    help="When the loop last succeeded, in seconds since the epoch; its start before that.",
+    "When the loop last succeeded, in seconds since the epoch; when it started, before that.",
+    LOOP,
+    of=_EVERY,
 )
 RUNYARD_LOOP_FAILURES_TOTAL = counter(
-    "runyard_loop_failures_total", labels=("loop", "kind"), help="Failed steps of a loop, by kind."
+    "runyard_loop_failures_total", "Failed steps of a loop, by error.", LOOP, ERROR, of=_EVERY
 )
 RUNYARD_ACTIONS_TOTAL = counter(
     "runyard_actions_total",
-    labels=("room", "action", "outcome"),
-    help="Actions of plans that were applied, by outcome.",
+    "Actions of plans that were applied, by outcome.",
+    COMPONENT,
+    Label("action", "slug of the action, such as `verify-pod`"),
+    Label("outcome", "slug of the outcome: `ok`, `conflict`, or the kind of the error"),
+    of=(Component.SERVER, Component.OPERATOR, Component.AGENT),
 )
 RUNYARD_FENCES_TOTAL = counter(
-    "runyard_fences_total", labels=("answer",), help="Fences at GitHub, by its answer."
+    "runyard_fences_total",
+    "Fences at GitHub, by its answer.",
+    Label("answer", "GitHub's answer", ("deleted", "busy", "absent", "none")),
+    of=_SERVER,
 )
 RUNYARD_CONDITION = gauge(
     "runyard_condition",
-    labels=("condition",),
-    help="Whether that health condition is failing for longer than it may: 1 or 0.",
+    "1 while that health condition fails and is visible, else 0.",
+    Label("condition", "code of the health condition", tuple(each.code for each in CONDITIONS)),
+    of=_EVERY,
 )
-RUNYARD_FORBIDDEN_TOTAL = counter(
-    "runyard_forbidden_total",
-    labels=("request",),
-    help="Requests that the Kubernetes API refused for want of a right, without the object's name.",
+RUNYARD_KUBERNETES_FORBIDDEN_TOTAL = counter(
+    "runyard_kubernetes_forbidden_total",
+    "Requests that the Kubernetes API refused for lack of a permission.",
+    Label("verb", "RBAC verb, such as `delete`"),
+    Label("resource", "RBAC resource, such as `pods/status`"),
+    of=_EVERY,
 )
-RUNYARD_RECONCILED_TOTAL = counter(
-    "runyard_reconciled_total",
-    labels=("reconciler", "outcome"),
-    help="Findings of the reconcilers: healed, left, failed, or what a dry run would have done.",
+RUNYARD_RECOVERY_FINDINGS_TOTAL = counter(
+    "runyard_recovery_findings_total",
+    "Findings of the recovery reconcilers, by outcome; `dry-run` would have been acted on.",
+    Label("reconciler", "name of the reconciler, as in `--reconciler`"),
+    _outcome("healed", "left", "failed", "dry-run"),
+    of=_SERVER,
 )
 RUNYARD_DELETIONS_TOTAL = counter(
     "runyard_deletions_total",
-    labels=("what", "outcome"),
-    help="Pods, accounts and registrations that the server wanted gone, by outcome.",
+    "Deletions that the server attempted, by outcome; `forbidden` needs a permission.",
+    Label("kind", "kind of object", ("pod", "service-account", "registration")),
+    _outcome(
+        *("deleted", "gone", "absent", "another", "busy", "capped", "dry-run", "moved-on"),
+        *("forbidden", "failed", "unanswered"),
+    ),
+    of=_SERVER,
 )
 RUNYARD_PRUNED_ROWS_TOTAL = counter(
-    "runyard_pruned_rows_total", labels=("table",), help="Old rows that were deleted, by table."
+    "runyard_pruned_rows_total",
+    "Rows deleted after their retention, by table.",
+    Label("table", "name of the table"),
+    of=_SERVER,
 )
-RUNYARD_GITHUB_BUDGET_RATIO = gauge(
-    "runyard_github_budget_ratio",
-    help="What is left of the scarcest installation's budget at GitHub, as a share of the whole.",
+RUNYARD_GITHUB_RATE_BUDGET_RATIO = gauge(
+    "runyard_github_rate_budget_ratio",
+    "What is left of GitHub's rate limit, as a share, for the installation that has least.",
+    of=_SERVER,
 )
-RUNYARD_GITHUB_CLOSED = gauge(
-    "runyard_github_closed", help="Installations that GitHub told to wait, and that do."
+RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS = gauge(
+    "runyard_github_rate_limited_installations",
+    "Installations that GitHub has rate limited and that wait.",
+    of=_SERVER,
 )
-RUNYARD_NOTICES_TOTAL = counter(
-    "runyard_notices_total",
-    labels=("outcome",),
-    help="Notices between replicas, told and heard, and how often their connections failed.",
+RUNYARD_NOTIFICATIONS_TOTAL = counter(
+    "runyard_notifications_total",
+    "Notifications between replicas of the server, and failures of their connections.",
+    _outcome("sent", "received", "send-failed", "listen-failed"),
+    of=_SERVER,
 )
 
 ALL: tuple[Metric, ...] = tuple(_declared)

@@ -1,8 +1,8 @@
-"""What an exception is about, when tasks were running side by side."""
+"""Finds the exception that matters in an exception group."""
 
 
 def first_of(error: BaseException) -> BaseException:
-    """The first exception of a group, however deep; an exception that is no group is itself."""
+    """Return the first exception of a group, however deeply nested; any other exception is returned as it is."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

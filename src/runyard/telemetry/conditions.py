@@ -1,55 +1,59 @@
-"""The conditions that more than one part reports, declared once with the operator's instructions."""
+"""The health conditions of all components: a closed set, each with its code, title and fix.
+
+The code is what `/readyz`, the metric `runyard_condition`, the dashboard and alerts use; title and fix are for people
+and may be reworded. The name of a constant is its code in upper case.
+"""
 
 from runyard.telemetry.health import Condition, Severity
 
 STARTING = Condition(
     code="starting",
-    title="The server does not work yet, or not any more",
-    text="The message says what it waits for. It goes on by itself as soon as that is there.",
+    title="The component is starting or stopping",
+    fix="The message says what it waits for. It continues by itself as soon as that is available.",
 )
 DATABASE_UNREACHABLE = Condition(
     code="database-unreachable",
     title="Postgres does not answer",
-    text="Check that Postgres runs and that the database URL is right. Nothing is reaped meanwhile.",
+    fix="Check that Postgres runs and that the database URL is right. Nothing is reaped meanwhile.",
     visible_after=10.0,
 )
 KUBERNETES_UNREACHABLE = Condition(
     code="kubernetes-unreachable",
     title="The Kubernetes API does not answer",
-    text="Check the API server and the network to it. Running jobs go on; no Pod is created or removed.",
+    fix="Check the API server and the network to it. Running jobs continue; no Pod is created or deleted.",
     visible_after=15.0,
 )
 KUBERNETES_REFUSED = Condition(
     code="kubernetes-refused",
-    title="The Kubernetes API refuses this part",
-    text="Compare the ServiceAccount's roles with the shipped manifests and apply them again.",
+    title="The Kubernetes API refuses this component",
+    fix="Compare the ServiceAccount's roles with the shipped manifests and apply them again.",
     depends_on=("kubernetes-unreachable",),
     visible_after=5.0,
 )
 WATCH_STALE = Condition(
     code="watch-stale",
-    title="A watch has stopped to deliver",
-    text="The part decides on an old picture. It lists again by itself; if this stays, restart it.",
+    title="A watch delivers no events",
+    fix="Decisions are made on old data. The component lists again by itself; if this remains, restart it.",
     depends_on=("kubernetes-unreachable", "kubernetes-refused"),
     visible_after=60.0,
 )
 GITHUB_UNREACHABLE = Condition(
     code="github-unreachable",
     title="GitHub does not answer",
-    text="Look at GitHub's status page. Queued jobs are kept and dispatched when it is back.",
+    fix="Check GitHub's status page. Queued jobs are kept and dispatched when GitHub is back.",
     visible_after=30.0,
 )
 GITHUB_REFUSED = Condition(
     code="github-refused",
-    title="GitHub refuses the app's credentials",
-    text="Check the app's id, its private key and that the installation was not suspended.",
+    title="GitHub refuses the App's credentials",
+    fix="Check the App's id and private key, and that the installation is not suspended.",
     depends_on=("github-unreachable",),
     visible_after=5.0,
 )
 GITHUB_BUDGET_LOW = Condition(
     code="github-budget-low",
-    title="The GitHub rate limit is nearly used up",
-    text="Dispatch slows down until the limit resets. Look for another client of the same app.",
+    title="GitHub's rate limit is nearly used up",
+    fix="Dispatch slows down until the limit resets. Check for other clients of the same App.",
     severity=Severity.WARNING,
     depends_on=("github-unreachable", "github-refused"),
     visible_after=30.0,
@@ -57,72 +61,72 @@ GITHUB_BUDGET_LOW = Condition(
 DRIVER_FAILING = Condition(
     code="driver-failing",
     title="Virtual machines cannot be run on this host",
-    text="Run the driver's own listing by hand on this host and read its error.",
+    fix="List the VMs with the driver's own command on this host and read its error.",
     visible_after=30.0,
 )
 HOST_DISK_FULL = Condition(
     code="host-disk-full",
     title="This host's disk is full",
-    text="Remove unused images or files that runyard does not own; its own are collected already.",
+    fix="Remove images or files that runyard does not own; its own are collected already.",
     visible_after=60.0,
 )
 LOOP_STALLED = Condition(
     code="loop-stalled",
-    title="A loop has not succeeded for long",
-    text="The message names the loop; the log says why its steps fail.",
+    title="A loop has not succeeded in time",
+    fix="The message names the loop; the log says why its steps fail.",
     severity=Severity.WARNING,
     visible_after=60.0,
 )
 RECONCILER_OFF = Condition(
     code="reconciler-off",
     title="A reconciler is switched off",
-    text="What it heals piles up meanwhile. Switch it on again with --reconciler NAME=enabled.",
+    fix="What it repairs accumulates meanwhile. Switch it on with --reconciler NAME=enabled.",
     severity=Severity.WARNING,
 )
 FENCES_UNANSWERED = Condition(
     code="fences-unanswered",
-    title="GitHub does not say that runners are gone",
-    text="Their jobs and their budget are held until it does. If the App was uninstalled there, install it again.",
+    title="GitHub does not confirm that runners are deleted",
+    fix="Their jobs and budget are held until it does. If the App was uninstalled there, install it again.",
     severity=Severity.WARNING,
     depends_on=("github-unreachable", "github-refused"),
 )
-STAMPS_OF_STRANGERS = Condition(
-    code="stamps-of-strangers",
-    title="Pods carry the stamp of an owner whom nobody knows",
-    text="A runner may be at work there, and nobody can be asked. Look at the Pod; if nothing runs in it, delete it.",
+UNKNOWN_STAMP_OWNER = Condition(
+    code="unknown-stamp-owner",
+    title="Pods carry the stamp of an owner that no tenant matches",
+    fix="A runner may be running a job there, and GitHub cannot be asked. If nothing runs in the Pod, delete it.",
     severity=Severity.WARNING,
 )
 JOBS_STARVE = Condition(
     code="jobs-starve",
     title="Jobs wait although fitting runners are idle",
-    text="The server does not hand out what it could. Its log and `runyard explain job` say why; then restart it.",
-    severity=Severity.WARNING,  # to be woken by, but no reason to take a replica from the runners
+    fix="The server does not dispatch jobs that it could. Its log and `runyard explain job` say why; then restart it.",
+    severity=Severity.WARNING,  # an alert pages on it, but taking the replica out of service would not help
     depends_on=("database-unreachable", "github-unreachable", "github-refused"),
     visible_after=60.0,
 )
 NO_CONSUMER = Condition(
     code="no-consumer",
-    title="Test results wait and nobody processes them",
-    text="Start `runyard processor`, or look why those that run cannot reach the database. Nothing is lost meanwhile.",
-    severity=Severity.WARNING,  # the server itself can do its work
+    title="Test results wait and no processor takes them",
+    fix="Start `runyard processor`, or check why those that run cannot reach the database. Nothing is lost meanwhile.",
+    severity=Severity.WARNING,  # the server itself works
     depends_on=("database-unreachable",),
     visible_after=30.0,
 )
-OBJECTS_UNREACHABLE = Condition(
-    code="objects-unreachable",
+OBJECT_STORE_UNREACHABLE = Condition(
+    code="object-store-unreachable",
     title="Object storage cannot be used",
-    text="Look at the reason: credentials, bucket, endpoint, disk (--blobs). Uploads and processing wait meanwhile.",
+    fix="Check what the message names: credentials, bucket, endpoint, disk (--blobs). Uploads and processing wait.",
     severity=Severity.WARNING,  # runners are served all the same
     visible_after=30.0,
 )
 SCRATCH_FULL = Condition(
     code="scratch-full",
-    title="The scratch directory of the processor has no room",
-    text="Free some on its filesystem, or point --scratch to another. Runs go to other processors meanwhile.",
+    title="The processor's scratch directory is full",
+    fix="Free space on its filesystem, or use another with --scratch. Other processors take the runs meanwhile.",
     visible_after=30.0,
 )
 
-# A server without these can answer nobody. With anything else wrong it still takes webhooks and holds polls.
+# A server with one of these cannot serve. With any other it still takes webhooks and holds polls.
 TO_SERVE = (STARTING.code, DATABASE_UNREACHABLE.code)
 
 ALL: tuple[Condition, ...] = (
@@ -139,9 +143,9 @@ ALL: tuple[Condition, ...] = (
     LOOP_STALLED,
     RECONCILER_OFF,
     FENCES_UNANSWERED,
-    STAMPS_OF_STRANGERS,
+    UNKNOWN_STAMP_OWNER,
     JOBS_STARVE,
     NO_CONSUMER,
-    OBJECTS_UNREACHABLE,
+    OBJECT_STORE_UNREACHABLE,
     SCRATCH_FULL,
 )

@@ -1,18 +1,16 @@
-"""Which loops still do their work.
+"""Tracks when each loop last succeeded, and which loops are stale.
 
-A process that answers is not a process that works: its loops may all be failing behind the port that says
-"ok". So each loop tells when it succeeded, and a loop that has not for too long is *stale*. The readiness
-probe tells this; so does the dashboard.
+A process that answers requests may still do no work, because all of its loops fail. So each loop reports its
+successes, and a loop without one for too long is *stale*. The readiness probe and the dashboard show it.
 
 Invariants:
-- A loop that was announced and has not succeeded yet is stale: a part is ready when each of its loops has
-  done its work once, not when it has started to try.
+- A loop that was announced and has not succeeded yet is stale: a component is ready when each of its loops has
+  succeeded once, not when it has started.
 - Time is monotonic; a step of the wall clock makes nothing stale.
-- Nothing here is ever forgotten by itself: a loop that ended is stale until `forget` says that it may end.
+- Entries never expire: a loop that ended is stale until `forget` is called.
 
-Not all work is a loop that knows when it succeeded: a watch lives as long as it is heard of, a controller rests while
-there is nothing to do. Such work is *followed*: it is asked for its last success when somebody wants to know, which
-costs it nothing in between.
+A watch or a controller does not report successes one by one: it is *followed*. Its last success is read through a
+callback when `stale` is called, which costs nothing in between.
 """
 
 from collections.abc import Callable
@@ -21,16 +19,16 @@ import msgspec
 
 from runyard.clock import Clock
 
-MISSED = 3  # a loop may miss this many of its turns
-MARGIN = 5.0  # and be this much late, for a machine that is busy
+MISSED = 3  # steps that a loop may miss
+MARGIN = 5.0  # seconds that it may be late on a busy machine
 
 
 class Stale(msgspec.Struct, frozen=True, kw_only=True):
     """One loop that has not succeeded in time."""
 
     loop: str
-    within: float  # how often it has to succeed, in seconds
-    silent: float  # how long it has not, in seconds; since it was announced if it never has
+    within: float  # seconds within which it has to succeed
+    silent: float  # seconds since its last success, or since it was announced
     ever: bool  # whether it has ever succeeded
 
 
@@ -43,23 +41,23 @@ class _Expected(msgspec.Struct):
     ever: bool = False
     ask: LastSuccess | None = None
 
-    def look(self) -> None:
-        """Take over what followed work says of itself."""
+    def refresh(self) -> None:
+        """Read the last success of followed work."""
         if self.ask is not None and (last := self.ask()) is not None:
             self.last, self.ever = last, True
 
 
 class Freshness:
-    """Keeps when each loop of a part last succeeded."""
+    """Tracks when each loop of a component last succeeded."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._loops: dict[str, _Expected] = {}
 
     def expect(self, loop: str, within: float) -> None:
-        """Announce a loop that has to succeed every `within` seconds; a known one keeps its successes."""
+        """Announce a loop that has to succeed every `within` seconds; a known one keeps its last success."""
         if within <= 0:
-            raise ValueError(f"the loop {loop} cannot succeed every {within} s")
+            raise ValueError(f"loop {loop}: within must be positive, not {within}")
         known = self._loops.get(loop)
         if known is None:
             self._loops[loop] = _Expected(within, self._clock.monotonic())
@@ -67,27 +65,27 @@ class Freshness:
             known.within = within
 
     def follow(self, loop: str, within: float, last: LastSuccess) -> None:
-        """Announce work that says by itself when it last succeeded."""
+        """Announce work whose last success is read through `last`."""
         self.expect(loop, within)
         self._loops[loop].ask = last
 
     def succeeded(self, loop: str) -> None:
-        """Note that the loop did its work; `ValueError` if nobody announced it."""
+        """Record a success; `ValueError` if the loop was not announced."""
         known = self._loops.get(loop)
         if known is None:
-            raise ValueError(f"the loop {loop} was not announced")
+            raise ValueError(f"loop {loop} was not announced")
         known.last = self._clock.monotonic()
         known.ever = True
 
     def forget(self, loop: str) -> None:
-        """The loop has ended and may."""
+        """Drop a loop that ended as intended."""
         self._loops.pop(loop, None)
 
     def stale(self) -> tuple[Stale, ...]:
-        """The loops that have not succeeded in time, in the order of their announcement."""
+        """Return the loops that have not succeeded in time, in the order of their announcement."""
         now = self._clock.monotonic()
         for known in self._loops.values():
-            known.look()
+            known.refresh()
         return tuple(
             Stale(loop=name, within=known.within, silent=now - known.last, ever=known.ever)
             for name, known in self._loops.items()
@@ -96,5 +94,5 @@ class Freshness:
 
 
 def due_within(*, every: float, deadline: float) -> float:
-    """How long a loop may go without success that runs `every` seconds with a `deadline` for each step."""
+    """Return how long a loop may go without success if it runs every `every` seconds with this `deadline`."""
     return max(MISSED * every, deadline) + every + MARGIN

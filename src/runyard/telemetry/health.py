@@ -1,11 +1,11 @@
-"""What is wrong right now, in the operator's words.
+"""Tracks which health conditions of a component fail.
 
-A log says what happened; health says what is still so, and what to do about it. Parts report `ok` and
-`fail` as they go; `report` returns what a person should see.
+A log says what happened; health says what is still wrong, and how to fix it. Components call `ok` and
+`fail` as they work; `report` returns the conditions that are visible.
 
 Invariants:
-- Conditions are declared once, with instructions; reporting an undeclared one is a `ValueError`.
-- A failure is shown only after it has lasted `visible_after` seconds: a blip is not an incident.
+- Conditions are declared once, with a fix; reporting an undeclared one is a `ValueError`.
+- A failure is shown only after it has lasted `visible_after` seconds: a short failure is not an incident.
 - A failure whose cause is also failing is hidden: with the database down, the list shows the database.
 - Time for the debounce is monotonic; a step of the wall clock neither shows nor hides anything.
 """
@@ -19,29 +19,29 @@ from runyard.clock import Clock
 
 
 class Severity(StrEnum):
-    """How much attention it needs."""
+    """How urgent a condition is."""
 
-    WARNING = "warning"  # works, but not as it should
-    ERROR = "error"  # a promise is being broken: somebody should act
+    WARNING = "warning"  # degraded
+    ERROR = "error"  # the component does not do its work
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be wrong."""
+    """A health condition: its code, and title and fix for people."""
 
-    code: str
+    code: str  # a slug
     title: str
-    text: str  # what the operator should do
+    fix: str
     severity: Severity = Severity.ERROR
     depends_on: tuple[str, ...] = ()
     visible_after: float = 0.0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition that is failing and visible."""
+    """One condition that fails and is visible."""
 
     code: str
     title: str
-    text: str
+    fix: str
     severity: Severity
     message: str
     since: float  # seconds since the epoch
@@ -54,7 +54,7 @@ class _Failure(msgspec.Struct):
 
 
 class Health:
-    """Keeps which of the declared conditions are failing."""
+    """Tracks which of the declared conditions fail."""
 
     def __init__(self, clock: Clock, conditions: Iterable[Condition] = ()) -> None:
         self._clock = clock
@@ -64,7 +64,7 @@ class Health:
         self.declare(*conditions)
 
     def declare(self, *conditions: Condition) -> None:
-        """Make conditions known; twice the same, a missing cause or a circle is a `ValueError`."""
+        """Declare conditions; a duplicate, an unknown dependency or a cycle is a `ValueError`."""
         for condition in conditions:
             if condition.code in self._conditions:
                 raise ValueError(f"condition {condition.code} is declared twice")
@@ -72,12 +72,12 @@ class Health:
         self._causes = {code: self._resolve(code) for code in self._conditions}
 
     def ok(self, code: str) -> None:
-        """It works."""
+        """Mark a condition as not failing."""
         self._known(code)
         self._failing.pop(code, None)
 
     def fail(self, code: str, message: str) -> None:
-        """It does not; the first moment of an unbroken failure is kept, the last message shown."""
+        """Mark a condition as failing; keeps when the failure began and shows the latest message."""
         self._known(code)
         failure = self._failing.get(code)
         if failure is None:
@@ -87,13 +87,13 @@ class Health:
             failure.message = message
 
     def report(self) -> tuple[Report, ...]:
-        """What a person should see, in the order of declaration."""
+        """Return the visible failures, in the order of declaration."""
         now = self._clock.monotonic()
         return tuple(
             Report(
                 code=code,
                 title=condition.title,
-                text=condition.text,
+                fix=condition.fix,
                 severity=condition.severity,
                 message=failure.message,
                 since=failure.since,
@@ -105,12 +105,12 @@ class Health:
         )
 
     def conditions(self) -> dict[str, bool]:
-        """Every declared condition, and whether it is failing and visible."""
+        """Return every declared code, and whether its condition fails and is visible."""
         seen = {report.code for report in self.report()}
         return {code: code in seen for code in self._conditions}
 
     def healthy(self) -> bool:
-        """Whether no visible condition is an error."""
+        """Return whether no visible condition is an error."""
         return all(report.severity is not Severity.ERROR for report in self.report())
 
     def _known(self, code: str) -> None:
@@ -118,7 +118,7 @@ class Health:
             raise ValueError(f"condition {code} is not declared")
 
     def _resolve(self, code: str) -> tuple[str, ...]:
-        """Every condition that this one depends on, also indirectly."""
+        """Return every condition that this one depends on, also indirectly."""
         found: dict[str, None] = {}
         waiting = list(self._conditions[code].depends_on)
         while waiting:

@@ -1,13 +1,13 @@
 """Structured logs: one event, some fields, no secret.
 
-`configure` is called once by whoever owns the process (the command line, the simulator); before that
-everything below *critical* is silent, so tests and simulations are quiet without doing anything. Ask for
-a logger while wiring a part, after `configure`, and hand it on; not at import: a logger keeps the level
-and the output of the moment it was made, which is what makes a filtered call cost nothing.
+`configure` is called once per process (by the command line or the simulator); before that everything below
+*critical* is dropped, so tests and simulations are quiet by default. Get a logger while wiring a component, after
+`configure`, and pass it on, not at import: a logger keeps the level and the output of the moment it was made,
+so that a filtered call costs nothing.
 
 Invariants:
 - Time comes from the clock that was given to `configure`, so a simulated log carries simulated time.
-- What looks like a credential never reaches the output, by the name of the field or by the look of the
+- Credentials never reach the output: they are recognised by the name of the field or by the form of the
   value, also inside an exception's text and inside nested values.
 - Identifiers such as `reconcile_id` are bound to the running task by `bound` and reach every line that
   is written below it, also in tasks started there.
@@ -52,7 +52,7 @@ _DEPTH = 6
 
 
 class _Stderr:
-    """Whatever standard error is at the moment of the write; somebody may have redirected it."""
+    """Writes to the standard error of that moment, which may have been redirected."""
 
     def write(self, text: str) -> None:
         sys.stderr.write(text)
@@ -84,19 +84,19 @@ def configure(
 
 
 def get_logger(name: str, **fields: object) -> Logger:
-    """A logger whose lines carry `logger=name` and the given fields."""
+    """Return a logger whose lines carry `logger=name` and the given fields."""
     return cast(Logger, structlog.get_logger().bind(logger=name, **fields))
 
 
 @contextlib.contextmanager
 def bound(**fields: object) -> Iterator[None]:
-    """Bind identifiers to whatever runs inside this block, in this task and in tasks it starts."""
+    """Bind identifiers to all lines logged inside this block, in this task and in tasks it starts."""
     with structlog.contextvars.bound_contextvars(**fields):
         yield
 
 
 def redact(value: Any, depth: int = _DEPTH) -> Any:
-    """The same value without what looks like a credential."""
+    """Return the value with credentials replaced."""
     if isinstance(value, str):
         return _SECRET_VALUE.sub(REDACTED, value)
     if isinstance(value, bytes):
@@ -116,7 +116,7 @@ def redact(value: Any, depth: int = _DEPTH) -> Any:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field of this name holds a secret: `jit_config` does, `jitter` does not."""
+    """Return whether a field of this name holds a secret: `jit_config` does, `jitter` does not."""
     words = [word.lower() for word in _WORDS.findall(name)]
     joined = "_".join(words)
     return any(word in _SECRET_WORDS for word in words) or any(p in joined for p in _SECRET_PAIRS)

@@ -1,16 +1,15 @@
-"""The one way to run something again and again.
+"""Runs a step periodically: deadlines, backoff, metrics.
 
-A step that hangs, fails or dies must be seen. So every periodic loop is `run_loop`: each step has a
-deadline, success leaves its time in a metric, failure is counted by its kind and followed by a backoff.
+Every periodic loop is `run_loop`, so that a step that hangs or fails is visible: each step has a deadline, a success
+is published with its time, a failure is counted by its error and followed by a backoff.
 
-Which failures are survived is a decision, not a default of "everything":
-- *Expected* failures are those of the outside world: `EXPECTED` (no answer from a peer, the operating
-  system's errors), or what the caller lists, for example its room's `DatabaseError`. So is the step's own
-  deadline. They are counted and logged, and the loop goes on. An exception group is expected if each of
-  its members is.
-- *Everything else ends the loop* and so, through its TaskGroup, the process, loudly: a `TypeError` that is
-  retried every ten seconds is a part that does nothing and looks alive. Listing `Exception` or a class of
-  programming errors as expected is refused.
+Which failures are survived is the caller's decision:
+- *Expected* failures are the dependency errors that the caller lists (`TRANSPORT_ERRORS`, `DatabaseError`, …), and
+  the step's own deadline. They are counted and logged, and the loop continues. An exception group is expected if
+  each of its members is.
+- *Every other error ends the loop* and, through its TaskGroup, the process: a `TypeError` that is retried every ten
+  seconds would be a component that does nothing and looks healthy. Listing `Exception` or a class of programming
+  errors as expected is refused.
 - Cancellation always propagates.
 """
 
@@ -19,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from runyard.clock import Clock
-from runyard.http.errors import TransportError
 from runyard.telemetry.catalogue import (
     RUNYARD_LOOP_FAILURES_TOTAL,
     RUNYARD_LOOP_LAST_SUCCESS_SECONDS,
@@ -27,10 +25,10 @@ from runyard.telemetry.catalogue import (
 from runyard.telemetry.freshness import Freshness, due_within
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
+from runyard.telemetry.names import error_slug
 
 Expected = tuple[type[Exception], ...]
 
-EXPECTED: Expected = (TransportError, OSError)
 PROGRAMMING_ERRORS: Expected = (
     TypeError,
     AttributeError,
@@ -55,15 +53,15 @@ async def run_loop(
     every: float,
     deadline: float,
     jitter_rng: random.Random | None = None,
-    expected: Expected = EXPECTED,
+    expected: Expected,
     max_backoff: float = 300.0,
     freshness: Freshness | None = None,
 ) -> NoReturn:
-    """Run `step` now and then `every` seconds after it ended, for ever.
+    """Run `step` at once, and again `every` seconds after it ended, forever.
 
     After n failures in a row the wait is `every * 2**n`, at most `max_backoff` (but never less than
-    `every`). With `jitter_rng` each wait is up to a tenth longer, so that replicas drift apart. With
-    `freshness` it is known there when the loop last succeeded, and that it should have.
+    `every`). With `jitter_rng` each wait is up to a tenth longer, so that replicas drift apart.
+    `freshness` is told of the loop and of each success. `name` is a member of `Loop`.
     """
     _check(expected)
     failures = 0
@@ -97,15 +95,15 @@ async def _step(
     deadline: float,
     expected: Expected,
 ) -> str | None:
-    """One step; the kind of its failure, or None if it succeeded."""
+    """Run one step; returns the slug of its error, or None if it succeeded."""
     limit = clock.timeout(deadline)
     try:
         async with limit:
             await step()
     except Exception as error:
         late = isinstance(error, TimeoutError) and limit.expired()
-        kind = "deadline" if late else type(error).__name__
-        meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop=name, kind=kind)
+        kind = "deadline" if late else error_slug(error)
+        meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop=name, error=kind)
         if not late and not _is_expected(error, expected):
             log.critical("loop died", loop=name, kind=kind, exc_info=error)
             raise
@@ -123,4 +121,6 @@ def _is_expected(error: Exception, expected: Expected) -> bool:
 def _check(expected: Expected) -> None:
     for kind in expected:
         if any(issubclass(error, kind) for error in PROGRAMMING_ERRORS):
-            raise ValueError(f"{kind.__name__} would hide programming errors; list what you expect")
+            raise ValueError(
+                f"expecting {kind.__name__} would hide programming errors; list narrower errors"
+            )

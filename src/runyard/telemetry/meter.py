@@ -1,15 +1,17 @@
-"""Where a process keeps the values of its metrics.
+"""Holds the values of one component's metrics.
 
-One `Meter` belongs to one part. It has its own registry, never the library's global one: in one
-machine mode and in the simulator many parts live in one process, and each has its own numbers.
+A `Meter` has its own registry, never the library's global one: in the simulator and in tests many components run
+in one process, each with its own values.
 
 Invariants:
 - Only metrics of the catalogue, only their own labels, only text as a label's value. A mistake is an
   exception at the line that made it (`ValueError` for an unknown metric, `TypeError` for the rest), in
-  every environment, so that it is found by the first test that passes there.
+  every environment, so that the first test that runs the line finds it.
+- Where the catalogue lists all values of a label, tests refuse others (`check_values`). In production an
+  undeclared value is exposed as it is: a missing line of documentation must not stop a loop.
 - The exposed names are exactly the declared ones.
 - Writing costs two dictionary lookups: values are plain floats here, and the Prometheus library is
-  asked only when somebody scrapes.
+  called only at a scrape.
 """
 
 from bisect import bisect_left
@@ -18,7 +20,8 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric as Family
 
-from runyard.telemetry.catalogue import ALL, Kind, Metric
+from runyard.telemetry.catalogue import ALL
+from runyard.telemetry.metric import Kind, Metric
 
 Key = tuple[str, ...]
 
@@ -45,7 +48,9 @@ class _Series:
 
 
 class Meter:
-    """Keeps and exposes the metrics of one part."""
+    """Keeps and exposes the metrics of one component."""
+
+    check_values = False  # the tests switch it on
 
     def __init__(self, metrics: Iterable[Metric] = ALL) -> None:
         self._series = {metric.name: _Series(metric) for metric in metrics}
@@ -55,20 +60,20 @@ class Meter:
     def set(self, metric: Metric, value: float, /, **labels: str) -> None:
         """Set a gauge."""
         series = self._find(metric, Kind.GAUGE)
-        series.values[_key(metric, labels)] = float(value)
+        series.values[self._key(metric, labels)] = float(value)
 
     def inc(self, metric: Metric, amount: float = 1.0, /, **labels: str) -> None:
         """Add to a counter; a negative amount is a `TypeError`."""
         series = self._find(metric, Kind.COUNTER)
         if amount < 0:
             raise TypeError(f"{metric.name} is a counter and cannot shrink by {amount}")
-        key = _key(metric, labels)
+        key = self._key(metric, labels)
         series.values[key] = series.values.get(key, 0.0) + amount
 
     def observe(self, metric: Metric, value: float, /, **labels: str) -> None:
         """Add one observation to a histogram."""
         series = self._find(metric, Kind.HISTOGRAM)
-        key = _key(metric, labels)
+        key = self._key(metric, labels)
         found = series.distributions.get(key)
         if found is None:
             found = series.distributions[key] = _Histogram(len(metric.buckets))
@@ -76,7 +81,7 @@ class Meter:
         found.total += value
 
     def clear(self, metric: Metric, /, **labels: str) -> None:
-        """Forget every series that has these labels; with none given, all of them."""
+        """Drop every series that has these labels; with none given, all of them."""
         series = self._find(metric, metric.kind)
         for name in labels:
             if name not in metric.labels:
@@ -90,7 +95,7 @@ class Meter:
     def get(self, metric: Metric, /, **labels: str) -> float | None:
         """The current value (of a histogram: how many observations), None if there is no series."""
         series = self._find(metric, metric.kind)
-        key = _key(metric, labels)
+        key = self._key(metric, labels)
         if metric.kind is Kind.HISTOGRAM:
             found = series.distributions.get(key)
             return None if found is None else float(sum(found.counts))
@@ -116,7 +121,7 @@ class Meter:
         return text
 
     def collect(self) -> Iterable[Family]:
-        """What the registry asks for at a scrape: one family per metric that has a value."""
+        """Yield one family per metric that has a value; the registry calls this at a scrape."""
         for series in self._series.values():
             if series.values or series.distributions:
                 yield _family(series)
@@ -129,19 +134,26 @@ class Meter:
             raise TypeError(f"{metric.name} is a {metric.kind}, not a {kind}")
         return series
 
+    def _key(self, metric: Metric, labels: dict[str, str]) -> Key:
+        try:
+            key = tuple([labels[name] for name in metric.labels])
+        except KeyError as missing:
+            raise TypeError(f"{metric.name} needs the label {missing}") from None
+        if len(labels) != len(key):
+            unknown = [name for name in labels if name not in metric.labels]
+            raise TypeError(f"{metric.name} has no label {unknown}, only {metric.labels}")
+        for value in key:
+            if not isinstance(value, str):
+                raise TypeError(f"labels of {metric.name} must be text, not {value!r}")
+        if self.check_values:
+            _check_values(metric, key)
+        return key
 
-def _key(metric: Metric, labels: dict[str, str]) -> Key:
-    try:
-        key = tuple([labels[name] for name in metric.labels])
-    except KeyError as missing:
-        raise TypeError(f"{metric.name} needs the label {missing}") from None
-    if len(labels) != len(key):
-        unknown = [name for name in labels if name not in metric.labels]
-        raise TypeError(f"{metric.name} has no label {unknown}, only {metric.labels}")
-    for value in key:
-        if not isinstance(value, str):
-            raise TypeError(f"labels of {metric.name} must be text, not {value!r}")
-    return key
+
+def _check_values(metric: Metric, key: Key) -> None:
+    for label, value in zip(metric.declared, key, strict=True):
+        if label.values and value not in label.values:
+            raise TypeError(f"{metric.name}: {label.name}={value!r} is not in the catalogue")
 
 
 def _family(series: _Series) -> Family:

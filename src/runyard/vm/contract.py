@@ -1,17 +1,17 @@
-"""What the node agent needs from a way to run virtual machines.
+"""The contract between the node agent and the drivers that run virtual machines.
 
-Drivers (tart, QEMU, plain processes, the simulator's) all satisfy this contract and one test suite.
+Drivers (tart, QEMU, plain processes, the simulator's) all satisfy it and pass one test suite.
 
 Invariants that every driver keeps:
-- Names are given by the agent and carry the Pod's uid; a driver never invents one.
+- The agent chooses names, which carry the Pod's uid; a driver never invents one.
 - `stop` and `delete` succeed when there is nothing to stop or delete: tearing down twice is normal.
 - A VM that has ended stays listed, with its exit, until it is deleted: a crash loses no result.
-- Nothing here waits longer than the driver's own documented bound; the agent adds deadlines anyway.
+- Nothing here waits longer than the driver's documented bound; the agent adds deadlines anyway.
 
     VmError
     ├── NoSpace        the host's disk is full: garbage collection may help
     ├── ImageMissing   the image cannot be found or pulled
-    └── DriverFailed   anything else, with the driver's own words
+    └── DriverFailed   anything else, with the driver's own message
 """
 
 from enum import StrEnum
@@ -21,7 +21,7 @@ import msgspec
 
 
 class VmError(Exception):
-    """The driver could not do it."""
+    """A driver could not do what it was asked."""
 
 
 class NoSpace(VmError):
@@ -33,11 +33,11 @@ class ImageMissing(VmError):
 
 
 class DriverFailed(VmError):
-    """The driver failed, in its own words."""
+    """The driver failed; the message is the driver's own."""
 
 
 class VmState(StrEnum):
-    """Where a VM is in its one life."""
+    """The state of a VM, from creation to exit."""
 
     STOPPED = "stopped"  # created, never started
     BOOTING = "booting"  # started, has no address yet
@@ -57,7 +57,7 @@ class VmSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VmView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver knows of one VM."""
+    """What the driver knows about one VM."""
 
     name: str
     state: VmState
@@ -68,10 +68,10 @@ class VmView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VmDriver(Protocol):
-    """Creates, starts, watches and ends virtual machines and keeps their images."""
+    """Creates, starts, watches and ends virtual machines, and stores their images."""
 
     async def list(self) -> tuple[VmView, ...]:
-        """Every VM on this host, also those that we did not create."""
+        """Every VM on this host, also those that the agent did not create."""
         ...
 
     async def create(self, spec: VmSpec) -> None:
@@ -103,5 +103,5 @@ class VmDriver(Protocol):
         ...
 
     async def disk_usage(self, name: str) -> float | None:
-        """Percent used of a running guest's root volume, or None if the guest cannot tell."""
+        """Percent used of a running guest's root volume, or None if it is unknown."""
         ...

@@ -1,19 +1,19 @@
-"""Who may look.
+"""Access control of the dashboard and the REST API.
 
-The listening address decides, and nothing that a client can write into a header. On loopback the dashboard is open to
-whoever is on this machine; everywhere else it asks for the token, as `Authorization: Bearer …` or once in a form that
-leaves a cookie behind.
+The listening address decides whether a token is required; no header can change that. On loopback every local user has
+access. On any other address a request needs the token: as `Authorization: Bearer …`, or as the session cookie that the
+login form sets.
 
 Invariants:
-- The cookie is a keyed hash of its own expiry, with a key derived from the token: it does not reveal the token, it
-  cannot be made without it, every replica with the same token accepts it, and another token ends it.
-- Tokens are compared in constant time. Wrong ones are answered slowly, all of them together, so that guessing does not
-  get faster with more connections; the right one is never kept waiting, so nobody can be locked out.
-- On loopback the Host header must name loopback or a configured name. Otherwise any web page could make its own name
-  point here and read the dashboard through its visitor's browser. Under a configured name the token is asked for if
-  there is one: that is how a proxy in front is told from a person on this machine.
-- A proxy may also send the address that it was given as Host, and then it looks like this machine. So whoever wants to
-  change something shows the token wherever there is one, under every name.
+- The cookie is a keyed hash of its own expiry, with a key derived from the token: it does not reveal the token, cannot
+  be made without it, is valid at every replica with the same token, and becomes invalid when the token changes.
+- Tokens are compared in constant time. Responses to wrong tokens are delayed, and the delay is shared by all
+  connections, so more connections do not make guessing faster. A correct token is never delayed.
+- On loopback the Host header must be loopback or a configured name. This prevents DNS rebinding: a web page cannot
+  point its own name at this address and read the dashboard through a visitor's browser. Under a configured name a
+  token is required if one is set, because such requests come through a proxy.
+- A proxy may also forward its upstream address as Host, and its requests then look local. So every request that changes
+  something needs the token if one is set, whatever its Host header is.
 """
 
 import hashlib
@@ -25,25 +25,26 @@ from runyard.http.addresses import is_loopback
 from runyard.http.messages import Request, Response
 from runyard.http.problems import problem
 from runyard.web.settings import Settings
+from runyard.wire.problem_codes import ProblemCode
 
-SHORTEST = 16
-_SLOWER = 0.25
-_SLOWEST = 3.0
+MIN_TOKEN_LENGTH = 16
+_DELAY_STEP = 0.25
+_MAX_DELAY = 3.0
 _FORM_LIMIT = 4096
-_LOOKING = ("GET", "HEAD")
+_READ_METHODS = ("GET", "HEAD")
 
 
 class AccessError(ValueError):
-    """The dashboard cannot be guarded as it is set up; the message says what to change."""
+    """The settings would leave the dashboard unprotected; the message says what to change."""
 
 
 class Access:
-    """Judges requests."""
+    """Decides which requests may read or change something."""
 
     def __init__(self, settings: Settings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._next_answer = float("-inf")
+        self._delayed_until = float("-inf")
         self.local = is_loopback(settings.listen)
         self._names = tuple(name.lower() for name in settings.names)
         self._key = _key(settings.token)
@@ -53,67 +54,71 @@ class Access:
                 f"the dashboard listens on {settings.listen or 'every address'}, which is not loopback:"
                 " give it a token or let it listen on 127.0.0.1"
             )
-        if settings.token and len(settings.token) < SHORTEST:
-            raise AccessError(f"the dashboard's token is shorter than {SHORTEST} characters")
+        if settings.token and len(settings.token) < MIN_TOKEN_LENGTH:
+            raise AccessError(
+                f"the dashboard's token is shorter than {MIN_TOKEN_LENGTH} characters"
+            )
 
-    def names_us(self, request: Request) -> bool:
-        """Is the request addressed to a name that is ours? Matters on loopback only."""
+    def accepts_host(self, request: Request) -> bool:
+        """Return whether the Host header is one of this server's names; checked on loopback only."""
         if not self.local:
             return True
         host = host_of(request.header("host"))
         return is_loopback(host) or host in self._names
 
     def needs_token(self, request: Request) -> bool:
-        """Must this request prove itself?"""
+        """Return whether this request needs the token."""
         if not self.local:
             return True
         if not self._settings.token:
             return False
-        return request.method not in _LOOKING or not is_loopback(host_of(request.header("host")))
+        return request.method not in _READ_METHODS or not is_loopback(
+            host_of(request.header("host"))
+        )
 
     async def refusal(self, request: Request) -> Response | None:
-        """Why this request may not look, as an answer; None if it may. What a table of routes asks as its guard."""
-        if not self.names_us(request):
+        """Return the error response for a request that is not allowed, or None; the guard of the route table."""
+        if not self.accepts_host(request):
             return misdirected()
-        if await self.admits(request):
+        if await self.allows(request):
             return None
         return problem(
             401,
-            "this needs the dashboard's token",
+            ProblemCode.DASHBOARD_TOKEN_NEEDED,
             fix="send Authorization: Bearer with the dashboard's token; runyard's own commands take --token-file",
             headers=(("www-authenticate", "Bearer"),),
         )
 
-    async def admits(self, request: Request) -> bool:
-        """May this request look? A wrong bearer token is answered slowly."""
+    async def allows(self, request: Request) -> bool:
+        """Return whether the request is allowed. The result for a wrong bearer token is delayed."""
         if not self.needs_token(request):
             return True
         scheme, _, given = request.header("authorization").partition(" ")
         if scheme.lower() == "bearer" and given:
-            return await self.accepts(given.strip())
-        return self._session_holds(_cookie(request, self.cookie))
+            return await self.check_token(given.strip())
+        return self._session_is_valid(_cookie(request, self.cookie))
 
-    async def accepts(self, token: str) -> bool:
-        """Is this the token? If not, the answer takes its time."""
+    async def check_token(self, token: str) -> bool:
+        """Return whether this is the token. A negative result is delayed."""
         if self._settings.token and hmac.compare_digest(
             _digest(token), _digest(self._settings.token)
         ):
             return True
         now = self._clock.monotonic()
-        self._next_answer = min(max(self._next_answer, now) + _SLOWER, now + _SLOWEST)
-        await self._clock.sleep(self._next_answer - now)
+        self._delayed_until = min(max(self._delayed_until, now) + _DELAY_STEP, now + _MAX_DELAY)
+        await self._clock.sleep(self._delayed_until - now)
         return False
 
-    def session(self) -> str:
-        """The `set-cookie` of somebody who has shown the token."""
+    def session_cookie(self) -> str:
+        """Return the `set-cookie` header of a new session."""
         expires = int(self._clock.now() + self._settings.session)
         return self._set_cookie(f"{expires}.{self._sign(expires)}", int(self._settings.session))
 
-    def farewell(self) -> str:
-        """The `set-cookie` that ends a session in this browser."""
+    def expired_cookie(self) -> str:
+        """Return the `set-cookie` header that ends the session in this browser."""
         return self._set_cookie("", 0)
 
-    def _session_holds(self, value: str) -> bool:
+    def _session_is_valid(self, value: str) -> bool:
         expires, _, signature = value.partition(".")
         if not (expires.isascii() and expires.isdecimal() and len(expires) < 16 and signature):
             return False
@@ -123,22 +128,24 @@ class Access:
     def _sign(self, expires: int) -> str:
         return hmac.new(self._key, f"session until {expires}".encode(), hashlib.sha256).hexdigest()
 
-    def _set_cookie(self, value: str, lasts: int) -> str:
+    def _set_cookie(self, value: str, max_age: int) -> str:
         secure = "; Secure" if self._settings.secure else ""
-        return f"{self.cookie}={value}; Path=/; Max-Age={lasts}; HttpOnly; SameSite=Strict{secure}"
+        return (
+            f"{self.cookie}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}"
+        )
 
 
 def misdirected() -> Response:
-    """Somebody's name points to this machine: whoever asks under it is not answered."""
+    """Return the 421 for a Host header that is not one of this server's names."""
     return problem(
         421,
-        "this server does not go by that name",
+        ProblemCode.HOST_UNKNOWN,
         fix="open it as 127.0.0.1 or localhost, or add the name to the dashboard's settings",
     )
 
 
 def token_of_form(request: Request) -> str:
-    """The token in a posted login form; empty if there is none."""
+    """Return the token in a posted login form, or an empty text."""
     if len(request.body) > _FORM_LIMIT:
         return ""
     try:
@@ -149,7 +156,7 @@ def token_of_form(request: Request) -> str:
 
 
 def same_origin(request: Request) -> bool:
-    """Was a form sent from our own page? Browsers say so; a client that says nothing is no browser."""
+    """Return whether a form was sent by the dashboard's own page, or by a client that is no browser."""
     site = request.header("sec-fetch-site")
     if site:
         return site in {"same-origin", "none"}
@@ -158,7 +165,7 @@ def same_origin(request: Request) -> bool:
 
 
 def host_of(header: str) -> str:
-    """The name in a Host header, without its port, in lower case."""
+    """Return the name in a Host header, without its port, in lower case."""
     host = header.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]

@@ -1,7 +1,7 @@
-"""What Kubernetes knows: pools, Pods, Nodes and their heartbeats, each list for itself.
+"""Lists pools, Pods, Nodes and node leases from Kubernetes.
 
-One object that makes no sense is left out and hides no other; one list that is refused (a role that lacks a
-verb) leaves its part empty and names itself, and the rest is shown.
+An object that cannot be decoded is left out. A list that is forbidden (a role lacks a verb) is empty and named in
+`Cluster.refused`; the other lists are still shown.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=HasMeta)
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was listed, sorted by name. `refused` names the lists that are not allowed."""
+    """The listed objects, sorted by name. `refused` has the plurals of the lists that are forbidden."""
 
     pools: tuple[RunnerPool, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -30,10 +30,10 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_cluster(kube: Kube, *, namespace: str) -> Cluster:
-    """List once; raises `KubeError` or `TransportError` when Kubernetes is not there."""
+    """List everything once; raises `KubeError` or `TransportError` when Kubernetes does not answer."""
     refused: list[str] = []
 
-    async def some(
+    async def list_kind(
         kind: Kind, type_: type[T], *, space: str = "", labels: str = ""
     ) -> tuple[T, ...] | Exception:
         try:
@@ -43,23 +43,23 @@ async def read_cluster(kube: Kube, *, namespace: str) -> Cluster:
             refused.append(kind.plural)
             return ()
         except (KubeError, TransportError) as error:
-            return error  # not raised here: that would cancel the others and come out as a group
+            return error  # raising here would cancel the other lists and end in an exception group
 
     async with asyncio.TaskGroup() as group:
-        pools = group.create_task(some(RUNNER_POOLS, RunnerPool, space=namespace))
-        pods = group.create_task(some(PODS, Pod, space=namespace, labels=f"{RUNNER}=true"))
-        nodes = group.create_task(some(NODES, Node))
-        leases = group.create_task(some(LEASES, Lease, space=NODE_LEASE_NAMESPACE))
+        pools = group.create_task(list_kind(RUNNER_POOLS, RunnerPool, space=namespace))
+        pods = group.create_task(list_kind(PODS, Pod, space=namespace, labels=f"{RUNNER}=true"))
+        nodes = group.create_task(list_kind(NODES, Node))
+        leases = group.create_task(list_kind(LEASES, Lease, space=NODE_LEASE_NAMESPACE))
     return Cluster(
-        pools=_got(pools.result()),
-        pods=_got(pods.result()),
-        nodes=_got(nodes.result()),
-        leases=_got(leases.result()),
+        pools=_unwrap(pools.result()),
+        pods=_unwrap(pods.result()),
+        nodes=_unwrap(nodes.result()),
+        leases=_unwrap(leases.result()),
         refused=tuple(sorted(refused)),
     )
 
 
-def _got(result: tuple[T, ...] | Exception) -> tuple[T, ...]:
+def _unwrap(result: tuple[T, ...] | Exception) -> tuple[T, ...]:
     if isinstance(result, Exception):
         raise result
     return result

@@ -1,21 +1,20 @@
-"""The dashboard as routes: the page, the same facts as JSON, and a stream that says when they change.
+"""Serves the dashboard: the page, the same data as JSON, and a stream of updates.
 
-    dashboard = Dashboard(database, kube=kube, health=health, freshness=freshness, clock=clock, meter=meter, log=log,
-                          settings=Settings(listen="127.0.0.1"))
+    dashboard = Dashboard(DashboardDeps(database=database, kube=kube, …, settings=Settings(listen="127.0.0.1")))
     group.create_task(dashboard.run())
     Routes(title, version, (*dashboard.routes(), …), guard=dashboard.guard)
 
-`run` reads, and only while somebody looks; a request never reads anything itself, so a hundred viewers cost what one
-costs. A request waits a moment for a fresh reading and then answers with what there is: with Postgres or Kubernetes
-down the page still comes, and says so.
+`run` reads Postgres and Kubernetes, and only while there are viewers. A request reads nothing itself, so the load does
+not grow with the number of viewers. A request waits briefly for a fresh snapshot and then renders the latest one: when
+Postgres or Kubernetes is down, the page is still served and shows which source is down.
 
 Invariants:
-- Every answer carries the strictest policy that the page can live with: no script and no style but its own files,
-  no framing, nothing from elsewhere.
-- Every route but the page's own files and the login is behind `access`: the page asks for the token with a form, the
-  others with the `guard` of their table.
-- All viewers together get at most one event in `settings.every` seconds, and only when something changed; a short
-  sign of life goes out in between, by which the page tells a quiet fleet from a dead line.
+- Every response has a strict content security policy: scripts and styles only from the page's own files, no framing,
+  no resources of other origins.
+- Every route except the static files and the login requires access: the page shows the login form, the other routes
+  use the `guard` of the route table.
+- At most one update is sent in `settings.every` seconds, and only when something changed. A heartbeat is sent in
+  between, so that the page can detect a lost connection.
 """
 
 import asyncio
@@ -38,17 +37,18 @@ from runyard.telemetry.meter import Meter
 from runyard.web.access import Access, misdirected, same_origin, token_of_form
 from runyard.web.alarms import Alarms
 from runyard.web.cluster import Cluster, read_cluster
-from runyard.web.explain.api import ExplainApi
 from runyard.web.explain.explainer import Dispatch, Explainer
-from runyard.web.feeds import Feed, Interest
+from runyard.web.explain.routes import ExplainApi
+from runyard.web.feeds import Feed, Pace, Viewers
 from runyard.web.history import HistoryApi
-from runyard.web.page import application, document, login
-from runyard.web.picture import Picture
+from runyard.web.overview import build_overview
+from runyard.web.page import document, live_part, login
 from runyard.web.records import Records, read_records
 from runyard.web.settings import Settings
-from runyard.web.snapshot import overview
+from runyard.web.snapshot import Snapshot
 from runyard.web.statics import Statics
 from runyard.web.values import Overview, Source, same
+from runyard.wire.problem_codes import ProblemCode
 
 PAGE = "/"
 OVERVIEW = "/api/v1/overview"
@@ -61,7 +61,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_HARDENED: Pairs = (
+_SECURITY_HEADERS: Pairs = (
     ("content-security-policy", _POLICY),
     ("x-content-type-options", "nosniff"),
     ("referrer-policy", "no-referrer"),
@@ -70,46 +70,52 @@ _HARDENED: Pairs = (
     ("cache-control", "no-store"),
 )
 _HTML = ("content-type", "text/html; charset=utf-8")
-_LINGER = 5.0  # how long a single look keeps the reading going
-_BEAT = 10.0  # a sign of life at least so often
+_LINGER = 5.0  # reading goes on for this long after the last request
+_HEARTBEAT = 10.0  # longest time without an event
+
+
+class DashboardDeps(msgspec.Struct, frozen=True, kw_only=True):
+    """Dependencies of a dashboard. `kube` and `dispatch` may be None: then it shows no cluster or no explanations."""
+
+    database: Database
+    kube: Kube | None
+    health: Health
+    freshness: Freshness
+    clock: Clock
+    meter: Meter
+    log: Logger
+    settings: Settings
+    dispatch: Dispatch | None = None
 
 
 class Dashboard:
-    """Shows the fleet."""
+    """Reads the fleet's state while there are viewers, and serves it."""
 
-    def __init__(
-        self,
-        database: Database,
-        *,
-        kube: Kube | None,
-        health: Health,
-        freshness: Freshness,
-        clock: Clock,
-        meter: Meter,
-        log: Logger,
-        settings: Settings,
-        dispatch: Dispatch | None = None,
-    ) -> None:
+    def __init__(self, deps: DashboardDeps) -> None:
+        database, kube, dispatch = deps.database, deps.kube, deps.dispatch
+        health, freshness, settings = deps.health, deps.freshness, deps.settings
+        clock, meter, log = deps.clock, deps.meter, deps.log
         self._clock = clock
         self._dispatch = dispatch
         self._settings = settings
         self._access = Access(settings, clock=clock)
         self._alarms = Alarms(health, freshness, clock=clock)
         self._statics = Statics()
-        self._interest = Interest(clock, lasts=_LINGER)
+        self._viewers = Viewers(clock, linger=_LINGER)
         self._pages = sse.Broadcast(clock)
         self._overviews = sse.Broadcast(clock)
-        self._interest.watched_by(lambda: len(self._pages) + len(self._overviews))
+        self._viewers.set_counter(lambda: len(self._pages) + len(self._overviews))
         self._shown: Overview | None = None
         self._published_at = float("-inf")
         self._records: Feed[Records] = Feed(
             "Postgres",
-            lambda: read_records(database, settings, None if dispatch is None else dispatch.look),
+            lambda: read_records(
+                database, settings, None if dispatch is None else dispatch.read_matching
+            ),
             clock=clock,
             meter=meter,
             log=log,
-            every=settings.every,
-            within=settings.rows_within,
+            pace=Pace(every=settings.every, within=settings.rows_within),
             expected=(DatabaseError,),
         )
         self._cluster: Feed[Cluster] | None = None
@@ -120,32 +126,31 @@ class Dashboard:
                 clock=clock,
                 meter=meter,
                 log=log,
-                every=settings.cluster_every,
-                within=settings.cluster_within,
+                pace=Pace(every=settings.cluster_every, within=settings.cluster_within),
                 expected=(KubeError, TransportError),
             )
-        self._history = HistoryApi(database, headers=_HARDENED).routes()
+        self._history = HistoryApi(database, headers=_SECURITY_HEADERS).routes()
         self._explain: tuple[Route, ...] = ()
         if dispatch is not None:
             explainer = Explainer(
-                database, picture=self.picture, dispatch=dispatch, settings=settings
+                database, snapshot=self.snapshot, dispatch=dispatch, settings=settings
             )
-            self._explain = ExplainApi(explainer, headers=_HARDENED).routes()
+            self._explain = ExplainApi(explainer, headers=_SECURITY_HEADERS).routes()
 
     async def run(self) -> None:
-        """Read while somebody looks, until cancelled; open streams end with it."""
+        """Read while there are viewers, until cancelled; then close the open streams."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._records.run(self._interest, self._changed))
+                group.create_task(self._records.run(self._viewers, self._changed))
                 if self._cluster is not None:
-                    group.create_task(self._cluster.run(self._interest, lambda: None))
+                    group.create_task(self._cluster.run(self._viewers, lambda: None))
         finally:
             self._pages.close()
             self._overviews.close()
 
     def routes(self) -> tuple[Route, ...]:
-        """Everything that the dashboard answers."""
-        refused = {421: ("The server does not go by that name.", Problem)}
+        """Return the dashboard's routes."""
+        refused = {421: ("The Host header is not one of this server's names.", Problem)}
         view = ("view", "`page`: events carry HTML for the dashboard's own page")
         return (
             *self._explain,
@@ -157,7 +162,7 @@ class Dashboard:
                 summary="The dashboard.",
                 answers={
                     200: ("The page.", None),
-                    401: ("The form that asks for the token.", None),
+                    401: ("The login form.", None),
                 },
                 media="text/html",
             ),
@@ -165,7 +170,7 @@ class Dashboard:
                 "GET",
                 OVERVIEW,
                 self._json,
-                summary="Pools, hosts, runners, jobs, what healed and what is wrong, at one moment.",
+                summary="Pools, hosts, runners, jobs, automatic recoveries and alarms, at one moment.",
                 answers={200: ("The overview.", Overview), **refused},
                 secured=True,
             ),
@@ -183,8 +188,8 @@ class Dashboard:
                 "POST",
                 LOGIN,
                 self._login,
-                summary="Trade the token for a session cookie.",
-                answers={303: ("To the page.", None), 401: ("The form again.", None)},
+                summary="Exchange the token for a session cookie.",
+                answers={303: ("Redirect to the page.", None), 401: ("The login form.", None)},
                 media="text/html",
                 limit=4096,
             ),
@@ -193,7 +198,7 @@ class Dashboard:
                 LOGOUT,
                 self._logout,
                 summary="End the session in this browser.",
-                answers={303: ("To the page.", None)},
+                answers={303: ("Redirect to the page.", None)},
                 media="text/html",
                 limit=4096,
             ),
@@ -208,29 +213,29 @@ class Dashboard:
         )
 
     async def guard(self, request: Request) -> Response | None:
-        """What stands before every secured route of the table that the dashboard is in."""
+        """Return the error response for a request that is not allowed; used for every secured route of the table."""
         refusal = await self._access.refusal(request)
-        return None if refusal is None else _hardened(refusal)
+        return None if refusal is None else _with_security_headers(refusal)
 
     async def overview(self) -> Overview:
-        """The fleet now, as far as it is known; waits a moment for fresh readings."""
-        return self._show(await self.picture())
+        """Return the current overview; waits briefly for a fresh snapshot."""
+        return self._overview_of(await self.snapshot())
 
-    async def picture(self) -> Picture:
-        """What is known now; waits a moment for fresh readings."""
-        self._interest.show()
+    async def snapshot(self) -> Snapshot:
+        """Return the current snapshot; waits briefly for a fresh one."""
+        self._viewers.touch()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._records.fresh(patience=self._settings.patience))
             if self._cluster is not None:
                 group.create_task(self._cluster.fresh(patience=self._settings.patience))
-        return self._known()
+        return self._latest()
 
-    def _known(self) -> Picture:
+    def _latest(self) -> Snapshot:
         kubernetes = Source(name="Kubernetes", state="off")
         cluster = None
         if self._cluster is not None:
             kubernetes, cluster = self._cluster.source, self._cluster.value
-        return Picture(
+        return Snapshot(
             at=self._clock.now(),
             postgres=self._records.source,
             kubernetes=kubernetes,
@@ -239,25 +244,25 @@ class Dashboard:
             alarms=self._alarms.now(),
         )
 
-    def _show(self, picture: Picture) -> Overview:
-        terms = None if self._dispatch is None else self._dispatch.terms
-        return overview(picture, self._settings, terms)
+    def _overview_of(self, snapshot: Snapshot) -> Overview:
+        limits = None if self._dispatch is None else self._dispatch.limits
+        return build_overview(snapshot, self._settings, limits)
 
     def _changed(self) -> None:
-        """After each reading of the rows: tell those who watch, if there is news."""
+        """Publish the overview if it changed; called after each read of Postgres."""
         if len(self._pages) + len(self._overviews) == 0:
             return
-        view = self._show(self._known())
-        self._announce(view)
+        view = self._overview_of(self._latest())
+        self._publish(view)
         now = self._clock.monotonic()
-        if now - self._published_at >= _BEAT:
+        if now - self._published_at >= _HEARTBEAT:
             self._published_at = now
             beat = sse.event(f"{view.at:.3f}", event="beat")
             self._pages.publish(beat)
             self._overviews.publish(beat)
 
-    def _announce(self, view: Overview) -> None:
-        """Everybody who watches has seen `_shown`: if this is another picture, they get it."""
+    def _publish(self, view: Overview) -> None:
+        """Send the overview to all viewers unless it equals `_shown`, which all of them have."""
         if self._shown is not None and same(view, self._shown):
             return
         self._shown, self._published_at = view, self._clock.monotonic()
@@ -266,48 +271,48 @@ class Dashboard:
         if len(self._overviews):
             self._overviews.publish(_overview_event(view))
 
-    # ── answers ─────────────────────────────────────────────────────────────────────────────────
+    # ── handlers ─────────────────────────────────────────────────────────────────────────────────
 
     async def _page(self, request: Request) -> Response:
-        if not self._access.names_us(request):
-            return _hardened(misdirected())
-        if not await self._access.admits(request):
+        if not self._access.accepts_host(request):
+            return _with_security_headers(misdirected())
+        if not await self._access.allows(request):
             return _html(401, login(self._statics.assets, wrong=False))
-        leave = self._access.needs_token(request)
-        return _html(200, document(await self.overview(), self._statics.assets, leave=leave))
+        logout = self._access.needs_token(request)
+        return _html(200, document(await self.overview(), self._statics.assets, logout=logout))
 
     async def _json(self, _: Request) -> Response:
         body = msgspec.json.encode(await self.overview())
-        headers = (("content-type", "application/json"), *_HARDENED)
+        headers = (("content-type", "application/json"), *_SECURITY_HEADERS)
         return Response(status=200, headers=headers, body=body)
 
     async def _events(self, request: Request) -> Stream:
         view = await self.overview()
-        self._announce(view)  # so that the newcomer and all others have seen the same
+        self._publish(view)  # the new viewer and all others then have the same overview
         if request.param("view") == "page":
             return self._pages.subscribe(self._page_event(view))
         return self._overviews.subscribe(_overview_event(view))
 
     async def _login(self, request: Request) -> Response:
-        if not self._access.names_us(request):
-            return _hardened(misdirected())
+        if not self._access.accepts_host(request):
+            return _with_security_headers(misdirected())
         if not same_origin(request):
-            return problem(403, "this form was sent by another site", headers=_HARDENED)
+            return problem(403, ProblemCode.FORM_OF_ANOTHER_SITE, headers=_SECURITY_HEADERS)
         if not self._access.needs_token(request):
-            return _to_page()
-        if not await self._access.accepts(token_of_form(request)):
+            return _redirect_to_page()
+        if not await self._access.check_token(token_of_form(request)):
             return _html(401, login(self._statics.assets, wrong=True))
-        return _to_page(("set-cookie", self._access.session()))
+        return _redirect_to_page(("set-cookie", self._access.session_cookie()))
 
     async def _logout(self, request: Request) -> Response:
-        if not self._access.names_us(request):
-            return _hardened(misdirected())
+        if not self._access.accepts_host(request):
+            return _with_security_headers(misdirected())
         if not same_origin(request):
-            return problem(403, "this form was sent by another site", headers=_HARDENED)
-        return _to_page(("set-cookie", self._access.farewell()))
+            return problem(403, ProblemCode.FORM_OF_ANOTHER_SITE, headers=_SECURITY_HEADERS)
+        return _redirect_to_page(("set-cookie", self._access.expired_cookie()))
 
     def _page_event(self, view: Overview) -> bytes:
-        return sse.event(application(view, self._statics.assets), event="page")
+        return sse.event(live_part(view, self._statics.assets), event="page")
 
 
 def _overview_event(view: Overview) -> bytes:
@@ -315,12 +320,12 @@ def _overview_event(view: Overview) -> bytes:
 
 
 def _html(status: int, text: str) -> Response:
-    return Response(status=status, headers=(_HTML, *_HARDENED), body=text.encode())
+    return Response(status=status, headers=(_HTML, *_SECURITY_HEADERS), body=text.encode())
 
 
-def _to_page(*headers: tuple[str, str]) -> Response:
-    return Response(status=303, headers=(("location", PAGE), *headers, *_HARDENED))
+def _redirect_to_page(*headers: tuple[str, str]) -> Response:
+    return Response(status=303, headers=(("location", PAGE), *headers, *_SECURITY_HEADERS))
 
 
-def _hardened(answer: Response) -> Response:
-    return msgspec.structs.replace(answer, headers=(*answer.headers, *_HARDENED))
+def _with_security_headers(answer: Response) -> Response:
+    return msgspec.structs.replace(answer, headers=(*answer.headers, *_SECURITY_HEADERS))

@@ -1,25 +1,28 @@
-"""Reading for everybody: one loop per source, however many people look, and none when nobody does.
+"""Reads each source in one loop for all viewers, and not at all while there are none.
 
-A `Feed` reads one source again and again while there is interest, keeps the last good answer, and says since when
-the source has been down. Whoever wants to show something takes what the feeds hold; it may wait a moment for a
-fresh attempt, but never for a source that hangs. The two feeds do not wait for each other either.
+A `Feed` reads one source periodically while there are viewers, keeps the last result, and records since when the source
+has been down. A request renders the results that the feeds hold; it waits briefly for a fresh attempt, and never for a
+source that hangs. The feeds do not wait for each other.
 
 Invariants:
-- At most one read of a source is under way, and a source that answers slowly is asked less often: its pause is at
-  least ten times as long as its answer took, up to a bound.
-- No fault of a source, and no defect of the code that reads it, ends the loop: the dashboard must not take the
-  server down with it. Both are counted, and both are shown as the source being down.
+- At most one read of a source is running. A slow source is read less often: the pause is at least ten times the
+  duration of the last read, up to a bound.
+- Neither a failing source nor a defect in the code that reads it ends the loop, because the dashboard must not take the
+  server down. Both are counted, and the source is shown as down.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, NoReturn, TypeVar
 
+import msgspec
+
 from runyard.clock import Clock
 from runyard.telemetry.catalogue import RUNYARD_LOOP_FAILURES_TOTAL
 from runyard.telemetry.log import Logger, redact
 from runyard.telemetry.loops import Expected
 from runyard.telemetry.meter import Meter
+from runyard.telemetry.names import Loop, error_slug, slug_of
 from runyard.web.values import Source
 
 T = TypeVar("T")
@@ -27,39 +30,46 @@ _LONG_PAUSE = 30.0
 _MESSAGE = 300
 
 
-class Interest:
-    """Whether anybody looks: those who watch, and those who asked a moment ago."""
+class Viewers:
+    """Tracks whether there are viewers: open streams, and requests of the last seconds."""
 
-    def __init__(self, clock: Clock, *, lasts: float) -> None:
+    def __init__(self, clock: Clock, *, linger: float) -> None:
         self._clock = clock
-        self._lasts = lasts
+        self._linger = linger
         self._until = float("-inf")
-        self._watching: Callable[[], int] = lambda: 0
-        self._came = asyncio.Event()
+        self._open_streams: Callable[[], int] = lambda: 0
+        self._arrived = asyncio.Event()
 
-    def watched_by(self, count: Callable[[], int]) -> None:
-        """How to learn how many watch right now."""
-        self._watching = count
+    def set_counter(self, count: Callable[[], int]) -> None:
+        """Set the function that counts the open streams."""
+        self._open_streams = count
 
-    def show(self) -> None:
-        """Somebody asked, or began to watch."""
-        self._until = self._clock.monotonic() + self._lasts
-        self._came.set()
+    def touch(self) -> None:
+        """Record a request or a new stream."""
+        self._until = self._clock.monotonic() + self._linger
+        self._arrived.set()
 
     @property
-    def there(self) -> bool:
-        """Does anybody look?"""
-        return self._watching() > 0 or self._clock.monotonic() < self._until
+    def present(self) -> bool:
+        """Whether there are viewers."""
+        return self._open_streams() > 0 or self._clock.monotonic() < self._until
 
     async def wait(self) -> None:
-        """Return at once if somebody looks, else when somebody comes."""
-        while not self.there:
-            self._came.clear()
-            await self._came.wait()
+        """Wait until there are viewers."""
+        while not self.present:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """Interval between two reads of a source, and the deadline of one read, in seconds."""
+
+    every: float
+    within: float
 
 
 class Feed(Generic[T]):
-    """One source: its last good answer, and how it is."""
+    """One source: its last result and its state."""
 
     def __init__(
         self,
@@ -69,8 +79,7 @@ class Feed(Generic[T]):
         clock: Clock,
         meter: Meter,
         log: Logger,
-        every: float,
-        within: float,
+        pace: Pace,
         expected: Expected,
     ) -> None:
         self._name = name
@@ -78,8 +87,8 @@ class Feed(Generic[T]):
         self._clock = clock
         self._meter = meter
         self._log = log
-        self._every = every
-        self._within = within
+        self._every = pace.every
+        self._within = pace.within
         self._expected = expected
         self._tried_at = float("-inf")
         self._tried = asyncio.Event()
@@ -87,11 +96,11 @@ class Feed(Generic[T]):
         self._message = ""
         self._as_of: float | None = None
         self.value: T | None = None
-        self._pause = every  # how long it rests now between two readings
+        self._pause = pace.every  # current pause between two reads
 
     @property
     def source(self) -> Source:
-        """How the source is, for people."""
+        """The state of the source, for the dashboard."""
         if self._down_since is not None:
             return Source(
                 name=self._name,
@@ -102,10 +111,10 @@ class Feed(Generic[T]):
             )
         return Source(name=self._name, state="ok", as_of=self._as_of)
 
-    async def run(self, interest: Interest, changed: Callable[[], None]) -> NoReturn:
-        """Read while somebody looks, for ever; `changed` is called after each attempt."""
+    async def run(self, viewers: Viewers, changed: Callable[[], None]) -> NoReturn:
+        """Read periodically while there are viewers; call `changed` after each attempt."""
         while True:
-            await interest.wait()
+            await viewers.wait()
             started = self._clock.monotonic()
             await self._attempt()
             self._finish(changed)
@@ -115,14 +124,14 @@ class Feed(Generic[T]):
             await self._clock.sleep(self._pause)
 
     async def fresh(self, *, patience: float) -> None:
-        """Wait until the last attempt is no older than one turn, but no longer than `patience`."""
+        """Wait until the last attempt is no older than one interval, but no longer than `patience`."""
         since = self._clock.monotonic() - self._pause
         try:
             async with self._clock.timeout(patience):
                 while self._tried_at < since:
                     await self._tried.wait()
         except TimeoutError:
-            self._waited_in_vain()
+            self._mark_unanswered()
 
     async def _attempt(self) -> None:
         limit = self._clock.timeout(self._within)
@@ -131,18 +140,21 @@ class Feed(Generic[T]):
                 value = await self._read()
         except Exception as error:  # noqa: BLE001 the loop's boundary: see the invariants
             late = isinstance(error, TimeoutError) and limit.expired()
-            told = f"no answer within {self._within:g} s" if late else str(error) or repr(error)
-            self._fail(told)
-            kind = "deadline" if late else type(error).__name__
-            self._meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop=f"dashboard {self._name}", kind=kind)
+            message = f"no answer within {self._within:g} s" if late else str(error) or repr(error)
+            self._fail(message)
+            kind = "deadline" if late else error_slug(error)
+            loop = f"{Loop.DASHBOARD}-{slug_of(self._name)}"
+            self._meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop=loop, error=kind)
             if not late and not isinstance(error, self._expected):
-                self._log.error("dashboard defect", source=self._name, exc_info=error)
+                self._log.error(
+                    "dashboard failed because of a defect", source=self._name, exc_info=error
+                )
         else:
             self.value = value
             self._as_of, self._down_since, self._message = self._clock.now(), None, ""
 
     def _finish(self, changed: Callable[[], None]) -> None:
-        """Tell those who wait; a defect in showing must not end the reading either."""
+        """Wake waiting requests and call `changed`; a defect there must not end the loop either."""
         self._tried_at = self._clock.monotonic()
         self._tried.set()
         self._tried = asyncio.Event()
@@ -150,16 +162,18 @@ class Feed(Generic[T]):
             changed()
         except Exception as defect:  # noqa: BLE001 the loop's boundary: see the invariants
             self._meter.inc(
-                RUNYARD_LOOP_FAILURES_TOTAL, loop="dashboard", kind=type(defect).__name__
+                RUNYARD_LOOP_FAILURES_TOTAL, loop=Loop.DASHBOARD, error=error_slug(defect)
             )
-            self._log.error("dashboard defect", source=self._name, exc_info=defect)
+            self._log.error(
+                "dashboard failed because of a defect", source=self._name, exc_info=defect
+            )
 
     def _fail(self, message: str) -> None:
         if self._down_since is None:
             self._down_since = self._clock.now()
         self._message = str(redact(message))[:_MESSAGE]
 
-    def _waited_in_vain(self) -> None:
-        """The first attempt still hangs: say so rather than claim that all is well."""
+    def _mark_unanswered(self) -> None:
+        """Show the source as down if its first attempt has not ended yet."""
         if self._as_of is None and self._down_since is None:
             self._fail("has not answered yet")

@@ -1,9 +1,7 @@
-"""Pods, slots, Nodes and pools, put together: what every machine and every runner is doing.
+"""Combines Pods, slots, Nodes and pools into the runners, pools and hosts of the dashboard.
 
-The slot is the authority on work, the Pod on existence. Where only one of them is known, the words say so: a Pod
-without a slot has not asked for work yet, a slot without a Pod is not seen.
-
-Pure: readings in, values out.
+The slot decides what a runner is working on, the Pod whether it exists. Where only one of them is known, the state
+says so: a Pod without a slot has not polled for work yet, a slot without a Pod is `unseen`. All functions are pure.
 """
 
 from collections import Counter
@@ -33,19 +31,19 @@ TONES: dict[RunnerState, Tone] = {
     "failed": "bad",
     "unseen": "warn",
 }
-# The states that an operator looks for first.
+# States that need an operator come first.
 _ORDER = {
     state: place
     for place, state in enumerate(
         ("failed", "unseen", "silent", "busy", "taking", "starting", "idle", "stopping")
     )
 }
-_JUST_NOW = 5.0  # a slot so young may belong to a Pod that was listed a moment too early
+_JUST_NOW = 5.0  # a younger slot may belong to a Pod that was created after the list
 
 
 @lru_cache(maxsize=20_000)
 def instant(text: str) -> float | None:
-    """A Kubernetes instant; nonsense is none."""
+    """Parse a Kubernetes timestamp; None if it is empty or invalid."""
     try:
         return from_rfc3339(text) if text else None
     except ValueError:
@@ -55,7 +53,7 @@ def instant(text: str) -> float | None:
 def runners(
     cluster: Cluster | None, slots: tuple[SlotRow, ...], *, cluster_at: float | None
 ) -> tuple[Runner, ...]:
-    """Every runner, those that need a look first."""
+    """Return all runners, those that need an operator first."""
     by_uid = {slot.pod_uid: slot for slot in slots}
     images = {} if cluster is None else {p.metadata.name: p.spec.image for p in cluster.pools}
     pods = () if cluster is None else cluster.pods
@@ -71,12 +69,12 @@ def runners(
 
 
 def pools(
-    cluster: Cluster | None, everyone: tuple[Runner, ...], waiting: Counter[str]
+    cluster: Cluster | None, all_runners: tuple[Runner, ...], waiting: Counter[str]
 ) -> tuple[Pool, ...]:
-    """Every pool, also those of which only runners are known."""
+    """Return all pools, including those that are known from their runners only."""
     counts: dict[str, Counter[str]] = {}
     stale: Counter[str] = Counter()
-    for runner in everyone:
+    for runner in all_runners:
         counts.setdefault(runner.pool, Counter())[runner.state] += 1
         stale[runner.pool] += runner.stale
     known = {} if cluster is None else {pool.metadata.name: pool for pool in cluster.pools}
@@ -87,7 +85,7 @@ def pools(
 
 
 def hosts(cluster: Cluster | None, *, now: float, settings: Settings) -> tuple[Host, ...]:
-    """Every machine, those with a problem first."""
+    """Return all hosts, those with a problem first."""
     if cluster is None:
         return ()
     beats = {lease.metadata.name: instant(lease.spec.renew_time) for lease in cluster.leases}
@@ -96,14 +94,14 @@ def hosts(cluster: Cluster | None, *, now: float, settings: Settings) -> tuple[H
         _host(node, beats.get(node.metadata.name), used[node.metadata.name], now, settings)
         for node in cluster.nodes
     ]
-    troubled = {"bad": 0, "warn": 1}
-    return tuple(sorted(found, key=lambda host: (troubled.get(host.tone, 2), host.name)))
+    order = {"bad": 0, "warn": 1}
+    return tuple(sorted(found, key=lambda host: (order.get(host.tone, 2), host.name)))
 
 
 def _from_pod(pod: Pod, slot: SlotRow | None, images: dict[str, str]) -> Runner:
     meta = pod.metadata
     pool = meta.labels.get(names.RUNNER_POOL, "")
-    state, words = _doing(pod, slot)
+    state, text = _pod_state(pod, slot)
     created = instant(meta.creation_timestamp)
     wanted = images.get(pool, "")
     image = pod.spec.containers[0].image if pod.spec.containers else ""
@@ -113,7 +111,7 @@ def _from_pod(pod: Pod, slot: SlotRow | None, images: dict[str, str]) -> Runner:
         pool=pool,
         state=state,
         tone=TONES[state],
-        words=words,
+        words=text,
         since=created if slot is None else _since(slot),
         host=pod.spec.node_name,
         job_id=None if slot is None else slot.job_id,
@@ -123,16 +121,16 @@ def _from_pod(pod: Pod, slot: SlotRow | None, images: dict[str, str]) -> Runner:
 
 
 def _from_slot(slot: SlotRow, *, missing: bool) -> Runner:
-    state, words = _working(slot)
+    state, text = _slot_state(slot)
     if missing and state != "stopping":
-        state, words = "unseen", f"{words}; its Pod is not seen"
+        state, text = "unseen", f"{text}; its Pod is not in Kubernetes"
     return Runner(
         uid=slot.pod_uid,
         name=slot.pod_name,
         pool=slot.pool,
         state=state,
         tone=TONES[state],
-        words=words,
+        words=text,
         since=_since(slot),
         job_id=slot.job_id,
         repository=slot.repository,
@@ -144,53 +142,60 @@ def _since(slot: SlotRow) -> float:
     return slot.started_at or slot.opened_at if running else slot.opened_at
 
 
-def _doing(pod: Pod, slot: SlotRow | None) -> tuple[RunnerState, str]:
+def _pod_state(pod: Pod, slot: SlotRow | None) -> tuple[RunnerState, str]:
     if slot is not None:
-        state, words = _working(slot)
+        state, text = _slot_state(slot)
         if pod.metadata.deletion_timestamp and state != "stopping":
-            return "stopping", f"{words}; being deleted"
-        return state, words
+            return "stopping", f"{text}; being deleted"
+        return state, text
     if pod.metadata.deletion_timestamp:
         return "stopping", "being deleted"
     if pod.status.phase == "Failed":
-        return "failed", _because("failed", pod.status.reason or pod.status.message)
+        return "failed", _with_reason("failed", pod.status.reason or pod.status.message)
     if pod.status.phase == "Succeeded":
-        return "stopping", "over"
+        return "stopping", "ended"
     if pod.metadata.labels.get(names.POOL_OWNER):
-        return "busy", "carries an owner's stamp and has no record"
+        return "busy", "has an owner label and no slot"
     if not pod.spec.node_name:
-        return "starting", _because("waits for a host", _unscheduled(pod.status.conditions))
+        return "starting", _with_reason(
+            "waiting for a host", _unscheduled_reason(pod.status.conditions)
+        )
     if pod.status.phase == "Running":
-        return "starting", "is up, has not asked for work yet"
-    return "starting", _because("starts", _waits_for(pod))
+        return "starting", "started, has not polled for work yet"
+    return "starting", _with_reason("starting", _waiting_reason(pod))
 
 
-def _working(slot: SlotRow) -> tuple[RunnerState, str]:
+def _slot_state(slot: SlotRow) -> tuple[RunnerState, str]:
     match slot.state:
         case SlotState.IDLE if slot.silent:
-            return "silent", "has stopped asking for work"
+            return "silent", "no longer polls for work"
         case SlotState.IDLE:
-            return "idle", "waits for work"
+            return "idle", "waiting for work"
         case SlotState.OFFERED:
-            return "taking", "is being registered"
+            return "taking", "being registered at GitHub"
         case SlotState.ARMED:
-            return "taking", "takes its job"
+            return "taking", "registered, starting its job"
         case SlotState.EXECUTING:
-            return "busy", "runs a job" if slot.job_id is not None else "runs a job not yet known"
+            return (
+                "busy",
+                "running a job"
+                if slot.job_id is not None
+                else "running a job, number not known yet",
+            )
         case _:
-            return "stopping", "on its way out"
+            return "stopping", "stopping"
 
 
-def _because(words: str, reason: str) -> str:
-    return f"{words}: {reason[:160]}" if reason else words
+def _with_reason(text: str, reason: str) -> str:
+    return f"{text}: {reason[:160]}" if reason else text
 
 
-def _unscheduled(conditions: tuple[Condition, ...]) -> str:
+def _unscheduled_reason(conditions: tuple[Condition, ...]) -> str:
     scheduled = _condition(conditions, "PodScheduled")
     return "" if scheduled is None else scheduled.message or scheduled.reason
 
 
-def _waits_for(pod: Pod) -> str:
+def _waiting_reason(pod: Pod) -> str:
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     waiting = [status.state.waiting for status in statuses if status.state.waiting is not None]
     return next((each.message or each.reason for each in waiting), pod.status.reason)
@@ -215,12 +220,12 @@ def _pool(
     )
     if pool is None:
         return shown
-    offer = view_of(pool)
+    view = view_of(pool)
     return msgspec.structs.replace(
         shown,
-        platform=offer.platform,
-        image=offer.image,
-        labels=offer.mint_labels,
+        platform=view.platform,
+        image=view.image,
+        labels=view.mint_labels,
         desired=pool.spec.replicas,
         rolled_at=instant(pool.status.image_rolled_at),
         leaving=bool(pool.metadata.deletion_timestamp),
@@ -230,7 +235,7 @@ def _pool(
 def _host(node: Node, renewed: float | None, used: int, now: float, settings: Settings) -> Host:
     ready = _condition(node.status.conditions, "Ready")
     beat = renewed or (instant(ready.last_heartbeat_time) if ready else None)
-    tone, state, reason = _condition_of(node, ready)
+    tone, state, reason = _host_state(node, ready)
     if beat is not None and now - beat > settings.heartbeat_late:
         tone, state, reason = "bad", "silent", "no heartbeat"
     info = node.status.node_info
@@ -249,9 +254,9 @@ def _host(node: Node, renewed: float | None, used: int, now: float, settings: Se
     )
 
 
-def _condition_of(node: Node, ready: Condition | None) -> tuple[Tone, str, str]:
+def _host_state(node: Node, ready: Condition | None) -> tuple[Tone, str, str]:
     if ready is None:
-        return "warn", "unknown", "has not reported yet"
+        return "warn", "unknown", "has not reported its status yet"
     if ready.status != "True":
         state = "not ready" if ready.status == "False" else "unknown"
         return "bad", state, ready.message or ready.reason
@@ -261,13 +266,13 @@ def _condition_of(node: Node, ready: Condition | None) -> tuple[Tone, str, str]:
         if condition.type.endswith("Pressure") and condition.status == "True"
     ]
     if pressed:
-        return "warn", "under pressure", _told(pressed)
+        return "warn", "under pressure", _describe(pressed)
     if node.spec.unschedulable:
-        return "warn", "cordoned", "takes no new runners"
+        return "warn", "cordoned", "accepts no new runners"
     return "good", "ready", ""
 
 
-def _told(conditions: Iterable[Condition]) -> str:
+def _describe(conditions: Iterable[Condition]) -> str:
     return "; ".join(f"{c.type}: {c.message or c.reason}" for c in conditions)
 
 

@@ -1,7 +1,7 @@
-"""What is on record of a job or a slot: every transition, and how the machine did.
+"""Serves the transition log of a job or a slot, and the machine metrics of a job.
 
-The log of transitions is the audit trail: who, when, from, to, why. It is written in the transaction of the change
-itself, so what it does not tell did not happen. Answers are bounded, and say so if they are cut.
+The transition log is the audit trail: actor, time, source state, target state, reason. Each entry is written in the
+transaction of its change, so the log is complete. Responses are bounded; `more` is true when entries were left out.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,6 +14,8 @@ from runyard.http.problems import Problem, problem
 from runyard.http.routes import Route
 from runyard.web.records import SQL
 from runyard.wire.bodies import Sample
+from runyard.wire.problem_codes import ProblemCode
+from runyard.wire.reasons_dispatch import TRANSITIONS
 
 MOST = 5000
 _ID_LIMIT = 1 << 63
@@ -22,89 +24,101 @@ _METRICS = "/api/v1/jobs/{job}/metrics"
 _SLOT = "/api/v1/slots/{uid}/transitions"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the log; `at` in seconds since the epoch, an empty source for what is new."""
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the transition log; `at` is in seconds since the epoch, `source` is empty for a new object."""
 
     at: float
     subject: str  # slot or job
     source: str
     target: str
-    why: str
+    reason: str  # a slug
+    detail: dict[str, str | int | float]
+    text: str  # the reason as a sentence
     actor: str
     job_id: int | None = None
     pod_uid: str | None = None
 
 
-class Trail(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log says, oldest first; `more` if there is more than is told."""
+class TransitionLog(msgspec.Struct, frozen=True, kw_only=True):
+    """Transitions, oldest first; `more` is true when some were left out."""
 
-    transitions: tuple[Change, ...]
+    transitions: tuple[Transition, ...]
     more: bool = False
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job's machine did, oldest first; `more` if there is more than is told."""
+class JobMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Machine metrics of a job, oldest first; `more` is true when some were left out."""
 
     samples: tuple[Sample, ...]
     more: bool = False
 
 
-async def trail_of_job(tx: Tx, job_id: int) -> Trail:
-    """What the log says of a job, and of the slots that were meant for it."""
-    return _trail(await tx.all(SQL.history_of_job, job_id=job_id, limit=MOST + 1))
+async def read_job_transitions(tx: Tx, job_id: int) -> TransitionLog:
+    """Read the transitions of a job and of the slots that were assigned to it."""
+    return _transition_log(await tx.all(SQL.history_of_job, job_id=job_id, limit=MOST + 1))
 
 
-async def trail_of_slot(tx: Tx, pod_uid: str) -> Trail:
-    """What the log says of one life of a Pod."""
-    return _trail(await tx.all(SQL.history_of_slot, pod_uid=pod_uid, limit=MOST + 1))
+async def read_slot_transitions(tx: Tx, pod_uid: str) -> TransitionLog:
+    """Read the transitions of the slot of one Pod."""
+    return _transition_log(await tx.all(SQL.history_of_slot, pod_uid=pod_uid, limit=MOST + 1))
 
 
-async def course_of_job(tx: Tx, job_id: int) -> Course:
-    """How the machine did that executed a job."""
+async def read_job_metrics(tx: Tx, job_id: int) -> JobMetrics:
+    """Read the metrics of the machine that executed a job."""
     rows = await tx.all(SQL.history_samples, job_id=job_id, limit=MOST + 1)
     found = tuple(msgspec.convert(row, Sample) for row in rows[:MOST])
-    return Course(samples=found, more=len(rows) > MOST)
+    return JobMetrics(samples=found, more=len(rows) > MOST)
 
 
-def _trail(rows: list[Row]) -> Trail:
-    found = tuple(msgspec.convert(row, Change) for row in rows[:MOST])
-    return Trail(transitions=found, more=len(rows) > MOST)
+def _transition_log(rows: list[Row]) -> TransitionLog:
+    found = tuple(_transition(row) for row in rows[:MOST])
+    return TransitionLog(transitions=found, more=len(rows) > MOST)
+
+
+def _transition(row: Row) -> Transition:
+    return Transition(**row, text=TRANSITIONS.text(row["reason"], row["detail"]))
 
 
 class HistoryApi:
-    """The routes."""
+    """Routes for transitions and metrics."""
 
     def __init__(self, database: Database, *, headers: Pairs = ()) -> None:
         self._database = database
         self._headers = headers
 
     def routes(self) -> tuple[Route, ...]:
-        """What can be asked of the records."""
-        away = {503: ("The database cannot be used.", Problem)}
-        nobody = {400: ("That is no job's number.", Problem), **away}
+        """Return the routes."""
+        unavailable = {503: ("The database cannot be used.", Problem)}
+        failures = {400: ("The job id is not a number.", Problem), **unavailable}
         return (
             Route(
                 "GET",
                 _TRANSITIONS,
                 self._job,
-                summary="Everything that happened to a job: who, when, from, to, why.",
-                answers={200: ("The log; empty if nothing is known.", Trail), **nobody},
+                summary="The transitions of a job: actor, time, source, target, reason.",
+                answers={
+                    200: ("The transitions; empty for an unknown object.", TransitionLog),
+                    **failures,
+                },
                 secured=True,
             ),
             Route(
                 "GET",
                 _SLOT,
                 self._slot,
-                summary="Everything that happened to one life of a Pod, by its uid.",
-                answers={200: ("The log; empty if nothing is known.", Trail), **away},
+                summary="The transitions of a slot, by its Pod's uid.",
+                answers={
+                    200: ("The transitions; empty for an unknown object.", TransitionLog),
+                    **unavailable,
+                },
                 secured=True,
             ),
             Route(
                 "GET",
                 _METRICS,
                 self._samples,
-                summary="How the machine did that executed a job.",
-                answers={200: ("The samples; empty if there are none.", Course), **nobody},
+                summary="CPU, memory, network and disk of the machine that executed a job.",
+                answers={200: ("The samples; empty if there are none.", JobMetrics), **failures},
                 secured=True,
             ),
         )
@@ -112,27 +126,31 @@ class HistoryApi:
     async def _job(self, _: Request, job: str) -> Response:
         number = _number(job)
         if number is None:
-            return _no_number(job)
-        return await self._tell(lambda tx: trail_of_job(tx, number), name="trail of a job")
+            return _invalid_number(job)
+        return await self._respond(
+            lambda tx: read_job_transitions(tx, number), name="transitions of a job"
+        )
 
     async def _slot(self, _: Request, uid: str) -> Response:
         if not uid.isprintable():
-            return json_response(200, Trail(transitions=()), self._headers)
-        return await self._tell(lambda tx: trail_of_slot(tx, uid), name="trail of a slot")
+            return json_response(200, TransitionLog(transitions=()), self._headers)
+        return await self._respond(
+            lambda tx: read_slot_transitions(tx, uid), name="transitions of a slot"
+        )
 
     async def _samples(self, _: Request, job: str) -> Response:
         number = _number(job)
         if number is None:
-            return _no_number(job)
-        return await self._tell(lambda tx: course_of_job(tx, number), name="samples of a job")
+            return _invalid_number(job)
+        return await self._respond(lambda tx: read_job_metrics(tx, number), name="samples of a job")
 
-    async def _tell(
-        self, read: Callable[[Tx], Awaitable[Trail | Course]], *, name: str
+    async def _respond(
+        self, read: Callable[[Tx], Awaitable[TransitionLog | JobMetrics]], *, name: str
     ) -> Response:
         try:
             found = await self._database.transact(read, name=name)
         except DatabaseError:
-            return problem(503, "the database cannot be used", fix="try again")
+            return problem(503, ProblemCode.DATABASE_UNAVAILABLE, fix="try again")
         return json_response(200, found, self._headers)
 
 
@@ -143,5 +161,10 @@ def _number(text: str) -> int | None:
     return number if number < _ID_LIMIT else None
 
 
-def _no_number(text: str) -> Response:
-    return problem(400, "no job's number", reason=f"{text[:40]!r} is none", fix="ask with GitHub's")
+def _invalid_number(text: str) -> Response:
+    return problem(
+        400,
+        ProblemCode.JOB_NUMBER_INVALID,
+        reason=f"{text[:40]!r} is not a number",
+        fix="use the number of the job at GitHub",
+    )

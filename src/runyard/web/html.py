@@ -2,18 +2,19 @@
 
     tag("td", {"class": "name"}, job.repository)
 
-`tag` returns `Html`. A child that is `Html` is taken as it is; every other text is escaped, always, and so is every
-attribute's value. There is no way to put text into a page without going through here, and no function that takes
-markup from outside.
+`tag` returns `Html`. A child of type `Html` is inserted unchanged; every other text and every attribute value is
+escaped. All text of a page passes through this module, and no function accepts markup from other sources.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from html import escape
 
+from runyard.text import cleaned
+
 
 class Html(str):
-    """Markup that was built here."""
+    """Markup that this module built."""
 
     __slots__ = ()
 
@@ -23,11 +24,11 @@ Attributes = Mapping[str, str | bool | None]
 
 _VOID = frozenset({"meta", "link", "input", "br", "hr"})
 NOTHING: Attributes = {}
-_ODD = re.compile(r"[^ !#$%()*+,\-./0-9:;=?@A-Z\[\\\]^_`a-z{|}~–·\n]")
+_SPECIAL = re.compile(r"[^ !#$%()*+,\-./0-9:;=?@A-Z\[\\\]^_`a-z{|}~–·\n]")
 
 
 def tag(name: str, attributes: Attributes = NOTHING, *children: Child) -> Html:
-    """One element. An attribute that is True stands alone; one that is None or False is left out."""
+    """Build one element. An attribute that is True has no value; one that is None or False is left out."""
     head = f"<{name}{''.join(map(_attribute, attributes.items()))}>"
     if name in _VOID:
         return Html(head)
@@ -35,7 +36,7 @@ def tag(name: str, attributes: Attributes = NOTHING, *children: Child) -> Html:
 
 
 def join(*children: Child) -> Html:
-    """Several pieces, one after the other."""
+    """Concatenate children."""
     return Html("".join(map(_text, children)))
 
 
@@ -57,15 +58,6 @@ def _attribute(item: tuple[str, str | bool | None]) -> str:
 
 
 def _escaped(text: str) -> str:
-    if _ODD.search(text) is None:  # nearly every text: ask once instead of replacing five times
+    if _SPECIAL.search(text) is None:  # the usual case: one search is faster than five replacements
         return text
-    return escape(_printable(text))
-
-
-def _printable(text: str) -> str:
-    """Control characters and those that turn the direction of writing around show as what they are."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in " \n" else f"\\u{ord(char):04x}" for char in text
-    )
+    return escape(cleaned(text, keep="\n", shown=str.isprintable))

@@ -1,23 +1,23 @@
-"""The page: one overview as HTML, complete without any script.
+"""Renders an overview as an HTML page that works without scripts.
 
-`document` is the whole page, `application` the part of it that changes; the stream of events sends the latter, so
-there is one renderer and the page that was loaded and the page that was updated are the same.
+`document` renders the whole page, `live_part` the part that changes. The event stream sends the latter, so a page that
+was updated equals a page that was loaded.
 
-Accessible by construction: tables have captions and headed columns, pictures have a text, a state is a shape and a
-word before it is a colour. No inline script and no inline style, so the strictest policy holds; bars are SVG, whose
-sizes are attributes.
+Accessibility: tables have captions and column headers, graphics have a text, and a state has a shape and a word
+besides its colour. There are no inline scripts and styles, because the content security policy forbids them; bars are
+SVG, whose sizes are attributes.
 """
 
 import msgspec
 
+from runyard.web.elements import shape
 from runyard.web.html import Child, Html, join, tag
-from runyard.web.pieces import shape
 from runyard.web.sections import (
     alarms_section,
     finished_section,
-    healed_section,
     hosts_section,
     pools_section,
+    recoveries_section,
     runners_section,
     running_section,
     source_line,
@@ -32,7 +32,7 @@ _DOCTYPE = Html("<!doctype html>\n")
 
 
 class Assets(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the page's own files are; the addresses change with the files' content."""
+    """URLs of the static files; each contains a hash of the file's content."""
 
     style: str
     script: str
@@ -40,8 +40,8 @@ class Assets(msgspec.Struct, frozen=True, kw_only=True):
     version: str
 
 
-def document(view: Overview, assets: Assets, *, leave: bool = False) -> Html:
-    """The whole page. `leave` adds the way out for somebody who has logged in."""
+def document(view: Overview, assets: Assets, *, logout: bool = False) -> Html:
+    """Render the whole page; `logout` adds the log-out button."""
     return _shell(
         assets,
         _title(view),
@@ -54,17 +54,17 @@ def document(view: Overview, assets: Assets, *, leave: bool = False) -> Html:
                 "p",
                 {"class": "live", "id": "live", "role": "status", "data-state": "still"},
                 shape("off"),
-                tag("span", {"id": "live-word"}, "reloads by itself"),
+                tag("span", {"id": "live-word"}, "reloads every 5 s"),
             ),
-            _leave() if leave else None,
+            _logout() if logout else None,
         ),
-        application(view, assets),
+        live_part(view, assets),
         script=True,
     )
 
 
-def application(view: Overview, assets: Assets) -> Html:
-    """What changes."""
+def live_part(view: Overview, assets: Assets) -> Html:
+    """Render the part of the page that is updated."""
     now = view.at
     return tag(
         "div",
@@ -94,7 +94,7 @@ def application(view: Overview, assets: Assets) -> Html:
                     "div",
                     {"class": "narrow"},
                     hosts_section(view, now),
-                    healed_section(view.healed, now),
+                    recoveries_section(view.healed, now),
                 ),
             ),
             runners_section(view, now),
@@ -116,7 +116,7 @@ def application(view: Overview, assets: Assets) -> Html:
 
 
 def login(assets: Assets, *, wrong: bool) -> Html:
-    """The form that asks for the token."""
+    """Render the login form."""
     return _shell(
         assets,
         TITLE,
@@ -140,13 +140,13 @@ def login(assets: Assets, *, wrong: bool) -> Html:
                         "aria-describedby": "hint",
                     },
                 ),
-                tag("button", {"type": "submit"}, "Look at the fleet"),
+                tag("button", {"type": "submit"}, "Log in"),
                 tag(
                     "p",
                     {"id": "hint", "class": "bad" if wrong else "muted"},
-                    "This is not the token."
+                    "Wrong token."
                     if wrong
-                    else "The dashboard's token was set when the server was started.",
+                    else "The token is set with the server's --dashboard-token-file.",
                 ),
             ),
         ),
@@ -192,7 +192,7 @@ def _brand() -> Html:
     return tag("a", {"class": "brand", "href": "/"}, mark, TITLE)
 
 
-def _leave() -> Html:
+def _logout() -> Html:
     button = tag("button", {"type": "submit", "class": "plain"}, "Log out")
     return tag("form", {"method": "post", "action": "/logout"}, button)
 

@@ -1,8 +1,7 @@
-"""What Postgres knows, read in one short transaction that changes nothing.
+"""Reads jobs, slots and recoveries from Postgres in one short read-only transaction.
 
-Every statement is bounded: it reads through an index or through the end of the log, and has a limit. So the
-dashboard costs the same on a table of ten thousand jobs and of a million. Moments leave the database as seconds: that
-is what is shown, and a number is read ten times as fast as a date.
+Every statement uses an index or the end of the transition log, and has a limit, so the cost does not depend on the
+number of jobs. Times are read as seconds since the epoch, which decode ten times as fast as timestamps.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,15 +11,15 @@ import msgspec
 from runyard.db.contract import Database, Row, Tx
 from runyard.db.statements import load
 from runyard.dispatch.matching.values import Matching
-from runyard.web.healing import Entry
+from runyard.web.recoveries import CODES, Entry
 from runyard.web.settings import Settings
 
 SQL = load("runyard.web")
-Look = Callable[[], Awaitable[Matching]]
+ReadMatching = Callable[[], Awaitable[Matching]]
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One job as it is stored; `bound` jobs carry the runner that is meant for them."""
+    """One row of the job table; `bound` jobs have the name of the runner that they are assigned to."""
 
     job_id: int
     tenant: str
@@ -52,30 +51,32 @@ class SlotRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was read."""
+    """The result of one read."""
 
     jobs: tuple[JobRow, ...] = ()
     finished: tuple[JobRow, ...] = ()
     waiting: int = 0
     running: int = 0
     slots: tuple[SlotRow, ...] = ()
-    healed: tuple[Entry, ...] = ()
+    recoveries: tuple[Entry, ...] = ()
     served_since: float | None = None
     swept_at: float | None = None
     sweep_late: bool = False
-    matching: Matching | None = None  # what the matcher would do now; None: nobody was asked
+    matching: Matching | None = None  # what the matcher would do now; None without a dispatcher
 
 
-async def read_records(database: Database, settings: Settings, look: Look | None = None) -> Records:
-    """Read once; raises `DatabaseError`. `look` asks the matcher what it would do, and what holds the rest."""
+async def read_records(
+    database: Database, settings: Settings, read_matching: ReadMatching | None = None
+) -> Records:
+    """Read once, and call the matcher if there is one; raises `DatabaseError`."""
 
     async def work(tx: Tx) -> Records:
         return await _read(tx, settings)
 
     records = await database.transact(work, name="dashboard")
-    if look is None:
+    if read_matching is None:
         return records
-    return msgspec.structs.replace(records, matching=await look())
+    return msgspec.structs.replace(records, matching=await read_matching())
 
 
 async def _read(tx: Tx, settings: Settings) -> Records:
@@ -87,7 +88,9 @@ async def _read(tx: Tx, settings: Settings) -> Records:
     slots = await tx.all(
         SQL.slots_open, silent_after=settings.silent_after, limit=settings.slots_read
     )
-    healed = await tx.all(SQL.transitions_healed, limit=settings.healed_shown, window=window)
+    recovered = await tx.all(
+        SQL.recoveries, limit=settings.recoveries_shown, window=window, **CODES
+    )
     service = await tx.one(SQL.service, late=settings.sweep_late) or {}
     return Records(
         jobs=tuple(_job(row) for row in (*bound, *active)),
@@ -95,7 +98,7 @@ async def _read(tx: Tx, settings: Settings) -> Records:
         waiting=count.get("waiting", 0) + len(bound),
         running=count.get("running", 0),
         slots=tuple(SlotRow(**row) for row in slots),
-        healed=tuple(Entry(**row) for row in healed),
+        recoveries=tuple(Entry(**row) for row in recovered),
         served_since=service.get("served_since"),
         swept_at=service.get("last_tick"),
         sweep_late=bool(service.get("late", False)),

@@ -1,21 +1,21 @@
-"""The sections of the page, each a function from what it shows to HTML."""
+"""Renders the sections of the page, one function each."""
 
 from collections.abc import Sequence
 
+from runyard.web.durations import format_duration, pluralize
+from runyard.web.elements import age, bar, empty, listing, shape, state
 from runyard.web.html import Child, Html, join, tag
-from runyard.web.pieces import ago_tag, bar, empty, listing, shape, state
 from runyard.web.values import (
     Alarm,
-    Healed,
     Host,
     Job,
     Overview,
     Pool,
+    Recovery,
     Runner,
     Source,
     Tone,
 )
-from runyard.web.words import count, lasted
 
 _CONCLUSIONS: dict[str, Tone] = {
     "success": "good",
@@ -29,11 +29,11 @@ _CONCLUSIONS: dict[str, Tone] = {
 
 
 def verdict_section(view: Overview) -> Html:
-    """The sentence at the top."""
+    """Render the summary at the top."""
     verdict = view.verdict
     return tag(
         "section",
-        {"class": f"verdict tone-{verdict.tone}", "aria-label": "In one sentence"},
+        {"class": f"verdict tone-{verdict.tone}", "aria-label": "Summary"},
         shape(verdict.tone),
         tag("h1", {}, verdict.title),
         tag("p", {}, verdict.text) if verdict.text else None,
@@ -41,14 +41,18 @@ def verdict_section(view: Overview) -> Html:
 
 
 def totals_section(view: Overview) -> Html:
-    """The numbers at a glance."""
+    """Render the totals."""
     totals = view.totals
     tiles: tuple[tuple[str, str, str], ...] = (
         ("waiting", str(totals.waiting), _attention(totals.attention)),
-        ("running", str(totals.running), f"on {count(totals.busy, 'runner')}"),
-        ("warm", str(totals.idle), f"{totals.starting} starting"),
-        ("hosts ready", f"{totals.hosts_ready}/{totals.hosts}", count(totals.runners, "runner")),
-        ("healed", str(totals.healed_hour), "in the last hour"),
+        ("running", str(totals.running), f"on {pluralize(totals.busy, 'runner')}"),
+        ("idle", str(totals.idle), f"{totals.starting} starting"),
+        (
+            "hosts ready",
+            f"{totals.hosts_ready}/{totals.hosts}",
+            pluralize(totals.runners, "runner"),
+        ),
+        ("recovered", str(totals.healed_hour), "in the last hour"),
     )
     return tag(
         "dl",
@@ -73,13 +77,13 @@ def _attention(jobs: int) -> str:
 
 
 def alarms_section(alarms: tuple[Alarm, ...], now: float) -> Html | None:
-    """What is wrong now; nothing at all if nothing is."""
+    """Render the alarms; None if there are none."""
     if not alarms:
         return None
     return tag(
         "section",
         {"class": "alarms", "aria-labelledby": "alarms"},
-        tag("h2", {"id": "alarms"}, "Wrong right now"),
+        tag("h2", {"id": "alarms"}, "Alarms"),
         tag(
             "ul",
             {},
@@ -88,7 +92,7 @@ def alarms_section(alarms: tuple[Alarm, ...], now: float) -> Html | None:
                     "li",
                     {"data-key": alarm.code + alarm.message},
                     state("bad" if alarm.severity == "error" else "warn", alarm.title),
-                    tag("span", {"class": "muted"}, " for ", ago_tag(alarm.since, now))
+                    tag("span", {"class": "muted"}, " for ", age(alarm.since, now))
                     if alarm.since is not None
                     else None,
                     tag("p", {}, alarm.text),
@@ -101,7 +105,7 @@ def alarms_section(alarms: tuple[Alarm, ...], now: float) -> Html | None:
 
 
 def pools_section(pools: tuple[Pool, ...], now: float) -> Html:
-    """The pools, with their runners as a picture."""
+    """Render the pools, with a bar of their runners."""
     rows = [
         (
             pool.name,
@@ -114,22 +118,25 @@ def pools_section(pools: tuple[Pool, ...], now: float) -> Html:
         )
         for pool in pools
     ]
-    heads = ("Pool", "Runners", "#Warm", "#Busy", "#Starting", "#Desired")
-    return listing("Pools", heads, rows, none="There is no pool yet.")
+    heads = ("Pool", "Runners", "#Idle", "#Busy", "#Starting", "#Desired")
+    return listing("Pools", heads, rows, none="There is no RunnerPool yet.")
 
 
 def _pool(pool: Pool, now: float) -> Child:
     if not pool.known:
-        return (tag("span", {"class": "strong"}, pool.name), state("warn", "the pool is not seen"))
+        return (
+            tag("span", {"class": "strong"}, pool.name),
+            state("warn", "no RunnerPool of this name"),
+        )
     image = tag("span", {"class": "mono", "title": pool.image}, short_image(pool.image))
     rolled: Child = None
     if pool.rolled_at is not None and not pool.stale:
-        rolled = (" · rolled ", ago_tag(pool.rolled_at, now), " ago")
+        rolled = (" · rolled ", age(pool.rolled_at, now), " ago")
     return (
         tag("span", {"class": "strong"}, pool.name),
         tag("small", {"class": "muted"}, pool.platform, " · ", image, rolled),
         tag("small", {}, state("wait", f"{pool.stale} on an older image")) if pool.stale else None,
-        tag("small", {}, state("warn", "is being deleted")) if pool.leaving else None,
+        tag("small", {}, state("warn", "being deleted")) if pool.leaving else None,
     )
 
 
@@ -141,61 +148,63 @@ def _below(pool: Pool) -> Html | None:
 
 
 def short_image(image: str) -> str:
-    """The end of a reference, which is what tells two images apart."""
+    """Shorten an image reference to its name and the begin of its digest."""
     name, _, digest = image.rpartition("/")[2].partition("@")
     return f"{name}@{digest.removeprefix('sha256:')[:10]}" if digest else name
 
 
 def waiting_section(view: Overview, now: float) -> Html:
-    """The jobs that wait, and why."""
+    """Render the waiting jobs with their reasons."""
     rows = [
         (
             f"w{job.job_id}",
             _job(job),
             _labels(job),
-            ago_tag(job.since, now),
-            state("bad" if job.attention else "work" if job.state == "taking" else "wait", job.why),
+            age(job.since, now),
+            state(
+                "bad" if job.attention else "work" if job.state == "taking" else "wait", job.text
+            ),
         )
         for job in view.waiting
     ]
     more = view.totals.waiting - len(view.waiting)
-    heads = ("Job", "Labels", "#For", "Why it waits")
-    return listing("Waiting jobs", heads, rows, none="Nothing waits.", more=more)
+    heads = ("Job", "Labels", "#For", "Reason")
+    return listing("Waiting jobs", heads, rows, none="No job is waiting.", more=more)
 
 
 def running_section(view: Overview, now: float) -> Html:
-    """The jobs that run."""
+    """Render the running jobs."""
     rows = [
         (
             f"r{job.job_id}",
             _job(job),
             tag("span", {"class": "mono"}, job.runner or "–"),
-            lasted(job.waited),
-            ago_tag(job.since, now),
+            format_duration(job.waited),
+            age(job.since, now),
         )
         for job in view.running
     ]
     more = view.totals.running - len(view.running)
     heads = ("Job", "Runner", "#Waited", "#For")
-    return listing("Running jobs", heads, rows, none="Nothing runs.", more=more)
+    return listing("Running jobs", heads, rows, none="No job is running.", more=more)
 
 
 def finished_section(jobs: tuple[Job, ...], now: float) -> Html:
-    """The jobs that ended last."""
+    """Render the jobs that finished last."""
     rows = [
         (
             f"f{job.job_id}",
             _job(job),
             state(_CONCLUSIONS.get(job.conclusion, "warn"), job.conclusion),
             tag("span", {"class": "mono"}, job.runner or "–"),
-            lasted(job.waited),
-            lasted(job.ran),
-            (ago_tag(job.since, now), " ago"),
+            format_duration(job.waited),
+            format_duration(job.ran),
+            (age(job.since, now), " ago"),
         )
         for job in jobs
     ]
     heads = ("Job", "Conclusion", "Runner", "#Waited", "#Ran", "#Ended")
-    return listing("Finished jobs", heads, rows, none="No job has ended lately.")
+    return listing("Finished jobs", heads, rows, none="No job has finished recently.")
 
 
 def _job(job: Job) -> Child:
@@ -210,7 +219,7 @@ def _labels(job: Job) -> Child:
 
 
 def hosts_section(view: Overview, now: float) -> Html:
-    """The machines."""
+    """Render the hosts."""
     rows = [
         (
             host.name,
@@ -220,7 +229,7 @@ def hosts_section(view: Overview, now: float) -> Html:
             ),
             (state(host.tone, host.state), tag("small", {}, host.reason) if host.reason else None),
             (bar(host), tag("small", {"class": "muted"}, f"{host.used} of {host.capacity}")),
-            ago_tag(host.heartbeat_at, now),
+            age(host.heartbeat_at, now),
         )
         for host in view.hosts
     ]
@@ -233,28 +242,28 @@ def _machine(host: Host) -> str:
     return " · ".join(filter(None, (host.platform, isolation)))
 
 
-def healed_section(entries: tuple[Healed, ...], now: float) -> Html:
-    """What was put right by nobody, as a line through time."""
+def recoveries_section(entries: tuple[Recovery, ...], now: float) -> Html:
+    """Renders the automatic recoveries as a timeline."""
     return tag(
         "section",
-        {"class": "healed", "aria-labelledby": "healed"},
-        tag("h2", {"id": "healed"}, "Healed by itself"),
-        tag("ol", {}, [_heal(entry, now) for entry in entries])
+        {"class": "recoveries", "aria-labelledby": "recoveries"},
+        tag("h2", {"id": "recoveries"}, "Recovery by itself"),
+        tag("ol", {}, [_recovery(entry, now) for entry in entries])
         if entries
-        else empty("Nothing had to be healed lately."),
+        else empty("No recoveries recently."),
     )
 
 
-def _heal(entry: Healed, now: float) -> Html:
+def _recovery(entry: Recovery, now: float) -> Html:
     facts = [
         tag("span", {"class": "mono"}, entry.runner) if entry.runner else None,
-        f"after {lasted(entry.took)}" if entry.took is not None else None,
+        f"after {format_duration(entry.took)}" if entry.took is not None else None,
         entry.then or None,
     ]
     return tag(
         "li",
         {"data-key": f"h{entry.id}"},
-        tag("span", {"class": "when"}, ago_tag(entry.at, now), " ago"),
+        tag("span", {"class": "when"}, age(entry.at, now), " ago"),
         tag("p", {}, entry.what + "."),
         tag("small", {"class": "muted"}, _dotted(facts)),
     )
@@ -266,10 +275,10 @@ def _dotted(facts: Sequence[Child]) -> Child:
 
 
 def runners_section(view: Overview, now: float) -> Html:
-    """Every runner."""
+    """Render the runners."""
     rows = [_runner(runner, now) for runner in view.runners]
     heads = ("Runner", "State", "Job", "Pool", "Host", "#For")
-    return listing("Runners", heads, rows, none="No runner is there yet.", more=view.hidden_runners)
+    return listing("Runners", heads, rows, none="There is no runner yet.", more=view.hidden_runners)
 
 
 def _runner(runner: Runner, now: float) -> tuple[str, *tuple[Child, ...]]:
@@ -289,20 +298,20 @@ def _runner(runner: Runner, now: float) -> tuple[str, *tuple[Child, ...]]:
         job,
         runner.pool,
         runner.host or "–",
-        ago_tag(runner.since, now),
+        age(runner.since, now),
     )
 
 
 def source_line(source: Source, now: float) -> Html:
-    """Whether a source answers."""
-    words: Child
+    """Render the state of a source."""
+    text: Child
     if source.state == "ok":
-        return tag("span", {"data-key": source.name}, state("good", f"{source.name} answers"), " ")
+        return tag("span", {"data-key": source.name}, state("good", f"{source.name} is up"), " ")
     if source.state == "off":
         return tag(
-            "span", {"data-key": source.name}, state("off", f"{source.name} is not set up"), " "
+            "span", {"data-key": source.name}, state("off", f"{source.name} is not configured"), " "
         )
-    words = ["down for ", ago_tag(source.since, now)]
+    text = ["down for ", age(source.since, now)]
     if source.as_of is not None:
-        words = [*words, ", shown as of ", ago_tag(source.as_of, now), " ago"]
-    return tag("span", {"data-key": source.name}, state("bad", source.name), " ", words, " ")
+        text = [*text, ", shown as of ", age(source.as_of, now), " ago"]
+    return tag("span", {"data-key": source.name}, state("bad", source.name), " ", text, " ")

@@ -1,7 +1,7 @@
-"""The page's own files: one style, one script, one icon. Nothing is ever fetched from elsewhere.
+"""Serves the page's static files: one style sheet, one script, one icon.
 
-They are read once, when the server starts, and known by name, so no path of a client ever reaches the file system.
-Their addresses carry a hash of their content: a browser may keep them for ever, and never keeps an old one.
+They are read once at start and looked up by name, so a path from a request never reaches the file system. Their URLs
+contain a hash of their content, so browsers may cache them for ever.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import msgspec
 from runyard.http.messages import Request, Response
 from runyard.http.problems import problem
 from runyard.web.page import Assets
+from runyard.wire.problem_codes import ProblemCode
 
 _TYPES = {
     "app.css": "text/css; charset=utf-8",
@@ -28,24 +29,24 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class Statics:
-    """Answers for the files."""
+    """Holds and serves the files."""
 
     def __init__(self) -> None:
         folder = resources.files("runyard.web") / "static"
         self._files = {name: _load((folder / name).read_bytes(), _TYPES[name]) for name in _TYPES}
-        together = "".join(file.hash for file in self._files.values())
+        hashes = "".join(file.hash for file in self._files.values())
         self.assets = Assets(
             style=self._address("app.css"),
             script=self._address("app.js"),
             icon=self._address("favicon.svg"),
-            version=hashlib.sha256(together.encode()).hexdigest()[:12],
+            version=hashlib.sha256(hashes.encode()).hexdigest()[:12],
         )
 
     async def answer(self, request: Request, name: str) -> Response:
-        """One file; open to everybody, for the login page needs them too."""
+        """Serve one file, without authentication because the login page needs it."""
         file = self._files.get(name)
         if file is None:
-            return problem(404, "no such file")
+            return problem(404, ProblemCode.FILE_UNKNOWN)
         tag = f'"{file.hash}"'
         cache = _FOREVER if request.param("v") == file.hash else "no-cache"
         headers = (("etag", tag), ("cache-control", cache), ("x-content-type-options", "nosniff"))

@@ -1,13 +1,12 @@
-"""What the dashboard shows, as values.
+"""Types of the dashboard's content.
 
-One `Overview` is the whole page at one moment; the page, the JSON answer and the stream of events are
-three ways to write it down, so they cannot tell different stories.
+One `Overview` is the whole page at one moment; the page, the JSON response and the event stream are all rendered from
+it.
 
 Invariants:
-- Instants are seconds since the epoch, never ages: a value that has not changed compares equal.
-- Words are finished here: whoever renders an overview decides nothing.
-- Text that people outside chose (repositories, labels, names of Pods) is carried as it is and escaped where
-  it is rendered.
+- Times are seconds since the epoch, never ages: an overview that has not changed compares equal.
+- Texts are complete: the renderer decides nothing.
+- Text of users (repositories, labels, names of Pods) is stored unchanged and escaped when it is rendered.
 """
 
 from typing import Literal
@@ -21,12 +20,12 @@ RunnerState = Literal[
 JobState = Literal["waiting", "taking", "running", "done"]
 
 
-class _Shown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Values that hold no cycles."""
+class _Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of all types here; they hold no reference cycles, so they need no garbage collection."""
 
 
-class Source(_Shown, frozen=True):
-    """Where the facts come from, and whether it answers. `as_of` is its last good answer."""
+class Source(_Value, frozen=True):
+    """State of a data source. `as_of` is the time of its last successful read."""
 
     name: str
     state: Literal["ok", "down", "off"]
@@ -35,16 +34,16 @@ class Source(_Shown, frozen=True):
     as_of: float | None = None
 
 
-class Verdict(_Shown, frozen=True):
-    """The one sentence at the top."""
+class Verdict(_Value, frozen=True):
+    """The summary at the top of the page."""
 
     tone: Tone
     title: str
     text: str = ""
 
 
-class Totals(_Shown, frozen=True):
-    """The numbers at a glance. `waiting` and `running` count all jobs, not only those shown."""
+class Totals(_Value, frozen=True):
+    """The totals. `waiting` and `running` count all jobs, including those that are not shown."""
 
     waiting: int = 0
     running: int = 0
@@ -58,11 +57,11 @@ class Totals(_Shown, frozen=True):
     healed_hour: int = 0
 
 
-class Pool(_Shown, frozen=True):
+class Pool(_Value, frozen=True):
     """One pool of runners."""
 
     name: str
-    known: bool = True  # False: only its runners are known, not the pool itself
+    known: bool = True  # False: its runners exist, the RunnerPool does not
     platform: str = ""
     image: str = ""
     labels: tuple[str, ...] = ()
@@ -72,13 +71,13 @@ class Pool(_Shown, frozen=True):
     starting: int = 0
     other: int = 0  # stopping, failed, silent
     stale: int = 0
-    waiting: int = 0  # of the jobs shown, those that would fit here
+    waiting: int = 0  # number of shown jobs that fit this pool
     rolled_at: float | None = None
     leaving: bool = False
 
 
-class Host(_Shown, frozen=True):
-    """One machine."""
+class Host(_Value, frozen=True):
+    """One host."""
 
     name: str
     tone: Tone
@@ -91,8 +90,8 @@ class Host(_Shown, frozen=True):
     heartbeat_at: float | None = None
 
 
-class Runner(_Shown, frozen=True):
-    """One Pod, or a slot whose Pod is not seen."""
+class Runner(_Value, frozen=True):
+    """One Pod, or a slot whose Pod is not in Kubernetes."""
 
     uid: str
     name: str
@@ -107,36 +106,39 @@ class Runner(_Shown, frozen=True):
     stale: bool = False
 
 
-class Job(_Shown, frozen=True):
+class Job(_Value, frozen=True):
     """One workflow job."""
 
     job_id: int
     repository: str
     state: JobState
     labels: tuple[str, ...] = ()
-    since: float | None = None  # waiting since, runs since, over since
+    since: float | None = None  # when the current state began
     waited: float | None = None  # seconds until it started
     ran: float | None = None  # seconds that it ran
     runner: str = ""
     conclusion: str = ""
-    why: str = ""
+    reason: str = ""  # why it waits, as a slug
+    text: str = ""  # the reason as a sentence
     attention: bool = False
 
 
-class Healed(_Shown, frozen=True):
-    """Something that went wrong and was put right by nobody."""
+class Recovery(_Value, frozen=True):
+    """A fault that was recovered automatically."""
 
     id: int
     at: float
+    reason: str  # a slug
     what: str
+    detail: dict[str, str | int | float] = {}
     then: str = ""
     took: float | None = None
     runner: str = ""
     job_id: int | None = None
 
 
-class Alarm(_Shown, frozen=True):
-    """Something that is wrong now, with what to do about it."""
+class Alarm(_Value, frozen=True):
+    """A current problem, with its fix."""
 
     code: str
     severity: Literal["warning", "error"]
@@ -146,8 +148,8 @@ class Alarm(_Shown, frozen=True):
     since: float | None = None
 
 
-class Overview(_Shown, frozen=True):
-    """Everything, at one moment. `hidden_…` say how many rows the limits left out."""
+class Overview(_Value, frozen=True):
+    """The whole dashboard at one moment. `hidden_…` count the rows that were left out."""
 
     at: float
     verdict: Verdict
@@ -162,15 +164,15 @@ class Overview(_Shown, frozen=True):
     waiting: tuple[Job, ...] = ()
     running: tuple[Job, ...] = ()
     finished: tuple[Job, ...] = ()
-    healed: tuple[Healed, ...] = ()
+    healed: tuple[Recovery, ...] = ()
 
 
 def same(one: Overview, other: Overview) -> bool:
-    """Is this the same picture? The moment of looking and the last good answers do not count."""
-    return _still(one) == _still(other)
+    """Return whether two overviews are equal apart from their times of reading."""
+    return _without_times(one) == _without_times(other)
 
 
-def _still(view: Overview) -> Overview:
+def _without_times(view: Overview) -> Overview:
     sources = tuple(
         source if source.state != "ok" else msgspec.structs.replace(source, as_of=None)
         for source in view.sources

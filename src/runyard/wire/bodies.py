@@ -1,4 +1,6 @@
-"""Bodies of the dispatch server's API. Refusals look as everywhere: `http.problems`."""
+"""Bodies of the dispatch server's API. Refusals have the body of `http.problems`."""
+
+from enum import StrEnum
 
 import msgspec
 
@@ -12,11 +14,19 @@ class Dispatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_endpoint_url: str = ""
 
 
+class DrainReason(StrEnum):
+    """Why a poll is answered with 410, in the words that pollers know."""
+
+    OPERATOR = "operator drain"
+    IMAGE_STALE = "image stale"
+    COMMITTED = "pod already committed"
+
+
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """410 to a poll: exit and be replaced."""
 
     error: str = "drain"
-    reason: str
+    reason: DrainReason
 
 
 class PodStopped(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +43,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalingSignals(msgspec.Struct, frozen=True, kw_only=True):
-    """What the autoscaler asks about one pool."""
+    """The autoscaler's request for one pool."""
 
     fleet: str
     claimed: int
@@ -44,7 +54,7 @@ class ScalingSignals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """What a guest says of its machine at one moment. A Mac does not know how long it waited for its disk."""
+    """Metrics of a guest's machine at one moment. macOS does not report I/O wait."""
 
     timestamp: str | int | float  # RFC 3339, or seconds since the epoch
     cpu_usage_percent: float

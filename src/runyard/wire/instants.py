@@ -1,4 +1,4 @@
-"""Instants as text: how Kubernetes and GitHub write a moment.
+"""Formats and parses RFC 3339 instants, as Kubernetes and GitHub write them.
 
 Pure functions of their arguments; telling the time is the clock's business (`runyard.clock`).
 """

@@ -16,8 +16,8 @@ RUNNER = "tuist.dev/runner"  # "true": a runner Pod
 RUNNER_POOL = "tuist.dev/runner-pool"  # pool membership
 POOL_OWNER = "tuist.dev/runner-pool-owner"  # the stamp: busy, by the server, before delivery
 RUNNER_ACCOUNT = "tuist.dev/runner-account"  # dispatch committed
-DRAIN_ELIGIBLE = "tuist.dev/drain-eligible"  # this stale Pod may be told 410 now
-OPERATOR_DRAIN = "tuist.dev/runner-operator-drain"  # a human wants this Pod gone
+DRAIN_ELIGIBLE = "tuist.dev/drain-eligible"  # this stale Pod may be answered with 410 now
+OPERATOR_DRAIN = "tuist.dev/runner-operator-drain"  # an operator marked this Pod for removal
 APP_NAME = "app.kubernetes.io/name"
 APP_COMPONENT = "app.kubernetes.io/component"
 APP_NAME_VALUE = "tuist-runner"
@@ -69,6 +69,7 @@ RUNNERS_NAMESPACE = "tuist-runners"
 CONTROLLER_NAMESPACE = "tuist"
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 CONTROLLER_ACCOUNT = "tuist-runners-controller"
+CONTROLLER_LEASE = "runners-controller.tuist.dev"  # held by the operator that leads
 
 # What the operator publishes about a pool, as conditions in its status, with the reasons.
 POOL_FILLED = "Filled"  # as many runners exist, or are being made, as the pool asks for

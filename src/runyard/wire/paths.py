@@ -1,4 +1,4 @@
-"""Paths of the HTTP APIs that parts of a fleet call on each other."""
+"""Paths of the internal HTTP API between components."""
 
 INTERNAL = "/api/internal/"  # what only parts of a fleet call begins like this
 DISPATCH = "/api/internal/runners/dispatch"

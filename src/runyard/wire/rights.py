@@ -1,28 +1,22 @@
-"""The rights of our parts, as the files that a chart ships them as, and the accounts that hold them.
+"""The rights of each component: its roles, and the bindings that give them to an account.
 
-Each part has a file of roles with exactly what it needs: one right too few and a worker does nothing, one too many
-and a stolen credential does more. A test runs the parts, records what they ask for, and compares.
+Each component has a file of roles in `deploy/roles` with exactly what it needs: one right too few and a component does
+nothing, one too many and a stolen credential does more. A test runs the components, records what they ask for, and
+compares.
 
-A host's roles are shared by all hosts; what keeps a host to its own Node and its own Pods is the admission policy in
-`roles/fence.yaml`, which the embedded API has built in.
+All hosts share one role; the admission policy in `deploy/admission` limits a host to its own Node and its own Pods. The
+embedded API has the same policy built in.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
-from importlib.resources import files
-from typing import Any
 
-import yaml
-
-from runyard.wire import names
+from runyard.wire import manifests, names
+from runyard.wire.manifests import Object
 
 SERVER, OPERATOR, HOST = "server", "operator", "host"
-PARTS = (SERVER, OPERATOR, HOST)
+COMPONENTS = (SERVER, OPERATOR, HOST)
 SERVER_ACCOUNT = "tuist-runners-server"
-_FOLDER = "roles"
 _GROUP = "rbac.authorization.k8s.io"
-
-Object = dict[str, Any]
 
 
 def host_account(host: str) -> str:
@@ -30,25 +24,19 @@ def host_account(host: str) -> str:
     return f"{names.NODE_AGENT}-{host}"
 
 
-@lru_cache(maxsize=8)
-def roles(part: str) -> tuple[Object, ...]:
-    """The Roles and ClusterRoles of a part. Not to be changed."""
-    return _read(part)
+def roles(component: str) -> tuple[Object, ...]:
+    """The Roles and ClusterRoles of a component. Not to be changed."""
+    return manifests.roles(component)
 
 
-def people() -> tuple[Object, ...]:
-    """What the usual roles of people may do with pools."""
-    return _read("people")
+def user_roles() -> tuple[Object, ...]:
+    """The rules for pools that a cluster adds to its roles `view`, `edit` and `admin`."""
+    return manifests.roles("users")
 
 
-def _read(name: str) -> tuple[Object, ...]:
-    text = files("runyard.wire").joinpath(_FOLDER, f"{name}.yaml").read_text("utf-8")
-    return tuple(yaml.safe_load_all(text))
-
-
-def bindings(part: str, account: str) -> tuple[Object, ...]:
-    """What gives the roles of a part to an account of ours."""
-    return tuple(_binding(role, account) for role in roles(part))
+def bindings(component: str, account: str) -> tuple[Object, ...]:
+    """The bindings that give the roles of a component to a ServiceAccount."""
+    return tuple(_binding(role, account) for role in roles(component))
 
 
 def _binding(role: Object, account: str) -> Object:
@@ -73,14 +61,9 @@ def _binding(role: Object, account: str) -> Object:
 
 
 def granted(holders: Mapping[str, str]) -> tuple[Object, ...]:
-    """Every role and binding for these accounts, each with the part that it speaks for."""
-    parts = dict.fromkeys(holders.values())
-    found = [role for part in parts for role in roles(part)]
-    for account, part in holders.items():
-        found += bindings(part, account)
+    """Every role and binding for these accounts; `holders` maps an account to its component."""
+    components = dict.fromkeys(holders.values())
+    found = [role for component in components for role in roles(component)]
+    for account, component in holders.items():
+        found += bindings(component, account)
     return tuple(found)
-
-
-def fence() -> tuple[Object, ...]:
-    """The admission policy around hosts, and its binding."""
-    return _read("fence")

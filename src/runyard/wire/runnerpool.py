@@ -1,7 +1,8 @@
 """The RunnerPool custom resource, for reading.
 
-For writing, rooms send patches of the fields they own and nothing else: a struct with defaults would
-write back fields that a chart owns, or drop an explicit zero.
+For writing, a component sends patches of the fields it owns and nothing else: a struct with defaults would write
+back fields that a chart owns, or drop an explicit zero. A test holds these structs, the patches and the definition in
+`deploy/crds` against each other, field by field.
 """
 
 from typing import Literal
@@ -40,6 +41,7 @@ class PoolSpec(msgspec.Struct, frozen=True, rename="camel"):
     fleet_selector: str
     dispatch_label: str
     runner_labels: tuple[str, ...]
+    labels: tuple[str, ...] = ()
     replicas: int = 0
     os: Literal["darwin", "linux"] = "darwin"
     pod_cpu_milli: int = msgspec.field(default=8000, name="podCPUMilli")
@@ -59,7 +61,7 @@ class PoolSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PoolCondition(msgspec.Struct, frozen=True, rename="camel"):
-    """One thing that is so or not, with the operator's reason and its numbers."""
+    """One condition of a pool, with the operator's reason and its numbers."""
 
     type: str = ""
     status: str = ""
@@ -70,10 +72,11 @@ class PoolCondition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PoolStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What the operator last saw."""
+    """What the operator last observed."""
 
     observed_replicas: int = 0
     last_reconcile: str = ""
+    last_scale_down_at: str | None = None
     observed_image: str = ""
     image_rolled_at: str = ""
     conditions: tuple[PoolCondition, ...] = ()

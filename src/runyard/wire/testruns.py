@@ -1,4 +1,4 @@
-"""Bodies of the REST for test results. Refusals look as everywhere: `http.problems`.
+"""Bodies of the REST for test results. Refusals have the body of `http.problems`.
 
 A *run* is what a client calls one, by an id of its own; a sharded run has one upload for each shard and is shown
 merged. Accounts and projects are those of a repository at GitHub, in small letters. Moments are seconds since the
@@ -31,7 +31,7 @@ TOKENS = "/api/v1/test-tokens"
 
 State = Literal["awaiting_upload", "queued", "processing", "processed", "failed_processing"]
 Status = Literal["", "success", "failure", "skipped"]
-_END = r"$(?!\n)"  # an end that is one, see `people`
+_END = r"$(?!\n)"  # an end that is one, see `rest`
 _PRINTED = r"^[^\x00-\x1f\x7f]*" + _END
 Text = Annotated[str, msgspec.Meta(max_length=500, pattern=_PRINTED)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,100}" + _END)]

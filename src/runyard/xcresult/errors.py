@@ -1,39 +1,38 @@
-"""What can be wrong with a result bundle as a whole.
+"""Errors about a result bundle as a whole.
 
-Each error has a `code`, which a job stores, an API answers and a script may rely on. All of them are
-permanent: the same bytes will never read better. What is wrong with a part of a bundle while the rest
-is good is no error but a `Warning` of the model. A full disk or a lost connection is neither: those
-stay what they are (OSError) and may be tried again.
+Each error has a `code` that the run's row stores, the API returns and a script may rely on. All are permanent: the
+same bytes fail again. A problem in one part of a readable bundle is not an error but a `Warning` of the model. A full
+disk or a lost connection stays an OSError and may be retried.
 """
 
 from typing import ClassVar
 
 
 class XcresultError(Exception):
-    """The bundle cannot be read; one line that names the cause."""
+    """The bundle cannot be read; the message names the cause in one line."""
 
     code: ClassVar[str] = "bundle_invalid"
 
 
 class BundleInvalid(XcresultError):
-    """This is a bundle, and it is damaged or nonsense."""
+    """The bundle is damaged or contradicts itself."""
 
     code: ClassVar[str] = "bundle_invalid"
 
 
 class XcresultNotFound(XcresultError):
-    """There is no result bundle in what was given."""
+    """The input contains no result bundle."""
 
     code: ClassVar[str] = "xcresult_not_found"
 
 
 class UnsupportedFormat(XcresultError):
-    """A bundle or an archive of a kind that this reader does not read, named in the message."""
+    """A format of bundle or archive that this reader does not support; the message names it."""
 
     code: ClassVar[str] = "unsupported_format"
 
 
 class TooLarge(XcresultError):
-    """A limit was passed: of bytes, of entries, of depth. The message names the limit."""
+    """A limit of bytes, entries or depth was exceeded; the message names it."""
 
     code: ClassVar[str] = "too_large"

@@ -1,4 +1,4 @@
-"""How runs are processed, in one place."""
+"""Settings of the processor."""
 
 from pathlib import Path
 
@@ -16,32 +16,32 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     scratch: Path
     slots: int = 2
-    """How many runs at once."""
+    """Number of runs processed at the same time."""
     poll: float = 1.0
-    """Seconds between two looks into an empty queue."""
+    """Seconds between two checks of an empty queue."""
     lease: float = 20.0
-    """Seconds for which a claim holds without a heartbeat; with `sweep` it bounds how soon a dead worker is noticed."""
+    """Seconds for which a claim is valid without a heartbeat; with `sweep`, how soon a dead worker is noticed."""
     beat: float = 5.0
     sweep: float = 5.0
-    """Seconds between two looks for runs that nobody processes any more."""
+    """Seconds between two checks for runs of dead workers."""
     limit: float = 600.0
-    """Seconds for reading one bundle."""
+    """Limit for reading one bundle, in seconds."""
     grace: float = 30.0
-    """Seconds more, to unwind."""
+    """Additional seconds for the child to clean up."""
     memory: int = 2048 * MEBIBYTE
-    """Bytes that reading one bundle may take."""
+    """Limit of memory for reading one bundle, in bytes."""
     reserve: int = 64 * MEBIBYTE
-    """Bytes of the scratch filesystem that stay free."""
+    """Bytes of the scratch filesystem that must stay free."""
     uploads: int = 30
-    """How many attachments at once."""
+    """Number of attachments uploaded at the same time."""
     upload_within: float = 120.0
     results_within: float = 120.0
-    """Seconds for the transaction that writes a run's results."""
+    """Limit for the transaction that writes a run's results, in seconds."""
     patience: float = 600.0
-    """Seconds for which an attempt waits for a database that does not answer, before it fails."""
+    """Seconds for which an attempt waits for an unavailable database before it fails."""
     keep_jobs_hours: int = 24
-    """How long the queue remembers what it has delivered."""
+    """How long the queue keeps finished deliveries, in hours."""
     retrying: Retrying = Retrying()
     limits: Limits = Limits()
     verify_with: str = ""
-    """The program to compare with: `xcrun` on a Mac with Xcode. Empty: nothing is compared."""
+    """The program that runs xcresulttool: `xcrun` on a Mac with Xcode. Empty: results are not compared."""

@@ -1,8 +1,8 @@
-"""The row of a run and shard: claimed, renewed, given back, ended. The only writer of its processing state.
+"""Reads and writes the row of a run and shard: claim, renew, give back, end. The only writer of its processing state.
 
-Every write after the claim carries the claim (`attempt`, `owner`): a row that is not that claim's any more is not
-touched, and the answer says so. Nothing is decided here (`plans/attempts.py` does) and nothing is delivered
-(`processor/queue/`); each function is a statement or two on the caller's transaction.
+Every write after the claim carries the claim (`attempt`, `owner`): a row that another claim owns by now is not changed,
+and the return value says so. `plans/attempts.py` decides and `processor/queue/` delivers; each function here executes
+one or two statements in the caller's transaction.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ SQL = load("runyard.xcresult")
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt at one run, and the fence of everything that it writes."""
+    """One attempt at one run; its fields fence every write of the attempt."""
 
     run_id: str
     shard: int
@@ -38,17 +38,17 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> dict[str, object]:
-        """Its row."""
+        """Parameters that select its row."""
         return {"run_id": self.run_id, "shard": self.shard}
 
     @property
     def fence(self) -> dict[str, object]:
-        """Its row, while it is this claim's."""
+        """Parameters that select its row only while this claim owns it."""
         return {**self.key, "attempt": self.attempt, "owner": self.owner}
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
-    """How much work there is, by state, and how many seconds its oldest has been due."""
+    """The number of runs in each state, and how many seconds the oldest has been due."""
 
     available: int = 0
     retryable: int = 0
@@ -58,12 +58,12 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waiting(self) -> int:
-        """What a consumer could begin now."""
+        """Number of runs that a processor could claim now."""
         return self.available + self.retryable
 
 
 def to_claim(row: Row) -> Claim:
-    """The claim that a row says."""
+    """Build a claim from a row."""
     return Claim(
         run_id=row["run_id"],
         shard=row["shard"],
@@ -86,7 +86,7 @@ def to_claim(row: Row) -> Claim:
 async def claim(
     tx: Tx, *, run_id: str, shard: int, owner: str, job: int, lease: float
 ) -> Claim | None:
-    """Take a run that waits; None if it does not."""
+    """Claim a queued run; None if it is not queued."""
     row = await tx.one(SQL.run_claim, run_id=run_id, shard=shard, owner=owner, job=job, lease=lease)
     if row is None:
         return None
@@ -96,26 +96,26 @@ async def claim(
 
 
 async def claimed(tx: Tx, *, owner: str) -> Claim | None:
-    """The claim of that owner, if its commit went through after all."""
+    """The claim of that owner, if its commit succeeded."""
     row = await tx.one(SQL.run_claimed, owner=owner)
     return None if row is None else to_claim(row)
 
 
 async def renew(tx: Tx, held: Claim, *, lease: float) -> bool:
-    """Hold the claim for longer; False: it is somebody else's by now."""
+    """Extend the lease; False: another claim owns the row."""
     return await tx.run(SQL.run_renew, **held.fence, lease=lease) == 1
 
 
 async def hold(tx: Tx, held: Claim) -> bool:
-    """Lock the row by its claim; False: it is somebody else's by now."""
+    """Lock the row by its claim; False: another claim owns it."""
     return await tx.one(SQL.run_hold, **held.fence) is not None
 
 
 async def back(tx: Tx, held: Claim | Seen, decision: Decision) -> tuple[dt.datetime, int] | None:
-    """Put the run back into the queue: when it is due, and its job. None: it was not this claim's any more."""
+    """Queue the run again; returns when it is due and its job. None: another claim owns the row."""
     fence = _fence(held)
-    told = {"code": decision.code, "reason": decision.reason}
-    row = await tx.one(SQL.run_back, **fence, **told, delay=decision.delay, spent=decision.spent)
+    cause = {"code": decision.code, "reason": decision.reason}
+    row = await tx.one(SQL.run_back, **fence, **cause, delay=decision.delay, spent=decision.spent)
     if row is None:
         return None
     await _ended(tx, fence, decision)
@@ -123,10 +123,10 @@ async def back(tx: Tx, held: Claim | Seen, decision: Decision) -> tuple[dt.datet
 
 
 async def give_up(tx: Tx, held: Claim | Seen, decision: Decision) -> int | None:
-    """The run failed for good: its job. None: it was not this claim's any more."""
+    """Mark the run as failed for good; returns its job. None: another claim owns the row."""
     fence = _fence(held)
-    told = {"code": decision.code, "reason": decision.reason}
-    row = await tx.one(SQL.run_fail, **fence, **told, spent=decision.spent)
+    cause = {"code": decision.code, "reason": decision.reason}
+    row = await tx.one(SQL.run_fail, **fence, **cause, spent=decision.spent)
     if row is None:
         return None
     await tx.run(SQL.results_drop, run_id=fence["run_id"], shard=fence["shard"])
@@ -137,7 +137,7 @@ async def give_up(tx: Tx, held: Claim | Seen, decision: Decision) -> int | None:
 async def publish(
     tx: Tx, held: Claim, decision: Decision, *, summary: str, dropped: int
 ) -> int | None:
-    """The run is processed, and its results are in this transaction: its job. None: it was fenced."""
+    """Mark the run as processed, in the transaction of its results; returns its job. None: another claim owns it."""
     row = await tx.one(
         SQL.run_publish, **held.fence, spent=decision.spent, summary=summary, dropped=dropped
     )
@@ -148,21 +148,21 @@ async def publish(
 
 
 async def outcome(tx: Tx, held: Claim) -> str:
-    """What is written of the attempt: `running` until its end was committed; empty if the run is gone."""
+    """The recorded outcome of the attempt: `running` until its end is committed; empty if the run does not exist."""
     row = await tx.one(SQL.attempt_outcome, **held.key, attempt=held.attempt)
     return "" if row is None else str(row["outcome"])
 
 
 async def lapsed(tx: Tx, *, most: int) -> tuple[Seen, ...]:
-    """Runs whose worker was not heard of in time; locked."""
+    """Runs whose lease has expired; locked."""
     rows = await tx.all(SQL.runs_lapsed, most=most)
     return tuple(msgspec.convert(row, Seen) for row in rows)
 
 
 async def backlog(tx: Tx) -> Backlog:
-    """How much work there is."""
+    """The number of runs in each state."""
     row = await tx.one(SQL.backlog)
-    assert row is not None  # it counts
+    assert row is not None  # an aggregate returns one row
     return msgspec.convert(row, Backlog)
 
 
@@ -178,10 +178,10 @@ def _fence(held: Claim | Seen) -> dict[str, object]:
 
 
 async def _ended(tx: Tx, fence: dict[str, object], decision: Decision) -> None:
-    told = {key: fence[key] for key in ("run_id", "shard", "attempt")}
+    attempt_key = {key: fence[key] for key in ("run_id", "shard", "attempt")}
     await tx.run(
         SQL.attempt_end,
-        **told,
+        **attempt_key,
         outcome=decision.verdict,
         code=decision.code,
         reason=decision.reason,

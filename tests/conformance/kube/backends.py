@@ -22,7 +22,7 @@ from tests.conformance.kube.kit import ROOT_CA, Api
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.login import authenticator
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.embedded.kube.nodeproxy.passing import HttpNodes
 from runyard.embedded.kube.settings import Settings
 from runyard.http.client import HttpTransport
@@ -41,23 +41,22 @@ from runyard.http.tls import (
 ADMIN = "an-administrator-of-scripts"
 EMBEDDED = "embedded"
 NAMES = ("loopback", "http", "real")
-ASKED: dict[str, None] = {}  # what the scripts of this process asked of the loopback
+ASKED: dict[str, None] = {}  # the requests that the scripts of this process sent to the loopback
 SECRETLESS = (1, 24)  # before, an account is of use once it has a Secret with its token
-NEWEST = (99, 0, 0)  # the embedded API has no excuse of age
+NEWEST = (99, 0, 0)  # the embedded API counts as the newest version
 
 Open = Callable[[str], contextlib.AbstractAsyncContextManager[Api]]
 
 
 def make_core(authority: Pair | None = None) -> KubeCore:
-    """An embedded API with roles enforced, and with the patience of the real one in `controlplane`."""
+    """An embedded API with roles enforced and with the timeouts of the real one in `controlplane`."""
     settings = Settings(tick=0.2, node_grace=10.0)
     nodes = HttpNodes(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     core = KubeCore(
         clock=RealClock(),
         rng=random.Random(7),
-        rbac=True,
+        security=Security(rbac=True, authority=authority),
         settings=settings,
-        authority=authority,
         proxy=nodes,
     )
     core.guard(authenticator([ADMIN], core.tokens))
@@ -71,7 +70,7 @@ def _authority() -> Pair:
 
 @contextlib.asynccontextmanager
 async def ticking(core: KubeCore) -> AsyncIterator[None]:
-    """Let the controllers of an embedded API look at the clock meanwhile."""
+    """Ticks the controllers of an embedded API while the block runs."""
     failure: BaseException | None = None
     async with asyncio.TaskGroup() as group:
         task = group.create_task(core.run_controllers())
@@ -141,7 +140,7 @@ async def _settled(
     token: str = ADMIN,
     version: tuple[int, int, int] = NEWEST,
 ) -> AsyncIterator[Api]:
-    """A namespace as it begins; what is left in it afterwards goes without waiting."""
+    """Creates a namespace and waits for its default objects; deletes it afterwards, without waiting."""
     api = Api(transport, space=space, token=token, version=version)
     await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
 

@@ -1,4 +1,4 @@
-"""The two servers as people meet them who type commands: a directory with a kubeconfig in it."""
+"""The two servers for command-line tools: each with a directory that holds a kubeconfig."""
 
 import asyncio
 import contextlib
@@ -25,14 +25,14 @@ from runyard.http.tls import (
 
 
 class Server:
-    """One server with a directory in which commands find a kubeconfig for it."""
+    """One server, and a directory with a kubeconfig for it."""
 
     def __init__(self, folder: Path, api: Api) -> None:
         self.folder = folder
         self.api = api
 
     async def run(self, program: Path, line: str) -> tuple[int, str]:
-        """What a command printed; it finds its configuration in the environment."""
+        """Runs a command with that kubeconfig in its environment; returns its output."""
         command = f"{shlex.quote(str(program))} --namespace={self.api.space} {line}"
         process = await asyncio.create_subprocess_shell(
             command,

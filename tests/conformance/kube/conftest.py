@@ -17,6 +17,12 @@ import pytest
 from tests.conformance.kube import ages, backends, usage
 from tests.conftest import BACKEND, Absent
 
+# A real control plane takes half a minute to start and seconds for each script, so its cases are marked slow.
+PARAMS = [
+    pytest.param(name, marks=[pytest.mark.slow] if name == "real" else [])
+    for name in backends.NAMES
+]
+
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane | None]:
@@ -45,7 +51,7 @@ def real_plane(
 
 @pytest.fixture
 def bare_plane(tmp_path: Path, absent: Absent) -> Iterator[controlplane.ControlPlane]:
-    """A modern server of its own, without controllers: a Node that nobody looks after is not found wanting."""
+    """A modern server without controllers, so a Node without heartbeats is not marked as lost."""
     assets = controlplane.find_assets(os.environ)
     if assets is None:
         absent("a real kube-apiserver", controlplane.HOW)
@@ -56,7 +62,7 @@ def bare_plane(tmp_path: Path, absent: Absent) -> Iterator[controlplane.ControlP
         yield started
 
 
-@pytest.fixture(params=backends.NAMES)
+@pytest.fixture(params=PARAMS)
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> backends.Open:
     """How to open the server of this case; the script itself is given the open `Api`."""
     backend: str = request.param
@@ -81,7 +87,7 @@ def _check_age(request: pytest.FixtureRequest, plane: controlplane.ControlPlane)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a script on a loop of its own, with its server open around it."""
+    """Runs a script on a new event loop, with its server open meanwhile."""
     script = pyfuncitem.obj
     if not inspect.iscoroutinefunction(script):
         return None

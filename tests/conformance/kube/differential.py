@@ -19,7 +19,7 @@ from tests.conformance.kube.sequences import Step
 
 from runyard.http.client import HttpTransport
 from runyard.http.loopback import Loopback
-from runyard.wire import shipped
+from runyard.wire import manifests
 
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -49,9 +49,9 @@ class Pair:
         )
 
     async def _install(self) -> None:
-        """Our own kind, and the one that is made for this comparison."""
+        """Installs runyard's kind and the kind made for this comparison."""
         api = self._real("default")
-        for definition in (*shipped.definitions(), GAUGE_DEFINITION):
+        for definition in (*manifests.definitions(), GAUGE_DEFINITION):
             await api.create(CRDS, definition)
         for kind in KINDS:
 
@@ -72,9 +72,9 @@ class Pair:
             Loopback(core.handle), space=space, token=backends.ADMIN, version=backends.NEWEST
         )
         await embedded.create(CRDS, GAUGE_DEFINITION)
-        for each in shipped.runtime_classes():  # which the other side does not begin with
+        for each in manifests.runtime_classes():  # the other server does not have it from the start
             await embedded.ok("DELETE", f"{RUNTIME_CLASSES}/{each['metadata']['name']}")
-        core._controllers.reactions = lambda event: ()  # on the other side there are none
+        core._controllers.reactions = lambda event: ()  # the other server has none
         for api in (real, embedded):
             await api.create("/api/v1/namespaces", {"metadata": {"name": space}})
             await api.create(api.path("serviceaccounts"), {"metadata": {"name": "default"}})

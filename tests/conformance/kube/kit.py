@@ -1,4 +1,4 @@
-"""What a conformance script speaks with: one API server, reached over one transport, one namespace its own.
+"""The client of a conformance script: one API server over one transport, with a namespace for this script.
 
 A script never asks which server it talks to. It makes its objects in `api.space`, gives whatever has no
 namespace a name from `api.own`, and states what every Kubernetes server answers.
@@ -27,7 +27,7 @@ PATIENCE = 30.0  # for one answer of a server on a busy machine
 
 
 class Api:
-    """One server as one caller sees it."""
+    """A client of one server, with one caller's credential."""
 
     def __init__(
         self, transport: Transport, *, space: str, token: str, version: tuple[int, int, int]
@@ -38,7 +38,7 @@ class Api:
         self._token = token
 
     def as_caller(self, token: str) -> "Api":
-        """The same server and namespace, for somebody else; without a token for nobody."""
+        """The same server and namespace with another token; without a token, anonymous."""
         return Api(self._transport, space=self.space, token=token, version=self.version)
 
     # ---- names and paths
@@ -75,7 +75,7 @@ class Api:
         accept: str = "application/json",
         agent: str = "script",
         headers: tuple[tuple[str, str], ...] = (),
-        pairs: tuple[tuple[str, str], ...] = (),  # of the query, for what is said twice
+        pairs: tuple[tuple[str, str], ...] = (),  # query parameters that are repeated
         **query: Any,
     ) -> Response | Stream:
         raw = (
@@ -148,22 +148,22 @@ class Api:
         return Watch(stream)
 
     async def eventually(
-        self, look: Callable[[], Awaitable[T | None]], *, seconds: float = 30
+        self, check: Callable[[], Awaitable[T | None]], *, seconds: float = 30
     ) -> T:
-        """What `look` finds once a controller has done its work."""
+        """Calls `check` until it returns something; returns that."""
         clock = RealClock()
         async with asyncio.timeout(seconds):
-            while (found := await look()) is None or found is False:
+            while (found := await check()) is None or found is False:
                 await clock.sleep(0.05)
         return found
 
     async def gone(self, path: str, *, seconds: float = 30) -> None:
-        """Wait until there is nothing at that path."""
+        """Waits until the object at that path is gone."""
 
-        async def look() -> bool | None:
+        async def check() -> bool | None:
             return (await self.call("GET", path)).status == 404 or None
 
-        await self.eventually(look, seconds=seconds)
+        await self.eventually(check, seconds=seconds)
 
 
 class Watch:
@@ -230,7 +230,7 @@ IDLE = {"schedulerName": "nobody"}  # a Pod that no scheduler touches
 
 
 def pod(name: str = "p", *, meta: Json | None = None, **spec: Any) -> Json:
-    """A Pod with one container that nobody schedules, unless `spec` says otherwise."""
+    """A Pod with one container that no scheduler places, unless `spec` overrides that."""
     container = {"name": "runner", "image": "vm:1"}
     body = {"containers": [container], **IDLE, **spec}
     named = {"name": name} if name else {}
@@ -243,13 +243,13 @@ def pod(name: str = "p", *, meta: Json | None = None, **spec: Any) -> Json:
 
 
 def config(name: str = "c", data: Json | None = None, **meta: Any) -> Json:
-    """A ConfigMap: the plainest object there is."""
+    """A ConfigMap, the simplest object."""
     body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}}
     return body if data is None else {**body, "data": data}
 
 
 def node(name: str, *, ready: str = "True", pods: str = "2", **more: Any) -> Json:
-    """A Node that says it is ready."""
+    """A Node whose status is Ready."""
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -1,4 +1,4 @@
-"""The list of differences that docs/embedded-kubernetes.md admits to, read from its table.
+"""The list of known differences, read from the table in docs/embedded-kubernetes.md.
 
 A row names the request and the place in its answer by patterns, so that the page and the test cannot disagree.
 """
@@ -11,14 +11,14 @@ import msgspec
 from tests.conformance.kube.replay import Difference
 
 PAGE = Path(__file__).parents[3] / "docs" / "embedded-kubernetes.md"
-MOST = 1  # the list may become shorter; whoever makes it longer has to say so here
+MOST = 1  # the list may become shorter; to make it longer, raise this number
 _ROW = re.compile(
     r"^\| (?P<id>[a-z][a-z-]*) \| `(?P<request>[^`]+)` \| `(?P<path>[^`]+)` \|", re.MULTILINE
 )
 
 
 class Known(msgspec.Struct, frozen=True):
-    """One admitted difference."""
+    """One known difference."""
 
     id: str
     request: str

@@ -1,4 +1,4 @@
-"""Nodes for a script: they say that they are ready, renew their leases meanwhile, and are gone afterwards.
+"""Nodes for a script: Ready, with leases that are renewed while it runs, and deleted afterwards.
 
 Scripts about scheduling state what is said of every Node there is, so a fleet begins with none but its own.
 """
@@ -27,7 +27,7 @@ class Fleet:
         self._beating: dict[str, None] = {}
 
     async def add(self, name: str, **more: Any) -> str:
-        """A Node that the scheduler may use: it says that it is ready, and a controller believes it."""
+        """Adds a Node and waits until it is Ready and the scheduler may use it."""
         full = self.api.own(name)
         labels = {"kubernetes.io/hostname": full, "run": self.api.space} | more.pop("labels", {})
         body = node(full, labels=labels, pods=more.pop("pods", "10"), **more)
@@ -41,14 +41,14 @@ class Fleet:
         return full
 
     def silence(self, name: str) -> None:
-        """That Node says nothing any more."""
+        """Stops the heartbeats of that Node."""
         self._beating.pop(name)
 
-    async def look(self, name: str) -> Json:
+    async def read(self, name: str) -> Json:
         return await self.api.get(f"{NODES}/{name}")
 
     async def say(self, name: str, *conditions: tuple[str, str]) -> None:
-        """That Node posts its conditions."""
+        """Posts conditions of that Node."""
         now = to_rfc3339(RealClock().now())
         told = [
             {
@@ -65,25 +65,25 @@ class Fleet:
         await self.api.patch(f"{NODES}/{name}/status", body, kind=STRATEGIC)
 
     async def taint(self, name: str, *taints: Json) -> None:
-        """Put these taints, and no others, on a Node."""
+        """Sets the taints of a Node to exactly these."""
         await self.api.patch(f"{NODES}/{name}", {"spec": {"taints": list(taints) or None}})
 
     async def taints(self, name: str) -> list[tuple[str, str]]:
         """The keys, without their usual prefix, and the effects."""
-        found = (await self.look(name))["spec"].get("taints", ())
+        found = (await self.read(name))["spec"].get("taints", ())
         return [(item["key"].removeprefix(PREFIX), item["effect"]) for item in found]
 
     async def until_taints(self, name: str, *, has: str = "", absent: str = "") -> None:
         """Wait until a Node has a taint of the one key, or none of the other."""
 
-        async def look() -> bool | None:
+        async def check() -> bool | None:
             keys = [key for key, _ in await self.taints(name)]
             return ((not has or has in keys) and (not absent or absent not in keys)) or None
 
-        await self.api.eventually(look)
+        await self.api.eventually(check)
 
     async def beat(self) -> None:
-        """Renew the leases, for ever."""
+        """Renews the leases until cancelled."""
         while True:
             await RealClock().sleep(BEAT)
             for name in tuple(self._beating):
@@ -91,7 +91,7 @@ class Fleet:
                 await self.api.call("PATCH", f"{LEASES}/{name}", body, kind=MERGE)
 
     async def end(self) -> None:
-        """Take away every Node there is."""
+        """Deletes every Node."""
         for path in (NODES, LEASES):
             for name in await self.api.names(path):
                 await self.api.call("DELETE", f"{path}/{name}")
@@ -107,42 +107,42 @@ class Fleet:
     async def placed(self, name: str = "p") -> str:
         """The Node of a Pod, once it has one."""
 
-        async def look() -> str | None:
+        async def check() -> str | None:
             return (await self.api.get(self.api.pods(name)))["spec"].get("nodeName")
 
-        return await self.api.eventually(look)
+        return await self.api.eventually(check)
 
     async def condition(self, name: str = "p", kind: str = "PodScheduled") -> Json:
         """A condition of a Pod, once it has it."""
 
-        async def look() -> Json | None:
+        async def check() -> Json | None:
             found = await self.api.get(self.api.pods(name))
             told = found["status"].get("conditions", ())
             return next((item for item in told if item["type"] == kind), None)
 
-        return await self.api.eventually(look)
+        return await self.api.eventually(check)
 
     async def going(self, name: str = "p") -> bool:
-        """Whether a Pod is on its way out."""
+        """Whether a Pod is being deleted."""
         return "deletionTimestamp" in (await self.api.get(self.api.pods(name)))["metadata"]
 
     async def until_going(self, name: str = "p") -> None:
-        """Wait until a Pod is on its way out."""
+        """Waits until a Pod is being deleted."""
 
-        async def look() -> bool | None:
+        async def check() -> bool | None:
             return await self.going(name) or None
 
-        await self.api.eventually(look)
+        await self.api.eventually(check)
 
     async def event(self, name: str, reason: str) -> Json:
         """An Event about something in this script's namespace."""
 
-        async def look() -> Json | None:
+        async def check() -> Json | None:
             query = f"involvedObject.name={name},reason={reason}"
             listed = await self.api.get(self.api.path("events"), fieldSelector=query)
             return listed["items"][0] if listed["items"] else None
 
-        return await self.api.eventually(look)
+        return await self.api.eventually(check)
 
 
 @contextlib.asynccontextmanager

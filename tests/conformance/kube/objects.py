@@ -26,7 +26,7 @@ _data = st.dictionaries(st.sampled_from(("k1", "k2", "k3")), words, max_size=3)
 
 
 def seldom(times: int = 8) -> st.SearchStrategy[bool]:
-    """True about once in so many times."""
+    """True about once in `times` draws."""
     return st.integers(1, times).map(lambda number: number == 1)
 
 

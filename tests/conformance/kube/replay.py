@@ -104,7 +104,7 @@ class Player:
         return normalised(self.answers)
 
     async def _watch(self, kind: Kind) -> None:
-        """Three eyes on each kind: on everything, on a selection, and on the rows of a table."""
+        """Opens three watches of each kind: of everything, of a selection, and of table rows."""
         path = kind.path(self._api.space)
         listed = await self._api.get(path)
         since = listed["metadata"]["resourceVersion"]
@@ -228,7 +228,7 @@ class Player:
                 self.answers.append((f"watch{told} {kind.plural}", event))
 
     async def _clean(self, kinds: list[Kind]) -> None:
-        """What lives in no namespace goes, so that the next sequence finds what this one found."""
+        """Deletes cluster-wide objects, so that the next sequence starts from the same state."""
         for kind in kinds:
             for name in (*NAMES, LAST) if not kind.namespaced else ():
                 path = f"{kind.path('')}/{self._name(kind, name)}"

@@ -35,7 +35,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     shape: str = ""  # "", table, metadata
 
     def told(self) -> str:
-        """How a report and the list of known differences call it: `patch/merge pods/status`."""
+        """The name in reports and in the list of known differences: `patch/merge pods/status`."""
         where = f"{self.kind.plural}/{self.sub}" if self.sub else self.kind.plural
         shape = f"/{self.shape}" if self.shape else ""
         return f"{self.verb}{_CALLED.get(self.media, '')}{shape} {where}"
@@ -49,7 +49,7 @@ _shapes = st.sampled_from(("", "", "table", "metadata"))
 
 @st.composite
 def _options(draw: st.DrawFn) -> Query:
-    """What may be said of any write."""
+    """The options that any write may have."""
     query: Query = []
     if draw(seldom(7)):
         query.append(("dryRun", "All"))
@@ -113,7 +113,7 @@ def _apply(draw: st.DrawFn, kind: Kind, name: str) -> Step:
 
 
 def _nullless(value: Json) -> Json:
-    """Who applies leaves out what shall not be there."""
+    """The value without nulls: an apply omits a field to remove it."""
     return {key: item for key, item in value.items() if item is not None}
 
 
@@ -305,7 +305,7 @@ def _snapshot(draw: st.DrawFn, kind: Kind) -> Step:
 
 @st.composite
 def _purge(draw: st.DrawFn, kind: Kind) -> Step:
-    """Delete what a selection has; never all there is of a kind that the server itself has objects of."""
+    """Deletes a selection; never a whole collection of a kind that the server itself creates objects of."""
     query = draw(_selection(kind))
     if not kind.namespaced:
         query = [("labelSelector", "tier=x")]

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles, reviews, and the identity of a node."""
+"""Access control: tokens, roles, reviews, and the identity of a node."""
 
 from tests.conformance.kube.kit import Api, Json, config, pod
 
@@ -13,7 +13,7 @@ async def token(api: Api, account: str, **spec: object) -> Json:
 
 
 async def account(api: Api, name: str, rules: list[Json]) -> Api:
-    """The server as a new ServiceAccount with exactly these rules sees it."""
+    """A client with a new ServiceAccount that has exactly these rules."""
     await api.create(api.path("serviceaccounts"), {"metadata": {"name": name}})
     await api.create(api.path("roles", group=RBAC), {"metadata": {"name": name}, "rules": rules})
     binding = {
@@ -31,13 +31,13 @@ async def account(api: Api, name: str, rules: list[Json]) -> Api:
 
 
 async def granted(caller: Api, verb: str, resource: str, *, group: str) -> None:
-    """Wait until the authorizer knows of a new role."""
+    """Waits until a new role takes effect."""
 
-    async def look() -> bool | None:
+    async def check() -> bool | None:
         told = await may(caller, verb, resource, group=group)
         return told["allowed"] or None
 
-    await caller.eventually(look)
+    await caller.eventually(check)
 
 
 async def may(caller: Api, verb: str, resource: str, **more: str) -> Json:
@@ -97,10 +97,10 @@ async def test_a_subresource_is_a_resource_of_its_own(api: Api) -> None:
     assert await caller.refused("PATCH", path, body, kind=merge) == (403, "Forbidden")
     await api.patch(api.path("roles", "agent", group=RBAC), {"rules": rules})
 
-    async def look() -> bool | None:
+    async def check() -> bool | None:
         return (await caller.call("PATCH", path, body, kind=merge)).status == 200 or None
 
-    await api.eventually(look)
+    await api.eventually(check)
     plain = {"metadata": {"labels": {"a": "b"}}}
     assert await caller.refused("PATCH", caller.pods("p"), plain, kind=merge) == (403, "Forbidden")
 
@@ -119,10 +119,10 @@ async def test_names_narrow_a_rule(api: Api) -> None:
     for name in ("mine", "other"):
         await api.create(api.maps(), config(name))
 
-    async def look() -> bool | None:
+    async def check() -> bool | None:
         return (await caller.call("GET", caller.maps("mine"))).status == 200 or None
 
-    await api.eventually(look)
+    await api.eventually(check)
     assert await caller.refused("GET", caller.maps("other")) == (403, "Forbidden")
     assert await caller.refused("GET", caller.maps()) == (403, "Forbidden")
 

@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, who wins, what is taken away."""
+"""Server-side apply: ownership of fields, conflicts, and removal of fields."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Certificate requests: what can be asked for, and what can be said about it."""
+"""Certificate requests: what may be requested, and which conditions may be set."""
 
 import pytest
 from tests.conformance.kube.kit import MERGE, Api, Json, causes

@@ -1,4 +1,4 @@
-"""What kubectl and the parts do with nodes, accounts and events, each in the form in which they ask for it."""
+"""The requests of kubectl and of the components about nodes, accounts and events."""
 
 import pytest
 from tests.conformance.kube.kit import TABLE, Api, Json, config, node, pod

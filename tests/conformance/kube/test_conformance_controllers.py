@@ -19,14 +19,14 @@ async def owners(api: Api, name: str) -> list[str]:
 
 
 async def until(api: Api, name: str, wanted: list[str]) -> None:
-    async def look() -> bool | None:
+    async def check() -> bool | None:
         return await owners(api, name) == wanted or None
 
-    await api.eventually(look)
+    await api.eventually(check)
 
 
 async def stays(api: Api, path: str) -> None:
-    """Whatever a collector would have done to something made before, it has done by now."""
+    """Waits until the collector has handled everything that was created before, and checks that this still exists."""
     ghost = {"apiVersion": "v1", "kind": "ConfigMap", "name": "ghost", "uid": "never-was"}
     for index in range(3):
         await api.create(api.maps(), config(f"sign-{index}", ownerReferences=[ghost]))
@@ -367,7 +367,7 @@ async def test_a_silent_node_is_unknown_until_it_speaks(api: Api) -> None:
         )
         nodes.silence(name)
         await nodes.until_taints(name, has="unreachable")
-        found = (await nodes.look(name))["status"]["conditions"]
+        found = (await nodes.read(name))["status"]["conditions"]
         told = {item["type"]: (item["status"], item["reason"], item["message"]) for item in found}
         never = ("Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.")
         assert told == {

@@ -1,4 +1,4 @@
-"""Details that generated sequences have found, each told once in plain words."""
+"""Details that generated sequences have found, one test each."""
 
 import pytest
 from tests.conformance.kube.kinds import GAUGE_DEFINITION

@@ -1,4 +1,4 @@
-"""What a client asks before it speaks: versions, groups, kinds."""
+"""Discovery: versions, groups, kinds."""
 
 import pytest
 from tests.conformance.kube.kit import Api

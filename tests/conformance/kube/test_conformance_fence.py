@@ -10,7 +10,7 @@ from tests.conformance.kube.kit import MERGE, Api, Json, config, pod
 from tests.conformance.kube.protobuf import KIND, envelope, field
 from tests.embedded.kube_access.certificaterequests import request_for
 
-from runyard.wire import names, rights
+from runyard.wire import manifests, names, rights
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.since(1, 30)
 
 
 class Yard:
-    """Two hosts with a Pod each; `host` is the first one, with every right that a role can give."""
+    """Two hosts with a Pod each; `host` is the client of the first one, which has every right that a role can give."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -58,11 +58,11 @@ class Yard:
         await self.api.call("DELETE", f"{RBAC}/clusterrolebindings/{self.mine}")
 
     async def _install(self) -> None:
-        """What a cluster does not have by itself, and the embedded API does."""
+        """Installs what the embedded API has built in and a cluster has not."""
         for space in (SPACE, names.CONTROLLER_NAMESPACE):
             await self.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
         if (await self.api.call("GET", POLICIES)).status == 200:
-            for obj in rights.fence():
+            for obj in manifests.admission():
                 answer = await self.api.call("POST", f"{POLICIES}/{PLURALS[obj['kind']]}", obj)
                 assert answer.status in (201, 409), answer.body
 

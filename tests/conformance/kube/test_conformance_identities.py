@@ -1,4 +1,4 @@
-"""Acting as somebody else, questions about them, and what everybody may look at."""
+"""Impersonation, reviews about other users, and what everybody may read."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -131,10 +131,10 @@ async def test_a_path_without_a_name_is_no_resource(api: Api) -> None:
     async with everywhere(api, "all-resources", rules, user):
         nothing: Json = {"verb": "get", "resource": ""}
 
-        async def look() -> bool | None:
+        async def check() -> bool | None:
             return await may(api, user, resourceAttributes=nothing) or None
 
-        await api.eventually(look)
+        await api.eventually(check)
         assert not await may(api, user, nonResourceAttributes={"verb": "get", "path": ""})
 
 
@@ -152,10 +152,10 @@ async def test_who_may_write_roles_may_not_let_others_fill_them(api: Api) -> Non
     asked = {"verb": "create", "resource": "clusterroles", "group": "rbac.authorization.k8s.io"}
     async with everywhere(api, "author", rules, user):
 
-        async def look() -> bool | None:
+        async def check() -> bool | None:
             return await may(api, user, resourceAttributes=asked) or None
 
-        await api.eventually(look)
+        await api.eventually(check)
         told = await api.why(
             "POST", f"{CLUSTER}/clusterroles", body, headers=acting(("user", user))
         )

@@ -1,4 +1,4 @@
-"""Lists: selectors, pages, versions, and what a list says of itself."""
+"""Lists: selectors, pages, versions, and list metadata."""
 
 import pytest
 from tests.conformance.kube.kit import ROOT_CA, Api, config, node, pod

@@ -1,4 +1,4 @@
-"""What every server says to a log, an exec or a port-forward before it asks a node, or instead of asking one."""
+"""Refusals of log, exec and port-forward that the server answers without calling a node."""
 
 import pytest
 from tests.conformance.kube.kit import Api, Json, pod
@@ -18,7 +18,7 @@ def _pod(name: str, *containers: str, node: str = "") -> Json:
 
 
 async def _begin(api: Api) -> str:
-    """A Node at which nobody listens, with a Pod on it."""
+    """Creates a Node without a kubelet API, and a Pod on it."""
     name = api.own("away")
     await api.create(NODES, _node(name, {"type": "InternalIP", "address": "127.0.0.1"}))
     await api.create(api.pods(), _pod("p", "runner", node=name))
@@ -38,7 +38,7 @@ LOGS = {
 }
 
 
-@pytest.mark.since(1, 32)  # older ones do not know of streams
+@pytest.mark.since(1, 32)  # older servers have no such streams
 @pytest.mark.parametrize(("key", "value", "code", "reason"), LOGS.values(), ids=LOGS)
 async def test_a_log_that_cannot_be_asked_for(
     api: Api, key: str, value: str, code: int, reason: str
@@ -70,7 +70,7 @@ async def test_a_pod_that_is_not_placed_has_an_empty_log_and_no_shell(api: Api) 
 
 async def test_of_several_containers_one_must_be_named(api: Api) -> None:
     made = _pod("p", "x", "y")
-    default = {"kubectl.kubernetes.io/default-container": "y"}  # a matter of kubectl alone
+    default = {"kubectl.kubernetes.io/default-container": "y"}  # only kubectl uses it
     made["metadata"]["annotations"] = default
     await api.create(api.pods(), made)
     told = await api.why("GET", api.pods("p", "log"))
@@ -128,7 +128,7 @@ PLACES = {
 }
 
 
-@pytest.mark.since(1, 31)  # older ones say some of it in other words
+@pytest.mark.since(1, 31)  # older servers have other messages
 @pytest.mark.parametrize(("address", "port", "said"), PLACES.values(), ids=PLACES)
 async def test_a_node_that_says_nonsense_of_where_it_is(
     api: Api, address: str, port: int, said: str

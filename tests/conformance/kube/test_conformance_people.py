@@ -1,4 +1,4 @@
-"""People with the usual roles may do on a laptop what they may do in a cluster."""
+"""Users with the default roles have the same rights on a laptop as in a cluster."""
 
 from tests.conformance.kube.kit import Api, Json
 
@@ -68,7 +68,7 @@ async def may(api: Api, user: str, verb: str, group: str, what: str) -> bool:
 
 
 async def test_the_usual_roles_grant_the_same(api: Api) -> None:
-    for obj in rights.people():
+    for obj in rights.user_roles():
         answer = await api.call("POST", f"{RBAC}/clusterroles", obj)
         assert answer.status in (201, 409), answer.body
     for role in ROLES:

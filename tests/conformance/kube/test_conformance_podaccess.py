@@ -1,4 +1,4 @@
-"""What a new Pod is given to reach the API with, and where the certificate for that comes from."""
+"""What admission mounts into a new Pod to call the API, and where the CA certificate comes from."""
 
 from typing import Any
 

@@ -160,7 +160,7 @@ async def test_a_status_write_of_a_node_leaves_its_spec_alone(api: Api) -> None:
 
 
 async def ready_node(api: Api, name: str, **more: Any) -> str:
-    """A Node that the scheduler may use: it says that it is ready, and a controller believes it."""
+    """Adds a Node and waits until it is Ready and the scheduler may use it."""
     name = api.own(name)
     labels = {"kubernetes.io/hostname": name, "run": api.space} | more.pop("labels", {})
     await api.create("/api/v1/nodes", node(name, labels=labels, **more))
@@ -175,16 +175,16 @@ async def ready_node(api: Api, name: str, **more: Any) -> str:
 
 
 async def placed(api: Api, name: str) -> str:
-    async def look() -> str | None:
+    async def check() -> str | None:
         return (await api.get(api.pods(name)))["spec"].get("nodeName")
 
-    return await api.eventually(look)
+    return await api.eventually(check)
 
 
 async def condition(api: Api, name: str) -> Json:
-    """What the scheduler says of a Pod that it cannot place."""
+    """The scheduler's condition on a Pod that it cannot place."""
 
-    async def look() -> Json | None:
+    async def check() -> Json | None:
         found = await api.get(api.pods(name))
         for item in found["status"].get("conditions", ()):
             if item["type"] == "PodScheduled" and item["status"] == "False":
@@ -192,7 +192,7 @@ async def condition(api: Api, name: str) -> Json:
                 return told
         return None
 
-    return await api.eventually(look)
+    return await api.eventually(check)
 
 
 def here(api: Api, **spec: Any) -> Json:
@@ -337,7 +337,7 @@ async def test_a_runtime_class_names_its_handler(api: Api) -> None:
     await api.create(api.pods(), pod(runtimeClassName=name))
     await api.ok("DELETE", f"{path}/{name}")
 
-    async def refused() -> bool | None:  # by a server that hears of the deletion a moment later
+    async def refused() -> bool | None:  # a server may handle the deletion a moment later
         wanted = pod("q", runtimeClassName=name)
         answer = await api.call("POST", api.pods(), wanted, dryRun="All")
         return (answer.status, answer.json().get("reason")) == (403, "Forbidden") or None

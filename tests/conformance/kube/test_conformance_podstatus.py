@@ -1,4 +1,4 @@
-"""What the status of a Pod may say: addresses in two forms, and what never changes."""
+"""The status of a Pod: addresses in two forms, and immutable fields."""
 
 from typing import Any
 

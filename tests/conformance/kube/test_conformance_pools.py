@@ -1,11 +1,11 @@
-"""Our own kind, as it is shipped: what the parts and kubectl do with pools."""
+"""RunnerPool as shipped: the requests of the components and of kubectl."""
 
 from typing import Any
 
 import pytest
 from tests.conformance.kube.kit import APPLY, JSON_PATCH, TABLE, Api, Json, causes
 
-from runyard.wire import names, shipped
+from runyard.wire import manifests, names
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = f"{names.GROUP}/{names.VERSION}"
@@ -19,7 +19,7 @@ async def path_of(api: Api, name: str = "", sub: str = "") -> str:
         return (await api.call("GET", path)).status == 200 or None
 
     if not await served():
-        for definition in shipped.definitions():
+        for definition in manifests.definitions():
             assert (await api.call("POST", CRDS, definition)).status in (201, 409)
         await api.eventually(served)
     return api.path(names.POOL_PLURAL, name, sub, group=GROUP)

@@ -1,4 +1,4 @@
-"""Objects that are not quite right: taken, or refused with the same status, reason and causes (refusals.yaml)."""
+"""Slightly wrong objects: accepted, or refused with the same status, reason and causes (refusals.yaml)."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -23,7 +23,7 @@ Case = tuple[str, Json]
 
 
 async def told(answer: Response) -> list[str]:
-    """An answer in the words of the table."""
+    """An answer in the notation of the table."""
     if answer.status < 300:
         return []
     status = await status_of(answer)
@@ -44,7 +44,7 @@ def scripts() -> Iterator[Any]:
 
 
 async def found(api: Api, path: str, cases: Iterator[tuple[str, Json]]) -> dict[str, list[str]]:
-    """What a server says to each of those objects, keeping none."""
+    """The answers to a dry-run creation of each object."""
     return {
         name: await told(await api.call("POST", path, body, dryRun="All")) for name, body in cases
     }

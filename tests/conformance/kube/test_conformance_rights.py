@@ -1,4 +1,4 @@
-"""What was asked for is what is permitted, and what is permitted is what is done."""
+"""The authorized action is exactly the requested and the performed one."""
 
 from typing import Any
 

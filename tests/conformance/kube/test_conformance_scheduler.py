@@ -1,4 +1,4 @@
-"""The scheduler: where Pods go, and in which words they are told why not."""
+"""The scheduler: where Pods are placed, and the messages on Pods that are not."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def asks(**amounts: str) -> list[Json]:
-    """A container that asks for so much; `_` stands for what no keyword can hold."""
+    """A container with these limits; `_` in a keyword stands for `-`."""
     limits = {key.replace("_", "-"): value for key, value in amounts.items()}
     if "x" in limits:
         limits["example.com/x"] = limits.pop("x")
@@ -53,7 +53,7 @@ TAINT = {"key": "example.com/mac", "value": "m1", "effect": "NoSchedule"}
 TAINTED: Json = {"spec": {"taints": [TAINT]}}
 STOP: Json = {"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}}
 
-# what the Node is like, what the Pod wants, whether it goes there
+# the Node, the Pod, whether the Pod is placed there
 FITS: dict[str, tuple[Json, Json, bool]] = {
     "no wish": ({}, {}, True),
     "label": ({"labels": {"a": "b"}}, {"nodeSelector": {"a": "b"}}, True),

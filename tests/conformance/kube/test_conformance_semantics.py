@@ -1,4 +1,4 @@
-"""The small print of writes: what a server reads, fills in, writes out and remembers, and in which words it refuses."""
+"""Details of writes: parsing, defaults, encoding, ownership of fields, and messages of refusals."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ RBAC = "rbac.authorization.k8s.io/v1"
 
 
 def owners(obj: Json) -> dict[tuple[str, str, str], Any]:
-    """Who owns what, by manager, operation and subresource."""
+    """The managed fields, by manager, operation and subresource."""
     return {
         (entry["manager"], entry["operation"], entry.get("subresource", "")): entry["fieldsV1"]
         for entry in obj["metadata"].get("managedFields", ())

@@ -1,4 +1,4 @@
-"""Tables: the columns that people know, in the order in which they know them."""
+"""Tables: the columns and their order."""
 
 import pytest
 from tests.conformance.kube.kit import TABLE, Api, Json, config, node, pod

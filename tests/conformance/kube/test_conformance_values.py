@@ -1,4 +1,4 @@
-"""Values at their edges: numbers, times and amounts are taken or refused alike, and are nobody's failure."""
+"""Limits of values: numbers, times and quantities are accepted or refused alike, and never cause a 500."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ async def test_a_pod_with_centuries_to_go_can_be_deleted(api: Api, grace: int, h
 
 
 def _lasting(seconds: int) -> float:
-    """How long that is to somebody who counts nanoseconds in 64 bits."""
+    """That duration as 64 bits of nanoseconds represent it."""
     count = seconds * 10**9 % 2**64
     return (count - 2**64 if count >= 2**63 else count) / 10**9
 

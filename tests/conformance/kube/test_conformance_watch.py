@@ -1,4 +1,4 @@
-"""Watches: which events come, in which order, from which version on, and how a watch ends."""
+"""Watches: events, their order, the first version, and the end of a watch."""
 
 from tests.conformance.kube.kit import OWN, TABLE, Api, config, pod
 

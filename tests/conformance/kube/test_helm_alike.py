@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.kube.commandline import Server, embedded, real
 from tests.conftest import Absent
 
-from runyard.wire import shipped
+from runyard.wire import manifests
 
 SPACE = "helm-alike"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -44,7 +44,7 @@ spec:
 """,
     "templates/NOTES.txt": "{{ .Release.Name }} has {{ .Values.replicas }} runners",
 }
-COMMANDS = (  # those with a # are refused: a pool that is none, and what belongs to another release
+COMMANDS = (  # those with a # are refused: an invalid pool, and an object of another release
     "install one chart --wait --timeout=30s",
     "list -o yaml --time-format=x",
     "get manifest one",
@@ -79,13 +79,13 @@ async def prepare(server: Server) -> None:
         return (await server.api.call("GET", pools)).status == 200 or None
 
     if not await served():
-        for definition in shipped.definitions():
+        for definition in manifests.definitions():
             await server.api.create(CRDS, definition)
         await server.api.eventually(served)
 
 
 async def left(server: Server) -> dict[str, object]:
-    """What the release made, as far as it is its own."""
+    """The objects that belong to the release."""
     paths = {
         "pool": server.api.path("runnerpools", "fleet", group="tuist.dev/v1alpha1"),
         "settings": server.api.maps("fleet"),

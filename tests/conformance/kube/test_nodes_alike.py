@@ -1,4 +1,4 @@
-"""The same stand-in for a node behind a real API server and behind the embedded one: both must ask it the same.
+"""Compares the requests that a real API server and the embedded one send to the same fake node.
 
 Compared is what the node receives: method, path, query, the protocol that is offered, and that no credential of the
 client comes along. The real server is told by the Node that it understands WebSockets; else it would translate them.
@@ -16,11 +16,11 @@ import controlplane
 import msgspec
 import pytest
 from tests.conformance.kube import backends
-from tests.embedded.kube_http.nodestandin import (
-    NodeStandIn,
+from tests.embedded.kube_http.fakekubelet import (
+    FakeKubelet,
     Received,
     node_context,
-    standing_in,
+    serving_kubelet,
 )
 from tests.embedded.kube_http.proxysupport import to_nodes
 
@@ -108,8 +108,8 @@ class Server(msgspec.Struct, frozen=True):
         assert code in (201, 409), (path, code)  # an account may be there already
 
 
-async def _received(server: Server, node: NodeStandIn) -> list[Any]:
-    """What reaches the node when everything is asked for once."""
+async def _received(server: Server, node: FakeKubelet) -> list[Any]:
+    """The requests that reach the node when a client requests each subresource once."""
     status = {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": node.port}},
@@ -156,14 +156,14 @@ def test_a_node_cannot_tell_which_server_asks(
 
     async def main() -> None:
         tls = node_context(tmp_path, real_plane.authority, node=NODE)
-        async with standing_in(tls) as node:
+        async with serving_kubelet(tls) as node:
             server = Server(real_plane.port, real_plane.tls(), controlplane.ADMIN)
             theirs = await _received(server, node)
             for path in (f"{PODS}/alike?gracePeriodSeconds=0", f"/api/v1/nodes/{NODE}"):
                 assert await server.ask("DELETE", path, {}) == 200
         authority = make_authority(now=RealClock().now())
         tls = node_context(tmp_path, authority, node=NODE)
-        async with _embedded(tmp_path, authority) as server, standing_in(tls) as node:
+        async with _embedded(tmp_path, authority) as server, serving_kubelet(tls) as node:
             ours = await _received(server, node)
         assert len(theirs) == len(ASKED)
         assert ours == theirs

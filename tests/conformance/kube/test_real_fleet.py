@@ -1,4 +1,4 @@
-"""The parts on a real control plane, and on the embedded API, each with its shipped credential and nothing more."""
+"""Runs the components on a real control plane and on the embedded API, with their shipped credentials only."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,12 @@ from pathlib import Path
 
 import controlplane
 import pytest
-from tests.conformance.kube import grounds, partsfleet
-from tests.conformance.kube.grounds import Ground, Right
-from tests.conformance.kube.partsfleet import HOST, Fleet
+from tests.conformance.kube import clusters, componentfleet
+from tests.conformance.kube.clusters import Cluster, Right
+from tests.conformance.kube.componentfleet import HOST, Fleet
 from tests.conftest import Absent
 from tests.fixtures_postgres import database_url, postgres  # noqa: F401 - fixtures
+from tests.tiers import sample
 
 from runyard.embedded.up import practice
 from runyard.telemetry import conditions
@@ -27,7 +28,7 @@ Scenario = Callable[[Fleet], Awaitable[None]]
 
 @pytest.fixture
 def audited(absent: Absent) -> Iterator[controlplane.ControlPlane]:
-    """A control plane of its own that writes down who asked for what."""
+    """A control plane for this test that logs every request and its user."""
     assets = controlplane.find_assets(os.environ)
     if assets is None or not assets.complete:
         absent("a real Kubernetes control plane", controlplane.HOW)
@@ -44,22 +45,24 @@ def audited(absent: Absent) -> Iterator[controlplane.ControlPlane]:
 
 
 @contextlib.asynccontextmanager
-async def ground_of(plane: controlplane.ControlPlane | None, folder: Path) -> AsyncIterator[Ground]:
+async def cluster_of(
+    plane: controlplane.ControlPlane | None, folder: Path
+) -> AsyncIterator[Cluster]:
     if plane is not None:
-        yield grounds.real(plane)
+        yield clusters.real(plane)
     else:
-        async with grounds.embedded(folder) as ground:
-            yield ground
+        async with clusters.embedded(folder) as cluster:
+            yield cluster
 
 
 def play(scenario: Scenario, plane: controlplane.ControlPlane | None, database: str) -> None:
-    """A fleet lives through a scenario; nothing of it is left."""
+    """Runs a scenario on a new fleet, and removes the fleet."""
     folder = Path(tempfile.mkdtemp(prefix="runyard-fleet-")).resolve()
 
     async def main() -> None:
         async with (
-            ground_of(plane, folder) as ground,
-            partsfleet.running(ground, folder / "data", database=database) as fleet,
+            cluster_of(plane, folder) as cluster,
+            componentfleet.running(cluster, folder / "data", database=database) as fleet,
         ):
             await scenario(fleet)
 
@@ -83,25 +86,25 @@ async def a_day_of_work(fleet: Fleet) -> None:
     assert not set(rolled) & set(healed)
     job = await fleet.queue("echo after", "after the roll")
     assert await fleet.finished(job) == "success"
-    for part in partsfleet.PARTS:
-        await fleet.content(part)
+    for component in componentfleet.COMPONENTS:
+        await fleet.until_working(component)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_the_fleet_works_and_no_part_needs_more_than_it_ships_with(
+def test_the_fleet_works_with_its_shipped_rights_only(
     audited: controlplane.ControlPlane,
     database_url: str,  # noqa: F811 - the fixture
 ) -> None:
     play(a_day_of_work, audited, database_url)
     asked = [each for each in audited.audit() if each.user.startswith(OURS)]
-    who = sorted({each.user.removeprefix(OURS) for each in asked})
-    assert who == sorted(
+    users = sorted({each.user.removeprefix(OURS) for each in asked})
+    assert users == sorted(
         [rights.SERVER_ACCOUNT, names.CONTROLLER_ACCOUNT, rights.host_account(HOST)]
     )
     refused = sorted({f"{each.user} {each.verb} {each.path}" for each in asked if each.code == 403})
     assert not refused
-    # Who ends while the server still answers is written down as a failure of the server.
+    # The server logs a request whose client ended before the answer as its own failure.
     answered = [each for each in asked if each.said != "context canceled"]
     broken = {
         f"{each.code} {each.verb} {each.path}: {each.said}" for each in answered if each.code >= 500
@@ -109,7 +112,7 @@ def test_the_fleet_works_and_no_part_needs_more_than_it_ships_with(
     assert not sorted(broken)
 
 
-# One right of each part, who must complain without it, and about what.
+# One right of each component, the component that must report it missing, and the message.
 LACKS = (
     (Right(rights.OPERATOR, "create", "pods"), "operator", "403 to POST {space}/pods"),
     (Right(rights.HOST, "create", "serviceaccounts/token"), HOST, "403 to POST {space}/service"),
@@ -117,29 +120,29 @@ LACKS = (
 )
 
 
-async def rights_come_and_go(fleet: Fleet) -> None:
-    """Without one verb a part says so and a job waits; with it everything goes on by itself."""
+async def remove_and_restore_rights(fleet: Fleet) -> None:
+    """Without one verb a component reports it and a job waits; with it the job runs without further help."""
     await fleet.warm()
-    for right, part, told in LACKS:
-        await grounds.take(fleet.api, right)
-        # Runners of before would still do a job.
+    for right, component, expected in sample(LACKS, of=3):
+        await clusters.remove_right(fleet.api, right)
+        # Existing runners would still run a job.
         await fleet.api.ok("DELETE", fleet.api.pods())
         job = await fleet.queue("echo done", f"needs {right.verb} {right.resource}")
-        said = await fleet.complaint(part, REFUSED)
-        assert told.format(space=fleet.api.path("").rstrip("/")) in said
-        assert (await fleet.people.job(job)).status != "completed"
-        await grounds.give_back(fleet.api, right.part)
+        said = await fleet.condition(component, REFUSED)
+        assert expected.format(space=fleet.api.path("").rstrip("/")) in said
+        assert (await fleet.github.job(job)).status != "completed"
+        await clusters.restore_rights(fleet.api, right.component)
         assert await fleet.finished(job, seconds=150) == "success"
-        await fleet.content(part)
+        await fleet.until_working(component)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("where", ["embedded", "real"])
-def test_a_part_that_lacks_one_verb_says_so(
+def test_a_component_reports_a_missing_verb(
     where: str,
     request: pytest.FixtureRequest,
     database_url: str,  # noqa: F811 - the fixture
 ) -> None:
     plane = request.getfixturevalue("audited") if where == "real" else None
-    play(rights_come_and_go, plane, database_url)
+    play(remove_and_restore_rights, plane, database_url)

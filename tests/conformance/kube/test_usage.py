@@ -1,4 +1,4 @@
-"""The scripts test what is used: every kind of request on the list is in one of them."""
+"""Checks that the scripts cover every kind of request that is used."""
 
 import os
 import subprocess
@@ -66,5 +66,5 @@ def test_every_request_that_is_used_is_in_a_script(tmp_path: Path) -> None:
 
 
 def passed_on() -> set[str]:
-    """What a node answers is tested where there is one to answer."""
+    """Kinds of requests that the node answers, which are tested elsewhere."""
     return {what for what in usage.used() if what.split()[1] in usage.NODES_OWN}

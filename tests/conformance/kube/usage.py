@@ -1,4 +1,4 @@
-"""What a request asks of a Kubernetes server, in words: `patch pods/status merge`, `list by labels`, `watch ?limit`.
+"""Names the kind of a Kubernetes request: `patch pods/status merge`, `list by labels`, `watch ?limit`.
 
 The embedded API serves what runyard's parts and kubectl ask for. `used.txt` lists that, recorded by running them. Tests
 fail when the parts or kubectl ask for what is not on the list, when nobody asks for what is on it, and when something
@@ -34,7 +34,7 @@ NODES_OWN = ("pods/log", "pods/exec", "pods/attach", "pods/portforward")  # a no
 
 
 def words(request: Request) -> tuple[str, ...]:
-    """What one request asks for."""
+    """The names of one request."""
     found = _place(request.path)
     if found is None:
         return (f"{request.method.lower()} {_document(request)}",)
@@ -106,7 +106,7 @@ def _delete_options(request: Request) -> list[str]:
 
 
 def recording(handle: Handle, seen: dict[str, None]) -> Handle:
-    """The same server, which writes down what is asked of it."""
+    """The same server with a record of its requests."""
 
     async def answer(request: Request) -> Response | Stream:
         for word in words(request):
@@ -123,7 +123,7 @@ def used() -> dict[str, set[str]]:
 
 
 def compare(who: str, seen: Iterable[str]) -> None:
-    """Fail unless the list says exactly what was seen."""
+    """Fails unless the list equals what was recorded."""
     found, listed = set(seen), {what for what, askers in used().items() if who in askers}
     missing, unused = sorted(found - listed), sorted(listed - found)
     assert not missing, f"{who} asks for what {LIST.name} does not list: {missing}"
@@ -131,7 +131,7 @@ def compare(who: str, seen: Iterable[str]) -> None:
 
 
 def leave(seen: Iterable[str]) -> None:
-    """Write down what the scripts of this process asked for, where somebody wants to know."""
+    """Writes the requests of this process's scripts to the directory from the environment, if one is set."""
     folder = os.environ.get(RECORD)
     if folder:
         Path(folder, f"{os.getpid()}.txt").write_text("\n".join(sorted(seen)), encoding="utf-8")

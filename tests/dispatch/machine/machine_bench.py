@@ -1,4 +1,4 @@
-"""Rows in memory around the machine: what the store does, without a database."""
+"""Keeps rows in memory and applies transitions to them, as the store does, without a database."""
 
 import msgspec
 
@@ -14,9 +14,9 @@ from runyard.dispatch.machine.transition import transition
 from runyard.dispatch.machine.values import (
     Decision,
     Fence,
+    Headroom,
     Job,
     JobState,
-    Room,
     Slot,
     SlotState,
     View,
@@ -68,19 +68,19 @@ class Bench:
         found = self.slots.get(uid)
         named = [getattr(event, "job_id", None)]
         named += [found.intended_job, found.executing_job] if found else []
-        room = Room(vcpus=self.left(), memory_gb=99) if isinstance(event, Offer) else None
-        return self._apply(View(slot=found, jobs=self._named(named), room=room), event)
+        headroom = Headroom(vcpus=self.left(), memory_gb=99) if isinstance(event, Offer) else None
+        return self._apply(View(slot=found, jobs=self._named(named), headroom=headroom), event)
 
     def job_fact(self, event: JobFact) -> Decision:
-        """Apply GitHub's word about a job."""
+        """Apply GitHub's report about a job."""
         runner = getattr(event, "runner_name", "")
         found = next((s for s in self.slots.values() if runner and s.runner_name == runner), None)
-        rival = next(
+        holder = next(
             (s for s in self.slots.values() if s is not found and s.intended_job == event.job_id),
             None,
         )
         named = [event.job_id] + ([found.intended_job, found.executing_job] if found else [])
-        return self._apply(View(slot=found, rival=rival, jobs=self._named(named)), event)
+        return self._apply(View(slot=found, holder=holder, jobs=self._named(named)), event)
 
     def apply(self, uid: str, event: Event) -> Decision:
         """Apply any event."""
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[Slot | None, JobState]] = {
 
 
 def bench(case: str) -> Bench:
-    """A bench with one slot in that condition, job 1 to match it, and job 2 waiting."""
+    """A bench with one slot in that condition, its job 1, and job 2 in the queue."""
     found, state = CASES[case]
     jobs = (job(1, state), job(2, JobState.QUEUED))
     return Bench(*((found,) if found else ()), jobs=jobs)

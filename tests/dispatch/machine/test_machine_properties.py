@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: the machine never raises and its rows keep their invariants."""
+"""No sequence of events makes the machine raise or breaks the invariants of its rows."""
 
 import msgspec
 from hypothesis import given
@@ -24,6 +24,12 @@ from runyard.dispatch.machine.events import (
     Retire,
 )
 from runyard.dispatch.machine.values import CLAIMS, Decision, JobState
+from runyard.wire.reasons_dispatch import Why
+
+REFUSED = Why.MINT_REFUSED.because(kind="rejected", message="")
+UNCLEAR = Why.STAMP_FAILED.because(stamp="unclear")
+GONE = Why.POD_NOT_FOUND.because()
+LEAKED = Why.STAMPED_WITHOUT_CLAIM.because()
 
 UIDS = ("p1", "p2", "p3")
 PODS = st.sampled_from(UIDS)
@@ -44,14 +50,30 @@ def _events(uid: str) -> st.SearchStrategy[Event]:
         st.builds(
             Arm, generation=st.just(0), runner_id=st.just(1), jit=st.just(b"jit"), stamped=FLAGS
         ),
-        st.builds(MintFailed, generation=st.just(0), why=st.just("refused")),
-        st.builds(MintAbandoned, generation=st.just(0), why=st.just("unclear")),
+        st.builds(
+            MintFailed,
+            generation=st.just(0),
+            reason=st.just(REFUSED),
+        ),
+        st.builds(
+            MintAbandoned,
+            generation=st.just(0),
+            reason=st.just(UNCLEAR),
+        ),
         st.builds(
             Fenced, generation=st.just(0), answer=st.sampled_from(FenceAnswer), scope_read=FLAGS
         ),
         st.builds(Inconclusive, generation=st.just(0)),
-        st.just(Retire(pod_uid=uid, pod_name=uid, pool="pool", generation=0, why="leak")),
-        st.just(PodGone(why="404")),
+        st.just(
+            Retire(
+                pod_uid=uid,
+                pod_name=uid,
+                pool="pool",
+                generation=0,
+                reason=LEAKED,
+            )
+        ),
+        st.just(PodGone(reason=GONE)),
         st.builds(JobWaiting, tenant=tenant, **job),
         st.builds(JobQueued, tenant=tenant, **job),
         st.builds(JobStarted, tenant=tenant, runner_name=NAMES, **job),
@@ -93,7 +115,7 @@ def _decision_is_sound(decision: Decision) -> None:
         assert decision.jobs == ()
     else:
         assert decision.slots or decision.jobs
-    assert all(change.why for change in (*decision.slots, *decision.jobs))
+    assert all(change.reason for change in (*decision.slots, *decision.jobs))
     waits = [change.wait for change in decision.slots]
     assert all(wait is None or wait >= 0 for wait in waits)
 

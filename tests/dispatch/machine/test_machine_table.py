@@ -1,4 +1,4 @@
-"""Every state met by every event: an explicit table, so that nothing happens by accident.
+"""Every event in every state has an entry in an explicit table, so that nothing happens by accident.
 
 A new state or a new event without a row or a column fails here first.
 """
@@ -28,6 +28,12 @@ from runyard.dispatch.machine.events import (
     Retire,
 )
 from runyard.dispatch.machine.values import Decision, SlotState
+from runyard.wire.reasons_dispatch import Why
+
+REFUSED = Why.MINT_REFUSED.because(kind="rejected", message="")
+UNCLEAR = Why.STAMP_FAILED.because(stamp="unclear")
+GONE = Why.POD_NOT_FOUND.because()
+LEAKED = Why.STAMPED_WITHOUT_CLAIM.because()
 
 
 def fenced(answer: FenceAnswer, *, scope_read: bool = True) -> Fenced:
@@ -40,15 +46,21 @@ EVENTS: dict[str, Event] = {
     "adopt": Adopt(generation=7, job_id=2),
     "arm": Arm(generation=7, runner_id=5, jit=b"jit", stamped=True),
     "arm unstamped": Arm(generation=7, runner_id=5, jit=b"jit", stamped=False),
-    "mint failed": MintFailed(generation=7, why="refused"),
-    "mint abandoned": MintAbandoned(generation=7, why="unclear"),
+    "mint failed": MintFailed(generation=7, reason=REFUSED),
+    "mint abandoned": MintAbandoned(generation=7, reason=UNCLEAR),
     "deleted": fenced(FenceAnswer.DELETED),
     "busy": fenced(FenceAnswer.BUSY),
     "absent": fenced(FenceAnswer.ABSENT),
     "absent unread": fenced(FenceAnswer.ABSENT, scope_read=False),
     "inconclusive": Inconclusive(generation=7),
-    "retire": Retire(pod_uid=UID, pod_name=NAME, pool="pool", generation=7, why="leak"),
-    "gone": PodGone(why="404"),
+    "retire": Retire(
+        pod_uid=UID,
+        pod_name=NAME,
+        pool="pool",
+        generation=7,
+        reason=LEAKED,
+    ),
+    "gone": PodGone(reason=GONE),
     "waiting": JobWaiting(job_id=1, tenant=TENANT),
     "queued": JobQueued(job_id=1, tenant=TENANT),
     "started": JobStarted(job_id=1, tenant=TENANT, runner_name=NAME),
@@ -58,7 +70,7 @@ EVENTS: dict[str, Event] = {
 
 # x refused, j only jobs change, = the slot stays as it is and only its deadline moves; otherwise the
 # state that the slot moves to, with a new generation: Idle Offered Armed Executing Draining Closed.
-# An idle slot has no runner name, so GitHub's word about a job cannot find it.
+# An idle slot has no runner name, so GitHub's reports about jobs cannot find it.
 TABLE = """
                 none idle offered armed vacant executing unknown draining closed due
 polled          I    =    x       x     x      x         x       x        x      x
@@ -93,7 +105,7 @@ def table() -> list[tuple[str, str, str]]:
     ]
 
 
-def told(before: int | None, decision: Decision) -> str:
+def outcome(before: int | None, decision: Decision) -> str:
     if decision.refused:
         return "x"
     if not decision.slots:
@@ -113,13 +125,13 @@ def test_the_table_is_complete() -> None:
 @pytest.mark.parametrize(
     ("event", "case", "expected"), table(), ids=[f"{e}-{c}" for e, c, _ in table()]
 )
-def test_each_pair_does_what_the_table_says(event: str, case: str, expected: str) -> None:
+def test_each_event_in_each_state_matches_the_table(event: str, case: str, expected: str) -> None:
     rows = bench(case)
     happened = EVENTS[event]
     before = rows.slots[UID].generation if UID in rows.slots else None
     decision = rows.apply(UID, happened)
-    assert told(before, decision) == expected
-    assert all(change.why for change in (*decision.slots, *decision.jobs))
+    assert outcome(before, decision) == expected
+    assert all(change.reason for change in (*decision.slots, *decision.jobs))
 
 
 ANSWERS = [name for name, event in EVENTS.items() if hasattr(event, "generation")]
@@ -127,7 +139,7 @@ ANSWERS = [name for name, event in EVENTS.items() if hasattr(event, "generation"
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "none"])
 @pytest.mark.parametrize("event", ANSWERS)
-def test_an_answer_for_an_earlier_life_changes_nothing(event: str, case: str) -> None:
+def test_an_answer_for_an_earlier_generation_changes_nothing(event: str, case: str) -> None:
     rows = bench(case)
     before = dict(rows.slots), dict(rows.jobs)
     late = msgspec.structs.replace(EVENTS[event], generation=6)

@@ -1,4 +1,4 @@
-"""A practice GitHub, a caller that speaks REST to it, and time that a test moves by hand."""
+"""A practice GitHub, a REST client for it, and a clock that the test advances."""
 
 import asyncio
 import functools
@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
-from runyard.embedded.github.keep import Keeper
 from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.github.store import RecordStore
 from runyard.http.messages import Request, Response
 
 APP_ID = 77
@@ -28,7 +28,7 @@ def _loaded(pem: str) -> Any:
 
 
 class HandClock:
-    """Time stands still until somebody moves it. Monotonic time begins at each boot."""
+    """A clock that moves only when the test advances it. Monotonic time starts at zero at each boot."""
 
     def __init__(self, *, at: float = 1_760_000_000.0, boot: float = 0.0) -> None:
         self.t = at
@@ -55,7 +55,7 @@ class Practice:
         keys: KeyPair,
         *,
         seed: int = 3,
-        keeper: Keeper | None = None,
+        store: RecordStore | None = None,
         settings: PracticeSettings | None = None,
         clock: HandClock | None = None,
     ) -> None:
@@ -66,16 +66,18 @@ class Practice:
         self.core = GithubCore(
             clock=self.clock,
             rng=random.Random(seed),
-            app_id=APP_ID,
-            public_key=keys.public_pem,
-            webhook_secret="hush",
+            app=PracticeApp(
+                app_id=APP_ID,
+                public_key=keys.public_pem,
+                webhook_secret="hush",
+                practice_token=PEOPLE,
+            ),
             deliver=self._deliver,
             on_event=lambda what, detail: self.events.append((what, detail)),
             settings=settings or PracticeSettings(runners_per_scope=50),
-            people_token=PEOPLE,
-            keeper=keeper,
+            store=store,
         )
-        if self.core._world.installations:  # it came back from its memory
+        if self.core._state.installations:  # it was restored from its store
             self.token = ""
             return
         self.acme = self.core.install("acme")

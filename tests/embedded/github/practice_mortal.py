@@ -1,4 +1,4 @@
-"""A practice GitHub that can be killed: a parent that imports everything once and forks a GitHub per life.
+"""A practice GitHub that can be killed: a parent imports everything once and forks a process for each start.
 
 Started by the tests as `python practice_mortal.py FOLDER RECEIVER`. The listening socket is bound once and outlives
 every life, so the port stays; it is the first line of the output. A line on standard input waits for the end of the
@@ -17,7 +17,7 @@ from tests.embedded.github import practice_process
 
 
 def live(sock: socket.socket, folder: Path, receiver: str) -> None:
-    """The whole life of a GitHub; ends the process."""
+    """Serves until killed; then ends the process."""
     try:
         asyncio.run(practice_process.main(sock.fileno(), folder, receiver))
     finally:

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from runyard.clock import RealClock
-from runyard.embedded.github.carrier import carrier
-from runyard.embedded.github.core import GithubCore
-from runyard.embedded.github.keep import Keeper
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.github.store import RecordStore
+from runyard.embedded.github.webhook_sender import webhook_sender
 from runyard.http.client import HttpTransport
 from runyard.http.server import listen
 
@@ -25,13 +25,15 @@ async def main(fd: int, folder: Path, receiver: str) -> None:
     core = GithubCore(
         clock=RealClock(),
         rng=random.Random(),
-        app_id=1,
-        public_key=(folder / "public.pem").read_text(),
-        webhook_secret="hush",
-        deliver=carrier(HttpTransport(receiver)),
+        app=PracticeApp(
+            app_id=1,
+            public_key=(folder / "public.pem").read_text(),
+            webhook_secret="hush",
+            practice_token="people",
+        ),
+        deliver=webhook_sender(HttpTransport(receiver)),
         settings=PracticeSettings(public_url=f"http://{host}:{port}"),
-        people_token="people",
-        keeper=Keeper(folder / "github.db"),
+        store=RecordStore(folder / "github.db"),
     )
     await listen(core.handle, sock=sock)
     await core.run()

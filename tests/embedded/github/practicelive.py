@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from runyard.clock import RealClock
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.identity import KeyPair
 from runyard.embedded.github.runner import __file__ as runner_package
 from runyard.embedded.github.settings import PracticeSettings
@@ -24,7 +24,7 @@ PATIENCE = 60.0
 
 
 class ForwardClock(RealClock):
-    """The machine's clock, which can be put forward."""
+    """The machine's clock plus an offset that a test can increase."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -60,22 +60,22 @@ class Live:
         self._stirred.set()
 
     async def until(self, ready: Callable[[], object]) -> None:
-        """Let time fly until it is so."""
+        """Advances time until the condition holds."""
         async with asyncio.timeout(PATIENCE):
             while not ready():
                 self._stirred.clear()
-                self.clock.ahead += 700.0  # more than any patience that a practice GitHub has
+                self.clock.ahead += 700.0  # longer than every timeout of a practice GitHub
                 self.core._wake.set()
                 await self._stirred.wait()
 
     def mint(self, name: str = "a") -> str:
-        runner = self.core._world.register(
+        runner = self.core._state.register(
             "orgs/acme", name=name, labels=("mac",), group_id=1, work_folder="_work"
         )
         return str(runner.jit)
 
     def log(self, job_id: int) -> str:
-        return bytes(self.core._people._logs.read(job_id, 0, 1 << 24)).decode()
+        return bytes(self.core._practice_routes._logs.read(job_id, 0, 1 << 24)).decode()
 
     def told(self, job_id: int) -> list[str]:
         return [entry.what for entry in self.core.history(job_id)]
@@ -94,7 +94,7 @@ class Program:
         self.said = ""
 
     async def line(self, text: str) -> None:
-        """Read on until it has said this."""
+        """Reads lines until one contains this."""
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
             while text not in self.said:
@@ -111,7 +111,7 @@ class Program:
 
 
 async def start_program(folder: Path, *arguments: str, **env: str) -> Program:
-    """Start `run.sh` with an environment in which secrets would be noticed."""
+    """Starts `run.sh` with secrets in the environment, so that a leak is noticed."""
     process = await asyncio.create_subprocess_exec(
         str(RUNNER / "run.sh"),
         *arguments,
@@ -138,11 +138,10 @@ async def live(keys: KeyPair, folder: Path, **settings: Any) -> AsyncIterator[Li
     it.core = GithubCore(
         clock=it.clock,
         rng=random.Random(5),
-        app_id=1,
-        public_key=keys.public_pem,
-        webhook_secret="s",
+        app=PracticeApp(
+            app_id=1, public_key=keys.public_pem, webhook_secret="s", practice_token="people"
+        ),
         on_event=it.stir,
-        people_token="people",
         settings=PracticeSettings(public_url=server.url, **settings),
     )
     it.core.install("acme")
@@ -165,7 +164,7 @@ async def live(keys: KeyPair, folder: Path, **settings: Any) -> AsyncIterator[Li
 def played(
     keys: KeyPair, folder: Path, scenario: Callable[[Live], Awaitable[None]], **settings: Any
 ) -> None:
-    """Play a scenario on a fresh one."""
+    """Runs a scenario on a new practice GitHub."""
 
     async def main() -> None:
         async with live(keys, folder, **settings) as it:

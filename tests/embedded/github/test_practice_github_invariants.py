@@ -1,4 +1,4 @@
-"""Whatever people, runners and time do in whatever order: each job runs at most once."""
+"""Each job runs at most once, for any order of users' actions, runners' actions and time."""
 
 import asyncio
 import random
@@ -6,14 +6,15 @@ import random
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.tiers import examples
 
 from runyard.clock import Clock
 from runyard.embedded.github.deliveries import DeliveryLog
-from runyard.embedded.github.model import Job, Refused, WorldError
+from runyard.embedded.github.model import Job, PracticeError, Refused
 from runyard.embedded.github.session import RunnerSession
 from runyard.embedded.github.settings import PracticeSettings
+from runyard.embedded.github.state import PracticeState
 from runyard.embedded.github.waiting import fits
-from runyard.embedded.github.world import World
 
 LABELS = ("mac", "arm", "gpu")
 SCOPES = ("orgs/acme", "repos/acme/app", "repos/acme/lib")
@@ -41,7 +42,7 @@ class AnyLife(RuleBasedStateMachine):
         super().__init__()
         self.clock: Clock = Moving()
         self.told: list[tuple[int, str]] = []
-        self.world = World(
+        self.world = PracticeState(
             clock=self.clock,
             rng=random.Random(0),
             settings=PracticeSettings(),
@@ -85,7 +86,7 @@ class AnyLife(RuleBasedStateMachine):
             runner = self.world.register(
                 scope, name=name, labels=tuple(sorted(labels)), group_id=1, work_folder="w"
             )
-        except WorldError:
+        except PracticeError:
             assert taken
         else:
             assert not taken
@@ -168,7 +169,9 @@ class AnyLife(RuleBasedStateMachine):
             assert steps[-1] == order[self.world.jobs[job_id].status]
 
 
-AnyLife.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+AnyLife.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestAnyLife = AnyLife.TestCase
 
 
@@ -181,7 +184,7 @@ def test_the_log_forgets_the_old_and_pages_the_rest() -> None:
         settings=PracticeSettings(deliveries_kept=100),
         deliver=None,
     )
-    world = World(
+    world = PracticeState(
         clock=clock,
         rng=random.Random(0),
         settings=PracticeSettings(),

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from runyard.embedded.github.identity import generate_key_pair
 from runyard.http.messages import Request
@@ -231,7 +232,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(
     method=st.sampled_from(["GET", "POST", "DELETE", "PATCH", "", "get"]),
     segments=st.lists(SEGMENTS, max_size=8),

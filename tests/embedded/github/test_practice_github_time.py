@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.deliveries import Delivery
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
@@ -18,9 +18,7 @@ def virtual(keys: Any, deliver: Deliver, scenario: Callable[[GithubCore], Awaita
         core = GithubCore(
             clock=VirtualClock(),
             rng=random.Random(1),
-            app_id=1,
-            public_key=keys.public_pem,
-            webhook_secret="s",
+            app=PracticeApp(app_id=1, public_key=keys.public_pem, webhook_secret="s"),
             deliver=deliver,
         )
         core.install("acme")
@@ -34,7 +32,7 @@ def virtual(keys: Any, deliver: Deliver, scenario: Callable[[GithubCore], Awaita
 
 
 def register(core: GithubCore, name: str) -> str:
-    runner = core._world.register(
+    runner = core._state.register(
         "orgs/acme", name=name, labels=("mac",), group_id=1, work_folder="w"
     )
     return runner.jit

@@ -1,4 +1,4 @@
-"""The simulator's model of a runner and the real program leave the same traces at the same GitHub.
+"""The simulator's model of a runner and the real program cause the same records at GitHub.
 
 Each scenario is played twice: by `sim.guest` under virtual time through a Python session, and by the runner
 program in a process of its own over HTTP. What GitHub remembers, what it told the server, what is left of the
@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from tests.embedded.github.practicelive import Live, Program, live
 
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.deliveries import Delivery
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.loopback import Loopback
@@ -56,7 +56,7 @@ class Traces(msgspec.Struct, eq=True):
 
 
 def mint(core: GithubCore) -> str:
-    return core._world.register(
+    return core._state.register(
         "orgs/acme", name="runner-1", labels=("mac",), group_id=1, work_folder="_work"
     ).jit
 
@@ -97,7 +97,7 @@ async def cancelled(side: Side) -> list[int]:
 async def registration_deleted(side: Side) -> list[int]:
     await side.begin(mint(side.core))
     await side.listening()
-    world = side.core._world
+    world = side.core._state
     world.remove(next(iter(world.runners.values())), why="deleted")
     return [await side.exit_code()]
 
@@ -147,7 +147,7 @@ async def nothing_to_do_for_too_long(side: Side) -> list[int]:
 
 async def an_unknown_secret(side: Side) -> list[int]:
     jit = mint(side.core)
-    world = side.core._world
+    world = side.core._state
     world.remove(next(iter(world.runners.values())), why="deleted")
     await side.begin(jit)
     return [await side.exit_code()]
@@ -253,9 +253,7 @@ def played_by_the_model(keys: KeyPair, scenario: Scenario) -> Traces:
         core = GithubCore(
             clock=clock,
             rng=random.Random(5),
-            app_id=1,
-            public_key=keys.public_pem,
-            webhook_secret="s",
+            app=PracticeApp(app_id=1, public_key=keys.public_pem, webhook_secret="s"),
         )
         core.install("acme")
         core.add_repo("acme/app")

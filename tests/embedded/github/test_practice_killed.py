@@ -1,4 +1,4 @@
-"""`kill -9` on the practice GitHub while a job runs: nothing that it had said is unsaid."""
+"""`kill -9` on the practice GitHub while a job runs loses no acknowledged change."""
 
 import asyncio
 import hashlib
@@ -23,7 +23,7 @@ PROCESS = Path(__file__).with_name("practice_process.py")
 
 
 class Receiver:
-    """Takes webhooks; may be told to refuse them."""
+    """Receives webhooks; can be set to refuse them."""
 
     def __init__(self) -> None:
         self.status = 503
@@ -42,7 +42,7 @@ class Receiver:
 
 
 class Caller:
-    """Speaks to the practice GitHub as people do, and as the fleet's server does."""
+    """A client that sends the requests of users and of the fleet's server."""
 
     def __init__(self, transport: HttpTransport, keys: KeyPair) -> None:
         self._transport = transport
@@ -87,7 +87,7 @@ async def story(keys: KeyPair, folder: Path) -> None:
     os.mkfifo(go)
     receiver = Receiver()
     hooks = await listen(receiver.handle)
-    sock = socket.create_server(("127.0.0.1", 0))  # it queues who comes while nobody serves
+    sock = socket.create_server(("127.0.0.1", 0))  # connections queue while no process serves
     transport = HttpTransport(f"http://127.0.0.1:{sock.getsockname()[1]}")
     github = await start(sock, folder, hooks.url)
     try:

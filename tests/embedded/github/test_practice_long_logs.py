@@ -1,4 +1,4 @@
-"""Whatever a job writes, and however much, its log is bounded, says so, and harms neither the job nor GitHub."""
+"""A job's log is bounded, reports that it was cut, and harms neither the job nor GitHub."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.embedded.github.practicelive import Live, played
 
-from runyard.embedded.github.keep import Keeper
 from runyard.embedded.github.settings import PracticeSettings
-from runyard.embedded.up.people import People
+from runyard.embedded.github.store import RecordStore
+from runyard.embedded.up.practice_client import PracticeClient
 from runyard.http.client import HttpTransport
 
 TRUNCATED = "\n[log truncated: it is full, and the rest was dropped]\n"
@@ -17,10 +17,10 @@ MIB = 1 << 20
 
 
 async def read(it: Live, job: int) -> str:
-    """The log as people read it, over the socket."""
+    """Reads the log over HTTP."""
     transport = HttpTransport(it.core.settings.public_url)
     try:
-        return await People(transport, token="people").log(job)
+        return await PracticeClient(transport, token="people").log(job)
     finally:
         await transport.close()
 
@@ -51,7 +51,9 @@ def test_a_flood_is_cut_and_does_not_block_the_job(
         log = await read(it, job)
         assert log.startswith("begin\n") and log.endswith(TRUNCATED) and "end" not in log[-80:-60]
         (shown,) = it.core.jobs().values()
-        assert it.core._people._logs.size(shown.id) == it.core.settings.log_limit == 200_000
+        assert (
+            it.core._practice_routes._logs.size(shown.id) == it.core.settings.log_limit == 200_000
+        )
 
     played(practice_keys, tmp_path, scenario, log_limit=200_000)
 
@@ -78,7 +80,7 @@ def test_a_log_that_just_fits_is_whole(practice_keys: Any, tmp_path: Path) -> No
 def test_bytes_that_are_no_text_arrive_as_they_are(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         job = await run(it, r"printf 'a\0b\377\376\303(\355\240\200\033[2Jz'")
-        kept = it.core._people._logs.read(job, 0, 100)
+        kept = it.core._practice_routes._logs.read(job, 0, 100)
         assert kept == b"a\0b\xff\xfe\xc3(\xed\xa0\x80\x1b[2Jz"
         shown = await read(it, job)
         assert shown.startswith("a\0b") and "\ufffd" in shown
@@ -104,9 +106,9 @@ def test_a_character_that_is_cut_in_two_pages_is_read_whole(
 
 
 def test_all_logs_together_are_bounded(make_practice: Any, tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path / "github.db")
+    store = RecordStore(tmp_path / "github.db")
     limits = PracticeSettings(log_limit=200, logs_total=250)
-    practice = make_practice(settings=limits, keeper=keeper)
+    practice = make_practice(settings=limits, store=store)
     jobs = []
     for name in "abcd":
         _, jit = practice.mint(name)
@@ -120,20 +122,20 @@ def test_all_logs_together_are_bounded(make_practice: Any, tmp_path: Path) -> No
         100,
         100,
     ]
-    assert sum(keeper.log_sizes().values()) == 200
-    # The one that grows is not the one that goes, though it is the oldest.
-    logs = practice.core._people._logs
+    assert sum(store.log_sizes().values()) == 200
+    # The growing log is kept although it is the oldest.
+    logs = practice.core._practice_routes._logs
     assert logs.append(jobs[2], 100, b"y" * 80) == 180
     assert [logs.size(job) for job in jobs] == [0, 0, 180, 0]
-    keeper.close()
+    store.close()
 
 
 def test_a_forgotten_log_that_begins_anew_before_it_was_written_is_kept(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path / "github.db")
-    keeper.commit({}, logs=[(1, 0, b"old")])
-    keeper.commit({}, logs=[(1, 0, b"anew")], forgotten_logs=[1])
-    assert keeper.read_log(1, 0, 99) == b"anew"
-    keeper.close()
+    store = RecordStore(tmp_path / "github.db")
+    store.commit({}, logs=[(1, 0, b"old")])
+    store.commit({}, logs=[(1, 0, b"anew")], forgotten_logs=[1])
+    assert store.read_log(1, 0, 99) == b"anew"
+    store.close()
 
 
 def test_a_name_that_no_process_can_be_given_fails_the_job_and_says_why(

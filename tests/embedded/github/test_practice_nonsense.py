@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.embedded.github.conftest import Practice
+from tests.tiers import examples
 
-from runyard.embedded.github.keep import Keeper
+from runyard.embedded.github.store import RecordStore
 from runyard.http.messages import Request
 
 ORG = "/orgs/acme/actions/runners"
@@ -108,12 +109,12 @@ HOSTILE = st.sampled_from(
 
 
 class Doors:
-    """A practice GitHub with a bit of everything in it, and who can come to it."""
+    """A practice GitHub with some of every record, and every credential for it."""
 
     def __init__(self, practice: Any) -> None:
         self.practice = practice
         self.core = practice.core
-        tables = (*self.core._people.routes(), *self.core._runner_face.routes())
+        tables = (*self.core._practice_routes.routes(), *self.core._runner_routes.routes())
         self.table = [
             *((each.method, each.path, [name for name, _ in each.query]) for each in tables),
             *(
@@ -124,7 +125,7 @@ class Doors:
         self.minted = 0
 
     def known(self) -> dict[str, str]:
-        """What exists, under the names of the templates."""
+        """Existing values for the parameters of route templates."""
         if not any(each.busy for each in self.core.runners().values()):
             self._put_somebody_to_work()
         worker = next(each for each in self.core.runners().values() if each.busy)
@@ -141,7 +142,7 @@ class Doors:
 
     def _put_somebody_to_work(self) -> None:
         self.minted += 1
-        runner = self.core._world.register(
+        runner = self.core._state.register(
             "orgs/acme", name=f"w{self.minted}", labels=("mac",), group_id=1, work_folder="w"
         )
         self.core.queue_job("acme/app", ("mac",), script="true")
@@ -150,7 +151,7 @@ class Doors:
         self.key = str(opened.json()["session"])
 
     def bearers(self, known: dict[str, str]) -> list[str]:
-        """Every credential that opens something, and some that open nothing."""
+        """Every valid credential, and some invalid ones."""
         people, practice = "people-secret", self.practice
         return [
             people,
@@ -167,13 +168,13 @@ class Doors:
 @pytest.fixture(scope="module")
 def doors(practice_keys: Any, tmp_path_factory: Any) -> Any:
     folder: Path = tmp_path_factory.mktemp("nonsense")
-    keeper = Keeper(folder / "github.db")
-    yield Doors(Practice(practice_keys, keeper=keeper))
-    keeper.close()
+    store = RecordStore(folder / "github.db")
+    yield Doors(Practice(practice_keys, store=store))
+    store.close()
 
 
 def spoiled(draw: Any, path: str) -> bytes:
-    """A body that is good, nearly good, or nothing of the kind."""
+    """A body that is valid, almost valid, or arbitrary."""
     good = next((body for end, body in GOOD.items() if path.endswith(end)), {})
     match draw(st.sampled_from(["good", "spoiled", "spoiled", "any", "bytes"])):
         case "good":
@@ -188,7 +189,9 @@ def spoiled(draw: Any, path: str) -> bytes:
 
 
 @settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(400),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_every_door_answers_every_nonsense(doors: Doors, data: Any) -> None:
@@ -208,7 +211,7 @@ def test_every_door_answers_every_nonsense(doors: Doors, data: Any) -> None:
     request = Request(
         method=method,
         path=path,
-        # A number of seconds would be waited for, on a clock that stands still.
+        # A wait in seconds would never end on a clock that does not move.
         query=tuple((name, value) for name, value in query if name != "wait"),
         headers=(
             ("authorization", f"Bearer {bearer}"),
@@ -224,7 +227,7 @@ def test_every_door_answers_every_nonsense(doors: Doors, data: Any) -> None:
     if answer.status >= 400 and method != "HEAD":
         said = answer.json()
         assert said.get("error") or said.get("message"), answer
-    if answer.status < 300 and method != "GET":  # what was let in can be looked at
+    if answer.status < 300 and method != "GET":  # an accepted object can be read
         for look in ("jobs", "accounts", "runners", "deliveries"):
             assert doors.practice.visit("GET", look).status == 200
 

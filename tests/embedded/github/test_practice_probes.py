@@ -1,4 +1,4 @@
-"""A practice GitHub whose memory cannot be written must not look ready."""
+"""A practice GitHub whose store cannot be written reports that it is not ready."""
 
 import asyncio
 import random
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runyard.embedded.github.core import GithubCore
+from runyard.embedded.github.core import GithubCore, PracticeApp
 from runyard.embedded.github.identity import KeyPair, generate_key_pair
-from runyard.embedded.github.keep import Keeper, KeepError
+from runyard.embedded.github.store import RecordStore, StoreError
 from runyard.http.messages import Request
 from runyard.sim.clock import VirtualClock
 from runyard.sim.loop import run_virtual
@@ -20,7 +20,7 @@ def keys() -> KeyPair:
 
 
 async def statuses(core: GithubCore) -> list[int]:
-    """As anybody sees them: no credential, no user agent."""
+    """The statuses of both probes, without a credential or user agent."""
     paths = ("/healthz", "/readyz", "/metrics")
     answers = [await core.handle(Request(method="GET", path=path)) for path in paths]
     assert all(answer.header("x-runyard-practice") == "github" for answer in answers)
@@ -31,14 +31,12 @@ def test_it_is_ready_while_its_memory_can_be_written(
     keys: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        clock, keeper = VirtualClock(), Keeper(tmp_path / "github.db")
+        clock, store = VirtualClock(), RecordStore(tmp_path / "github.db")
         core = GithubCore(
             clock=clock,
             rng=random.Random(1),
-            app_id=1,
-            public_key=keys.public_pem,
-            webhook_secret="hush",
-            keeper=keeper,
+            app=PracticeApp(app_id=1, public_key=keys.public_pem, webhook_secret="hush"),
+            store=store,
         )
         core.install("acme")
         async with asyncio.TaskGroup() as group:
@@ -46,18 +44,18 @@ def test_it_is_ready_while_its_memory_can_be_written(
             await clock.sleep(60)
             assert await statuses(core) == [200, 200, 403]
             with monkeypatch.context() as broken:
-                broken.setattr(Keeper, "commit", full)
-                with pytest.raises(KeepError):
+                broken.setattr(RecordStore, "commit", full)
+                with pytest.raises(StoreError):
                     core.add_repo("acme/app")
-                assert (await statuses(core))[:2] == [200, 200]  # a blip, until it lasts
+                assert (await statuses(core))[:2] == [200, 200]  # a short failure is tolerated
                 await clock.sleep(30)
                 assert (await statuses(core))[:2] == [200, 503]
             assert (await statuses(core))[:2] == [200, 200]
             carrying.cancel()
-        keeper.close()
+        store.close()
 
     run_virtual(main())
 
 
 def full(*_: object, **__: object) -> None:
-    raise KeepError("the disk is full", fix="make room")
+    raise StoreError("the disk is full", fix="make room")

@@ -164,7 +164,7 @@ def test_a_cancelled_job_is_ended_with_all_that_it_started(
 
 
 def running(pid: int) -> bool:
-    """Whether it is more than an entry that nobody has collected yet."""
+    """Whether the process runs and is not a zombie."""
     shown = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], check=False, capture_output=True, text=True
     )
@@ -255,7 +255,7 @@ def test_a_job_goes_on_while_github_is_away(practice_keys: Any, tmp_path: Path) 
         await read(begun)
         it.core.faults.outage = True
         await write(go, "onward\n")
-        await read(done)  # the job has ended, and GitHub could not be told
+        await read(done)  # the job has ended, and GitHub was unreachable
         assert it.core.jobs()[job].status == "in_progress"
         it.core.faults.outage = False
         assert await program.ended() == 0
@@ -275,7 +275,7 @@ def test_a_runner_that_github_has_given_up_stops_its_job(
         program = await it.start("--jitconfig", it.mint())
         shell = int(await read(begun))
         (runner,) = it.core.runners().values()
-        it.core._world._end_run_of(runner, it.core.jobs()[runner.job_id], "failure")
+        it.core._state._end_run_of(runner, it.core.jobs()[runner.job_id], "failure")
         assert await program.ended() == 1
         assert not running(shell)
 
@@ -287,7 +287,7 @@ def test_a_wrong_secret_is_refused_and_not_repeated_aloud(
 ) -> None:
     async def scenario(it: Live) -> None:
         jit = it.mint()
-        it.core._world.remove(next(iter(it.core.runners().values())), why="deleted")
+        it.core._state.remove(next(iter(it.core.runners().values())), why="deleted")
         for arguments, code in (
             (("--jitconfig", jit), 1),
             (("--jitconfig", "nonsense"), 2),
@@ -325,7 +325,7 @@ def test_an_image_holds_all_of_the_program(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2 and "no JIT configuration" in done.stdout, done
+    assert done.returncode == 2 and "not a JIT configuration" in done.stdout, done
 
 
 def test_a_start_leaves_nothing_beside_the_program(tmp_path: Path) -> None:

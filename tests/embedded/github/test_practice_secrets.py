@@ -1,4 +1,4 @@
-"""No credential of the practice GitHub is told to anybody whom it was not made for."""
+"""No answer of the practice GitHub reveals a credential to another caller."""
 
 import asyncio
 import contextlib
@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from tests.embedded.github.practicelive import Live, played
 
-from runyard.embedded.github import runnerface
-from runyard.embedded.github.keep import Keeper, KeepError
+from runyard.embedded.github import runner_routes
+from runyard.embedded.github.store import RecordStore, StoreError
 from runyard.http.messages import Request, Response
 
 PRIVATE = 0o600
 
 
 def everything(practice: Any, known: dict[str, str]) -> Iterator[tuple[str, Response]]:
-    """Ask at many doors, with every credential at every one of them, right or wrong."""
+    """Sends requests to many routes, with every credential to each of them."""
     doors = [
         *(("GET", f"/practice/{what}") for what in ("jobs", "runners", "accounts", "deliveries")),
         ("POST", "/practice/jobs"),
@@ -69,12 +69,12 @@ def test_no_answer_and_no_event_repeats_a_credential(practice: Any) -> None:
         found += [f"{name} in {what}" for name, value in known.items() if value in said]
     told = repr(practice.events)
     found += [f"{name} in an event" for name, value in known.items() if value in told]
-    shown = repr((practice.core.runners(), practice.core._world, practice.core.settings))
+    shown = repr((practice.core.runners(), practice.core._state, practice.core.settings))
     found += [
         f"{name} in a picture of the records" for name, value in known.items() if value in shown
     ]
     assert practice.events and found == []
-    # What a job is given is nobody's to read but its runner's.
+    # Only the job's runner may read the job's script.
     assert b"the-job's-own" not in practice.visit("GET", "jobs").body
 
 
@@ -84,7 +84,7 @@ def test_an_error_of_its_own_repeats_no_credential(practice: Any, monkeypatch: A
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(practice.core._world, "connect", broken)
+    monkeypatch.setattr(practice.core._state, "connect", broken)
     answer = practice.open(jit)
     assert answer.status == 500 and jit.encode() not in answer.body
     what, detail = practice.events[-1]
@@ -94,10 +94,10 @@ def test_an_error_of_its_own_repeats_no_credential(practice: Any, monkeypatch: A
 def test_its_memory_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        keeper = Keeper(tmp_path / "github.db")
-        keeper.commit({("meta", "x"): b"1"})
+        store = RecordStore(tmp_path / "github.db")
+        store.commit({("meta", "x"): b"1"})
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-        keeper.close()
+        store.close()
     finally:
         os.umask(before)
     assert "github.db-wal" in modes
@@ -108,17 +108,17 @@ def test_a_memory_that_others_could_read_is_closed_to_them(tmp_path: Path) -> No
     path = tmp_path / "github.db"
     path.touch()
     path.chmod(0o644)
-    keeper = Keeper(path)
-    keeper.commit({("meta", "x"): b"1"})
+    store = RecordStore(path)
+    store.commit({("meta", "x"): b"1"})
     assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {PRIVATE}
-    keeper.close()
+    store.close()
 
 
 def test_what_is_wrong_with_a_memory_is_said_without_what_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / "github.db"
     path.write_bytes(b"the secret of the house" * 100)
-    with pytest.raises(KeepError) as caught:
-        Keeper(path)
+    with pytest.raises(StoreError) as caught:
+        RecordStore(path)
     assert "secret" not in str(caught.value) and caught.value.fix
 
 
@@ -140,7 +140,7 @@ def test_no_process_shows_the_secret_while_a_job_runs(
         program = await it.start(way, jit if way == "--jitconfig" else str(tmp_path / "jit"))
         shell = int(await asyncio.to_thread(begun.read_text))
         (runner,) = it.core.runners().values()
-        key = runnerface._key(runner)
+        key = runner_routes._key(runner)
         shown = {pid: words(pid) for pid in (program.process.pid, shell)}
         assert b"practice_runner.py" in shown[program.process.pid]
         for each in shown.values():

@@ -1,4 +1,4 @@
-"""A small world around the embedded Kubernetes API: virtual time, terse requests, sample objects."""
+"""Helpers for the embedded Kubernetes API: virtual time, short requests, sample objects."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
 class World:
-    """One core, its clock, and every write that it told of."""
+    """One core, its clock, and every write that it reported."""
 
     def __init__(self, *, journal: Journal | None = None, seed: int = 7, **settings: Any) -> None:
         self.clock = VirtualClock()
@@ -100,14 +100,14 @@ class World:
         return stream
 
     async def pass_time(self, seconds: float, *, step: float = 5.0) -> None:
-        """Let time pass with the controllers ticking."""
+        """Advances time while the controllers tick."""
         for _ in range(round(seconds / step)):
             await self.clock.sleep(step)
             self.core.tick()
 
 
 def play(scenario: Callable[[World], Awaitable[T]], **settings: Any) -> T:
-    """Run a scenario in a fresh world under virtual time."""
+    """Runs a scenario on a new core under virtual time."""
 
     async def main() -> T:
         world = World(**settings)
@@ -132,7 +132,7 @@ KINDS = {
 
 
 def said(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """A body that says what it is, from the path it goes to."""
+    """Adds kind and apiVersion to a body, derived from its path."""
     steps = path.split("/")
     version = "v1" if steps[1] == "api" else f"{steps[2]}/{steps[3]}"
     kind = next(KINDS[step] for step in reversed(steps) if step in KINDS)

@@ -1,4 +1,4 @@
-"""A definition to play with, and what a server that knows it serves."""
+"""A sample definition, and a core that serves it."""
 
 from typing import Any
 

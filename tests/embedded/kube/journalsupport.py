@@ -1,4 +1,4 @@
-"""Cores that live one after the other in one data directory, for tests of the journal."""
+"""Runs cores one after the other on one data directory, for tests of the journal."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ Scene = Callable[[World], Awaitable[Any]]
 
 
 class Home:
-    """One data directory, in which one core after the other lives."""
+    """One data directory for cores that run one after the other."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "kube.db"
@@ -41,7 +41,7 @@ class Home:
 
 
 def lives(home: Home, *scenes: Scene, **settings: Any) -> None:
-    """Play each scene in a core that found what the ones before it left."""
+    """Runs each scene on a new core that loads what the ones before it stored."""
 
     async def main() -> None:
         for number, scene in enumerate(scenes):

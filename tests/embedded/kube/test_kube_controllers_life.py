@@ -1,4 +1,4 @@
-"""Controllers over time and over restarts: who loses his Pods and when, and what is finished that was begun."""
+"""Controllers over time and restarts: when nodes lose their Pods, and that interrupted work is finished."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def taints(world: World, name: str) -> list[tuple[str, str]]:
     return [(item["key"].removeprefix("node.kubernetes.io/"), item["effect"]) for item in held]
 
 
-def condemned(world: World) -> list[str]:
+def with_lost_taint(world: World) -> list[str]:
     names = [item["metadata"]["name"] for item in world.core.objects("nodes")]
     return [name for name in names if LOST in taints(world, name)]
 
@@ -47,7 +47,7 @@ async def join(world: World, *names: str) -> None:
 
 
 async def beat(world: World, seconds: int, *names: str) -> None:
-    """Time passes; these say meanwhile that they are well, the others nothing."""
+    """Advances time while these nodes send heartbeats and the others do not."""
     for _ in range(seconds // 5):
         for name in names:
             told = [{**READY[0], "lastHeartbeatTime": to_rfc3339(world.clock.now())}]
@@ -66,11 +66,11 @@ def test_lost_nodes_lose_their_pods_one_after_the_other() -> None:
     async def scenario(world: World) -> None:
         await join(world, "a", "b", "c", "d", "e")
         await beat(world, 50, "c", "d", "e")
-        assert condemned(world) == ["a"]
+        assert with_lost_taint(world) == ["a"]
         await beat(world, 5, "c", "d", "e")
-        assert condemned(world) == ["a"]
+        assert with_lost_taint(world) == ["a"]
         await beat(world, 5, "c", "d", "e")
-        assert condemned(world) == ["a", "b"]
+        assert with_lost_taint(world) == ["a", "b"]
 
     play(scenario)
 
@@ -80,7 +80,7 @@ def test_when_most_of_a_small_fleet_is_silent_nobody_loses_his_pods() -> None:
         await join(world, "a", "b", "c", "d", "e")
         await beat(world, 300, "d", "e")
         assert [taints(world, name)[0][0] for name in "abc"] == ["unreachable"] * 3
-        assert condemned(world) == []
+        assert with_lost_taint(world) == []
 
     play(scenario)
 
@@ -93,11 +93,11 @@ def test_when_everybody_is_silent_nobody_loses_his_pods_and_time_starts_anew() -
             "POST", f"{PODS}/p/binding", {"metadata": {"name": "p"}, "target": {"name": "a"}}
         )
         await beat(world, 60, "b", "c")
-        assert condemned(world) == ["a"]
+        assert with_lost_taint(world) == ["a"]
         await beat(world, 7200)
-        assert condemned(world) == [] and not going(world, "p")
+        assert with_lost_taint(world) == [] and not going(world, "p")
         await beat(world, 300, "b", "c")
-        assert condemned(world) == ["a"] and not going(world, "p")
+        assert with_lost_taint(world) == ["a"] and not going(world, "p")
         await beat(world, 10, "b", "c")
         assert going(world, "p")
 
@@ -214,7 +214,7 @@ def test_a_pod_that_waits_for_balance_still_waits_after_a_restart(home: Home) ->
     async def after(world: World) -> None:
         waiting = find(world, "pods", "q")
         assert waiting is not None and "nodeName" not in waiting["spec"]
-        await world.ok("DELETE", f"{PODS}/p")  # on its way out it no longer counts
+        await world.ok("DELETE", f"{PODS}/p")  # a terminating Pod no longer counts
         placed = find(world, "pods", "q")
         assert placed is not None and placed["spec"]["nodeName"] == "a"
 

@@ -1,4 +1,4 @@
-"""The pure decisions of the controllers, as tables: taints, patience, silence, pace, fit, spread, words."""
+"""The pure decisions of the controllers, as tables: taints, tolerations, silence, fit, spread, messages."""
 
 import math
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runyard.embedded.kube import shapes
-from runyard.embedded.kube.controllers import fit, lifecycle, namespaces, spread, taints
+from runyard.embedded.kube import shapes, taints
+from runyard.embedded.kube.controllers import fit, lifecycle, namespaces, spread
 from runyard.embedded.kube.resources import CONFIG_MAPS, LEASES, PODS
 
 NOW, EARLIER = "2026-01-01T00:00:10Z", "2026-01-01T00:00:00Z"
@@ -110,7 +110,7 @@ PATIENCE: dict[str, tuple[list[shapes.Taint], list[shapes.Toleration], float]] =
 @pytest.mark.parametrize("case", PATIENCE)
 def test_a_pod_stays_as_long_as_it_bears_every_taint(case: str) -> None:
     found, told, expected = PATIENCE[case]
-    assert taints.patience(found, told) == expected
+    assert taints.seconds_tolerated(found, told) == expected
 
 
 def test_silence_is_unknown_and_what_was_never_said_is_so_too() -> None:
@@ -130,7 +130,7 @@ def test_silence_is_unknown_and_what_was_never_said_is_so_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ready", "total", "mood", "pause"),
+    ("ready", "total", "disruption", "pause"),
     [
         pytest.param(3, 3, "normal", 10.0, id="all well"),
         pytest.param(1, 3, "normal", 10.0, id="two lost are no disruption"),
@@ -143,10 +143,10 @@ def test_silence_is_unknown_and_what_was_never_said_is_so_too() -> None:
     ],
 )
 def test_the_more_are_silent_the_fewer_lose_their_pods(
-    ready: int, total: int, mood: lifecycle.Mood, pause: float | None
+    ready: int, total: int, disruption: lifecycle.Disruption, pause: float | None
 ) -> None:
-    assert lifecycle.mood(ready, total) == mood
-    assert lifecycle.pause(mood, total) == pause
+    assert lifecycle.disruption(ready, total) == disruption
+    assert lifecycle.pause(disruption, total) == pause
 
 
 # ---- fit

@@ -1,4 +1,4 @@
-"""The client that the parts use, against this core: both sides mean the same by the same words."""
+"""The components' client against this core: both interpret requests alike."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ from runyard.kube import errors
 from runyard.kube.client import Kube
 from runyard.kube.kinds import CONFIG_MAPS, NODES, PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
 from runyard.kube.objects import Pod, RunnerPool
-from runyard.kube.reflector import Reflector
+from runyard.kube.reflector import Reflector, Scope, WatchDeps
 from runyard.telemetry.meter import Meter
 
 SPACE = "tuist-runners"
@@ -70,13 +70,10 @@ def test_a_reflector_follows_through_compaction_and_restarts() -> None:
     async def scenario(world: World) -> None:
         kube = client(world)
         mirror = Reflector(
-            kube,
+            WatchDeps(kube=kube, clock=world.clock, rng=random.Random(3), meter=Meter()),
             PODS,
             Pod,
-            clock=world.clock,
-            rng=random.Random(3),
-            meter=Meter(),
-            namespace="default",
+            scope=Scope(namespace="default"),
         )
         async with asyncio.TaskGroup() as group:
             running = group.create_task(mirror.run())

@@ -51,7 +51,7 @@ async def stay_alive(world: World, seconds: int, *, skew: float = 0.0) -> None:
 
 
 async def silence(world: World, seconds: int) -> None:
-    """Everybody is silent but one host that takes no Pods: the fault is not on this side of the wire."""
+    """Advances time with heartbeats of one unschedulable node only, so the server does not suspect its own network."""
     if world.core.find("nodes", "", "witness") is None:
         await world.ok("POST", NODES, node("witness", spec={"unschedulable": True}))
         lease = {"metadata": {"name": "witness"}, "spec": {"holderIdentity": "witness"}}

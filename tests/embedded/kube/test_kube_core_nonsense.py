@@ -1,4 +1,4 @@
-"""Whatever is sent, the core answers, keeps its objects whole and its promises."""
+"""The core answers any input, and its objects and invariants stay intact."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.embedded.kube.coresupport import (
     ACCOUNTS,
@@ -28,10 +28,11 @@ from tests.embedded.kube.coresupport import (
     pool,
     said,
 )
+from tests.tiers import examples
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.auth import Action, Decision, User, bearer
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.http.messages import Request, Response, Stream
 
 KEYS = st.sampled_from(
@@ -155,7 +156,7 @@ TEMPLATES = (
 
 @st.composite
 def spoiled(draw: st.DrawFn) -> Any:
-    """A sensible body in which perhaps one value, somewhere, is nonsense."""
+    """A valid body in which at most one value is replaced by an arbitrary one."""
     body = json.loads(json.dumps(draw(st.sampled_from(TEMPLATES))))
     spot: Any = body
     while draw(st.booleans()):
@@ -192,7 +193,7 @@ def encode(value: Any) -> bytes:
 
 
 def check_whole(core: KubeCore) -> None:
-    """Every stored object is what its readers rely on."""
+    """Checks every stored object."""
     versions: list[int] = []
     for plural in (
         "namespaces",
@@ -211,7 +212,7 @@ def check_whole(core: KubeCore) -> None:
     assert len(versions) == len(dict.fromkeys(versions)) and max(versions) <= core.version
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(REQUESTS, max_size=12))
 def test_no_request_breaks_the_core(
     requests: list[tuple[str, str, str, dict[str, str], Any]],
@@ -246,7 +247,7 @@ WRITES = st.tuples(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(WRITES, min_size=1, max_size=12))
 def test_no_write_leaves_an_object_broken(
     writes: list[tuple[str, str, str, str, str, Any]],
@@ -285,7 +286,8 @@ def test_no_bytes_break_the_core(body: bytes, path: str, method: str, kind: str)
     play(scenario)
 
 
-@settings(max_examples=200)
+@example(patch={"metadata": {"managedFields": []}}, path=f"{PODS}/a")
+@settings(max_examples=examples(200))
 @given(
     patch=OBJECTS, path=st.sampled_from([f"{PODS}/a", f"{NODES}/n1", f"{MAPS}/a", f"{POOLS}/mac"])
 )
@@ -331,7 +333,9 @@ def test_a_defect_inside_is_a_counted_500() -> None:
         raise KeyError("defect")
 
     async def scenario() -> None:
-        core = KubeCore(clock=RealClock(), rng=random.Random(1), authenticate=broken)
+        core = KubeCore(
+            clock=RealClock(), rng=random.Random(1), security=Security(authenticate=broken)
+        )
         answer = await core.handle(Request(method="GET", path="/api"))
         assert isinstance(answer, Response) and answer.status == 500
         assert core.failures == {"KeyError": 1}
@@ -348,7 +352,9 @@ def test_strangers_and_the_unauthorized_are_turned_away() -> None:
 
     async def scenario() -> None:
         core = KubeCore(
-            clock=RealClock(), rng=random.Random(1), authenticate=known, authorize=readers_only
+            clock=RealClock(),
+            rng=random.Random(1),
+            security=Security(authenticate=known, authorize=readers_only),
         )
         request = Request(method="GET", path=MAPS)
         answer = await core.handle(request)

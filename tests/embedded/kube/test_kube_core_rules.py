@@ -1,4 +1,4 @@
-"""What each kind demands: every wrong object is refused with the field and the reason that a real server names."""
+"""Validation of each kind: an invalid object is refused with the field and the reason of a real server."""
 
 from typing import Any
 

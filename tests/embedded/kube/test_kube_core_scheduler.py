@@ -1,4 +1,4 @@
-"""The scheduler: where Pods go, and what a Pod is told that goes nowhere."""
+"""The scheduler: where Pods are placed, and the message on a Pod that is not."""
 
 from typing import Any
 
@@ -141,7 +141,7 @@ def test_room_that_becomes_free_is_used_in_order(how: str) -> None:
             await world.ok("POST", PODS, pod(name))
         if how == "removed":
             await world.ok("DELETE", f"{PODS}/a")
-            assert place(world, "z") == ""  # still terminating: its room is still taken
+            assert place(world, "z") == ""  # still terminating: its resources are still used
             await world.ok("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
         else:
             await world.merge(f"{PODS}/a/status", {"status": {"phase": "Failed"}})

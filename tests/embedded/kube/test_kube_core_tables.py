@@ -1,4 +1,4 @@
-"""Tables: the shape that kubectl wants, the words that people know, and no object that breaks them."""
+"""Tables: the form that kubectl expects, the usual words, and no object that makes rendering fail."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Definitions at work: what is defined is served, what is deleted takes its objects along, a restart knows both."""
+"""Definitions: served once created, deleted with their objects, and restored after a restart."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.embedded.kube.journalsupport import Home, lives
 
 from runyard.embedded.kube.storage.journal import Journal, JournalFull, Row
 from runyard.sim.loop import run_virtual
-from runyard.wire import shipped
+from runyard.wire import manifests
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
@@ -147,7 +147,7 @@ def test_our_own_kinds_are_definitions_that_are_there_from_the_start() -> None:
     async def scenario(world: World) -> None:
         listed = (await world.ok("GET", DEFINITIONS))["items"]
         names = [item["metadata"]["name"] for item in listed]
-        assert names == [item["metadata"]["name"] for item in shipped.definitions()]
+        assert names == [item["metadata"]["name"] for item in manifests.definitions()]
         made = await world.ok("POST", POOLS, pool())
         assert made["spec"]["replicas"] == 0 and made["spec"]["podMemoryMB"] == 14336
         assert made["metadata"]["generation"] == 1
@@ -177,7 +177,7 @@ def test_a_restart_knows_the_definitions_and_their_objects(tmp_path: Path) -> No
 
 
 class Refusing(Journal):
-    """A disk that is full when told so."""
+    """A journal that reports a full disk on request."""
 
     full = False
 

@@ -1,4 +1,4 @@
-"""Objects of custom resources: what their definition lets in, fills in, drops and shows."""
+"""Objects of custom resources: validation, defaults, pruning and columns."""
 
 from typing import Any
 

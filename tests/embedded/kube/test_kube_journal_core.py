@@ -1,4 +1,4 @@
-"""A core with a journal: what was acknowledged comes back, whole, and memory never runs ahead of the disk."""
+"""A core with a journal: acknowledged writes are restored whole, and answers never precede the disk."""
 
 import random
 import shutil
@@ -112,7 +112,7 @@ def test_an_hour_without_an_api_evicts_nobody_and_silence_after_it_does(home: Ho
         await world.ok("POST", PODS, pod())
 
     async def pass_beside(fresh: World, seconds: int) -> None:
-        # One other host lives, so it is not this server that is cut off.
+        # Another host sends heartbeats, so the server does not suspect its own network.
         for _ in range(seconds // 5):
             now = to_rfc3339(fresh.clock.now())
             said = [{"type": "Ready", "status": "True", "lastHeartbeatTime": now}]
@@ -328,7 +328,7 @@ def test_a_read_does_not_touch_the_disk(tmp_path: Path) -> None:
 
 
 def test_a_journal_changes_no_answer(home: Home) -> None:
-    """The same requests, with and without: byte for byte the same, watches included."""
+    """The same requests with and without a journal get identical bytes, watches included."""
 
     async def play(world: World) -> list[bytes]:
         answers = []

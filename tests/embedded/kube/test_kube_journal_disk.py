@@ -1,4 +1,4 @@
-"""The disk says no: the step is taken back as a whole, and the client is told why."""
+"""A failed write to disk rolls the whole step back, and the client gets the reason."""
 
 import asyncio
 import resource
@@ -21,7 +21,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def refuse(journal: Journal) -> None:
-    """From now on SQLite finds no room for any write: each asks for more pages than there may be."""
+    """Makes every further write fail as on a full disk, by SQLite's page limit."""
     run = journal._db.execute
     (pages,) = run("PRAGMA page_count").fetchone()
     run(f"PRAGMA max_page_count = {pages}")
@@ -65,7 +65,7 @@ def test_a_full_disk_refuses_the_write_and_keeps_reading(home: Home) -> None:
 
 
 def test_controllers_forget_a_step_that_was_taken_back(home: Home) -> None:
-    """A Node that could not be kept must not be given Pods, nor be counted, nor go silent later."""
+    """A rolled-back Node gets no Pods, is not counted, and does not become silent later."""
 
     async def main() -> None:
         journal = Journal(home.path)
@@ -133,7 +133,7 @@ def test_a_failing_disk_stops_the_core_and_the_next_one_knows_what_was_kept(home
 
 @contextmanager
 def no_file_grows(limit: int) -> Iterator[None]:
-    """Writes past that size fail, as on a disk that is broken rather than full."""
+    """Makes writes past that file size fail, as on a broken disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:

@@ -1,4 +1,4 @@
-"""The journal's file: all or nothing, one owner, and a clear word when it cannot be used."""
+"""The journal's file: atomic, locked by one process, and with a clear error when it is unusable."""
 
 import os
 import random
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from runyard.embedded.kube.storage.journal import (
     FORMAT,
@@ -42,7 +43,7 @@ def journal(path: Path) -> Iterator[Journal]:
 
 
 def reopened(journal: Journal) -> Kept:
-    """What a process finds that starts after this one was killed here."""
+    """The journal as a process would load it after a kill at this moment."""
     copy = journal.path.parent / "copy.db"
     for suffix in ("", "-wal"):
         shutil.copyfile(f"{journal.path}{suffix}", f"{copy}{suffix}")
@@ -96,7 +97,7 @@ def test_a_refused_commit_leaves_nothing_of_itself(journal: Journal) -> None:
 
 
 def fill_up(journal: Journal) -> None:
-    """Make the next page that is asked for one too many."""
+    """Makes the next allocation of a page fail."""
     (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
     journal._db.execute(f"PRAGMA max_page_count = {pages}")
 
@@ -204,7 +205,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Kept]:
     return path.read_bytes(), kept
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.integers(0, 10**9), bit=st.integers(0, 7))
 @example(where=4024, bit=7)  # makes SQLite quote bytes that are no text
 def test_a_flipped_bit_is_never_read_as_truth(

@@ -1,4 +1,4 @@
-"""Clients that ask in the same moment share one transaction, and nobody sees what is not kept."""
+"""Concurrent requests share one transaction, and no client gets what is not stored."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -34,7 +34,7 @@ Scene = Callable[[World, Counting], Awaitable[None]]
 
 
 def play(home: Home, scene: Scene, *, failures: int = 0, seed: int = 0) -> None:
-    """On the simulator's loop, on which those who are ready go in any order."""
+    """Runs on the simulator's loop, which shuffles ready callbacks."""
 
     async def main() -> None:
         journal = Counting(home.path)
@@ -49,7 +49,7 @@ def play(home: Home, scene: Scene, *, failures: int = 0, seed: int = 0) -> None:
 
 
 def write(core: KubeCore, name: str) -> None:
-    """A write whose moment has begun and not ended."""
+    """Starts a write that is not committed yet."""
     maps = core._store.tables["configmaps"].resource
     core._registry.create(maps, {"metadata": {"name": name}}, namespace="default")
 
@@ -100,9 +100,9 @@ def test_what_is_not_kept_yet_is_in_no_bookmark(home: Home) -> None:
     async def scene(world: World, journal: Counting) -> None:
         core, before = world.core, world.core.version
         write(core, "m")
-        assert (core.version, core._store.told) == (before + 1, before)
+        assert (core.version, core._store.published) == (before + 1, before)
         await world.ok("GET", MAPS)
-        assert core._store.told == before + 1, "whoever has read it, reads what is kept"
+        assert core._store.published == before + 1, "whoever has read it, reads what is kept"
 
     play(home, scene)
 

@@ -1,4 +1,4 @@
-"""What a patch may cost: as much as it is long, and not that times the length of the object."""
+"""The cost of a patch grows with its own size, not with that times the object's size."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whatever a text is, it is a value or a `ValueError`: anything else would be the server's failure."""
+"""Any text is either a valid scalar or a `ValueError`; another exception would be a 500."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""A core with roles switched on, and several people who ask it."""
+"""A core with roles enforced, and requests of several users."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from runyard.embedded.kube.access.auth import User
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.http.messages import Request, Response
 from runyard.http.tls import Pair
 from runyard.sim.clock import VirtualClock
@@ -32,12 +32,14 @@ BOSS = ("boss", "system:masters")
 
 
 class World:
-    """Everybody is who they say they are; what they may is the question."""
+    """A core that authenticates by a header and authorizes by roles."""
 
     def __init__(self, *, authority: Pair | None = None, roles: bool = True) -> None:
         self.clock = VirtualClock()
         self.core = KubeCore(
-            clock=self.clock, rng=random.Random(4), rbac=roles, authority=authority
+            clock=self.clock,
+            rng=random.Random(4),
+            security=Security(rbac=roles, authority=authority),
         )
         self.core.guard(_said)
 
@@ -97,7 +99,7 @@ class World:
         await self.ok(BOSS, "POST", where, body)
 
     async def give(self, who: str, *rules: dict[str, Any]) -> None:
-        """Rights in the namespace of the tests."""
+        """Grants rights in the namespace of the tests."""
         await self.role(f"of-{who}", *rules)
         await self.bind(f"of-{who}", user(who))
 

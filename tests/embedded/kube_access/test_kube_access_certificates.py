@@ -1,4 +1,4 @@
-"""Serving certificates for hosts: approved by people, signed once, and only for what a node may have."""
+"""Serving certificates for hosts: approved by users, signed once, and only for what a node may have."""
 
 import base64
 from typing import Any

@@ -27,7 +27,7 @@ FINALIZERS = {"metadata": {"finalizers": [names.VM_FINALIZER]}}
 
 
 async def furnish(world: World) -> None:
-    """Two hosts with a Pod each, and host 1 with its shipped roles."""
+    """Creates two hosts with a Pod each; host 1 has its shipped roles."""
     for obj in rights.granted({rights.host_account("mini-1"): rights.HOST}):
         meta = obj["metadata"]
         where = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""

@@ -1,4 +1,4 @@
-"""A path that is served is permitted as what it is served as; and what strangers say is not kept for ever."""
+"""Authorization uses the same parse of a path as the route, and caches are bounded for anonymous requests."""
 
 import random
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Rights survive a restart, and a certificate that serves does not open the door."""
+"""Rights survive a restart, and a serving certificate does not authenticate a client."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from tests.embedded.kube_access.accessworld import PODS, RBAC, SPACE
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.login import authenticator
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.embedded.kube.storage.journal import Journal
 from runyard.embedded.up import accounts
 from runyard.http.client import HttpTransport
@@ -36,7 +36,9 @@ ADMIN = "an-administrator-of-tests"
 
 
 def opened(journal: Journal | None) -> KubeCore:
-    core = KubeCore(clock=RealClock(), rng=random.Random(3), rbac=True, journal=journal)
+    core = KubeCore(
+        clock=RealClock(), rng=random.Random(3), security=Security(rbac=True), journal=journal
+    )
     core.guard(authenticator([ADMIN], core.tokens))
     return core
 
@@ -90,7 +92,7 @@ def test_a_certificate_that_serves_is_no_key_to_the_api(tmp_path: Path) -> None:
     async def main() -> None:
         now = RealClock().now()
         authority = make_authority(now=now)
-        core = KubeCore(clock=RealClock(), rng=random.Random(3), rbac=True)
+        core = KubeCore(clock=RealClock(), rng=random.Random(3), security=Security(rbac=True))
         core.guard(authenticator([ADMIN], core.tokens, certificates=True))
         server = write_pair(tmp_path, "server", issue_server(authority, ["127.0.0.1"], now=now))
         boss = issue_client(authority, "ann", ["system:masters"], now=now)

@@ -1,4 +1,4 @@
-"""Questions about rights: the answers must be those that a request would meet."""
+"""Access reviews give the same answers as requests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Roles and bindings: who may what, in the words of a real server, and nobody gives away more than they have."""
+"""Roles and bindings: decisions, messages of a real server, and prevention of escalation."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from runyard.embedded.kube.access.rules import Rule, rule_of, uncovered
 
 MAPS = f"/api/v1/namespaces/{SPACE}/configmaps"
 
-# What a server of version 1.36 says to somebody without rights.
+# The answers of a server of version 1.36 to a user without rights.
 REFUSALS = {
     "a list": (
         ("GET", PODS),

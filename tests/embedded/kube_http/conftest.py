@@ -1,4 +1,4 @@
-"""The real kubectl, and an API for it to speak to."""
+"""The real kubectl, and an API for it to call."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def kubectl(absent: Absent) -> Path:
 
 @pytest.fixture
 def play(tmp_path: Path, kubectl: Path) -> Play:
-    """Play a scenario against a populated API over HTTPS."""
+    """Runs a scenario against a populated API over HTTPS."""
 
     def run(scenario: Scenario) -> None:
         serve(tmp_path, scenario)

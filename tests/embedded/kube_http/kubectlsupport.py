@@ -13,7 +13,7 @@ import msgspec
 from runyard.clock import RealClock
 from runyard.embedded.kube import kubeconfig
 from runyard.embedded.kube.access.login import authenticator
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.http.messages import Request, Response, Stream
 from runyard.http.server import listen
 from runyard.http.tls import issue_server, make_authority, server_context, write_pair
@@ -28,10 +28,10 @@ PODS = f"/api/v1/namespaces/{SPACE}/pods"
 
 
 class Served:
-    """One running API and what kubectl asked of it."""
+    """One running API and the requests that it got from kubectl."""
 
     def __init__(self, folder: Path) -> None:
-        self.core = KubeCore(clock=RealClock(), rng=random.Random(5), rbac=True)
+        self.core = KubeCore(clock=RealClock(), rng=random.Random(5), security=Security(rbac=True))
         self.core.guard(authenticator([ADMIN], self.core.tokens))
         self.asked: list[str] = []
         self.requests: list[Request] = []
@@ -95,11 +95,11 @@ Play = Callable[[Scenario], None]
 
 
 def serve(folder: Path, scenario: Callable[[Served], Awaitable[T]]) -> T:
-    """Play a scenario against a populated API over HTTP."""
+    """Runs a scenario against a populated API over HTTP."""
 
     async def main() -> T:
         served = Served(folder)
-        # kubectl keeps its token to itself unless the connection is encrypted.
+        # kubectl sends its token only over an encrypted connection.
         authority = make_authority(now=RealClock().now())
         pair = issue_server(authority, ["127.0.0.1"], now=RealClock().now())
         tls = server_context(write_pair(folder, "server", pair))

@@ -1,4 +1,4 @@
-"""An embedded API that can be killed: a parent that imports everything once and forks a server per life.
+"""An embedded API that can be killed: a parent imports everything once and forks a server for each start.
 
 Started by the tests as a program. The listening socket is bound once and outlives every server, as the
 supervisor of one machine does it, so the port stays. A line on standard input ends the wait for the last
@@ -26,7 +26,7 @@ async def serve(path: str, sock: socket.socket) -> None:
 
 
 def live(path: str, sock: socket.socket) -> None:
-    """The whole life of a server; ends the process."""
+    """Serves until killed; then ends the process."""
     try:
         asyncio.run(serve(path, sock))
     finally:

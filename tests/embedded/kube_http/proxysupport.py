@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.embedded.kube_http.nodestandin import NodeStandIn, node_context, standing_in
+from tests.embedded.kube_http.fakekubelet import FakeKubelet, node_context, serving_kubelet
 
 from runyard.clock import RealClock
 from runyard.embedded.kube import kubeconfig
 from runyard.embedded.kube.access.login import authenticator
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.embedded.kube.nodeproxy.passing import HttpNodes
 from runyard.http.addresses import decode_target
 from runyard.http.messages import Request, Response
@@ -39,21 +39,23 @@ PATIENCE = 30.0
 
 
 class Passing:
-    """An API, a node, and what stands between them."""
+    """An API, a fake node, and the proxy between them."""
 
-    def __init__(self, folder: Path, authority: Pair, node: NodeStandIn, nodes: HttpNodes) -> None:
+    def __init__(self, folder: Path, authority: Pair, node: FakeKubelet, nodes: HttpNodes) -> None:
         self.folder = folder
         self.authority = authority
         self.node = node
         self.nodes = nodes
-        self.core = KubeCore(clock=RealClock(), rng=random.Random(3), rbac=True, proxy=nodes)
+        self.core = KubeCore(
+            clock=RealClock(), rng=random.Random(3), security=Security(rbac=True), proxy=nodes
+        )
         self.core.guard(authenticator([ADMIN], self.core.tokens))
         self.listening: Listening
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, kind: str = "application/json"
     ) -> Response:
-        """What the API answers to the administrator."""
+        """Sends a request as administrator; returns the answer."""
         path, query = decode_target(path)
         request = Request(
             method=method,
@@ -91,7 +93,7 @@ class Passing:
         )
 
     async def begin(self) -> None:
-        """A node that serves, and a Pod that runs there."""
+        """Creates a node that serves, and a Pod that runs there."""
         await self.add_node(NODE, port=self.node.port)
         await self.add_pod("mac-1")
         running = {"status": {"phase": "Running"}}
@@ -165,7 +167,7 @@ async def passing(folder: Path, **limits: Any) -> AsyncIterator[Passing]:
     authority = make_authority(now=now)
     own = write_pair(folder, "server", issue_server(authority, ["127.0.0.1"], now=now))
     nodes = HttpNodes(to_nodes(folder, authority), **limits)
-    async with standing_in(node_context(folder, authority, node=NODE)) as node:
+    async with serving_kubelet(node_context(folder, authority, node=NODE)) as node:
         world = Passing(folder, authority, node, nodes)
         world.listening = await listen(world.core.handle, tls=server_context(own))
         text = kubeconfig.render(

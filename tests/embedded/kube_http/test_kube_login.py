@@ -1,4 +1,4 @@
-"""Who gets in: the right token for the right audience, and nobody else further than the front door."""
+"""Authentication: a valid token for this audience is needed for everything but health and version."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What is passed on to a node and what is not, without kubectl between: by hand, byte for byte."""
+"""What is passed to a node and what is not, tested byte for byte without kubectl."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.embedded.kube_http import proxysupport
-from tests.embedded.kube_http.nodestandin import node_context, standing_in
+from tests.embedded.kube_http.fakekubelet import node_context, serving_kubelet
 from tests.embedded.kube_http.proxysupport import NODE, PATIENCE, PODS, Passing
 
 from runyard.clock import RealClock
@@ -192,7 +192,7 @@ def test_nobody_else_can_answer_for_a_node(
 ) -> None:
     async def scenario(world: Passing) -> None:
         other = make_authority(now=RealClock().now()) if stranger else world.authority
-        async with standing_in(node_context(tmp_path / "other", other, node=name)) as impostor:
+        async with serving_kubelet(node_context(tmp_path / "other", other, node=name)) as impostor:
             await world.add_node("victim", port=impostor.port)
             await world.add_pod("secret", node="victim")
             told = (await world.ask("GET", f"{PODS}/secret/log")).json()

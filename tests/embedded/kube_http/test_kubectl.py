@@ -165,7 +165,7 @@ NEEDED = {
 
 @pytest.mark.parametrize("case", NEEDED)
 def test_nothing_that_kubectl_asks_for_is_a_surprise(play: Play, case: str) -> None:
-    """The requests that a command really makes; what is not served must be something we know of."""
+    """Checks the requests that each command makes; unserved ones must be on the list."""
 
     async def scenario(served: Served) -> None:
         await served.kubectl(*NEEDED[case])

@@ -1,4 +1,4 @@
-"""The real kubectl asks about rights, makes roles and tokens, approves certificates, and is somebody else."""
+"""The real kubectl: access reviews, roles, tokens, certificate approval and impersonation."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ from tests.embedded.kube_http.kubectlsupport import ADMIN, SPACE, Served
 from runyard.clock import RealClock
 from runyard.embedded.kube import kubeconfig
 from runyard.embedded.kube.access.login import authenticator
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.http.server import listen
 from runyard.http.tls import issue_client, issue_server, make_authority, server_context, write_pair
 
@@ -34,7 +34,9 @@ async def _serve(folder: Path, scenario: Scenario) -> None:
     now = RealClock().now()
     authority = make_authority(now=now)
     served = Served(folder)
-    served.core = KubeCore(clock=RealClock(), rng=random.Random(5), rbac=True, authority=authority)
+    served.core = KubeCore(
+        clock=RealClock(), rng=random.Random(5), security=Security(rbac=True, authority=authority)
+    )
     served.core.guard(authenticator([ADMIN], served.core.tokens, certificates=True))
     server = write_pair(folder, "server", issue_server(authority, ["127.0.0.1"], now=now))
     alice = write_pair(folder, "alice", issue_client(authority, "alice", ["devs"], now=now))

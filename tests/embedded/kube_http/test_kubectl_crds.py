@@ -6,7 +6,7 @@ from typing import Any
 from tests.embedded.kube.crdsupport import NAME, definition, widget
 from tests.embedded.kube_http.kubectlsupport import SPACE, Play, Served
 
-from runyard.wire import shipped
+from runyard.wire import manifests
 
 HEAD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
 
@@ -73,7 +73,7 @@ def test_our_own_kinds_can_be_looked_at_and_explained(play: Play) -> None:
         shown = await served.kubectl("get", "crd", "-o", "name")
         assert shown.split() == [
             f"customresourcedefinition.apiextensions.k8s.io/{item['metadata']['name']}"
-            for item in shipped.definitions()
+            for item in manifests.definitions()
         ]
         lines = (await served.kubectl("get", "rpool", "-o", "wide")).splitlines()
         assert lines[0].split() == [

@@ -1,4 +1,4 @@
-"""`kubectl drain`: a host is emptied by the command that people know, and takes Pods again afterwards."""
+"""`kubectl drain` empties a host, and after `uncordon` it takes Pods again."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ def is_going(served: Served, name: str) -> bool:
 
 
 async def agent(served: Served, name: str) -> None:
-    """Stop that Pod, once it is asked to go."""
+    """Acts as the agent: stops that Pod once it is deleted."""
     while not is_going(served, name):
         await asyncio.sleep(0)
     await served.write("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})

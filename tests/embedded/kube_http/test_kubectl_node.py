@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.embedded.kube_http import proxysupport
-from tests.embedded.kube_http.nodestandin import STDERR, STDOUT, Channels, Received
+from tests.embedded.kube_http.fakekubelet import STDERR, STDOUT, Channels, Received
 from tests.embedded.kube_http.proxysupport import PATIENCE, Passing
 
 Scenario = Callable[[Passing], Awaitable[None]]

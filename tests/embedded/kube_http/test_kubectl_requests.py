@@ -1,4 +1,4 @@
-"""What kubectl asks of Kubernetes is on the list that the conformance scripts are held to."""
+"""Every request of kubectl is on the list that the conformance scripts cover."""
 
 import asyncio
 import shlex

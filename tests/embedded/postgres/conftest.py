@@ -14,6 +14,6 @@ from tests.fixtures_postgres import (  # noqa: F401 fixtures are found by their 
 
 @pytest.fixture(autouse=True)
 def no_clusters_left(tmp_path: Path) -> Iterator[None]:
-    """Remove this test's clusters: they are too large to be kept for a look afterwards."""
+    """Removes this test's clusters, because they are too large to keep for inspection."""
     yield
     shutil.rmtree(tmp_path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A start that nobody wants any more, and a stop that somebody cannot wait for: soon over, and nothing is left."""
+"""An abandoned start and an urgent stop end soon and leave nothing behind."""
 
 import threading
 from pathlib import Path
@@ -14,7 +14,7 @@ PATIENCE = 60.0
 
 
 class Starting:
-    """A start in a thread, and what came of it."""
+    """A start in a thread, and its result."""
 
     def __init__(self, server: EmbeddedPostgres) -> None:
         self.error: BaseException | None = None
@@ -87,7 +87,7 @@ def test_a_start_that_waits_for_the_directory_can_be_abandoned(tmp_path: Path) -
 
 
 def test_a_stop_that_somebody_cannot_wait_for_ends_at_once(tmp_path: Path) -> None:
-    """An orderly stop writes everything down first; another session keeps this one from beginning with that."""
+    """An orderly stop writes everything to disk first; `hurry` ends the server without that."""
     server = EmbeddedPostgres(tmp_path / "data", durable=True)
     server.start()
     stopping = threading.Thread(target=server.stop)

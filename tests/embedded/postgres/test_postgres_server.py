@@ -1,4 +1,4 @@
-"""The embedded server: private, unprivileged, quick to make, impossible to leave behind."""
+"""The embedded server: private, unprivileged, quick to create, never left running."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ from runyard.embedded.postgres import server as server_module
 from runyard.embedded.postgres.databases import create_database, drop_database
 from runyard.embedded.postgres.errors import AlreadyRunning, EmbeddedPostgresError
 from runyard.embedded.postgres.provide import provide
-from runyard.embedded.postgres.server import EmbeddedPostgres
+from runyard.embedded.postgres.server import EmbeddedPostgres, HostSetup
 
 SOURCE = str(Path(runyard.__file__).parent.parent)
 
@@ -46,7 +46,7 @@ def wait_until_nothing_holds(data_dir: Path) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether that process can still do something.
+    """Whether that process is alive and not exiting.
 
     One that is on its way out frees its files, and the lock with them, a moment before the system lists
     it as ended; the flag for that is what tells it from one that goes on.
@@ -189,17 +189,21 @@ def test_any_directory_name_works(tmp_path: Path, name: str) -> None:
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    with EmbeddedPostgres(tmp_path / "data", durable=False, cache_dir=blocked / "x") as conninfo:
+    with EmbeddedPostgres(
+        tmp_path / "data", durable=False, host=HostSetup(cache_dir=blocked / "x")
+    ) as conninfo:
         assert ask(conninfo, "SELECT 1") == 1
 
 
 def test_a_broken_template_is_not_used(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    with EmbeddedPostgres(tmp_path / "one", durable=False, cache_dir=cache):
+    with EmbeddedPostgres(tmp_path / "one", durable=False, host=HostSetup(cache_dir=cache)):
         pass
     (template,) = cache.iterdir()
     (template / "password").unlink()
-    with EmbeddedPostgres(tmp_path / "two", durable=False, cache_dir=cache) as conninfo:
+    with EmbeddedPostgres(
+        tmp_path / "two", durable=False, host=HostSetup(cache_dir=cache)
+    ) as conninfo:
         assert ask(conninfo, "SELECT 1") == 1
 
 

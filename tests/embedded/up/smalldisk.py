@@ -1,4 +1,4 @@
-"""A disk that is soon full: a file system in memory, mounted by root, or by anybody in a namespace of their own."""
+"""A small disk: a file system in memory, mounted by root or in a user namespace."""
 
 import contextlib
 import os

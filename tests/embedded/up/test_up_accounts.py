@@ -1,4 +1,4 @@
-"""A part whose token ended must get another one soon, whatever happened to the clock."""
+"""A component whose token expired soon gets another one, also after a jump of the clock."""
 
 import base64
 import json

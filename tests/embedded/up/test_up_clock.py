@@ -1,4 +1,4 @@
-"""The clock jumps, or the machine sleeps for a day: credentials are made good, and nobody is locked out.
+"""The clock jumps, or the machine sleeps for a day: credentials are renewed, and no component is locked out.
 
 The API is the real one behind a real socket with TLS; its clock, and the machine's, is the one that jumps.
 """
@@ -18,7 +18,7 @@ from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.database import MachineDatabase
 from runyard.embedded.up.layout import Layout
-from runyard.embedded.up.life import _renew
+from runyard.embedded.up.lifecycle import _renew
 from runyard.embedded.up.machine import Machine, Options, Urls
 from runyard.embedded.up.roles import kube as role
 from runyard.embedded.up.secrets import load_or_make
@@ -35,7 +35,7 @@ DAY = 86400.0
 
 
 class JumpyClock(RealClock):
-    """The wall clock is put forward and back; pauses end when the test says so."""
+    """A clock whose wall time can jump and whose sleeps end when the test releases them."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -46,7 +46,7 @@ class JumpyClock(RealClock):
         return super().now() + self.ahead
 
     async def sleep(self, seconds: float) -> None:
-        if seconds < accounts.LOOK_EVERY:  # the API's own loops
+        if seconds < accounts.CHECK_EVERY:  # the API's own loops
             await super().sleep(seconds)
             return
         self.looks.put_nowait(seconds)
@@ -63,14 +63,14 @@ class World:
         return self.machine.layout.token(part).read_text()
 
     async def is_let_in(self, part: str) -> bool:
-        """Whether that part's credential of this moment opens the API."""
+        """Whether the API accepts the component's present credential."""
         token = self.token(part)
         try:
             await Kube(self._transport, token=lambda: token).list(NODES)
         except Unauthorized:
             return False
         except Forbidden:
-            return True  # known, and told what it may not do
+            return True  # authenticated, but not authorized
         return True
 
 
@@ -97,7 +97,6 @@ def play(folder: Path, scenario: Callable[[World], Awaitable[None]], *, ahead: f
             transport = kube_transport(layout, url, now=clock.now())
             machine = Machine(
                 options=Options(data=layout.root),
-                layout=layout,
                 secrets=secrets,
                 urls=Urls(kube=url, server="", github=""),
                 supervisor=Supervisor(
@@ -113,7 +112,7 @@ def play(folder: Path, scenario: Callable[[World], Awaitable[None]], *, ahead: f
                 async with asyncio.timeout(60), asyncio.TaskGroup() as group:
                     serving = group.create_task(role.run(context))
                     await ready.wait()
-                    await accounts.grant(machine.kube, machine.parts)
+                    await accounts.grant(machine.kube, machine.components)
                     await machine.renew_tokens(every=True)
                     await scenario(World(machine, clock, transport))
                     serving.cancel()
@@ -129,13 +128,13 @@ def test_after_a_sleep_every_part_gets_in_again_by_itself(tmp_path: Path, jump: 
         log = get_logger("test")
         async with asyncio.TaskGroup() as group:
             renewing = group.create_task(_renew(world.machine, clock=world.clock, log=log))
-            before = {part: world.token(part) for part in world.machine.parts}
+            before = {part: world.token(part) for part in world.machine.components}
             await world.clock.looks.get()  # it waits for its first look
             world.clock.ahead += jump
             assert not await world.is_let_in("server"), "the token should have ended meanwhile"
             world.clock.go_on.release()
             await world.clock.looks.get()  # and has looked
-            for part in world.machine.parts:
+            for part in world.machine.components:
                 assert world.token(part) != before[part]
                 assert await world.is_let_in(part), part
             renewing.cancel()

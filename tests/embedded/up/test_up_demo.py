@@ -1,4 +1,4 @@
-"""The demo as people run it: as whoever they are, with whatever isolation there is, and nothing is left of it."""
+"""The demo as root and as a plain user, with each kind of isolation; it leaves nothing behind."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ NOBODY = 65534
 def play(
     argv: list[str], place: Path, env: Mapping[str, str], *, user: int | None = None
 ) -> list[str]:
-    """Run a demo whose temporary files are below a place; what it said, line by line."""
+    """Runs a demo with temporary files below `place`; returns its lines."""
     done = subprocess.run(
         argv,
         capture_output=True,
@@ -58,10 +58,11 @@ def test_the_demo_ends_as_scripted_and_leaves_nothing_behind() -> None:
     with directory() as place:
         place.mkdir()
         lines = play(command("--demo"), place, environment())
-    assert sum("healed in" in line for line in lines) == 4
+    assert sum("recovered in" in line for line in lines) == 4
     assert sum("left over, " in line and line.endswith(": 0") for line in lines) == 7
 
 
+@pytest.mark.long
 def test_the_demo_works_without_a_sandbox() -> None:
     with directory() as place:
         place.mkdir()
@@ -69,6 +70,7 @@ def test_the_demo_works_without_a_sandbox() -> None:
     assert any("isolation: none" in line for line in lines), lines[:8]
 
 
+@pytest.mark.long
 def test_the_demo_works_with_a_directory_of_its_own_twice() -> None:
     with directory() as place:
         place.mkdir()
@@ -114,7 +116,7 @@ def _runs_for_all(place: Path) -> bool:
     return done.returncode == 0
 
 
-@pytest.mark.parametrize("isolation", ["auto", "none"])
+@pytest.mark.parametrize("isolation", [pytest.param("auto", marks=pytest.mark.long), "none"])
 def test_a_plain_user_can_run_the_demo(isolation: str, absent: Absent) -> None:
     if os.geteuid() != 0:
         pytest.skip("this whole run is a plain user's")

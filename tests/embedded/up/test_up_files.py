@@ -1,4 +1,4 @@
-"""What a machine keeps in its directory: private, the same after a restart, and damage is told with its cure."""
+"""The files of a data directory: private, stable over restarts, and damage is reported with a fix."""
 
 import base64
 import os
@@ -313,6 +313,6 @@ def test_secrets_that_are_gone_are_not_replaced_beside_the_state_they_belong_to(
 ) -> None:
     layout = prepared(tmp_path / "data")
     layout.kube.write_bytes(b"")
-    with pytest.raises(BadDirectory, match=r"secrets.json is gone.*backup"):
+    with pytest.raises(BadDirectory, match=r"secrets.json is missing.*backup"):
         secrets.load_or_make(layout, random.Random(1))
     assert not layout.secrets.exists()

@@ -32,7 +32,7 @@ def rows(up: Up, table: str) -> int:
 
 
 def send(up: Up, name: str, method: str, path: str, **kwargs: Any) -> Answer:
-    """As somebody who may speak there."""
+    """Sends a request with a valid credential."""
     token = {"kube": "admin_token", "github": "people_token"}.get(name)
     headers = {"authorization": f"Bearer {up.secrets[token]}"} if token else {}
     headers |= {"user-agent": "a-stranger"} | kwargs.pop("headers", {})
@@ -41,7 +41,7 @@ def send(up: Up, name: str, method: str, path: str, **kwargs: Any) -> Answer:
 
 
 def refused(answer: Answer, *statuses: int) -> None:
-    """A refusal that a program and a person can read, and that tells nothing about our insides."""
+    """Checks that a refusal is JSON with a reason and reveals no internals."""
     assert answer.status in statuses if statuses else 400 <= answer.status < 500, answer
     assert "json" in answer.headers.get("content-type", ""), answer
     said = answer.json()
@@ -233,7 +233,7 @@ def test_what_is_not_http_does_not_hurt(up: Up, name: str, sent: bytes) -> None:
             assert 400 <= answer.status < 500
             assert b"Traceback" not in said
         except (http.client.HTTPException, ConnectionError):
-            pass  # to hang up is an answer too
+            pass  # closing the connection is a valid answer
         finally:
             answer.close()
     assert send(up, name, "GET", "/no/such/path").status in (401, 404)

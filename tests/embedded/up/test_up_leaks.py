@@ -1,4 +1,4 @@
-"""The count of what is left over: each kind of leak is seen, and a fleet at rest has none."""
+"""The leak count detects each kind of leak, and an idle fleet has none."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from runyard.embedded.up.demo.faults import Healed
 from runyard.embedded.up.demo.jobs import daemon_marker, jobs
 from runyard.embedded.up.demo.leaks import KINDS, Seen, leaks, processes
-from runyard.embedded.up.demo.story import Outcome
+from runyard.embedded.up.demo.scenario import Outcome
 
 VM = "runner-a-uid-a"
 

@@ -1,4 +1,4 @@
-"""One owner for a directory: a second one is told at once, and what a dead owner left running is waited for."""
+"""One process owns a directory: a second one is refused at once, and children of a dead owner are waited for."""
 
 import os
 import signal

@@ -1,9 +1,10 @@
-"""A whole machine as real processes: it works, it comes back after every death, and it ends."""
+"""A whole machine as real processes: it works, recovers from every kill, and shuts down."""
 
 import os
 import re
 import signal
 import subprocess
+from typing import Any
 
 import pytest
 from tests.conftest import Absent
@@ -23,6 +24,9 @@ from tests.embedded.up.upworld import (
     processes_of,
     until,
 )
+
+from runyard.embedded.up.roles.operator import IDENTITY
+from runyard.wire import names
 
 pytestmark = [
     pytest.mark.slow,
@@ -70,6 +74,30 @@ def test_a_part_that_was_killed_comes_back_and_work_goes_on(up: Up, part: str) -
     after = until(lambda: (pid := up.pid(part)) != before and pid, what=f"{part} once more")
     assert after != before
     assert up.run(f"echo after {part}", f"after {part}") == "success"
+
+
+def test_the_operator_is_elected_and_leads_again_at_once_after_kill_9(up: Up) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{names.CONTROLLER_NAMESPACE}/leases/{names.CONTROLLER_LEASE}"
+
+    def lease() -> dict[str, Any]:
+        found: dict[str, Any] = up.kube("GET", path).json()["spec"]
+        return found
+
+    until(lambda: lease().get("holderIdentity") == IDENTITY, what="an elected operator")
+    until(lambda: warm(up), what="a warm pool")
+    before, pid = lease(), up.pid("operator")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: up.pid("operator") not in (0, pid), what="another operator")
+    (pod, *_) = up.items(PODS)
+    up.kube("DELETE", f"{PODS}/{pod['metadata']['name']}")
+    until(lambda: lease()["renewTime"] > before["renewTime"], what="its renewal")
+    after = lease()
+    assert (after["holderIdentity"], after["acquireTime"], after["leaseTransitions"]) == (
+        IDENTITY,
+        before["acquireTime"],
+        before["leaseTransitions"],
+    ), "it never expired"
+    until(lambda: warm(up), what="a warm pool once more")
 
 
 def test_a_job_that_runs_does_not_notice_that_parts_die(up: Up) -> None:

@@ -1,9 +1,9 @@
-"""How the machine's own API shows itself to a node, and whom it believes there."""
+"""The certificate that the machine's API presents to a node, and the node certificates that it accepts."""
 
 import asyncio
 from pathlib import Path
 
-from tests.embedded.kube_http.nodestandin import node_context, standing_in
+from tests.embedded.kube_http.fakekubelet import node_context, serving_kubelet
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.nodeproxy.calls import NodeCall
@@ -18,7 +18,7 @@ def test_a_node_knows_the_api_by_its_certificate(tmp_path: Path) -> None:
 
     async def main() -> None:
         tls = node_context(tmp_path / "node", signer(layout, now=now), node="mini-1")
-        async with standing_in(tls) as node:
+        async with serving_kubelet(tls) as node:
             call = NodeCall(
                 node="mini-1",
                 host="127.0.0.1",

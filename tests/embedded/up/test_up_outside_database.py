@@ -1,4 +1,4 @@
-"""A database that is somebody else's to run: shared by mistake, or away for a while."""
+"""An external database: shared by mistake, or unavailable for a while."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from tests.embedded.up.upworld import HAS_PROC, PATIENCE, Up, directory, nothing_left, until
 
-from runyard.embedded.postgres.server import EmbeddedPostgres
+from runyard.embedded.postgres.server import EmbeddedPostgres, HostSetup
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,9 +21,11 @@ pytestmark = [
 
 @pytest.fixture
 def outside() -> Iterator[EmbeddedPostgres]:
-    """A server of somebody's own."""
+    """An external database server."""
     with directory() as place:
-        server = EmbeddedPostgres(place, durable=False, database="shared", environ={})
+        server = EmbeddedPostgres(
+            place, durable=False, database="shared", host=HostSetup(environ={})
+        )
         server.start()
         try:
             yield server
@@ -47,7 +49,7 @@ def test_a_second_machine_on_the_same_database_is_refused(outside: EmbeddedPostg
             first.ready()
             said = refused(two, url)  # while the other one runs
             assert f"belongs to another machine, whose state is in {one}" in said
-            assert "Name another database" in said and "DELETE FROM machine" in said
+            assert "Use another database" in said and "DELETE FROM machine" in said
             assert first.run("true") == "success"
             assert first.interrupt() == 0
         assert "belongs to another machine" in refused(two, url)  # and when it does not
@@ -66,7 +68,7 @@ def test_a_database_with_tables_of_others_is_refused(outside: EmbeddedPostgres) 
         link.execute("CREATE TABLE accounts (id int)")
     with directory() as data:
         said = refused(data, outside.conninfo)
-    assert "not runyard's" in said and "Name an empty database" in said
+    assert "not runyard's" in said and "Use an empty database" in said
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_a_database_that_cannot_be_used_is_refused(
 ) -> None:
     with directory() as data:
         said = refused(data, make_conninfo(outside.conninfo, **change))
-    assert "DATABASE_URL" in said and "unset it" in said
+    assert "unset DATABASE_URL" in said
 
 
 @pytest.mark.parametrize("url", ["postgre://u:pass-word@h/d", "postgresql://u:%pass-word@h/d"])
@@ -90,7 +92,7 @@ def test_an_address_that_is_none_is_refused_and_its_password_not_told(url: str) 
 
 
 def test_a_database_that_is_away_for_a_while_is_waited_for(outside: EmbeddedPostgres) -> None:
-    """Longer than a part that cannot start would be tried at the machine's first start."""
+    """Keeps the database down for more restarts than the machine's first start would allow."""
     with directory() as data, Up(data, DATABASE_URL=outside.conninfo) as up:
         up.ready()
         up.install()
@@ -99,7 +101,7 @@ def test_a_database_that_is_away_for_a_while_is_waited_for(outside: EmbeddedPost
         os.kill(until(lambda: up.pid("server"), what="the server"), signal.SIGKILL)
         for _ in range(7):
             told = up.says("server died")
-        assert "connection" in told, "whoever looks on is told why"
+        assert "connection" in told, "the line names the cause"
         assert up.process.poll() is None
         outside.start()
         up.says("server is back")

@@ -1,4 +1,4 @@
-"""One machine is as patient as a cluster: what is measured there holds here."""
+"""One machine has the timeouts of a cluster, so measurements on it are valid for a cluster."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every part of a machine can be asked whether it works, by this machine and by nobody else."""
+"""Every component of a machine has health endpoints, which only this machine can reach."""
 
 import asyncio
 import random
@@ -9,9 +9,10 @@ import pytest
 from tests.embedded.up.upworld import HAS_PROC, Up, ask, until
 
 from runyard.clock import RealClock
+from runyard.components.probing import served
 from runyard.embedded.up.boot import Boot
 from runyard.embedded.up.context import Context
-from runyard.embedded.up.roles.doors import probed
+from runyard.embedded.up.roles.access import probe_sockets
 from runyard.http.client import HttpTransport
 from runyard.http.messages import Request, Response
 from runyard.telemetry.freshness import Freshness
@@ -65,7 +66,7 @@ def test_a_web_page_cannot_read_the_probes_under_its_own_name(
         sock = socket.create_server(("127.0.0.1", 0))
         port = sock.getsockname()[1]
         given, clock = context(tmp_path, sock), RealClock()
-        async with probed(given, health=Health(clock), freshness=Freshness(clock), meter=Meter()):
+        async with served("part", Deps(clock), probe_sockets(given)):
             got, ready = await told(f"http://127.0.0.1:{port}", host)
             assert got == statuses
             assert (b"conditions" in ready) == (host == "127.0.0.1")
@@ -73,10 +74,19 @@ def test_a_web_page_cannot_read_the_probes_under_its_own_name(
     asyncio.run(scenario())
 
 
+class Deps:
+    """A component's dependencies, as far as probes report them."""
+
+    def __init__(self, clock: RealClock) -> None:
+        self.health = Health(clock)
+        self.freshness = Freshness(clock)
+        self.meter = Meter()
+
+
 def test_a_part_that_was_given_no_socket_runs_without_probes(tmp_path: Path) -> None:
     async def scenario() -> None:
         given, clock = context(tmp_path), RealClock()
-        async with probed(given, health=Health(clock), freshness=Freshness(clock), meter=Meter()):
+        async with served("part", Deps(clock), probe_sockets(given)):
             pass
 
     asyncio.run(scenario())
@@ -101,11 +111,11 @@ class TestWhole:
     @pytest.mark.parametrize(
         ("part", "loop"),
         [
-            ("server", "sweep"),
-            ("server", "test results"),
-            ("server", "xcresult mend"),
-            ("operator", "runner-pools"),
-            ("host-1", "lease"),
+            ("server", "slot-sweep"),
+            ("server", "test-result-queue"),
+            ("server", "processor-repair"),
+            ("operator", "runner-pool-controller"),
+            ("host-1", "node-lease"),
         ],
     )
     def test_every_part_has_its_numbers(self, up: Up, part: str, loop: str) -> None:

@@ -1,4 +1,4 @@
-"""On a laptop a part that lacks a right fails as it would in a cluster: it says so, and it is seen from outside."""
+"""On a laptop a component that lacks a right fails as in a cluster, and reports it."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ ACCOUNTS = {
 
 
 def cut(up: Up, role: str, resource: str, verb: str) -> list[dict[str, Any]]:
-    """Take one verb out of a role; returns its rules before that."""
+    """Removes one verb from a role; returns the rules before."""
     answer = up.kube("GET", f"{ROLES}/{role}")
     assert answer.status == 200, answer
     rules: list[dict[str, Any]] = answer.json()["rules"]

@@ -1,4 +1,4 @@
-"""No secret of a running machine can be read where people and programs look."""
+"""No secret of a running machine is readable in logs, files, process lists or answers."""
 
 import base64
 import contextlib

@@ -1,4 +1,4 @@
-"""Parts that crash, hang, refuse or leave something behind: with real processes, in no time."""
+"""The supervisor with real processes that crash, hang, refuse or leave children, on a fast clock."""
 
 import asyncio
 import os
@@ -18,11 +18,11 @@ from tests.embedded.up.upworld import HAS_PROC, ended, group_is_empty, until
 from runyard.clock import RealClock
 from runyard.embedded.up import supervisor as module
 from runyard.embedded.up.boot import Boot
-from runyard.embedded.up.children import Running, last_words, start
-from runyard.embedded.up.ending import Ending
+from runyard.embedded.up.children import Running, log_tail, start
 from runyard.embedded.up.layout import Layout
 from runyard.embedded.up.secrets import load_or_make
-from runyard.embedded.up.supervisor import PartFailed, PartView, Supervisor
+from runyard.embedded.up.shutdown import Shutdown
+from runyard.embedded.up.supervisor import ComponentFailed, ComponentView, Supervisor
 from runyard.telemetry.log import get_logger
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="looks for what is left over in /proc")
@@ -30,7 +30,7 @@ READY = "echo ready; "
 
 
 class QuickClock(RealClock):
-    """Pauses are written down instead of waited for; lifetimes are what a test says."""
+    """A clock that records sleeps instead of waiting; the test sets lifetimes."""
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
@@ -49,16 +49,16 @@ class QuickClock(RealClock):
 
 
 class Stage:
-    """A supervisor whose parts are shell scripts."""
+    """A supervisor whose components are shell scripts."""
 
     def __init__(self, folder: Path, group: asyncio.TaskGroup) -> None:
         self.layout = Layout(folder / "data")
         self.layout.prepare()
         self.clock = QuickClock()
-        self.views: list[PartView] = []
+        self.views: list[ComponentView] = []
         self.scripts: list[str] = []
         self.started: list[int] = []
-        self.ending = Ending()
+        self.shutdown = Shutdown()
         self.on_start: Callable[[], None] = lambda: None
         self._moved = asyncio.Event()
         self._group = group
@@ -69,13 +69,13 @@ class Stage:
             spawn=self._spawn,
             changed=self._changed,
             launch=self._launch,
-            ending=self.ending,
+            shutdown=self.shutdown,
         )
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> None:
         self._group.create_task(work, name=name)
 
-    def _changed(self, view: PartView) -> None:
+    def _changed(self, view: ComponentView) -> None:
         self.views.append(view)
         self._moved.set()
 
@@ -107,7 +107,7 @@ class Stage:
 
 
 def play(folder: Path, scenario: Callable[[Stage], Awaitable[None]]) -> None:
-    """Nothing that was started is alive afterwards."""
+    """Runs a scenario and checks that every started process has ended."""
     begun: list[Stage] = []
 
     async def main() -> None:
@@ -130,7 +130,7 @@ def play(folder: Path, scenario: Callable[[Stage], Awaitable[None]]) -> None:
 
 def only(group: pytest.ExceptionInfo[BaseExceptionGroup[Any]]) -> str:
     (error,) = group.value.exceptions
-    assert isinstance(error, PartFailed)
+    assert isinstance(error, ComponentFailed)
     return str(error)
 
 
@@ -185,9 +185,9 @@ def test_a_part_that_cannot_work_ends_the_machine_at_once(tmp_path: Path) -> Non
     with pytest.raises(BaseExceptionGroup) as caught:
         play(tmp_path, scenario)
     said = only(caught)
-    assert "the part part ended with code 3" in said
+    assert "the component part ended with code 3" in said
     assert f"Its log: {tmp_path}/data/logs/part.log" in said
-    assert said.endswith("It said last:\nthe disk is broken")
+    assert said.endswith("The log ends with:\nthe disk is broken")
 
 
 def test_a_part_that_never_becomes_ready_is_given_up(tmp_path: Path) -> None:
@@ -205,8 +205,9 @@ def test_a_part_that_never_becomes_ready_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_part_that_was_ready_before_is_tried_for_ever(tmp_path: Path) -> None:
-    """A database that is somebody else's to run goes away for an hour: the machine must not end."""
-    failing = "echo 'no connection' >&2; exit 1"
+    """An external database is unavailable for an hour: the machine keeps running."""
+    last = "no connection"
+    failing = f"echo '{last}' >&2; exit 1"
 
     async def scenario(stage: Stage) -> None:
         stage.scripts = [READY + "exit 1", *[failing] * (3 * module.HOPELESS), READY + "cat"]
@@ -219,7 +220,7 @@ def test_a_part_that_was_ready_before_is_tried_for_ever(tmp_path: Path) -> None:
         )
         assert stage.clock.pauses[-1] == module.LONGEST_PAUSE
         waiting = [view for view in stage.views if view.state == "waiting"]
-        assert waiting[-1].note == "no connection", "whoever looks on is told why"
+        assert waiting[-1].note == last, "whoever looks on is told why"
 
     play(tmp_path, scenario)
 
@@ -232,8 +233,8 @@ def test_a_hurry_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         await stage.supervisor.add(stage.boot())
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             group.create_task(stage.supervisor.stop(("part",), within=3600.0))
-            stage.ending.ask()
-            stage.ending.ask()
+            stage.shutdown.ask()
+            stage.shutdown.ask()
         await stage.until(lambda: stage.views[-1].state == "ended")
         assert stage.views[-1].code == -signal.SIGKILL
 
@@ -357,7 +358,7 @@ def test_a_child_with_a_damaged_directory_says_that_it_cannot_work(tmp_path: Pat
         return await running.wait()
 
     assert asyncio.run(scenario()) == 3
-    words = last_words(boot.layout, "github")
+    words = log_tail(boot.layout, "github")
     assert "secrets.json" in words and "backup" in words
     assert "Traceback" not in words
 

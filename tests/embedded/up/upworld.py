@@ -1,4 +1,4 @@
-"""`runyard up` as a real process, and what a test needs to look at it, to play with it and to hurt it."""
+"""`runyard up` as a real process, and helpers to observe, use and damage it."""
 
 import contextlib
 import hashlib
@@ -33,7 +33,7 @@ _pace = threading.Event()  # is never set: waiting for it lets others run
 
 
 def until(seen: Callable[[], Any], *, within: float = PATIENCE, what: str = "") -> Any:
-    """Look again and again until there is something to see; an error of the wire counts as nothing."""
+    """Calls `seen` until it returns something; a transport error counts as nothing."""
     rounds = max(1, int(within / 0.05))
     last: object = None
     for _ in range(rounds):
@@ -96,7 +96,7 @@ def all_processes() -> Iterator[Seen]:
 
 
 def processes_of(root: Path) -> list[Seen]:
-    """Processes that carry a directory in their arguments or environment, or stand in it."""
+    """Processes with a directory in their arguments or environment, or as their working directory."""
     mark = os.fsencode(root)
     return [
         each
@@ -142,7 +142,9 @@ def ask(
         for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
             connection.putheader(name, value)
         connection.endheaders()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has heard enough
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # it closed the connection early
             connection.send(body)
         got = connection.getresponse()
         told = {name.lower(): value for name, value in got.getheaders()}
@@ -168,7 +170,7 @@ def command(*arguments: str) -> list[str]:
 
 
 class Up:
-    """One `runyard up` on one directory; a context ends it and all that is left of it."""
+    """One `runyard up` on one directory; leaving the context ends it and its children."""
 
     def __init__(
         self, data: Path, *arguments: str, prefix: tuple[str, ...] = (), **env: str
@@ -209,12 +211,12 @@ class Up:
         return self._errors.read().decode(errors="replace")
 
     def ready(self) -> Self:
-        """Read on until everything runs."""
+        """Reads its output until everything runs."""
         self.says(" up. Dashboard: ")
         return self
 
     def says(self, words: str) -> str:
-        """Read on until a line has these words."""
+        """Reads its output until a line contains these words."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line)
@@ -223,14 +225,14 @@ class Up:
         raise AssertionError(f"never said {words!r}: {self.lines}\n{self.errors}")
 
     def finish(self) -> int:
-        """Read all that it says, and wait for its end."""
+        """Reads all its output, and waits for its end."""
         assert self.process.stdout is not None
         self.lines += self.process.stdout.readlines()
         return self.process.wait()
 
     @property
     def took(self) -> float:
-        """How long its end took, by its own words: this test may have to wait for a processor."""
+        """How long its shutdown took, as it prints it: this test may have to wait for a processor."""
         (said,) = [found for line in self.lines if (found := ENDED.search(line))]
         return float(said[1])
 
@@ -239,7 +241,7 @@ class Up:
         return self.finish()
 
     def kill(self) -> None:
-        """As the kernel would: it can do nothing about it."""
+        """Kills it with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
@@ -318,7 +320,7 @@ class Up:
         return done.stdout
 
     def webhook(self, body: bytes, **headers: str) -> Answer:
-        """Signed as GitHub does it, unless a header says otherwise."""
+        """Sends a webhook signed as GitHub signs it, unless a header overrides that."""
         sign = hmac.new(self.secrets["webhook_secret"].encode(), body, hashlib.sha256).hexdigest()
         usual = {
             "content-type": "application/json",
@@ -361,7 +363,7 @@ class Up:
         return found
 
     def run(self, script: str, name: str = "a job", *, within: float = PATIENCE) -> str:
-        """Queue it, wait for its end; how it ended."""
+        """Queues a job, waits for its end, and returns its conclusion."""
         return str(
             self.in_state(self.queue(script, name), "completed", within=within)["conclusion"]
         )
@@ -390,7 +392,7 @@ def machine(*arguments: str, **env: str) -> Iterator[Up]:
 
 
 def nothing_left(data: Path, *, within: float = PATIENCE) -> None:
-    """No process of that directory. How soon is the product's own to say: see `Up.took`."""
+    """Waits until no process of that directory is left. `Up.took` checks how soon."""
 
     def gone() -> bool:
         return not processes_of(data)

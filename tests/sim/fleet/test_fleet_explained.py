@@ -1,13 +1,14 @@
-"""In every incident the explanation is the injected cause, at each moment at which somebody is held up by it."""
+"""In every incident the explanation is the injected cause, as long as it affects a subject."""
 
 import pytest
+from tests.sim.fleet.causes import CAUSES, UNKNOWN, Cause
+from tests.sim.fleet.explaining import Asking
+from tests.sim.fleet.holds import HOLDS
+from tests.tiers import sample
 
-from runyard.sim.explaining import Asking
 from runyard.sim.fleet import Fleet
 from runyard.sim.run import Stage
 from runyard.sim.scenarios.catalogue import ALL, Scenario
-from runyard.sim.scenarios.causes import CAUSES, UNKNOWN, Cause
-from runyard.sim.scenarios.holds import HOLDS
 from runyard.web.explain.values import Unknown
 
 ASKED_AT_ONCE = 2
@@ -18,7 +19,7 @@ EVERY = 15  # of many crash points, so many lie between two that are visited
 
 
 class Watch:
-    """Asks about whoever has been affected for long enough, and keeps what was named."""
+    """Reads the explanation of each subject that is affected for long enough, and records the named cause."""
 
     def __init__(self, cause: Cause) -> None:
         self._cause = cause
@@ -48,7 +49,9 @@ class Watch:
             self.wrong.append(f"{now:.0f} s: {self._cause.subject} {each}: {named}: {found}")
 
 
-@pytest.mark.parametrize("scenario", EXPLAINED, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    "scenario", sample(EXPLAINED, of=1, fast=12), ids=lambda scenario: scenario.name
+)
 def test_the_explanation_is_the_injected_cause(stage: Stage, scenario: Scenario) -> None:
     phases = CAUSES[scenario.name]
     assert not isinstance(phases, str)
@@ -59,7 +62,12 @@ def test_the_explanation_is_the_injected_cause(stage: Stage, scenario: Scenario)
             fleet.background(watch.run(fleet), "somebody asks why")
         await scenario.play(fleet)
 
-    for shape in scenario.shapes(1)[::EVERY]:
+    shapes = scenario.shapes(1)
+    first = len(shapes[::EVERY])
+    spread = [shape for start in range(EVERY) for shape in shapes[start::EVERY]]
+    for number, shape in enumerate(spread):
+        if number >= first and all(watch.asked for watch in watches):
+            break  # some causes follow only from a few of the crash points
         outcome = stage.play(shape, watched)
         assert outcome.ok, f"seed {shape.seed}: {outcome.failure}"
     for cause, watch in zip(phases, watches, strict=True):
@@ -70,4 +78,4 @@ def test_the_explanation_is_the_injected_cause(stage: Stage, scenario: Scenario)
 
 def test_no_incident_is_left_unexplained() -> None:
     missing = [scenario.name for scenario in PLAYED if scenario.name not in CAUSES]
-    assert not missing, f"say in sim/scenarios/causes.py what explains {missing}"
+    assert not missing, f"say in tests/sim/fleet/causes.py what explains {missing}"

@@ -6,6 +6,7 @@ import sys
 
 import msgspec
 import pytest
+from tests.tiers import pick
 
 from runyard.sim.faults import parse
 from runyard.sim.run import Stage, replay
@@ -49,7 +50,7 @@ def test_another_number_gives_another_run(stage: Stage) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_longer_run_is_the_same_again(stage: Stage) -> None:
-    shape = Shape(seed=1, hours=1.5, faults=parse("all"))
+    shape = Shape(seed=1, hours=pick(fast=0.4, ci=0.4, long=1.5), faults=parse("all"))
     first, again = stage.simulate(shape), stage.simulate(shape)
     assert first.ok, first.failure
     assert first.digest == again.digest

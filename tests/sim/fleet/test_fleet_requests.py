@@ -5,7 +5,7 @@ import random
 
 import pytest
 from tests.conformance.kube import usage
-from tests.sim.fleet.rarethings import rare_things
+from tests.sim.fleet.rare_requests import rare_requests_scenario
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.auth import User
@@ -34,7 +34,7 @@ def test_the_parts_ask_for_what_is_listed_and_for_all_of_it(
 
     monkeypatch.setattr(Callers, "who", who)
     (shape,) = small(3)
-    outcome = stage.play(shape, rare_things)
+    outcome = stage.play(shape, rare_requests_scenario)
     assert outcome.ok, outcome.failure
     usage.compare("parts", {**seen, **_dashboard(), **_pages()})
 

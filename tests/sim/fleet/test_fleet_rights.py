@@ -9,10 +9,12 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.sim.fleet.rarethings import rare_things
+from tests.granted import NOT_RECORDED
+from tests.sim.fleet.rare_requests import rare_requests_scenario
+from tests.tiers import pick
 
 from runyard.clock import RealClock
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.http.loopback import Loopback
 from runyard.kube.client import Kube
 from runyard.sim.callers import Callers, Need, shipped_needs
@@ -45,7 +47,9 @@ def dashboard_needs() -> set[Need]:
     callers.add("server-1")
     callers.asking = "server-1"
     core = KubeCore(
-        clock=RealClock(), rng=random.Random(1), authenticate=callers.who, authorize=callers.decide
+        clock=RealClock(),
+        rng=random.Random(1),
+        security=Security(authenticate=callers.who, authorize=callers.decide),
     )
     cluster = asyncio.run(
         read_cluster(Kube(Loopback(core.handle)), namespace=names.RUNNERS_NAMESPACE)
@@ -57,22 +61,28 @@ def dashboard_needs() -> set[Need]:
 @pytest.fixture(scope="module")
 def needs(stage: Stage) -> set[Need]:
     (shape,) = small(3)
-    return recorded(stage, shape, rare_things) | dashboard_needs()
+    return recorded(stage, shape, rare_requests_scenario) | dashboard_needs()
 
 
-@pytest.mark.parametrize("part", rights.PARTS)
+@pytest.mark.parametrize("part", rights.COMPONENTS)
 def test_the_shipped_roles_are_what_the_part_asks_for(needs: set[Need], part: str) -> None:
     asked = {need for need in needs if need[0] == part}
     shipped = shipped_needs(part)
-    assert (sorted(asked - shipped), sorted(shipped - asked)) == ([], []), "missing, unused"
+    unused = shipped - asked - NOT_RECORDED
+    assert (sorted(asked - shipped), sorted(unused)) == ([], []), "missing, unused"
+
+
+def test_what_is_excused_from_the_comparison_is_granted() -> None:
+    shipped = set().union(*(shipped_needs(part) for part in rights.COMPONENTS))
+    assert sorted(NOT_RECORDED - shipped) == []
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_an_hour_of_faults_needs_no_right_more(stage: Stage) -> None:
-    shape = Shape(seed=1, hours=1.0, faults=parse("all"))
+def test_hours_of_faults_need_no_right_more(stage: Stage) -> None:
+    shape = Shape(seed=1, hours=pick(fast=0.4, ci=0.4, long=2.0), faults=parse("all"))
     asked = recorded(stage, shape, usual)
-    assert not asked - set().union(*(shipped_needs(part) for part in rights.PARTS))
+    assert not asked - set().union(*(shipped_needs(part) for part in rights.COMPONENTS))
 
 
 def test_a_part_that_lacks_a_right_is_refused_in_the_simulation_too(
@@ -89,7 +99,9 @@ def test_a_part_that_lacks_a_right_is_refused_in_the_simulation_too(
     callers.add("server-1")
     callers.asking = "server-1"
     core = KubeCore(
-        clock=RealClock(), rng=random.Random(1), authenticate=callers.who, authorize=callers.decide
+        clock=RealClock(),
+        rng=random.Random(1),
+        security=Security(authenticate=callers.who, authorize=callers.decide),
     )
     cluster = asyncio.run(
         read_cluster(Kube(Loopback(core.handle)), namespace=names.RUNNERS_NAMESPACE)
@@ -98,7 +110,7 @@ def test_a_part_that_lacks_a_right_is_refused_in_the_simulation_too(
     assert list(callers.refused) == [(rights.SERVER, SPACE, "", "pods", "list")]
 
 
-@pytest.mark.parametrize("part", rights.PARTS)
+@pytest.mark.parametrize("part", rights.COMPONENTS)
 def test_no_part_may_read_secrets_or_do_everything(part: str) -> None:
     for _, _, group, resource, verb in shipped_needs(part):
         assert resource != "secrets" and "*" not in (group, resource, verb)

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from tests.tiers import sample
 
 from runyard.sim.faults import KINDS, parse
 from runyard.sim.report import Outcome
@@ -37,6 +38,6 @@ def test_with_every_fault_the_invariants_hold_and_the_fleet_comes_to_rest(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", sample(list(KINDS), of=3))
 def test_each_kind_of_fault_alone_heals(stage: Stage, kind: str) -> None:
     lived(stage.simulate(small(seed=11, hours=0.5, faults=(kind,))))

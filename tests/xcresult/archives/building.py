@@ -1,6 +1,6 @@
-"""Archives of a small bundle in every kind that is read, and Apple Archives by a writer of our own.
+"""Builds archives of a small bundle in every supported kind; Apple Archives by a writer of our own.
 
-Where the reader must not trust what an archive says, the builders let a test say it.
+The builders can also write wrong sizes and names, which the reader must not trust.
 """
 
 import gzip
@@ -52,7 +52,7 @@ def object_id(files: Files) -> str:
 
 
 def small_bundle() -> Files:
-    """A bundle by its files: a root that says nothing, and payloads of several shapes."""
+    """Build the files of a bundle: an empty root, and payloads of several kinds."""
     root = stored_object(b"[T[K2:_nV23:ActionsInvocationRecord]]")
     files = {"Info.plist": info(object_id(root)), **root}
     for payload in (b"", b"zeros" * 100_000, noise(700_000)):
@@ -74,7 +74,7 @@ def field(key: str, value: bytes) -> bytes:
 def entry(
     path: str | bytes, data: bytes | None = None, *, kind: str = "F", magic: bytes = b"AA01"
 ) -> bytes:
-    """One entry, with the fields that a client of the real kind writes around those that matter."""
+    """Build one entry, with the additional fields that real clients write."""
     name = path if isinstance(path, bytes) else path.encode()
     fields = [
         field("TYP1", kind.encode()),
@@ -124,7 +124,7 @@ ENCODERS = {
 
 
 def blocks(data: bytes, letter: str = "e", *, block: int = 1 << 18, bare: bool = False) -> bytes:
-    """The layer of blocks; a block that does not shrink is stored."""
+    """Build the layer of blocks; a block that does not compress is stored."""
     out = [b"pbz" + letter.encode(), struct.pack(">Q", block)]
     encode = raw_deflate if bare else ENCODERS[letter]
     for start in range(0, len(data), block):

@@ -1,4 +1,4 @@
-"""Every kind of archive gives the same bundle, by its content and never by its name."""
+"""Tests that every supported kind of archive gives the same bundle, and is detected by content and not by name."""
 
 import gzip
 import io
@@ -99,7 +99,7 @@ def halves(data: bytes) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("files", [BUNDLE, WRAPPED], ids=["bare", "wrapped"])
 def test_an_archive_gives_back_the_bundle(kind: str, files: building.Files, tmp_path: Path) -> None:
-    upload = tmp_path / "result_bundle.zip"  # the name of every upload, whatever it is
+    upload = tmp_path / "result_bundle.zip"  # every upload has this name, whatever its kind
     upload.write_bytes(KINDS[kind](files))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -111,7 +111,7 @@ def test_an_archive_gives_back_the_bundle(kind: str, files: building.Files, tmp_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_needed_is_told_before_it_is_written(kind: str, tmp_path: Path) -> None:
+def test_the_needed_space_is_estimated_before_the_extraction(kind: str, tmp_path: Path) -> None:
     upload = tmp_path / "upload"
     upload.write_bytes(KINDS[kind](BUNDLE))
     total = sum(map(len, BUNDLE.values()))
@@ -152,7 +152,7 @@ def test_files_are_plain_whatever_the_archive_says(tmp_path: Path) -> None:
 
 
 class Stopped(Exception):
-    """The caller's own reason."""
+    """An exception raised by the caller's check."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,8 +183,8 @@ REFUSED = {
     "bzip2": b"BZh9" + bytes(100),
     "7-Zip": b"7z\xbc\xaf\x27\x1c" + bytes(100),
     "RAR": b"Rar!\x1a\x07" + bytes(100),
-    "no archive of a kind that is known": b"hello" * 100,
-    "holds no tar archive": gzip.compress(b"hello" * 1000),
+    "not a known kind of archive": b"hello" * 100,
+    "contains no tar archive": gzip.compress(b"hello" * 1000),
     "compression method bzip2": building.zipped(BUNDLE, method=zipfile.ZIP_BZIP2),
     "compression method LZMA": building.zipped(BUNDLE, method=zipfile.ZIP_LZMA),
 }
@@ -198,6 +198,7 @@ def test_what_is_not_read_is_refused_by_name(what: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_an_entry(tmp_path: Path) -> None:
     data = bytes(24 << 20)
     limits = Limits(ratio_floor=1 << 30)

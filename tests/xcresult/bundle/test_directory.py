@@ -1,4 +1,4 @@
-"""A bundle's files: links are not followed, nonsense is named, and Info.plist is judged first."""
+"""Tests reading a bundle's files: links are not followed, damage is reported, Info.plist is checked first."""
 
 import os
 import plistlib
@@ -49,7 +49,7 @@ def test_an_object_without_references_needs_no_refs_file(tmp_path: Path) -> None
     assert not objects.has_refs(object_id)
 
 
-def test_a_missing_object_is_its_own_problem(tmp_path: Path) -> None:
+def test_a_missing_object_is_an_error_of_that_object(tmp_path: Path) -> None:
     objects = Directory(tmp_path)
     object_id = content_id((), [b""])
     assert not objects.has(object_id)
@@ -192,5 +192,5 @@ def test_other_bytes_under_a_known_id_are_not_handed_out(tmp_path: Path) -> None
         list(objects.stream(good))
     assert objects.read(evil) == b"evil"
     assert Directory(tmp_path, checked=False).read(good) == b"evil"
-    (tmp_path / "Data" / f"refs.{good}").unlink()  # it cannot be checked then
+    (tmp_path / "Data" / f"refs.{good}").unlink()  # without the file the id cannot be verified
     assert objects.read(good) == b"".join(objects.stream(good)) == b"evil"

@@ -1,4 +1,4 @@
-"""Attachments become files: nothing outside, nothing half, nothing twice, and Apple's manifest."""
+"""Tests the export of attachments: no file outside the directory, none partial or duplicate, Apple's manifest."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whatever is called a bundle is found, the same one each time, and nothing is left behind."""
+"""Tests that the bundle in a path is found, always the same one, and that no files are left."""
 
 import tempfile
 from pathlib import Path
@@ -23,7 +23,7 @@ def laid_out(root: Path, files: building.Files) -> Path:
     return root
 
 
-def test_a_directory_is_used_where_it_lies(tmp_path: Path) -> None:
+def test_a_directory_is_used_in_place(tmp_path: Path) -> None:
     bundle = laid_out(tmp_path / "X.xcresult", BUNDLE)
     with tracing.written() as written:
         with opened(bundle) as found:
@@ -47,7 +47,7 @@ def test_the_nearest_bundle_is_meant_and_then_the_first_by_name(tmp_path: Path) 
         assert found == tmp_path / "z" / "A.xcresult"
 
 
-def test_a_folder_that_is_named_after_its_bundle_is_looked_into(tmp_path: Path) -> None:
+def test_a_folder_named_like_a_bundle_is_searched(tmp_path: Path) -> None:
     inner = laid_out(tmp_path / "X.xcresult" / "X.xcresult", BUNDLE)
     for given in (tmp_path, tmp_path / "X.xcresult"):
         with opened(given) as found:
@@ -96,7 +96,9 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize("archived", [False, True])
-def test_what_is_no_bundle_is_told_apart(what: str, archived: bool, tmp_path: Path) -> None:
+def test_inputs_without_a_bundle_have_distinct_errors(
+    what: str, archived: bool, tmp_path: Path
+) -> None:
     files, error, match = WRONG[what]
     given = laid_out(tmp_path / "given", files)
     if archived:

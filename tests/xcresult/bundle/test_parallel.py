@@ -1,4 +1,4 @@
-"""Several processes read what one reads, and none of them outlives the reading."""
+"""Tests that several processes give the same result as one, and that none outlives the reading."""
 
 import os
 import select
@@ -9,6 +9,8 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+from tests.xcresult.writer.plan import Plan
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle import parallel
@@ -17,8 +19,6 @@ from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.errors import TooLarge
 from runyard.xcresult.reader.decode import decode
 from runyard.xcresult.reader.model import Wanted
-from runyard.xcresult.writer.plan import Plan
-from runyard.xcresult.writer.writing import write_bundle
 
 PLAN = Plan(
     cases=80,
@@ -61,13 +61,13 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small bundle is large, and a portion holds few runs."""
+    """Lower the thresholds, so that a small bundle is read in parallel with few runs in a batch."""
     monkeypatch.setattr(parallel, "LARGE", 10)
     monkeypatch.setattr(parallel, "PORTION", 17)
 
 
 def damaged(bundle: Path, root_id: str) -> None:
-    """Some long forms are cut short; the log of an action is gone."""
+    """Truncate some long forms and delete the log of an action."""
     objects = Directory(bundle)
     action = decode(objects.read(root_id))["actions"][0]["actionResult"]
     (bundle / "Data" / f"data.{action['logRef']['id']}").unlink()
@@ -76,6 +76,7 @@ def damaged(bundle: Path, root_id: str) -> None:
         path.write_bytes(path.read_bytes()[:-9])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted(activities=True, logs=False)])
 def test_several_processes_read_what_one_reads(tmp_path: Path, wanted: Wanted) -> None:
@@ -87,6 +88,7 @@ def test_several_processes_read_what_one_reads(tmp_path: Path, wanted: Wanted) -
     assert active_children() == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_the_limits_hold_in_all_processes_together(tmp_path: Path) -> None:
     bundle = tmp_path / "x.xcresult"
@@ -101,21 +103,23 @@ def test_the_limits_hold_in_all_processes_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("eager")
-def test_a_process_that_dies_says_nothing_about_the_bundle(
+def test_a_process_that_dies_is_not_an_error_of_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "x.xcresult"
     write_bundle(bundle, PLAN)
-    finish = parallel.Elsewhere.finish
+    finish = parallel.PoolReaders.finish
 
-    def killed(self: parallel.Elsewhere) -> None:
+    def killed(self: parallel.PoolReaders) -> None:
         for child in active_children():
             child.kill()
             child.join()
         finish(self)
 
-    monkeypatch.setattr(parallel.Elsewhere, "finish", killed)
-    monkeypatch.setattr(parallel, "PORTION", 10_000)  # so that the last portion is asked for then
+    monkeypatch.setattr(parallel.PoolReaders, "finish", killed)
+    monkeypatch.setattr(
+        parallel, "PORTION", 10_000
+    )  # so that the last batch is requested after that
     with pytest.raises(ChildProcessError, match="died"):
         read_bundle(bundle, processes=2)
 
@@ -129,8 +133,9 @@ def test_a_small_bundle_is_read_without_other_processes(
     assert read_bundle(bundle, processes=8) == read_bundle(bundle)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors of other processes are Linux's")
-def test_no_process_outlives_the_one_that_asked(tmp_path: Path) -> None:
+def test_no_process_outlives_its_parent(tmp_path: Path) -> None:
     bundle = tmp_path / "x.xcresult"
     write_bundle(bundle, Plan(cases=1))
     script = tmp_path / "parent.py"
@@ -145,5 +150,5 @@ def test_no_process_outlives_the_one_that_asked(tmp_path: Path) -> None:
         (child,) = map(int, parent.stdout.readline().split())
         watched = os.pidfd_open(child)
         parent.send_signal(signal.SIGKILL)
-        assert select.select([watched], [], [], 60)[0], "it is still there"
+        assert select.select([watched], [], [], 60)[0], "the process is still alive"
         os.close(watched)

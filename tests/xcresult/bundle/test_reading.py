@@ -1,4 +1,4 @@
-"""A bundle is read from wherever it is, and nothing is left behind."""
+"""Tests that a bundle is read from a directory and from every archive, and that no files are left."""
 
 import shutil
 import zipfile
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.xcresult import fixtures
+from tests.xcresult.writer.plan import Plan
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle.reading import read, read_bundle
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.model import Wanted
-from runyard.xcresult.writer.plan import Plan
-from runyard.xcresult.writer.writing import write_bundle
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Verify names each damaged object with its cause, and counts as the figures do."""
+"""Tests that verification reports each damaged object with its cause, and counts like the figures."""
 
 import tracemalloc
 from pathlib import Path
@@ -18,7 +18,7 @@ ABSENT = content_id((), [b"pruned"])
 
 
 def bundle(root: Path) -> tuple[Path, str]:
-    """A bundle, and the id of an object in it that points at one that is there and one that is not."""
+    """A bundle, and the id of an object that references one existing and one missing object."""
     child = building.stored_object(b"child" * 1000)
     parent = building.stored_object(b"parent" * 1000, (building.object_id(child), ABSENT))
     files = {"Info.plist": building.info(building.object_id(parent)), **child, **parent}
@@ -78,7 +78,7 @@ def test_references_that_were_changed_are_found(tmp_path: Path) -> None:
     assert (found.objects, found.hash_ok) == (2, 1)
 
 
-def test_a_missing_payload_and_a_missing_root_are_told(tmp_path: Path) -> None:
+def test_a_missing_payload_and_a_missing_root_are_reported(tmp_path: Path) -> None:
     root, parent = bundle(tmp_path)
     (root / "Data" / f"data.{parent}").unlink()
     found = verify(root)
@@ -104,7 +104,7 @@ def test_a_stripped_store_is_no_damage(tmp_path: Path) -> None:
     assert found.good
 
 
-def test_no_bundle_no_verification(tmp_path: Path) -> None:
+def test_verification_needs_a_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleInvalid):
         verify(tmp_path)
 
@@ -143,7 +143,7 @@ def test_it_can_be_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", fixtures.parameters())
 def test_a_real_bundle_counts_as_its_figures_say(name: str) -> None:
-    found, told = verify(fixtures.bundle(name)), fixtures.figures()[name]
-    assert (found.objects, found.hash_ok) == (told["objects"], told["objects_hash_ok"])
+    found, expected = verify(fixtures.bundle(name)), fixtures.figures()[name]
+    assert (found.objects, found.hash_ok) == (expected["objects"], expected["objects_hash_ok"])
     without_references = found.objects - found.hash_ok
     assert [one.cause for one in found.damaged] == ["missing references"] * without_references

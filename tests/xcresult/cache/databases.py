@@ -1,4 +1,4 @@
-"""Databases as Apple's tool would have written them, made by hand: only the tables that a test needs."""
+"""Builds small databases like those of Apple's tool, with only the tables that a test needs."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ ONE_CASE: dict[str, Rows] = {
 
 
 def write(path: Path, tables: Tables, *, statements: Sequence[str] = ()) -> Path:
-    """A database with these rows, and whatever else the statements put there."""
+    """Write a database with these rows, then execute the statements."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for name, rows in tables.items():
             columns = list(dict.fromkeys(column for row in rows for column in row)) or ["name"]

@@ -1,4 +1,4 @@
-"""Apple's cache as a source: real ones equal their figures, and every version of its tables is understood."""
+"""Tests reading Apple's cache: real caches give the expected figures, and every version of the tables is read."""
 
 from pathlib import Path
 
@@ -153,7 +153,7 @@ def test_the_made_up_suite_and_wrapping_groups_are_no_suites(tmp_path: Path) -> 
     assert [case.suites for case in result.cases] == [()]
 
 
-def test_the_version_of_xcode_is_told_as_in_a_log(tmp_path: Path) -> None:
+def test_the_version_of_xcode_is_formatted_as_in_a_log(tmp_path: Path) -> None:
     tools = [{"xcodeVersion": "26.3", "xcodeBuildVersion": "17C519"}]
     assert read(tmp_path, {"DeveloperTools": tools}).xcode == "26.3 (17C519)"
 

@@ -1,4 +1,4 @@
-"""Coverage as Xcode would have written it, made by hand: reports, archives, and a store that has them."""
+"""Builds coverage as Xcode writes it: reports, archives, and a store that contains them."""
 
 import plistlib
 import struct
@@ -113,12 +113,12 @@ def archive(files: dict[str, bytes]) -> tuple[bytes, bytes]:
 
 
 class Store(Memory):
-    """Objects in dictionaries, by any name."""
+    """Objects in dictionaries, with any text as id."""
 
     def measured(
         self, name: str, report: bytes | None, lines: tuple[bytes, bytes] | None
     ) -> Action:
-        """An action that has measured this."""
+        """Build an action with this coverage."""
         if report is not None:
             self.payloads[f"{name}-report"] = report
         if lines is not None:

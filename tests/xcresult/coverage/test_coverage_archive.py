@@ -1,4 +1,4 @@
-"""Line counts come from runs of bytes that claim more lines than there are in the world, or fewer than one."""
+"""Tests the coverage archive: decoded line counts, and archives that declare too many or too few lines."""
 
 import struct
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.xcresult.coverage.measured import archive, counts, run
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge, XcresultError
-from runyard.xcresult.reader.coverage import archive as room
+from runyard.xcresult.reader.coverage import archive as archive_module
 from runyard.xcresult.reader.coverage.archive import Archive
 from runyard.xcresult.reader.coverage.model import Line, Range
 
@@ -20,7 +20,7 @@ GOOD = archive(
 )
 
 
-def test_lines_are_numbered_from_one_and_only_executable_ones_are_told() -> None:
+def test_lines_are_numbered_from_one_and_only_executable_ones_are_returned() -> None:
     found = Archive(*GOOD)
     assert found.paths() == ("/src/A.swift", "/src/Grüße.swift")
     lines = found.lines("/src/A.swift")
@@ -60,7 +60,7 @@ def test_a_few_bytes_cannot_claim_billions_of_lines() -> None:
 
 
 def test_a_file_of_nothing_but_ranges_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "FILE_LINES", 3)
+    monkeypatch.setattr(archive_module, "FILE_LINES", 3)
     with pytest.raises(TooLarge, match="a file of"):
         Archive(*archive({"a": counts([run(1)], [(1, 1, 1, 1)] * 4)}))
 
@@ -70,7 +70,7 @@ def test_files_that_share_their_counts_are_each_counted(monkeypatch: pytest.Monk
     entries = struct.unpack_from("<IQQQQ", index)
     shared = struct.pack("<IQQQQ", 2, entries[1], 0, entries[3], 0) + index[36:]
     assert Archive(shared, data).lines("b") is not None
-    monkeypatch.setattr(room, "LINES", 199)
+    monkeypatch.setattr(archive_module, "LINES", 199)
     with pytest.raises(TooLarge):
         Archive(shared, data)
 

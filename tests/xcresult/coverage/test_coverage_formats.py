@@ -1,4 +1,4 @@
-"""Coverage in other tools' formats: valid, complete, and safe to print whatever a path is called."""
+"""Tests the coverage formats: valid, complete, and safe to print with any file name."""
 
 import json
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""Coverage of real bundles equals what Apple's own tool said of them."""
+"""Tests that the coverage of real bundles equals the output of Apple's own tool."""
 
 import json
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""Coverage of actions: several are one, and a damaged part costs no more than itself."""
+"""Tests that coverage of several actions is merged, and that a damaged part loses only that part."""
 
 import plistlib
 
@@ -49,7 +49,10 @@ def test_counts_of_several_actions_are_added_and_lines_united() -> None:
     assert file.ranges == (Range(1, 2, 3, 6),)
     outer, closure = found.targets[0].files[0].functions
     assert (outer.count, outer.covered, outer.executable) == (5, 3, 4)
-    assert (closure.count, closure.covered) == (0, 0)  # never entered, though its line was
+    assert (closure.count, closure.covered) == (
+        0,
+        0,
+    )  # never entered, although its line was executed
     assert (found.covered, found.executable) == (3, 5)
 
 
@@ -98,7 +101,7 @@ def test_a_missing_part_is_a_warning_and_the_rest_is_read(lost: str, message: st
 
 
 @pytest.mark.parametrize("listing", [b"no json", b"[]", b'[{"name":"Index"}]', b'{"a":1}', b"\xff"])
-def test_a_directory_that_is_none_is_a_warning(listing: bytes) -> None:
+def test_an_invalid_directory_is_a_warning(listing: bytes) -> None:
     store = Store()
     measured = store.measured("a", report(1, 2), lines(1))
     store.payloads["a-archive"] = listing

@@ -1,4 +1,4 @@
-"""A coverage report is believed only as far as it goes: no cycle, no index, no count leads astray."""
+"""Tests the coverage report, including cycles, bad indexes and implausible counts."""
 
 import struct
 from contextlib import suppress
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.xcresult.coverage.measured import UID, Report, functions, keyed
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge, XcresultError
-from runyard.xcresult.reader.coverage import report as room
+from runyard.xcresult.reader.coverage import report as report_module
 from runyard.xcresult.reader.coverage.report import decode_functions, decode_report
 
 
@@ -97,7 +97,7 @@ def test_shared_files_are_decoded_once_and_counted_each_time(
     data = report.data()
     found = decode_report(data)
     assert all(file is found.targets[0].files[0] for t in found.targets for file in t.files)
-    monkeypatch.setattr(room, "FILES", 899)
+    monkeypatch.setattr(report_module, "FILES", 899)
     with pytest.raises(TooLarge, match="899 files"):
         decode_report(data)
 

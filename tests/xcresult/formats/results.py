@@ -1,4 +1,4 @@
-"""Results by hand, for the tests of formats: small, and with everything that a format has to show."""
+"""Builds results for the tests of formats, with everything that a format shows."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""What changed between two results: each kind of news, and no news for noise."""
+"""Tests the comparison of two results: every kind of change, and no change for noise."""
 
 from msgspec.structs import replace
 from tests.xcresult.formats.results import case, failure, result, run
@@ -19,7 +19,7 @@ def shaky(name: str) -> Case:
     return case(name, run("Failure", retry=1, failures=(failure("now"),)), run(retry=2), flaky=True)
 
 
-def test_each_kind_of_change_is_told_once() -> None:
+def test_each_kind_of_change_is_reported_once() -> None:
     before = result(
         case("broke()"),
         broken("fixed()"),

@@ -1,4 +1,4 @@
-"""JUnit: what CI servers count, and documents that stay well-formed whatever a bundle says."""
+"""Tests JUnit: the counts that CI servers use, and well-formed documents for any bundle."""
 
 import re
 import unicodedata
@@ -38,7 +38,7 @@ def test_the_counts_are_those_of_the_elements() -> None:
     assert document.attrib["errors"] == "1"
 
 
-def test_a_failure_has_its_place_and_its_words() -> None:
+def test_a_failure_has_its_location_and_message() -> None:
     found = by_name(parsed(everything(), root="/Users/ci/app"))["testFail()"]
     assert found.attrib["classname"] == "AppTests.CartTests"
     assert (found.attrib["file"], found.attrib["line"]) == ("Tests/CartTests.swift", "7")
@@ -79,8 +79,8 @@ def test_a_skip_has_its_reason_and_an_expected_failure_passes() -> None:
     skipped = found["testSkip()"].find("skipped")
     assert skipped is not None and skipped.attrib == {"message": "not today"}
     assert found["testExpected()"].find("failure") is None
-    said = found["testExpected()"].findtext("system-out")
-    assert said == "expected failure: known: CartTests.swift:31: as always"
+    output = found["testExpected()"].findtext("system-out")
+    assert output == "expected failure: known: CartTests.swift:31: as always"
 
 
 def test_a_failure_without_a_reason_is_still_a_failure() -> None:
@@ -88,7 +88,7 @@ def test_a_failure_without_a_reason_is_still_a_failure() -> None:
     assert parsed(silent).attrib["failures"] == "1"
 
 
-def test_an_unknown_time_is_not_told() -> None:
+def test_an_unknown_time_is_omitted() -> None:
     made = result(case("testFast()", run(duration=0.0), duration=None))
     assert "time" not in by_name(parsed(made))["testFast()"].attrib
 
@@ -116,10 +116,10 @@ def test_no_text_breaks_the_document(text: str) -> None:
         if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} and c not in "\n\t"
     ]
     document = ET.fromstring(lines.encode())
-    told = document.find(".//failure")
-    assert told is not None
+    failure_element = document.find(".//failure")
+    assert failure_element is not None
     legal = re.sub("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", text)
-    assert told.attrib["message"] == legal
+    assert failure_element.attrib["message"] == legal
 
 
 def test_a_huge_message_is_cut() -> None:

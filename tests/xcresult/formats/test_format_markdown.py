@@ -1,9 +1,10 @@
-"""Markdown as a parser of Markdown sees it: a stranger's words are code and nothing else."""
+"""Tests with a Markdown parser that text of a bundle is only ever code."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from tests.tiers import examples
 from tests.xcresult.formats.results import case, failure, result, run
 
 from runyard.xcresult.formats.markdown import markdown
@@ -39,7 +40,7 @@ def about(text: str) -> Result:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.text(SIGNS, max_size=40))
 def test_no_text_becomes_markup(text: str) -> None:
     plain, evil = (
@@ -48,12 +49,12 @@ def test_no_text_becomes_markup(text: str) -> None:
     )
     assert {token.type for token in evil} <= OURS
     shape = [token.type for token in plain]
-    assert [token.type for token in evil] == shape, "the words change the shape of the page"
+    assert [token.type for token in evil] == shape, "the text changes the structure of the page"
 
 
 def test_a_message_is_shown_as_it_is() -> None:
-    said = 'a | b `c` <d> ``` "e"\n  * f\n# g'
+    text = 'a | b `c` <d> ``` "e"\n  * f\n# g'
     (fence, *_) = (
-        token.content for token in tokens(markdown(about(said), title="x")) if token.type == "fence"
+        token.content for token in tokens(markdown(about(text), title="x")) if token.type == "fence"
     )
-    assert fence == said + "\n"
+    assert fence == text + "\n"

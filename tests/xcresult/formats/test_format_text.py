@@ -1,4 +1,4 @@
-"""The tree, Markdown and annotations: failures first, bounded, and no stranger's text comes to life."""
+"""Tests the tree, Markdown and annotations: failures first, bounded length, untrusted text is escaped."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def text_of(made: Result, *, only_failures: bool = False, details: bool = False)
     return plain(tree(made, title="App.xcresult", only_failures=only_failures, details=details))
 
 
-def test_the_tree_tells_failures_first() -> None:
+def test_the_tree_shows_failures_first() -> None:
     shown = text_of(everything())
     lines = shown.splitlines()
     assert lines[0] == (
@@ -58,7 +58,7 @@ def test_the_tree_tells_failures_first() -> None:
         "on iPhone 17 (iOS Simulator 26.0)",
     ):
         assert words_ in shown
-    assert "inner" not in shown, "a failure below another one speaks twice"
+    assert "inner" not in shown, "a nested failure is shown twice"
 
 
 def test_only_failures_leaves_out_what_passed() -> None:
@@ -119,7 +119,7 @@ def test_retries_are_judged_by_the_last_and_repetitions_by_the_worst() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "expected"),
     [
         (None, ""),
         (0.0, "0 ms"),
@@ -134,8 +134,8 @@ def test_retries_are_judged_by_the_last_and_repetitions_by_the_worst() -> None:
         (float("inf"), ""),
     ],
 )
-def test_durations_in_words(seconds: float | None, told: str) -> None:
-    assert words.lasted(seconds) == told
+def test_durations_in_words(seconds: float | None, expected: str) -> None:
+    assert words.duration_text(seconds) == expected
 
 
 def test_markdown_has_counts_failures_flaky_and_slowest() -> None:
@@ -232,7 +232,7 @@ def test_no_annotation_is_made_by_the_bundle_itself() -> None:
         assert not line.startswith("runyard: ") or "##[" not in line
 
 
-def test_a_crash_is_told_with_its_frames() -> None:
+def test_a_crash_is_shown_with_its_frames() -> None:
     report = Attachment(filename="App.ips", payload_id="0~ips", present=True, on_failure=True)
     crashed = replace(run("Failure", failures=(failure("Crash"),)), attachments=(report,))
     digest = CrashReport(
@@ -248,7 +248,7 @@ def test_a_crash_is_told_with_its_frames() -> None:
     assert "│ 1  App  main\n" in shown
 
 
-def test_details_tell_what_a_test_left() -> None:
+def test_details_show_everything_a_test_recorded() -> None:
     picture = Attachment(
         filename="Shot.png", payload_id="0~p", size=5, present=True, on_failure=True
     )
@@ -267,16 +267,16 @@ def test_details_tell_what_a_test_left() -> None:
         ),
         activities=(Activity(title="Start", activities=(inner,)),),
     )
-    told = replace(
+    annotated = replace(
         case("a()", busy), tags=(Tag("slow"),), bugs=(Bug(identifier="12", url="https://example.invalid/12"),),
         documentation=("what it does",),
     )  # fmt: skip
-    shown = text_of(result(told), details=True)
+    shown = text_of(result(annotated), details=True)
     for words_ in ("tags: slow", "bug: 12 https://example.invalid/12", "documentation: what it does",
                    "metric: Clock: 1.5 s (mean of 2), baseline 1.2 s", "attachment: Shot.png (5 bytes, of a failure)",
                    "attachment: Gone.mp4 (not kept)", "· Start", "· tap\\u001b  500 ms"):  # fmt: skip
         assert words_ in shown
-    assert "tags" not in text_of(result(told))
+    assert "tags" not in text_of(result(annotated))
 
 
 def test_json_for_a_terminal_means_the_same_and_commands_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What another tool's Markdown report says, as facts: counts, times, failures, runs and activities, coverage."""
+"""Parses another tool's Markdown report: counts, times, failures, runs and activities, coverage."""
 
 import html
 import re
@@ -47,7 +47,7 @@ class CoverageFacts(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct):
-    """All that a file says of a bundle."""
+    """All facts about a bundle in one file."""
 
     scheme: str
     counts: tuple[int, ...]
@@ -62,7 +62,7 @@ class Facts(msgspec.Struct):
 
 
 def facts(path: Path) -> Facts:
-    """Read one file; every section that it has must be understood."""
+    """Parse one file; fails on an unknown section."""
     text = _NOISE.sub("", _PICTURE.sub(r"{\1}", path.read_text(encoding="utf-8")))
     scheme = re.match(r"## Testing (?:project|workspace) \S+ with scheme (\S+)\n", text)
     assert scheme is not None
@@ -105,9 +105,9 @@ def _failures(found: Facts, section: str) -> None:
     for part in section.split("<h4>")[1:]:
         title, _, table = part.partition("</h4>")
         cells = _cells(table.partition("</table>")[0])
-        told = dict(zip(cells[::2], cells[1::2], strict=True))
+        row = dict(zip(cells[::2], cells[1::2], strict=True))
         found.failures.append(
-            FailureFacts(_plain(title), told["File"], told["Issue Type"], told["Message"])
+            FailureFacts(_plain(title), row["File"], row["Issue Type"], row["Message"])
         )
 
 

@@ -1,4 +1,4 @@
-"""The attachments of real bundles, exported: as many, and of the kinds, that another tool's tests count."""
+"""Tests that the exported attachments of real bundles have the number and kinds that another tool's tests expect."""
 
 import json
 from collections import Counter

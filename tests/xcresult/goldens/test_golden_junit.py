@@ -1,7 +1,7 @@
-"""JUnit files that other tools made with Xcode's help: the same names, outcomes, times, places and messages.
+"""Compares our JUnit with files that other tools made with Xcode: names, outcomes, times, places and messages.
 
-Each of those tools has its own layout; what is compared are the facts, all that a file has. Ours come from
-the JUnit that we write, read back, wherever JUnit can say them.
+Each of those tools has its own layout, so all facts of a file are compared. Ours are parsed from the JUnit
+that we write, as far as JUnit contains them.
 """
 
 import re
@@ -54,9 +54,11 @@ def of_case(result: Result, target: str, suite: str, name: str) -> Case:
 
 
 def test_the_oldest_format_to_the_last_digit() -> None:
-    told, made = golden("fastlane__XCResult.junit"), ours("fastlane__Test.test_result")
+    document, made = golden("fastlane__XCResult.junit"), ours("fastlane__Test.test_result")
     result = read("fastlane__Test.test_result")
-    entries = [(suite, case) for suite in told.iter("testsuite") for case in suite.iter("testcase")]
+    entries = [
+        (suite, case) for suite in document.iter("testsuite") for case in suite.iter("testcase")
+    ]
     for suite, case in entries:
         target = suite.attrib["name"]
         found = of_case(result, target, case.attrib["classname"], case.attrib["name"])
@@ -75,44 +77,46 @@ def test_the_oldest_format_to_the_last_digit() -> None:
             assert (failure.message, failure.place.path) == (place[1], place[2])
             assert failure.place.line == int(place[3]) + 1, "theirs are zero-based"
     assert len(entries) == len(result.cases) == 7
-    assert {each.attrib[key] for each, key in [(told, "tests"), (made, "tests")]} == {"7"}
-    assert told.attrib["failures"] == made.attrib["failures"] == "2"
+    assert {each.attrib[key] for each, key in [(document, "tests"), (made, "tests")]} == {"7"}
+    assert document.attrib["failures"] == made.attrib["failures"] == "2"
     ours_by_target: dict[str, float] = {}
     for each in result.cases:
         time = sum(run.duration for run in each.runs)
         ours_by_target[each.target] = ours_by_target.get(each.target, 0.0) + time
-    theirs = {suite.attrib["name"]: time_of(suite) for suite in told.iter("testsuite")}
+    theirs = {suite.attrib["name"]: time_of(suite) for suite in document.iter("testsuite")}
     assert ours_by_target == pytest.approx(theirs, abs=1e-9)
 
 
 def test_a_report_with_a_failure_and_its_place() -> None:
-    told, result = golden("a7ex__junit.xml"), read("a7ex__test")
+    document, result = golden("a7ex__junit.xml"), read("a7ex__test")
     made = {
         (each.attrib["name"], f"{time_of(each):.3f}")
         for each in ours("a7ex__test").iter("testcase")
     }
-    assert made == {(each.attrib["name"], each.attrib["time"]) for each in told.iter("testcase")}
-    for case in told.iter("testcase"):
+    assert made == {
+        (each.attrib["name"], each.attrib["time"]) for each in document.iter("testcase")
+    }
+    for case in document.iter("testcase"):
         (target,) = {each.target for each in result.cases}
         found = of_case(result, target, case.attrib["classname"], case.attrib["name"])
         texts = [f"{each.message} ({words.short_place(each.place)})" for each in failures(found)]
         assert texts == [each.text for each in case.findall("failure")]
-    (suite,) = told.iter("testsuite")
+    (suite,) = document.iter("testsuite")
     total = sum(case.duration or 0.0 for case in result.cases)
     assert f"{total:.3f}" == suite.attrib["time"]
     assert {suite.attrib["name"]} == {f"{case.target}.xctest" for case in result.cases}
     (action,) = (action for action in result.actions if action.has_tests)
     assert action.ended is not None and action.started is not None
-    assert f"{action.ended - action.started:.2f}" == told.attrib["time"]
+    assert f"{action.ended - action.started:.2f}" == document.attrib["time"]
 
 
 def test_an_issue_without_a_test_is_an_error_of_its_target() -> None:
-    told, result = (
+    document, result = (
         golden("a7ex__junit_session_level_failure.xml"),
         read("a7ex__session_level_failure"),
     )
     suites = {
-        suite.attrib["name"]: list(suite.iter("testcase")) for suite in told.iter("testsuite")
+        suite.attrib["name"]: list(suite.iter("testcase")) for suite in document.iter("testsuite")
     }
     passed = {case.attrib["name"] for case in suites["LibTests.xctest"]}
     assert passed == {case.function for case in result.cases if case.status == "Success"}
@@ -128,8 +132,8 @@ def test_an_issue_without_a_test_is_an_error_of_its_target() -> None:
     failing = [each for each in made.iter("testcase") if each.find("failure") is not None]
     assert [each.attrib["classname"] for each in failing] == ["LibTests"]
     assert (made.attrib["tests"], made.attrib["failures"]) == (
-        told.attrib["tests"],
-        told.attrib["failures"],
+        document.attrib["tests"],
+        document.attrib["failures"],
     )
     (shown,) = made.iter("failure")
     assert failure.message.partition(": ")[2] in shown.attrib["message"]
@@ -137,8 +141,8 @@ def test_an_issue_without_a_test_is_an_error_of_its_target() -> None:
 
 @pytest.mark.parametrize("name", TRUNK)
 def test_swift_testing_with_and_without_suites(name: str) -> None:
-    told, made = golden(f"trunk-{name}.junit.xml"), ours(f"trunk__{name}")
-    assert [told.attrib[key] for key in ("tests", "failures")] == [
+    document, made = golden(f"trunk-{name}.junit.xml"), ours(f"trunk__{name}")
+    assert [document.attrib[key] for key in ("tests", "failures")] == [
         made.attrib[key] for key in ("tests", "failures")
     ]
 
@@ -149,8 +153,8 @@ def test_swift_testing_with_and_without_suites(name: str) -> None:
             for case in suite.iter("testcase")
         }
 
-    assert set(entries(told)) == set(entries(made))
-    for key, case in entries(told).items():
+    assert set(entries(document)) == set(entries(made))
+    for key, case in entries(document).items():
         mine = entries(made)[key]
         assert f"{time_of(mine):.3f}" == case.attrib.get("time", f"{time_of(mine):.3f}")
         assert unquote(case.attrib.get("file", "")) == mine.attrib.get("file", "")

@@ -1,4 +1,4 @@
-"""Four lists that another tool made of the same bundles: every test with its outcome, argument and message."""
+"""Compares four lists of another tool with our reading: every test with its outcome, argument and message."""
 
 import re
 
@@ -41,7 +41,7 @@ def entry(case: Case, group: Group) -> Entry:
 
 
 def message(group: Group) -> str:
-    """Our message in that tool's words: it leaves out what a test's author did not write, where it can."""
+    """Format our message like that tool, which omits prefixes that the author of the test did not write."""
     run = group.deciding
     if group.status == "Skipped":
         return run.skip.message.removeprefix("Test skipped - ") if run.skip else ""
@@ -56,7 +56,7 @@ def message(group: Group) -> str:
     for prefix in ("failed - ", "Issue recorded: "):
         if failure.message.startswith(prefix):
             return failure.message.removeprefix(prefix)
-    return words.told(failure)
+    return words.located_message(failure)
 
 
 @pytest.mark.parametrize("name", LISTS)

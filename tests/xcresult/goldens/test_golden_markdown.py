@@ -1,4 +1,4 @@
-"""Six reports that another tool wrote on a Mac with Xcode, and our reading of the same bundles: the same facts."""
+"""Compares six reports that another tool wrote on a Mac with Xcode with our reading of the same bundles."""
 
 from collections import Counter
 from functools import cache
@@ -39,7 +39,7 @@ def suite_of(case: Case) -> tuple[str, str]:
 
 
 def lasts(result: Result) -> dict[tuple[str, str], Run]:
-    """The last run of each suite: that tool takes its time for the suite's."""
+    """The last run of each suite, whose time that tool uses as the suite's time."""
     return {suite_of(case): run for case, run in runs(result)}
 
 
@@ -138,6 +138,6 @@ def test_coverage_of_targets_and_files(name: str) -> None:
     ours = Counter((each.name, each.covered, each.executable) for each in built)
     ours += Counter((f.name, f.covered, f.executable) for each in built for f in each.files)
     assert golden.coverage
-    told = Counter((row.name, row.covered, row.executable) for row in golden.coverage)
+    theirs = Counter((row.name, row.covered, row.executable) for row in golden.coverage)
     total = sum(each.covered for each in built), sum(each.executable for each in built)
-    assert told == ours + Counter([("Total", *total)])
+    assert theirs == ours + Counter([("Total", *total)])

@@ -1,10 +1,10 @@
-"""Bundles by hand: a tree of tests as a test wants it, with right ids, and wrong ones where it says so."""
+"""Builds bundles with any tree of tests, with correct ids or, on request, wrong ones."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from runyard.xcresult.writer.encoding import Typed, Value, reference, typed
-from runyard.xcresult.writer.storing import Store, write_info
+from tests.xcresult.writer.encoding import Typed, Value, reference, typed
+from tests.xcresult.writer.storing import Store, write_info
 
 
 def case(name: str, summary_id: str | None = None, **fields: Value) -> Typed:
@@ -81,7 +81,7 @@ def record(tests_id: str | None, *, actions: int = 1, **fields: Value) -> Typed:
 
 
 class Bundle:
-    """A bundle that is being made."""
+    """Builds a bundle."""
 
     def __init__(self, path: Path, *, minor: int = 56) -> None:
         self.path = path
@@ -92,7 +92,7 @@ class Bundle:
         return self.store.put_object(value)
 
     def finish(self, *entries: Value, **fields: Value) -> Path:
-        """Tests of these entries, the root, and Info.plist."""
+        """Write the tests with these entries, the root, and Info.plist."""
         return self.finish_with(self.put(record(self.put(tests(*entries)), **fields)))
 
     def finish_with(self, root_id: str) -> Path:

@@ -1,8 +1,8 @@
-"""Collects the corpus: recipes that lead to an outcome that no earlier one led to.
+"""Collects the corpus: recipes whose outcome differs from that of all earlier recipes.
 
     PYTHONPATH=src:. python -m tests.xcresult.hostile.collecting archives 2000
 
-Each target's outcomes are told apart by their texts without the numbers and names in them.
+Outcomes of a target are distinguished by their texts without numbers and names.
 """
 
 import re
@@ -20,11 +20,11 @@ SUITES: dict[str, tuple[Iterable[str], Outcome]] = {
     "archives": (test_fuzz_archives.MAKERS, test_fuzz_archives.outcome),
     "decoded": (
         test_fuzz_bundles.PLANS,
-        lambda name, recipe, _room: test_fuzz_bundles.decoded_outcome(name, recipe),
+        lambda name, recipe, _workdir: test_fuzz_bundles.decoded_outcome(name, recipe),
     ),
     "shapes": (
         test_fuzz_bundles.PLANS,
-        lambda name, recipe, _room: test_fuzz_bundles.reshaped_outcome(name, recipe),
+        lambda name, recipe, _workdir: test_fuzz_bundles.reshaped_outcome(name, recipe),
     ),
     "files": (("small", "old"), test_fuzz_bundles.raw_outcome),
 }
@@ -49,8 +49,8 @@ def of_target(target: str, outcome: Outcome, examples: int) -> list[mutating.Rec
     )
     @given(mutating.recipes)
     def thrown(recipe: mutating.Recipe) -> None:
-        with tempfile.TemporaryDirectory() as room:
-            text = outcome(target, recipe, Path(room))
+        with tempfile.TemporaryDirectory() as folder:
+            text = outcome(target, recipe, Path(folder))
         kept.setdefault(re.sub(r"'[^']*'|[0-9]+|0~\S+", "_", text), recipe)
 
     thrown()

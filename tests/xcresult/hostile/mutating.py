@@ -1,6 +1,6 @@
-"""Damage as a recipe: a list of small edits that can be drawn, applied to any bytes, and kept as text.
+"""Describes damage as a recipe: a list of small edits that can be generated, applied to any bytes, and stored as text.
 
-The corpus holds recipes and no bytes: what they are applied to is generated. A position counts from the
+The corpus contains recipes and no bytes: the input of a recipe is generated. A position counts from the
 start, a negative one from the end, and both wrap around, so a recipe fits any length.
 """
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 Edit = tuple[str, int, int, str]
-"""What, where, how much, and text for what is put there (hexadecimal)."""
+"""The kind of edit, its position, its length, and the bytes to insert (hexadecimal)."""
 Recipe = tuple[Edit, ...]
 
 EXAMPLES = int(os.environ.get("RUNYARD_FUZZ_EXAMPLES", "25"))
@@ -79,7 +79,7 @@ recipes = st.lists(
 
 
 def corpus(name: str) -> list[tuple[str, Recipe]]:
-    """What was kept: a target and a recipe on each line."""
+    """Read the stored corpus: a target and a recipe on each line."""
     path = CORPUS / f"{name}.txt"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [ast.literal_eval(line) for line in lines if line and not line.startswith("#")]

@@ -1,6 +1,6 @@
-"""Damage that the decoder does not notice: a typed object with other values, types and shapes than it should have.
+"""Changes values, types and shapes inside a typed object, so that it still decodes.
 
-A recipe's edits are followed on the decoded tree: `where` picks a place in it, `what` says what becomes of it.
+The edits of a recipe are applied to the decoded tree: `where` selects a place, `what` the change.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ ODD = (
 
 
 def reshape(payload: bytes, recipe: Recipe) -> bytes:
-    """The object with the recipe followed on it."""
+    """Apply the recipe to the object."""
     root = decode(payload)
     for what, where, much, _ in recipe:
         places = list(_places(root))

@@ -1,7 +1,7 @@
-"""Whatever is done to an archive: a bundle comes out or a typed error, and nothing is left or left open.
+"""Tests that a damaged archive gives a bundle or a typed error, and leaves no files and no open descriptors.
 
-`RUNYARD_FUZZ_EXAMPLES` sets how many examples are drawn for each kind. What was found to take another way
-through the code is kept in the corpus and replayed each time.
+`RUNYARD_FUZZ_EXAMPLES` sets how many examples are drawn for each kind. Recipes with a new outcome
+are stored in the corpus and replayed each time.
 """
 
 import tarfile
@@ -32,7 +32,7 @@ FILES = building.inside(
         **building.stored_object(b"zeros" * 3000, squeeze=False),
     },
 )
-DIRECTORY = building.inside("a" * 120, FILES)  # long names have headers of their own
+DIRECTORY = building.inside("a" * 120, FILES)  # long names have extended headers
 
 MAKERS: dict[str, Callable[[], bytes]] = {
     "zip": lambda: building.zipped(FILES),
@@ -55,14 +55,14 @@ def undamaged(kind: str) -> bytes:
 
 
 def open_files() -> int:
-    """How many descriptors this process has, where that can be asked."""
+    """The number of open descriptors of this process, if the system can list them."""
     known = Path("/proc/self/fd")
     return sum(1 for _ in known.iterdir()) if known.is_dir() else 0
 
 
-def outcome(kind: str, recipe: mutating.Recipe, room: Path) -> str:
-    """What became of a damaged archive: the error's text, or how good the bundle is."""
-    upload, scratch = room / "upload", room / "scratch"
+def outcome(kind: str, recipe: mutating.Recipe, folder: Path) -> str:
+    """Extract a damaged archive; returns the error's text or the result of the verification."""
+    upload, scratch = folder / "upload", folder / "scratch"
     scratch.mkdir(exist_ok=True)
     upload.write_bytes(mutating.apply(undamaged(kind), recipe))
     before = open_files()

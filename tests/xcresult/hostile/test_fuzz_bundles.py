@@ -1,7 +1,7 @@
-"""Whatever is done to a bundle: a result comes out or a typed error, and nothing is written.
+"""Tests that a damaged bundle gives a result or a typed error, and that nothing is written.
 
-Two ways: bytes of the files as they lie there (then the content ids show it), and bytes of the decoded
-objects, encoded again, behind the ids' back, so that the damage reaches the decoder and the reader.
+Damage is applied to the stored files, where the content ids detect it, and to decoded objects, without a check
+of their ids, so that it reaches the decoder and the reader.
 """
 
 import shutil
@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from tests.xcresult import fixtures
 from tests.xcresult.hostile import mutating, reshaping, tracing
 from tests.xcresult.memory import Memory
+from tests.xcresult.writer.plan import Plan
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.xcresult.archives.limits import MIB, Limits
 from runyard.xcresult.bundle.directory import Directory
@@ -38,8 +40,6 @@ from runyard.xcresult.reader.model import Result, Wanted
 from runyard.xcresult.reader.objects import Info, Objects
 from runyard.xcresult.reader.report import report
 from runyard.xcresult.reader.result import read_result
-from runyard.xcresult.writer.plan import Plan
-from runyard.xcresult.writer.writing import write_bundle
 
 LIMITS = Limits(object_bytes=8 * MIB, decoded_bytes=64 * MIB, entry_bytes=8 * MIB)
 EVERYTHING = Wanted(activities=True, logs=True)
@@ -102,7 +102,7 @@ def loaded(name: str) -> Loaded:
 
 
 def everything(result: Result, objects: Objects) -> None:
-    """All that is made of a result without a disk; what is XML or JSON must be it."""
+    """Run all formats on a result; XML and JSON must be well-formed."""
     figures(result, objects=0, objects_hash_ok=0)
     for value in (report(result), result, apple_tests(result), compare(result, result)):
         msgspec.json.decode(msgspec.json.encode(value))
@@ -118,8 +118,8 @@ def everything(result: Result, objects: Objects) -> None:
                 ET.fromstring(text)
 
 
-def told(result: Result) -> str:
-    """What is left, as a text by which readings are told apart; counts are strokes."""
+def summary(result: Result) -> str:
+    """Summarize a result as a text that distinguishes outcomes; counts are written as strokes."""
     warnings = " ".join(one.message for one in result.warnings)
     statuses = sorted({case.status for case in result.cases})
     many = (result.cases, result.suites, result.targets, result.errors, result.build_issues)
@@ -128,7 +128,7 @@ def told(result: Result) -> str:
 
 
 def decoded_outcome(name: str, recipe: mutating.Recipe) -> str:
-    """What becomes of a bundle in the bytes of one of whose decoded objects the recipe was followed."""
+    """Apply the recipe to the bytes of one decoded object and read the bundle."""
     good = loaded(name)
     ids = sorted(good.payloads, key=lambda one: (one != good.info.root_id, one))
     victim = ids[recipe[0][2] % len(ids)] if recipe else ids[0]
@@ -137,7 +137,7 @@ def decoded_outcome(name: str, recipe: mutating.Recipe) -> str:
 
 
 def reshaped_outcome(name: str, recipe: mutating.Recipe) -> str:
-    """The same with the shape of all typed objects, one edit for each."""
+    """Apply the recipe to the shape of all typed objects, one edit for each, and read the bundle."""
     good = loaded(name)
     ids = sorted(one for one, data in good.payloads.items() if is_typed(data))
     ids.sort(key=lambda one: -len(good.payloads[one]))
@@ -156,15 +156,15 @@ def memory_outcome(good: Loaded, payloads: dict[str, bytes]) -> str:
     except XcresultError as error:
         text = f"{type(error).__name__}: {error}"
     else:
-        text = told(result)
+        text = summary(result)
     assert "\n" not in text
     return text
 
 
-def raw_outcome(name: str, recipe: mutating.Recipe, room: Path) -> str:
-    """What becomes of a bundle in one of whose files the recipe was followed."""
+def raw_outcome(name: str, recipe: mutating.Recipe, folder: Path) -> str:
+    """Apply the recipe to one file and read the bundle."""
     good = loaded(name)
-    path = room / "X.xcresult"
+    path = folder / "X.xcresult"
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(good.path, path)
     files = sorted(one for one in path.rglob("*") if one.is_file())
@@ -176,7 +176,7 @@ def raw_outcome(name: str, recipe: mutating.Recipe, room: Path) -> str:
             verify(path, limits=LIMITS)
             result = read(path, wanted=EVERYTHING, limits=LIMITS)
             everything(result, Directory(path, limits=LIMITS))
-            text = told(result)
+            text = summary(result)
         except XcresultError as error:
             text = f"{type(error).__name__}: {error}"
     assert written == []
@@ -216,6 +216,7 @@ def test_damaged_objects_are_a_typed_error_or_a_result(name: str, examples: int)
     thrown()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", mutating.FEW_AND_MANY)
 @pytest.mark.parametrize("name", [*PLANS, *REAL[:3]])
 def test_objects_of_other_shapes_are_a_typed_error_or_a_result(name: str, examples: int) -> None:
@@ -272,6 +273,7 @@ def test_what_is_left_of_a_damaged_bundle_can_be_exported(
     thrown()
 
 
+@pytest.mark.slow
 def test_the_corpus_still_meets_results_and_typed_errors(tmp_path: Path) -> None:
     for name, recipe in mutating.corpus("decoded"):
         decoded_outcome(name, recipe)

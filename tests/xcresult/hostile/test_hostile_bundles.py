@@ -1,6 +1,6 @@
-"""Bundles that were made to do harm: a typed error, or a warning beside what is still good.
+"""Tests malicious bundles: each gives a typed error, or warnings and the parts that are still good.
 
-Reading writes nothing, and opens nothing outside of the bundle; each test looks.
+Each test also checks that reading writes nothing and opens nothing outside of the bundle.
 """
 
 import base64
@@ -22,6 +22,7 @@ from tests.xcresult.hostile.bundles import (
     summary,
     tests,
 )
+from tests.xcresult.writer.encoding import Typed, encode, reference, typed
 
 from runyard.xcresult.archives.limits import MIB, Limits
 from runyard.xcresult.bundle import parallel
@@ -35,7 +36,6 @@ from runyard.xcresult.reader import walk
 from runyard.xcresult.reader.figures import figures
 from runyard.xcresult.reader.model import Result, Wanted
 from runyard.xcresult.reader.report import report
-from runyard.xcresult.writer.encoding import Typed, encode, reference, typed
 
 ABSENT = "0~" + "A" * 86 + "=="
 EVIL_IDS = {
@@ -53,17 +53,17 @@ EVIL_IDS = {
 
 @contextmanager
 def only_inside(path: Path) -> Iterator[None]:
-    """Nothing is written meanwhile, and nothing is opened that lies outside of the bundle."""
+    """Assert that nothing is written, and that nothing outside of the bundle is opened."""
     before = tracing.tree(path.parent)
     with tracing.written(reads=True) as opened:
         yield
-    strangers = [one for one in opened if not Path(one).is_relative_to(path)]
-    assert [one for one in strangers if not one.endswith((".py", ".pyc"))] == []
+    outside = [one for one in opened if not Path(one).is_relative_to(path)]
+    assert [one for one in outside if not one.endswith((".py", ".pyc"))] == []
     assert tracing.tree(path.parent) == before
 
 
-def looked_at(path: Path, limits: Limits = Limits()) -> Result:  # noqa: B008  (frozen)
-    """Everything that a reading leads to."""
+def read_everything(path: Path, limits: Limits = Limits()) -> Result:  # noqa: B008  (frozen)
+    """Read and verify the bundle, and build report and figures."""
     with only_inside(path):
         found = read(path, wanted=Wanted(activities=True), limits=limits)
         report(found)
@@ -88,13 +88,13 @@ def test_no_id_becomes_a_path(what: str, tmp_path: Path) -> None:
     evil = EVIL_IDS[what]
     bundle = Bundle(tmp_path / "X.xcresult")
     shot = attachment(None, payloadRef=typed("Reference", id=evil))
-    # Only what is an id can be among the references, so these objects have none.
+    # A refs file can contain valid ids only, so these objects have none.
     long = summary("good", activitySummaries=(activity(attachments=(shot,)),))
     good = bundle.store.put(encode(long).payload)
     bad = case("bad", summaryRef=typed("Reference", id=evil))
     payload = encode(tests(bad, case("good", good))).payload
     path = bundle.finish_with(bundle.put(record(bundle.store.put(payload))))
-    found = looked_at(path)
+    found = read_everything(path)
     assert [one.function for one in found.cases] == ["bad", "good"]
     assert found.cases[0].status == "Success"
     (kept,) = found.cases[1].runs[0].attachments
@@ -111,12 +111,12 @@ def test_no_id_becomes_a_path(what: str, tmp_path: Path) -> None:
 def only_inside_but(out: Path, path: Path) -> Iterator[None]:
     with tracing.written(reads=True) as opened:
         yield
-    strangers = [
+    outside = [
         one
         for one in opened
         if not (Path(one).is_relative_to(path) or Path(one).is_relative_to(out))
     ]
-    assert [one for one in strangers if not one.endswith((".py", ".pyc"))] == []
+    assert [one for one in outside if not one.endswith((".py", ".pyc"))] == []
 
 
 EVIL_NAMES = {
@@ -143,7 +143,7 @@ def test_no_name_becomes_a_path(what: str, tmp_path: Path) -> None:
     )
     long = bundle.put(summary(evil, activitySummaries=(activity(attachments=shots, title=evil),)))
     path = bundle.finish(group(evil, [case(evil, long, identifier=evil)]))
-    found = looked_at(path)
+    found = read_everything(path)
     out = tmp_path / "deep" / "out"
     out.parent.mkdir()
     with only_inside_but(out, path):
@@ -167,7 +167,7 @@ def test_links_and_pipes_in_the_store_are_damaged_objects(tmp_path: Path) -> Non
     bundle.file(ids[2]).mkdir()
     bundle.file(ids[3], "refs").unlink()
     bundle.file(ids[3], "refs").symlink_to(secret)
-    found = looked_at(path)
+    found = read_everything(path)
     assert {one.object_id for one in found.warnings} == set(ids[:3])
     assert [one.status for one in found.cases] == ["Success"] * 4
     assert {one.cause for one in verify(path).damaged} == {"unreadable", "damaged references"}
@@ -202,7 +202,7 @@ def test_a_damaged_summary_costs_its_case_the_details(how: str, tmp_path: Path) 
     bad, good = bundle.put(summary("bad")), bundle.put(summary("good"))
     path = bundle.finish(case("bad", bad, testStatus="Failure"), case("good", good))
     damaged(bundle, bad, how)
-    found = looked_at(path)
+    found = read_everything(path)
     assert [(one.function, one.status, one.duration) for one in found.cases] == [
         ("bad", "Failure", 0.5),
         ("good", "Success", 0.5),
@@ -230,12 +230,10 @@ def test_a_payload_under_anothers_id_is_not_exported(tmp_path: Path) -> None:
     shots = activity(attachments=(attachment(payload),))
     path = bundle.finish(case("one", bundle.put(summary("one", activitySummaries=(shots,)))))
     bundle.file(payload).write_bytes(b"a forged one")
-    found = looked_at(path)
+    found = read_everything(path)
     manifest = export(Directory(path), found, tmp_path / "out")
     assert manifest.files == 0
-    assert [one.why for one in manifest.missed] == [
-        "its bytes are not those that its id names (hash mismatch)"
-    ]
+    assert [one.why for one in manifest.missed] == ["its bytes do not match its id (hash mismatch)"]
     assert [one.name for one in (tmp_path / "out").iterdir()] == ["manifest.json"]
 
 
@@ -247,7 +245,7 @@ def test_a_summary_that_is_a_bomb_is_passed_over(tmp_path: Path) -> None:
     bomb = bundle.put(summary("bomb", padding="x" * (4 * MIB)))
     path = bundle.finish(case("bomb", bomb), case("good", bundle.put(summary("good"))))
     assert bundle.file(bomb).stat().st_size < 10_000
-    found = looked_at(path, Limits(object_bytes=MIB))
+    found = read_everything(path, Limits(object_bytes=MIB))
     assert [one.function for one in found.cases] == ["bomb", "good"]
     assert [one.object_id for one in found.warnings] == [bomb]
     assert "object_bytes" in found.warnings[0].message
@@ -283,7 +281,7 @@ def test_an_attachment_that_is_a_bomb_fills_no_disk(tmp_path: Path) -> None:
     payload = bundle.store.put(bytes(8 * MIB))
     shots = activity(attachments=(attachment(payload, payloadSize=10),))
     path = bundle.finish(case("one", bundle.put(summary("one", activitySummaries=(shots,)))))
-    found = looked_at(path)
+    found = read_everything(path)
     with pytest.raises(TooLarge, match="entry_bytes"):
         export(Directory(path), found, tmp_path / "out", limits=Limits(entry_bytes=MIB))
     assert [one for one in (tmp_path / "out").iterdir() if one.name != "manifest.json"] == []
@@ -301,7 +299,7 @@ def test_absurd_counts_are_too_large(
 ) -> None:
     module, name, make = COUNTS[what]
     monkeypatch.setattr(module, name, 50)
-    looked_at(Bundle(tmp_path / "A.xcresult").finish(*make(50)))
+    read_everything(Bundle(tmp_path / "A.xcresult").finish(*make(50)))
     refused(Bundle(tmp_path / "B.xcresult").finish(*make(51)), TooLarge, f"50 {what}")
 
 
@@ -325,13 +323,13 @@ def test_references_that_announce_more_than_they_are_cost_nothing(tmp_path: Path
     path = bundle.finish(case("one", one))
     for evil in (b"\x88" + b"\xff" * 8, b"\xff" + b"\xff" * 127, b"\x01\x88" + b"\x7f" * 8, b""):
         bundle.file(one, "refs").write_bytes(evil)
-        found = looked_at(path)
+        found = read_everything(path)
         assert len(found.cases) == 1
         assert [one.cause for one in verify(path).damaged] == ["damaged references"]
 
 
 @pytest.mark.slow
-def test_several_processes_say_of_a_hostile_bundle_what_one_says(
+def test_several_processes_read_a_hostile_bundle_like_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "LARGE", 0)
@@ -371,13 +369,13 @@ def nested(levels: int, make: Callable[[tuple[Typed, ...]], Typed]) -> Typed:
 
 
 def raw_nested(levels: int) -> bytes:
-    """Written flat: the writer is recursive, and a stranger's need not be."""
+    """Build nested bytes without recursion, because the writer is recursive and would fail."""
     return b"[T[K2:_nV1:A]K1:a" + b"[S1:AK1:a" * levels + b"[S1:A]" + b"]" * levels + b"]"
 
 
 def test_suites_may_be_deep_and_not_absurd(tmp_path: Path) -> None:
     deep = nested(60, lambda inner: group("s", inner or (case("one"),)))
-    found = looked_at(Bundle(tmp_path / "A.xcresult").finish(deep))
+    found = read_everything(Bundle(tmp_path / "A.xcresult").finish(deep))
     assert [len(one.suites) for one in found.cases] == [60]
     absurd = nested(150, lambda inner: group("s", inner or (case("one"),)))
     refused(Bundle(tmp_path / "B.xcresult").finish(absurd), BundleInvalid, "200 levels")
@@ -391,7 +389,7 @@ def test_absurdly_deep_activities_cost_their_case_the_details(tmp_path: Path) ->
         case("fine", bundle.put(summary("fine", activitySummaries=(fine,)))),
         case("absurd", bundle.put(summary("absurd", activitySummaries=(absurd,)))),
     )
-    found = looked_at(path)
+    found = read_everything(path)
     assert [len(one.runs[0].activities) for one in found.cases] == [1, 0]
     assert ["levels" in one.message for one in found.warnings] == [True]
 
@@ -411,7 +409,7 @@ def test_a_chain_of_supertypes_is_bounded(tmp_path: Path) -> None:
 
 
 def forged(bundle: Bundle, object_id: str, value: Typed) -> None:
-    """Other bytes under an id, without the refs file by which that would show."""
+    """Write other bytes under an id and delete the refs file, so that the id cannot be verified."""
     bundle.file(object_id).write_bytes(encode(value).payload)
     bundle.file(object_id, "refs").unlink()
 
@@ -427,7 +425,7 @@ def test_objects_that_point_at_each_other_end(tmp_path: Path) -> None:
     )
     forged(bundle, one, summary("one", summaryRef=reference(one), subtests=(case("in", one),)))
     forged(bundle, root_id, record(tests_id, logRef=reference(root_id), actions=3))
-    found = looked_at(path)
+    found = read_everything(path)
     assert [one.function for one in found.cases] == ["itself", "root", "one"]
     assert [len(one.runs) for one in found.cases] == [3, 3, 3]
     forged_root = record(root_id)
@@ -444,10 +442,10 @@ def test_a_listing_that_lists_itself_ends(tmp_path: Path) -> None:
     path = bundle.finish(case("one"), coverage=coverage, diagnosticsRef=reference(listing))
     itself = b"\0" + base64.urlsafe_b64decode(listing[2:])
     bundle.file(listing, "refs").write_bytes(packed[:2] + itself)
-    assert len(looked_at(path).cases) == 1
+    assert len(read_everything(path).cases) == 1
 
 
-# ------------------------------------------------------------------------------ strangers and the future
+# --------------------------------------------------------------------------- unknown types and versions
 
 
 def test_unknown_types_are_warned_of_and_known_supertypes_are_read(tmp_path: Path) -> None:
@@ -468,7 +466,7 @@ def test_unknown_types_are_warned_of_and_known_supertypes_are_read(tmp_path: Pat
     )
     tests_id = bundle.store.put(whole)
     path = bundle.finish_with(bundle.put(record(tests_id)))
-    found = looked_at(path)
+    found = read_everything(path)
     assert [one.function for one in found.cases] == ["future"]
     assert ["unknown type 'Hologr'" in one.message for one in found.warnings] == [True]
 
@@ -482,7 +480,9 @@ def with_info(path: Path, **changes: object) -> Path:
 def test_a_later_minor_is_read_and_a_later_major_refused(tmp_path: Path) -> None:
     path = Bundle(tmp_path / "X.xcresult").finish(case("one"))
     for minor in (61, 99, 1000):
-        found = looked_at(with_info(path, version={"major": 3, "minor": minor}, news=[1, "two"]))
+        found = read_everything(
+            with_info(path, version={"major": 3, "minor": minor}, news=[1, "two"])
+        )
         assert (found.format, len(found.cases)) == (f"3.{minor}", 1)
     for major in (0, 2, 4, 10**30):
         version = {"major": major, "minor": 0}
@@ -549,7 +549,7 @@ def test_a_root_that_is_none_is_an_invalid_bundle(root: object, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("data", [b"", b"SQLite format 3\0" + bytes(4000), b"garbage" * 1000])
-def test_a_damaged_cache_is_no_help(data: bytes, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_an_error(data: bytes, tmp_path: Path) -> None:
     path = Bundle(tmp_path / "X.xcresult").finish(case("one"))
     with_info(path, rootId={"hash": ABSENT})
     (path / "database.sqlite3").write_bytes(data)
@@ -558,7 +558,7 @@ def test_a_damaged_cache_is_no_help(data: bytes, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_numbers_and_times_of_strangers_are_no_errors(tmp_path: Path) -> None:
+def test_untrusted_numbers_and_times_raise_no_errors(tmp_path: Path) -> None:
     bundle = Bundle(tmp_path / "X.xcresult")
     odd = (
         "",
@@ -593,6 +593,6 @@ def test_numbers_and_times_of_strangers_are_no_errors(tmp_path: Path) -> None:
             ),
         )
         entries.append(case("odd", bundle.put(long), duration=word, testStatus=word))
-    found = looked_at(bundle.finish(*entries))
+    found = read_everything(bundle.finish(*entries))
     assert len(found.cases[0].runs) == len(odd)
     assert all(0 <= run.duration < 1e300 for run in found.cases[0].runs)

@@ -1,7 +1,7 @@
-"""What a piece of code creates or changes on disk, seen by the interpreter's own audit events.
+"""Records what code creates or changes on disk, by the audit events of the interpreter.
 
-Files that are opened for writing, directories, links and renames are noted by absolute path, wherever
-they lie. The hook stays in the process and does nothing outside a trace.
+Files that are opened for writing, directories, links and renames are recorded by absolute path.
+The hook stays in the process and does nothing outside a trace.
 """
 
 import os
@@ -46,7 +46,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 @contextmanager
 def written(*, reads: bool = False) -> Iterator[list[str]]:
-    """The absolute paths of all that is created or changed meanwhile, in order; `reads`: or opened at all."""
+    """Record the absolute paths that are created or changed, in order; with `reads` also those opened for reading."""
     global _trace, _reads  # noqa: PLW0603  (a hook cannot be taken off again)
     if not _installed:
         sys.addaudithook(_hook)
@@ -60,7 +60,7 @@ def written(*, reads: bool = False) -> Iterator[list[str]]:
 
 
 def tree(root: Path) -> list[str]:
-    """All that lies below a directory, with sizes, sorted."""
+    """List everything below a directory with sizes, sorted."""
     return sorted(
         f"{path.relative_to(root)} {path.lstat().st_size if path.is_file() else '/'}"
         for path in root.rglob("*")

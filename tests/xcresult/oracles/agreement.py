@@ -1,7 +1,7 @@
-"""Where two readings of one bundle differ: our reading of its store, and Apple's cache of the same.
+"""Compares our reading of a bundle's store with Apple's cache of the same bundle.
 
-The cache does not have everything. What it never has is left out of both sides (`without`), by rule and for all
-bundles alike:
+The cache does not contain everything. Data that it never contains is removed from both sides (`without`), by the same
+rules for all bundles:
 - no logs: durations of targets and of the whole, and those of cases and suites whose runs have none;
 - no object ids but those of payloads and diagnostics; no sizes and no presence of payloads;
 - nothing of an action's task, title and status, of a target's language and region;
@@ -9,7 +9,7 @@ bundles alike:
 What it has only sometimes is compared when it is there: for data of older Xcodes it leaves identifiers NULL for
 tests that passed (the identifier can be made again, its URL cannot), and the version of Xcode is new in it. An
 action has tests there only when some ran. The time of an attachment may be cut to the second. The settings of a
-UI test change places from run to run, and there have the labels of the first run: only their values are
+UI test have another order in each run, and in the cache the labels of the first run: only their values are
 compared. The scheme of a merged bundle is a project file there, and absent in the store.
 """
 
@@ -27,7 +27,7 @@ Plain = object
 
 
 def differences(store: Result, cache: Result) -> list[str]:
-    """Every difference that no rule explains, one line each."""
+    """List every difference that no rule explains, one line each."""
     found = list(_differences(_plain(without(store)), _plain(without(cache)), "result"))
     return [
         f"{path}: {ours!r} in the store, {theirs!r} in the cache" for path, ours, theirs in found
@@ -35,7 +35,7 @@ def differences(store: Result, cache: Result) -> list[str]:
 
 
 def without(result: Result) -> Result:
-    """The result without what a cache never has."""
+    """Remove from the result what a cache never contains."""
     return msgspec.structs.replace(
         result,
         source="store",
@@ -82,10 +82,10 @@ def _suite(suite: Suite, result: Result) -> Suite:
 
 
 def _case(case: Case) -> Case:
-    told = any(run.duration for run in case.runs)
+    has_duration = any(run.duration for run in case.runs)
     return msgspec.structs.replace(
         case,
-        duration=case.duration if told else None,
+        duration=case.duration if has_duration else None,
         runs=tuple(_run(run) for run in case.runs),
     )
 

@@ -1,4 +1,4 @@
-"""The tree of Apple's `get test-results tests`: node for node on a real run, and rule by rule on small ones."""
+"""Tests the tree of Apple's `get test-results tests`: every node of a real run, and each rule on small results."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from tests.xcresult import fixtures
 
 from runyard.xcresult.bundle.reading import read_bundle
-from runyard.xcresult.formats.apple import Node, apple_tests, spoken
+from runyard.xcresult.formats.apple import Node, apple_duration, apple_tests
 from runyard.xcresult.reader.aggregation import case_status
 from runyard.xcresult.reader.model import (
     Action,
@@ -40,7 +40,7 @@ def nodes(node: Json, path: tuple[object, ...] = ()) -> Iterator[tuple[tuple[obj
         yield from nodes(child, here)
 
 
-def told(document: Json, *keys: str) -> Counter[tuple[object, ...]]:
+def nodes_by(document: Json, *keys: str) -> Counter[tuple[object, ...]]:
     roots = document["testNodes"]
     assert isinstance(roots, list)
     return Counter(
@@ -64,10 +64,10 @@ def test_every_node_of_apples_own_output_is_ours() -> None:
     assert ours["devices"] == expected["devices"]
     assert ours["testPlanConfigurations"] == expected["testPlanConfigurations"]
     everything = ("result", "nodeIdentifierURL", "durationInSeconds", "duration", "details", "tags")
-    assert told(ours).total() == 633
+    assert nodes_by(ours).total() == 633
     for key in everything:
-        assert told(ours, key) == told(expected, key), key
-    timed = [node for node in told(expected, "durationInSeconds") if node[1] is not None]
+        assert nodes_by(ours, key) == nodes_by(expected, key), key
+    timed = [node for node in nodes_by(expected, "durationInSeconds") if node[1] is not None]
     assert len(timed) == 397
 
 
@@ -84,8 +84,8 @@ def test_every_node_of_apples_own_output_is_ours() -> None:
         (3725.0, "1h 2m 5s"),
     ],
 )
-def test_durations_are_spoken_as_apples_tool_does(seconds: float, words: str) -> None:
-    assert spoken(seconds) == words
+def test_durations_are_formatted_like_apples_tool(seconds: float, words: str) -> None:
+    assert apple_duration(seconds) == words
 
 
 def run(status: str = "Success", **fields: object) -> Run:
@@ -129,7 +129,7 @@ def shape(children: tuple[Node, ...]) -> list[tuple[str, str, str]]:
     return [(child.node_type, child.name, child.result) for child in children]
 
 
-def test_a_run_that_needs_no_parting_carries_its_message_itself() -> None:
+def test_a_run_without_groups_has_the_message_itself() -> None:
     failure = Failure(message="no", place=Place("/src/A.swift", 3))
     nested = Failure(message="inside", top_level=False)
     node = case_node(result(run("Failure", failures=(failure, nested), duration=2.0)))
@@ -137,7 +137,7 @@ def test_a_run_that_needs_no_parting_carries_its_message_itself() -> None:
     assert (node.result, node.duration, node.duration_in_seconds) == ("Failed", "2s", 2.0)
 
 
-def test_skips_and_expected_failures_say_why() -> None:
+def test_skips_and_expected_failures_have_a_reason() -> None:
     skipped = case_node(result(run("Skipped", skip=Skip(message="not here"))))
     assert shape(skipped.children) == [("Failure Message", "not here", "")]
     expected = ExpectedFailure(reason="known", failure=Failure(message="x"))

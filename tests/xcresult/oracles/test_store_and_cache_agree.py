@@ -1,4 +1,4 @@
-"""Apple's own tool left its reading in many bundles; ours of the same bundle's store says the same."""
+"""Tests that our reading of a bundle's store agrees with the cache that Apple's tool left in the bundle."""
 
 import sqlite3
 from collections import Counter
@@ -49,7 +49,7 @@ def from_cache(bundle: Path) -> Result:
 
 
 @pytest.mark.parametrize("name", with_both())
-def test_the_store_and_the_cache_say_the_same(name: str) -> None:
+def test_the_store_and_the_cache_agree(name: str) -> None:
     bundle = fixtures.bundle(name)
     assert differences(from_store(bundle), from_cache(bundle)) == []
 
@@ -109,6 +109,6 @@ def changed(**fields: object) -> Result:
         msgspec.structs.replace(base(), test_plan="Q"),
     ],
 )
-def test_a_difference_would_be_seen(other: Result) -> None:
+def test_a_difference_is_detected(other: Result) -> None:
     assert differences(base(), other)
     assert differences(base(), base()) == []

@@ -1,10 +1,18 @@
-"""An attempt's end has one consequence, and nothing goes round for ever."""
+"""Tests that each end of an attempt has one consequence, and that no run is retried forever."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from runyard.xcresult.plans.attempts import Decision, End, Outcome, Retrying, Verdict, decide, rest
+from runyard.xcresult.plans.attempts import (
+    Decision,
+    End,
+    Outcome,
+    Retrying,
+    Verdict,
+    decide,
+    pause_after,
+)
 
 RULES = Retrying()
 ENDS: tuple[End, ...] = ("done", "refused", "failed", "late", "lost", "no_room", "released")
@@ -48,7 +56,7 @@ def test_a_run_that_no_machine_has_room_for_is_given_up_in_the_end() -> None:
 
 
 @given(some.lists(some.sampled_from(ENDS), min_size=RULES.claims))
-def test_whatever_happens_a_run_comes_to_its_end(ends: list[End]) -> None:
+def test_every_run_ends_after_any_sequence_of_outcomes(ends: list[End]) -> None:
     spent = 0
     for claims, end in enumerate(ends, start=1):
         decision = ended(end, claims=claims, spent=spent)
@@ -57,17 +65,17 @@ def test_whatever_happens_a_run_comes_to_its_end(ends: list[End]) -> None:
             assert decision.delay == 0
             return
         spent = decision.spent
-    pytest.fail("it went round")
+    pytest.fail("the run never ended")
 
 
 def test_a_run_that_fits_nowhere_does_not_keep_workers_from_all_others() -> None:
     full = Decision(verdict="released", code="no_space")
-    pauses = [rest(full, claims=claims, settings=RULES) for claims in range(1, RULES.claims)]
-    assert pauses[0] > RULES.elsewhere, "another worker may have room for it, and gets it first"
+    pauses = [pause_after(full, claims=claims, settings=RULES) for claims in range(1, RULES.claims)]
+    assert pauses[0] > RULES.elsewhere, "another worker may have space for it and gets it first"
     assert sum(pauses) == RULES.rests * pauses[0]
 
 
 @pytest.mark.parametrize("verdict", ["released", "retry", "processed", "failed"])
-def test_a_worker_rests_for_want_of_room_alone(verdict: Verdict) -> None:
-    assert rest(Decision(verdict=verdict, code="timeout"), claims=1, settings=RULES) == 0
-    assert rest(Decision(verdict="failed", code="no_space"), claims=1, settings=RULES) == 0
+def test_a_worker_pauses_only_for_lack_of_space(verdict: Verdict) -> None:
+    assert pause_after(Decision(verdict=verdict, code="timeout"), claims=1, settings=RULES) == 0
+    assert pause_after(Decision(verdict="failed", code="no_space"), claims=1, settings=RULES) == 0

@@ -1,4 +1,4 @@
-"""A sharded run is as far as its slowest shard, and failed if one did."""
+"""Tests the state and status of a run that is merged from shards."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Runs and deliveries that disagree are mended towards the row, and a live lease is left alone."""
+"""Tests that runs and deliveries are repaired according to the row, and that a valid lease is not touched."""
 
 from typing import Literal
 
@@ -36,7 +36,7 @@ def seen(
         seen("queued", delivered=True),
     ],
 )
-def test_what_is_well_is_left_alone(run: Seen) -> None:
+def test_a_consistent_run_is_not_changed(run: Seen) -> None:
     assert plan((run,), settings=Retrying()) == ()
 
 

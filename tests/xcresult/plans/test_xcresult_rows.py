@@ -1,10 +1,10 @@
-"""The rows of a report depend on the report and its run alone, and each is where it belongs."""
+"""Tests that the rows depend only on the report and its run, and are in the right tables."""
 
 import msgspec
 
 from runyard.xcresult.plans.rows import Owner, Row, Rows, case_id, digest
 from runyard.xcresult.reader.crashes import CrashReport
-from runyard.xcresult.reader.reportmodel import (
+from runyard.xcresult.reader.report_model import (
     Module,
     Report,
     ReportArgument,
@@ -66,7 +66,7 @@ def test_a_run_that_is_processed_again_gives_the_same_rows() -> None:
     assert tables() == tables()
 
 
-def test_a_failure_is_told_where_it_happened() -> None:
+def test_a_failure_has_its_location() -> None:
     places = [
         (row["number"], row["argument"], row["repetition"], row["failure"])
         for row in tables()["failures"]
@@ -89,7 +89,7 @@ def test_a_payload_is_there_once_and_its_attachments_each() -> None:
     assert first["attachment_id"] == found["attachments"][1]["attachment_id"]
 
 
-def test_bytes_that_are_not_what_their_id_says_stand_for_nobody_elses() -> None:
+def test_bytes_that_do_not_match_their_id_are_not_shared() -> None:
     other = msgspec.structs.replace(OWNER, run_id="other")
     shared = [rows["payloads"][0]["payload_id"] for rows in (tables(), tables(owner=other))]
     assert shared[0] == shared[1]
@@ -107,7 +107,7 @@ def test_a_test_is_the_same_in_every_run_and_another_in_every_project() -> None:
 
 
 def test_tests_are_locked_in_one_order_whatever_order_they_ran_in() -> None:
-    """Runs that are written side by side must not wait for each other in a circle."""
+    """Concurrent transactions must not deadlock."""
     cases = [msgspec.structs.replace(TOP, identifier=f"test{number}()") for number in range(100)]
 
     def written(*ran: ReportCase) -> list[Row]:
@@ -120,7 +120,7 @@ def test_tests_are_locked_in_one_order_whatever_order_they_ran_in() -> None:
     assert ids == sorted(ids)
 
 
-def test_a_bundle_that_counts_to_the_sky_fits_its_columns() -> None:
+def test_numbers_of_a_bundle_are_limited_to_their_columns() -> None:
     sky = 10**17
     again = msgspec.structs.replace(AGAIN, repetition_number=sky)
     failure = msgspec.structs.replace(FAILURE, line_number=sky)
@@ -130,6 +130,6 @@ def test_a_bundle_that_counts_to_the_sky_fits_its_columns() -> None:
     )
     module = msgspec.structs.replace(REPORT.test_modules[0], test_cases=(case,))
     found = tables(msgspec.structs.replace(REPORT, test_modules=(module,)))
-    told = [row["repetition_number"] for row in (*found["repetitions"], *found["attachments"])]
-    assert told == [2**31 - 1, 2, 2**31 - 1]
+    numbers = [row["repetition_number"] for row in (*found["repetitions"], *found["attachments"])]
+    assert numbers == [2**31 - 1, 2, 2**31 - 1]
     assert found["failures"][0]["line_number"] == 2**31 - 1

@@ -1,4 +1,4 @@
-"""Processors that are killed at random moments until all runs are over; then the scratch must be empty.
+"""Kills processors at random moments until all runs have ended; then the scratch directory must be empty.
 
 Run as a program, in a mount namespace of its own with a small filesystem as the scratch:
 
@@ -21,13 +21,18 @@ from pathlib import Path
 
 import psycopg
 
-from runyard.blobs.place import Directory, open_blobs
+from runyard.blobs.location import Directory
+from runyard.blobs.opening import open_blobs
 from runyard.clock import RealClock
+from runyard.components import processor
 from runyard.db.pooled import open_pool
-from runyard.parts.processor import Processor, ProcessorDeps
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
 from runyard.telemetry.log import configure, get_logger
+from runyard.telemetry.meter import Meter
 from runyard.xcresult.plans.attempts import Retrying
-from runyard.xcresult.processor.reading import MODULE
+from runyard.xcresult.processor.child_process import MODULE
+from runyard.xcresult.processor.deps import Deps
 from runyard.xcresult.processor.scratch import Scratch
 from runyard.xcresult.settings import MEBIBYTE, Settings
 
@@ -38,7 +43,7 @@ OVER = "SELECT count(*) FROM test_runs WHERE state IN ('processed', 'failed_proc
 
 
 def settings(scratch: Path) -> Settings:
-    """As in earnest, but impatient: a lease is lost within a second, and nobody gives up for being killed."""
+    """Production settings with short times: a lease expires within a second, and kills do not make a run fail."""
     return Settings(
         scratch=scratch,
         poll=0.05,
@@ -55,7 +60,7 @@ def fork(conninfo: str, blobs: Path, scratch: Path, number: int) -> int:
     pid = os.fork()
     if pid:
         return pid
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # it ends with us
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # it ends with this process
     code = 1
     try:
         asyncio.run(_work(conninfo, blobs, scratch, f"worker-{number}"))
@@ -68,17 +73,20 @@ async def _work(conninfo: str, blobs: Path, scratch: Path, name: str) -> None:
     clock, rng, ending = RealClock(), random.Random(name), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
     async with open_pool(conninfo, clock=clock, rng=rng, max_size=4) as database:
-        deps = ProcessorDeps(
+        deps = Deps(
             name=name,
-            clock=clock,
-            rng=rng,
-            log=get_logger(name),
-            settings=settings(scratch),
             database=database,
             results=database,
             blobs=open_blobs(Directory(path=blobs), clock=clock),
+            clock=clock,
+            rng=rng,
+            meter=Meter(),
+            log=get_logger(name),
+            settings=settings(scratch),
+            health=Health(clock, processor.CONDITIONS),
+            freshness=Freshness(clock),
         )
-        await Processor(deps).run(ending=ending)
+        await processor.run(deps, ending=ending)
 
 
 def readers(pid: int) -> list[int]:
@@ -93,17 +101,17 @@ def readers(pid: int) -> list[int]:
 def supervise(
     conninfo: str, blobs: Path, scratch: Path, *, runs: int, rng: random.Random
 ) -> dict[str, int]:
-    """Kill and start until all runs are over; how often what was killed."""
+    """Kill and start workers until all runs have ended; returns how often workers and readers were killed."""
     killed = {"workers": 0, "readers": 0}
     workers = [fork(conninfo, blobs, scratch, number) for number in range(WORKERS)]
     started, until, never = WORKERS, time.monotonic() + PATIENCE, threading.Event()
     with psycopg.connect(conninfo, autocommit=True) as link:
         while (over := _over(link)) < runs and time.monotonic() < until:
-            never.wait(rng.uniform(0.02, 0.5))  # when to strike is what chance decides here
+            never.wait(rng.uniform(0.02, 0.5))  # the moment of the next kill is random
             place = rng.randrange(len(workers))
             victims = readers(workers[place])
             if sum(killed.values()) > 3 + over // 2:
-                continue  # on a slow machine nothing would ever be finished
+                continue  # on a slow machine no run would ever finish
             if victims and rng.random() < 0.4:
                 killed["readers"] += _kill(rng.choice(victims))
             elif rng.random() < 0.5:
@@ -118,7 +126,7 @@ def supervise(
 
 
 def _over(link: "psycopg.Connection[tuple[int]]") -> int:
-    """How many runs have come to their end."""
+    """The number of runs that have ended."""
     row = link.execute(OVER).fetchone()
     return 0 if row is None else row[0]
 
@@ -132,22 +140,22 @@ def _kill(pid: int) -> int:
 
 
 def main() -> None:
-    """Do it, and tell."""
+    """Run the program and print the report."""
     conninfo, blobs, scratch, runs, seed = sys.argv[1:]
     configure(level="critical")
     killed = supervise(
         conninfo, Path(blobs), Path(scratch), runs=int(runs), rng=random.Random(int(seed))
     )
     place = Scratch(Path(scratch))
-    place.sweep()  # what any start does
+    place.sweep()  # as at any start
     found = os.statvfs(scratch)
-    told = {
+    report = {
         **killed,
         "left": sorted(str(path) for path in Path(scratch).rglob("*")),
         "used": (found.f_blocks - found.f_bfree) * found.f_frsize,
         "size": found.f_blocks * found.f_frsize,
     }
-    print(json.dumps(told))  # noqa: T201  (a program of the tests)
+    print(json.dumps(report))  # noqa: T201  (a program of the tests)
 
 
 if __name__ == "__main__":

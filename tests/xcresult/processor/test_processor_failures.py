@@ -1,4 +1,4 @@
-"""What went wrong is told by its kind: only the bundle's own fault ends a run, and only nobody's is free."""
+"""Tests the outcome of each kind of exception: which end a run, which cost an attempt, which are free."""
 
 import errno
 
@@ -7,7 +7,7 @@ import pytest
 from runyard.blobs.errors import BlobsRefused, BlobsUnavailable, NoSuchBlob
 from runyard.db.contract import CommitUnknown, Constraint, Unavailable
 from runyard.xcresult.errors import BundleInvalid, TooLarge
-from runyard.xcresult.processor.failures import sorted_out
+from runyard.xcresult.processor.failures import outcome_of
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,6 @@ from runyard.xcresult.processor.failures import sorted_out
     ids=lambda value: repr(value) if isinstance(value, Exception) else "",
 )
 def test_an_error_has_one_meaning(error: Exception, end: str, code: str) -> None:
-    outcome = sorted_out(error)
+    outcome = outcome_of(error)
     assert (outcome.end, outcome.code) == (end, code)
     assert outcome.reason and "\n" not in outcome.reason

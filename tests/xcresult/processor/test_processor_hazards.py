@@ -1,4 +1,4 @@
-"""What can go wrong with an attempt costs that attempt at most: never the worker, another's result, or the disk."""
+"""Tests that a failing attempt never costs the worker, the results of another attempt, or disk space."""
 
 import asyncio
 import errno
@@ -7,30 +7,31 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.xcresult.processor.processorworld import (
+import pytest
+from tests.xcresult.processor.processor_harness import (
     World,
     archived,
     change,
     jobs_of,
     lapse,
-    look,
     looped,
+    query,
     row_of,
     zipped,
 )
+from tests.xcresult.writer.plan import Plan
+from tests.xcresult.writer.writing import write_bundle
 
-from runyard.xcresult.processor.reading import MODULE
+from runyard.xcresult.processor.child_process import MODULE
 from runyard.xcresult.reader.frames import compress
 from runyard.xcresult.reader.ids import content_id, encode_refs
 from runyard.xcresult.settings import MEBIBYTE
-from runyard.xcresult.writer.plan import Plan
-from runyard.xcresult.writer.writing import write_bundle
 
 SMALL = Plan(cases=3, attachments=2)
 
 
 class Gate:
-    """Object storage whose downloads wait until they may go on."""
+    """Object storage whose downloads wait until the gate is opened."""
 
     def __init__(self, world: World, *, error: Exception | None = None) -> None:
         self._blobs = world.blobs
@@ -51,7 +52,7 @@ class Gate:
 
 
 def children() -> list[int]:
-    """Readers that this process has started and that are alive."""
+    """The living child processes of this process that read bundles."""
     listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     return [int(pid) for pid in listed if MODULE in _command(pid)]
 
@@ -63,6 +64,7 @@ def _command(pid: str) -> str:
         return ""
 
 
+@pytest.mark.slow
 @looped
 async def test_a_worker_that_lost_its_run_cannot_write_over_the_newer_result(
     database_url: str, tmp_path: Path
@@ -75,10 +77,10 @@ async def test_a_worker_that_lost_its_run_cannot_write_over_the_newer_result(
         lapse(database_url)
         async with world.processing(name="quick"):
             await world.over(1)
-        before = look(database_url, "SELECT xmin::text FROM test_case_runs ORDER BY number")
+        before = query(database_url, "SELECT xmin::text FROM test_case_runs ORDER BY number")
         gate.open.set()
-    assert look(database_url, "SELECT xmin::text FROM test_case_runs ORDER BY number") == before
-    assert look(
+    assert query(database_url, "SELECT xmin::text FROM test_case_runs ORDER BY number") == before
+    assert query(
         database_url,
         "SELECT outcome, split_part(owner, '/', 1) FROM test_attempts ORDER BY attempt",
     ) == [
@@ -106,8 +108,9 @@ async def test_a_run_that_is_deleted_stops_the_work_on_it_and_leaves_nothing(
     assert children() == []
 
 
+@pytest.mark.slow
 @looped
-async def test_a_worker_that_is_told_to_end_gives_its_run_back_unspent(
+async def test_a_worker_that_is_stopped_gives_its_run_back_at_no_cost(
     database_url: str, tmp_path: Path
 ) -> None:
     world = World(database_url, tmp_path)
@@ -118,14 +121,15 @@ async def test_a_worker_that_is_told_to_end_gives_its_run_back_unspent(
     assert row_of(database_url)[:4] == ("queued", 1, 0, "")
     assert jobs_of(database_url) == ["todo"]
     assert world.left() == []
-    assert look(database_url, "SELECT count(*) FROM procrastinate_workers") == [(0,)]
+    assert query(database_url, "SELECT count(*) FROM procrastinate_workers") == [(0,)]
     async with world.processing():
         await world.over(1)
     assert row_of(database_url)[:3] == ("processed", 2, 1)
 
 
+@pytest.mark.slow
 @looped
-async def test_a_worker_that_is_told_to_end_finishes_what_is_nearly_done(
+async def test_a_worker_that_is_stopped_finishes_a_run_within_the_grace_time(
     database_url: str, tmp_path: Path
 ) -> None:
     world = World(database_url, tmp_path)
@@ -134,16 +138,14 @@ async def test_a_worker_that_is_told_to_end_finishes_what_is_nearly_done(
     async with world.processing(slots=1, blobs=gate):
         await gate.reached.wait()
         gate.open.set()
-    assert sorted(state for (state,) in look(database_url, "SELECT state FROM test_runs")) == [
+    assert sorted(state for (state,) in query(database_url, "SELECT state FROM test_runs")) == [
         "processed",
         "queued",
     ]
 
 
 @looped
-async def test_a_full_disk_is_no_statement_about_the_bundle(
-    database_url: str, tmp_path: Path
-) -> None:
+async def test_a_full_disk_is_not_an_error_of_the_bundle(database_url: str, tmp_path: Path) -> None:
     world = World(database_url, tmp_path)
     await world.upload(zipped(tmp_path, SMALL), 0)
     gate = Gate(world, error=OSError(errno.ENOSPC, "No space left on device"))
@@ -155,6 +157,7 @@ async def test_a_full_disk_is_no_statement_about_the_bundle(
     assert world.left() == []
 
 
+@pytest.mark.slow
 @looped
 async def test_a_bundle_that_does_not_fit_is_left_to_another_machine(
     database_url: str, tmp_path: Path
@@ -166,9 +169,13 @@ async def test_a_bundle_that_does_not_fit_is_left_to_another_machine(
         await world.until("SELECT count(*) FROM procrastinate_workers", lambda n: n == 1)
         async with world.processing(name="roomy"):
             await world.over(1)
-        assert full.health.conditions()["scratch-full"] is False, "it has not lasted long"
+        assert full.health.conditions()["scratch-full"] is False, (
+            "the condition is too recent to be shown"
+        )
     assert row_of(database_url)[:2] == ("processed", 1)
-    assert look(database_url, "SELECT split_part(owner, '/', 1) FROM test_attempts") == [("roomy",)]
+    assert query(database_url, "SELECT split_part(owner, '/', 1) FROM test_attempts") == [
+        ("roomy",)
+    ]
 
 
 @looped
@@ -195,8 +202,9 @@ async def test_a_download_longer_than_the_limit_is_ended_and_tried_again(
     assert world.left() == []
 
 
+@pytest.mark.slow
 @looped
-async def test_a_bundle_that_takes_all_memory_takes_only_its_reader_along(
+async def test_a_bundle_that_uses_all_memory_ends_only_its_child_process(
     database_url: str, tmp_path: Path
 ) -> None:
     world = World(database_url, tmp_path)
@@ -210,7 +218,7 @@ async def test_a_bundle_that_takes_all_memory_takes_only_its_reader_along(
 
 
 def _bomb(folder: Path, size: int) -> bytes:
-    """A bundle whose root is small as it lies there, and large."""
+    """Build a bundle whose root is small on disk and large when decompressed."""
     bundle = folder / "Tests.xcresult"
     written = write_bundle(bundle, SMALL)
     stored = compress(b"[" + b"x" * size)
@@ -222,8 +230,9 @@ def _bomb(folder: Path, size: int) -> bytes:
     return archived(bundle)
 
 
+@pytest.mark.slow
 @looped
-async def test_a_reader_that_crashes_is_told_by_its_signal_and_tried_again(
+async def test_a_crashed_child_process_is_reported_with_its_signal_and_retried(
     database_url: str, tmp_path: Path
 ) -> None:
     world = World(database_url, tmp_path)
@@ -234,15 +243,14 @@ async def test_a_reader_that_crashes_is_told_by_its_signal_and_tried_again(
                 await asyncio.sleep(0.01)
         os.kill(found[0], signal.SIGSEGV)
         await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
-    ((code, reason),) = look(database_url, "SELECT reason_code, reason FROM test_runs")
+    ((code, reason),) = query(database_url, "SELECT reason_code, reason FROM test_runs")
     assert code == "reader_crashed" and "SIGSEGV" in reason
     assert world.left() == []
 
 
+@pytest.mark.slow
 @looped
-async def test_everything_that_reading_writes_lies_in_its_room(
-    database_url: str, tmp_path: Path
-) -> None:
+async def test_reading_writes_only_in_its_workdir(database_url: str, tmp_path: Path) -> None:
     world = World(database_url, tmp_path)
     trace = tmp_path / "trace"
     world.trace = str(trace)

@@ -1,4 +1,4 @@
-"""Runs whose processors are killed at random, on a small disk: all come to their end, and the disk is empty."""
+"""Tests that all runs end and the disk is empty when processors are killed at random on a small disk."""
 
 import json
 import os
@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import Absent
-from tests.xcresult.processor.processorworld import World, look, looped, zipped
-
-from runyard.xcresult.writer.plan import Plan
+from tests.xcresult.processor.processor_harness import World, looped, query, zipped
+from tests.xcresult.writer.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[3]
 SIZE = 64
@@ -24,7 +23,7 @@ PLANS = (
 
 
 def in_small_disk(scratch: Path, *command: str) -> list[str]:
-    """A command in a mount namespace of its own, with a small filesystem at `scratch`."""
+    """Wrap a command so that it runs in its own mount namespace with a small filesystem at `scratch`."""
     mount = f'mount -t tmpfs -o size={SIZE}m none "$0" && exec "$@"'
     alone = ["unshare", "--user", "--map-root-user", "--mount"]
     return [*alone, "sh", "-c", mount, str(scratch), *command]
@@ -51,22 +50,22 @@ def scratch(tmp_path: Path, absent: Absent) -> Path:
     ],
 )
 @looped
-async def test_whoever_is_killed_nothing_stays_on_the_disk(
+async def test_nothing_stays_on_the_disk_when_processors_are_killed(
     database_url: str, tmp_path: Path, scratch: Path, count: int
 ) -> None:
     world = World(database_url, tmp_path)
     uploads = [zipped(tmp_path, plan) for plan in PLANS]
     for place, content in enumerate(uploads):
         await world.upload(content, *range(place, count, len(uploads)))
-    told = await _killing(world, scratch, count)
-    assert told["size"] == SIZE * 1024 * 1024, "it was not the small disk"
-    assert told["workers"] >= 2
-    assert (told["left"], told["used"]) == ([], 0)
-    states = look(database_url, "SELECT state, reason_code, count(*) FROM test_runs GROUP BY 1, 2")
+    report = await _killing(world, scratch, count)
+    assert report["size"] == SIZE * 1024 * 1024, "the scratch directory is not on the small disk"
+    assert report["workers"] >= 2
+    assert (report["left"], report["used"]) == ([], 0)
+    states = query(database_url, "SELECT state, reason_code, count(*) FROM test_runs GROUP BY 1, 2")
     assert states == [("processed", "", count)]
     lost = "SELECT count(*) FROM test_attempts WHERE outcome = 'running'"
-    assert look(database_url, lost) == [(0,)]
-    assert look(
+    assert query(database_url, lost) == [(0,)]
+    assert query(
         database_url, "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
     ) == [(0,)]
 
@@ -83,5 +82,5 @@ async def _killing(world: World, scratch: Path, count: int) -> dict[str, Any]:
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report

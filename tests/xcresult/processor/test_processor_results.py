@@ -1,4 +1,4 @@
-"""From an upload to rows: everything that a bundle says is there, once, and nothing else is left."""
+"""Tests that an upload becomes rows: everything in the bundle once, and no files are left."""
 
 import asyncio
 import json
@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 from tests.xcresult.fixtures import HOME, bundle
 from tests.xcresult.fixtures import names as names_of_bundles
-from tests.xcresult.processor.processorworld import (
+from tests.xcresult.processor.processor_harness import (
     World,
     change,
-    look,
     looped,
     pool,
     put,
+    query,
     row_of,
     zipped,
 )
+from tests.xcresult.writer.plan import Plan
 
 from runyard.blobs.errors import BlobsUnavailable
 from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL
 from runyard.xcresult.bundle.reading import read, read_bundle
+from runyard.xcresult.coverage_encoding import unpack
 from runyard.xcresult.errors import XcresultError
-from runyard.xcresult.packing import unpack
 from runyard.xcresult.reader.report import report
-from runyard.xcresult.writer.plan import Plan
 
 RICH = Plan(
     cases=40,
@@ -49,20 +49,21 @@ TABLES = (
 
 
 def counts(url: str) -> dict[str, int]:
-    return {table: look(url, f"SELECT count(*) FROM {table}")[0][0] for table in TABLES}
+    return {table: query(url, f"SELECT count(*) FROM {table}")[0][0] for table in TABLES}
 
 
 def contents(url: str) -> dict[str, list[str]]:
-    """Everything that was found, without when."""
+    """The content of all tables, without times."""
     return {
         table: sorted(
             text
-            for (text,) in look(url, f"SELECT (to_jsonb(t) - 'touched_at')::text FROM {table} t")
+            for (text,) in query(url, f"SELECT (to_jsonb(t) - 'touched_at')::text FROM {table} t")
         )
         for table in TABLES
     }
 
 
+@pytest.mark.slow
 @looped
 async def test_a_bundle_becomes_rows_and_processing_it_again_gives_the_same(
     database_url: str, tmp_path: Path
@@ -82,17 +83,18 @@ async def test_a_bundle_becomes_rows_and_processing_it_again_gives_the_same(
     assert world.left() == []
 
 
+@pytest.mark.slow
 @looped
-async def test_the_rows_say_what_the_report_says(database_url: str, tmp_path: Path) -> None:
+async def test_the_rows_equal_the_report(database_url: str, tmp_path: Path) -> None:
     world = World(database_url, tmp_path)
     content = zipped(tmp_path, RICH)
     await world.upload(content, 0)
     async with world.processing():
         await world.over(1)
     (tmp_path / "b.zip").write_bytes(content)
-    said = report(read(tmp_path / "b.zip"))
-    cases = [case for module in said.test_modules for case in module.test_cases]
-    assert look(
+    expected = report(read(tmp_path / "b.zip"))
+    cases = [case for module in expected.test_modules for case in module.test_cases]
+    assert query(
         database_url,
         "SELECT r.name, s.name, m.name, r.status, r.duration_ms, r.is_flaky FROM test_case_runs r"
         " JOIN test_modules m USING (run_id, shard, module)"
@@ -101,14 +103,14 @@ async def test_the_rows_say_what_the_report_says(database_url: str, tmp_path: Pa
         (case.name, case.test_suite_name, case.module, case.status, case.duration, case.is_flaky)
         for case in cases
     ]
-    ((status, found, failed, skipped, flaky, plan),) = look(
+    ((status, found, failed, skipped, flaky, plan),) = query(
         database_url, "SELECT status, cases, failed, skipped, flaky, test_plan FROM test_runs"
     )
-    assert (status, found, plan) == (said.status, len(cases), said.test_plan_name)
+    assert (status, found, plan) == (expected.status, len(cases), expected.test_plan_name)
     assert failed == sum(case.status == "failure" for case in cases) > 0
     assert skipped == sum(case.status == "skipped" for case in cases) > 0
     assert flaky == sum(case.is_flaky for case in cases) > 0
-    assert look(
+    assert query(
         database_url,
         "SELECT message, path, line_number FROM test_failures"
         " WHERE repetition = 0 AND argument = 0 ORDER BY number, failure",
@@ -117,10 +119,11 @@ async def test_the_rows_say_what_the_report_says(database_url: str, tmp_path: Pa
         for case in cases
         for failure in case.failures
     ]
-    packed = look(database_url, "SELECT executable_lines, lines FROM coverage_files ORDER BY file")
+    packed = query(database_url, "SELECT executable_lines, lines FROM coverage_files ORDER BY file")
     assert [len(unpack(lines)) for _, lines in packed] == [count for count, _ in packed]
 
 
+@pytest.mark.slow
 @looped
 async def test_attachments_are_stored_once_a_project_with_their_bytes(
     database_url: str, tmp_path: Path
@@ -131,7 +134,7 @@ async def test_attachments_are_stored_once_a_project_with_their_bytes(
     await world.upload(content, 0, 1)
     async with world.processing(slots=1):
         await world.over(2)
-    keys = look(
+    keys = query(
         database_url, "SELECT storage_key, size, uploaded_at IS NOT NULL FROM test_payloads"
     )
     assert len(keys) == 2
@@ -143,7 +146,7 @@ async def test_attachments_are_stored_once_a_project_with_their_bytes(
 
 
 class Refusing:
-    """Object storage that does not take some attachments, or does not even answer."""
+    """Object storage that refuses some attachments, or does not respond."""
 
     def __init__(self, world: World, *, takes: int, silent: bool = False) -> None:
         self._blobs = world.blobs
@@ -164,6 +167,7 @@ class Refusing:
         return await self._blobs.put(key, content, limit=limit)
 
 
+@pytest.mark.slow
 @looped
 async def test_an_upload_that_fails_costs_that_attachment_only(
     database_url: str, tmp_path: Path
@@ -172,34 +176,38 @@ async def test_an_upload_that_fails_costs_that_attachment_only(
     await world.upload(zipped(tmp_path, Plan(cases=4, attachments=4)), 0)
     async with world.processing(blobs=Refusing(world, takes=3)):
         await world.over(1)
-    assert look(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
+    assert query(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
         ("processed", 1)
     ]
     assert counts(database_url)["test_attachments"] == 3
 
 
+@pytest.mark.slow
 @looped
-async def test_a_store_that_takes_nothing_is_a_reason_to_try_again_and_at_last_to_do_without(
+async def test_an_unavailable_store_is_retried_and_at_last_results_have_no_attachments(
     database_url: str, tmp_path: Path
 ) -> None:
     world = World(database_url, tmp_path)
     await world.upload(zipped(tmp_path, Plan(cases=2, attachments=2)), 0)
     async with world.processing(blobs=Refusing(world, takes=0)) as processor:
         await world.until("SELECT spent FROM test_runs", lambda spent: spent == 1)
-        await world.heard("ended")
-        assert "objects-unreachable" in processor.health._failing, "shown once it has lasted"
+        await world.wait_for_log("ended")
+        assert "object-store-unreachable" in processor.health._failing, (
+            "the condition is shown after a while"
+        )
         assert row_of(database_url)[4] == "storage_unavailable"
         change(database_url, "UPDATE test_runs SET spent = 4, due_at = now()")
         change(database_url, "UPDATE procrastinate_jobs SET scheduled_at = now()")
         await world.over(1)
-    assert look(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
+    assert query(database_url, "SELECT state, attachments_dropped FROM test_runs") == [
         ("processed", 2)
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("silent", [False, True])
 @looped
-async def test_a_store_that_is_away_does_not_cost_attachments_because_others_are_known(
+async def test_an_unavailable_store_loses_no_attachments_when_others_are_stored(
     database_url: str, tmp_path: Path, silent: bool
 ) -> None:
     world = World(database_url, tmp_path)
@@ -219,13 +227,14 @@ async def test_a_store_that_is_away_does_not_cost_attachments_because_others_are
             "SELECT count(*) FROM test_attempts WHERE outcome = 'retry'", lambda n: n == 1
         )
     assert away.asked == 1
-    assert look(database_url, "SELECT reason_code FROM test_runs WHERE state = 'queued'") == [
+    assert query(database_url, "SELECT reason_code FROM test_runs WHERE state = 'queued'") == [
         ("storage_unavailable",)
     ]
 
 
+@pytest.mark.slow
 @looped
-async def test_a_store_that_takes_nothing_any_more_is_not_asked_for_all_the_rest(
+async def test_no_more_uploads_are_sent_to_an_unavailable_store(
     database_url: str, tmp_path: Path
 ) -> None:
     world = World(database_url, tmp_path)
@@ -237,6 +246,7 @@ async def test_a_store_that_takes_nothing_any_more_is_not_asked_for_all_the_rest
     assert row_of(database_url)[4] == "storage_unavailable"
 
 
+@pytest.mark.slow
 @looped
 async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_path: Path) -> None:
     world = World(database_url, tmp_path)
@@ -244,7 +254,7 @@ async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_pat
     await world.upload(content, 0)
     async with world.processing():
         await world.over(1)
-        (targets,) = look(database_url, "SELECT array_agg(name) FROM test_modules")[0]
+        (targets,) = query(database_url, "SELECT array_agg(name) FROM test_modules")[0]
         listed = json.dumps([{"target": name} for name in targets]).encode()
         await world.upload(
             zipped(tmp_path, Plan(cases=6, failures=2), quarantined_tests__json=listed), 1
@@ -253,7 +263,7 @@ async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_pat
             zipped(tmp_path, Plan(cases=6, failures=2), quarantined_tests__json=b"{"), 2
         )
         await world.over(3)
-    assert look(
+    assert query(
         database_url,
         "SELECT status, failed, jsonb_array_length(warnings),"
         " (SELECT count(*) FROM test_case_runs c WHERE c.run_id = r.run_id AND is_quarantined)"
@@ -261,6 +271,7 @@ async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_pat
     ) == [("failure", 2, 0, 0), ("success", 2, 0, 6), ("failure", 2, 1, 0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "code"),
     [
@@ -270,7 +281,7 @@ async def test_quarantined_failures_do_not_fail_a_run(database_url: str, tmp_pat
     ],
 )
 @looped
-async def test_what_is_no_bundle_is_given_up_at_once_and_says_why(
+async def test_an_upload_that_is_not_a_bundle_fails_at_once_with_a_reason(
     database_url: str, tmp_path: Path, content: bytes, code: str
 ) -> None:
     world = World(database_url, tmp_path)
@@ -282,9 +293,7 @@ async def test_what_is_no_bundle_is_given_up_at_once_and_says_why(
 
 
 @looped
-async def test_an_upload_that_is_gone_is_looked_for_again_and_told(
-    database_url: str, tmp_path: Path
-) -> None:
+async def test_a_missing_upload_is_retried_and_reported(database_url: str, tmp_path: Path) -> None:
     world = World(database_url, tmp_path)
     await world.upload(b"", 0)
     await world.blobs.delete(["uploads/0"])
@@ -293,6 +302,7 @@ async def test_an_upload_that_is_gone_is_looked_for_again_and_told(
     assert row_of(database_url) == ("queued", 1, 1, "", "upload_missing")
 
 
+@pytest.mark.slow
 @looped
 async def test_a_bundle_without_tests_failed_and_was_not_skipped(
     database_url: str, tmp_path: Path
@@ -321,7 +331,7 @@ async def test_the_real_bundles_become_rows(database_url: str, tmp_path: Path, s
         await world.upload((HOME / f"{name}.xcresult.zip").read_bytes(), number)
     async with world.processing():
         await world.over(len(names), within=120)
-    rows = look(
+    rows = query(
         database_url, "SELECT state, status, cases, reason_code FROM test_runs ORDER BY run_id"
     )
     assert [_expected(name) for name in names] == rows
@@ -330,10 +340,10 @@ async def test_the_real_bundles_become_rows(database_url: str, tmp_path: Path, s
 
 def _expected(name: str) -> tuple[str, str, int, str]:
     try:
-        said = report(read_bundle(bundle(name)))
+        expected = report(read_bundle(bundle(name)))
     except XcresultError as error:
         return "failed_processing", "", 0, error.code
-    cases = sum(len(module.test_cases) for module in said.test_modules)
-    if not said.test_modules:
+    cases = sum(len(module.test_cases) for module in expected.test_modules)
+    if not expected.test_modules:
         return "failed_processing", "", 0, "no_tests"
-    return "processed", said.status, cases, ""
+    return "processed", expected.status, cases, ""

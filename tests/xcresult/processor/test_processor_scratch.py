@@ -1,4 +1,4 @@
-"""Rooms are gone when their attempt is over; what a dead process left is swept, and nothing else."""
+"""Tests that workdirs are deleted with their attempt, and that the sweep deletes only those of dead processes."""
 
 import os
 import signal
@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from runyard.xcresult.plans.leftovers import name_of
-from runyard.xcresult.processor.scratch import Room, RoomGone, Scratch, occupied
+from runyard.xcresult.plans.scratch_sweep import name_of
+from runyard.xcresult.processor.scratch import Scratch, Workdir, WorkdirGone, occupied
 
 RUN = "0190a1b2-0000-7000-8000-0000000000aa"
 HOLD = """
 import sys
 from pathlib import Path
 from runyard.xcresult.processor.scratch import Scratch
-with Scratch(Path(sys.argv[1])).room(run_id=sys.argv[2], shard=0, attempt=1, token="deadbeef") as room:
-    (room.path / "big").write_bytes(b"x" * 1000)
+with Scratch(Path(sys.argv[1])).workdir(run_id=sys.argv[2], shard=0, attempt=1, token="deadbeef") as workdir:
+    (workdir.path / "big").write_bytes(b"x" * 1000)
     print("in", flush=True)
     sys.stdin.read()
 """
 ENTER = """
 import sys
 from pathlib import Path
-from runyard.xcresult.processor.scratch import Room, occupied
-with occupied(Room(path=Path(sys.argv[1]))):
+from runyard.xcresult.processor.scratch import Workdir, occupied
+with occupied(Workdir(path=Path(sys.argv[1]))):
     print("in", flush=True)
     sys.stdin.read()
 """
@@ -50,19 +50,19 @@ def ended(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
         process.send_signal(number)
 
 
-def test_a_room_is_gone_also_when_its_attempt_raises(tmp_path: Path) -> None:
+def test_a_workdir_is_deleted_also_when_its_attempt_raises(tmp_path: Path) -> None:
     where = scratch(tmp_path)
     with (
         pytest.raises(ValueError, match="broken"),
-        where.room(run_id=RUN, shard=0, attempt=1, token="deadbeef") as room,
+        where.workdir(run_id=RUN, shard=0, attempt=1, token="deadbeef") as workdir,
     ):
-        (room.attachments / "picture").write_bytes(b"12345")
+        (workdir.attachments / "picture").write_bytes(b"12345")
         assert where.used() == 5
         raise ValueError("broken")
     assert list(where.root.iterdir()) == []
 
 
-def test_a_killed_workers_room_is_swept_and_a_living_ones_is_not(tmp_path: Path) -> None:
+def test_the_workdir_of_a_killed_worker_is_swept_and_of_a_live_one_is_not(tmp_path: Path) -> None:
     where = scratch(tmp_path)
     worker = started(HOLD, str(where.root), RUN)
     assert where.sweep() == ()
@@ -72,20 +72,20 @@ def test_a_killed_workers_room_is_swept_and_a_living_ones_is_not(tmp_path: Path)
     assert (where.used(), list(where.root.iterdir())) == (0, [])
 
 
-def test_a_room_stays_while_the_child_of_a_killed_worker_is_still_in_it(tmp_path: Path) -> None:
+def test_a_workdir_stays_while_the_child_of_a_killed_worker_uses_it(tmp_path: Path) -> None:
     where = scratch(tmp_path)
     worker = started(HOLD, str(where.root), RUN)
-    room = where.root / name_of(run_id=RUN, shard=0, attempt=1, token="deadbeef")
-    child = started(ENTER, str(room))
+    workdir = where.root / name_of(run_id=RUN, shard=0, attempt=1, token="deadbeef")
+    child = started(ENTER, str(workdir))
     ended(worker, signal.SIGKILL)
     assert where.sweep() == ()
     ended(child, signal.SIGKILL)
-    assert where.sweep() == (room.name,)
+    assert where.sweep() == (workdir.name,)
 
 
-def test_who_comes_too_late_is_told_that_the_room_is_gone(tmp_path: Path) -> None:
+def test_a_swept_workdir_raises_workdir_gone(tmp_path: Path) -> None:
     where = scratch(tmp_path)
-    with pytest.raises(RoomGone), occupied(Room(path=where.root / "nothing")):
+    with pytest.raises(WorkdirGone), occupied(Workdir(path=where.root / "nothing")):
         pytest.fail("entered")
 
 
@@ -100,7 +100,7 @@ def test_what_is_not_ours_is_left_and_counted(tmp_path: Path) -> None:
     assert len(os.listdir(where.root)) == 3  # noqa: PTH208  (names only)
 
 
-def test_a_room_that_is_a_link_goes_alone_and_keeps_no_other_from_being_swept(
+def test_a_workdir_that_is_a_link_is_deleted_without_its_target(
     tmp_path: Path,
 ) -> None:
     where = scratch(tmp_path)
@@ -116,7 +116,7 @@ def test_a_room_that_is_a_link_goes_alone_and_keeps_no_other_from_being_swept(
     assert {path.name.partition("-1-")[2] for path in where.root.iterdir()} == {
         "deadbeef",
         "deadbeef.lock",
-    }, "a file in the place of a room stays, and is tried again"
+    }, "a file in place of a workdir stays and is retried"
     assert (precious / "mine").exists()
 
 

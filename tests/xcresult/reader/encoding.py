@@ -1,4 +1,4 @@
-"""Typed objects written down as the format describes them: what the decoder is held against.
+"""Encodes typed objects as the format describes them, to test the decoder.
 
 A value is a scalar `("String", "text")`, an array (a list), or an object `("Type", {...})`. The first use of a type
 in a blob defines it, later uses name it.
@@ -15,7 +15,7 @@ def encode(value: Value, *, supertypes: dict[str, tuple[str, ...]] | None = None
 
 
 def plain(value: Value) -> Any:
-    """What the decoder makes of it."""
+    """Return the value that the decoder must return for it."""
     if isinstance(value, list):
         return [plain(one) for one in value]
     name, content = value

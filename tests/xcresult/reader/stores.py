@@ -1,4 +1,4 @@
-"""A bundle in memory, made object by object: for shapes that no real bundle at hand has."""
+"""Builds bundles in memory, object by object, for shapes that no available real bundle has."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ SUPERTYPES = {
 
 
 class Memory(memory.Memory):
-    """Objects under their content ids."""
+    """Objects by content id."""
 
     def put(self, payload: bytes) -> str:
         object_id = content_id((), [payload])
@@ -112,5 +112,5 @@ def read(store: Memory, root_id: str, *, minor: int = 56, **kwargs: Any) -> Resu
 
 
 def read_tests(store: Memory, *testables: Any, minor: int = 56, **kwargs: Any) -> Result:
-    """A bundle with one action and these targets."""
+    """Read a bundle with one action and these targets."""
     return read(store, root(store, action(store.add(plan_run(*testables)))), minor=minor, **kwargs)

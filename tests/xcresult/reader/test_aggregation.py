@@ -1,4 +1,4 @@
-"""Many runs, one status: Apple's rules."""
+"""Tests how many runs become one status, by Apple's rules."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_a_single_success_is_not_flaky() -> None:
     assert not is_flaky((run("Success"), run("Success")))
 
 
-def test_durations_that_nobody_measured_do_not_count() -> None:
+def test_unmeasured_durations_do_not_count() -> None:
     assert mean_duration([0.0, 2.0, 4.0]) == 3.0
     assert mean_duration([0.0]) is None
     assert mean_duration([]) is None

@@ -1,4 +1,4 @@
-"""Crash reports: a person learns where it crashed, and no report is worse than none."""
+"""Tests the digest of crash reports, and that a bad report gives None."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def ips(payload: object = PAYLOAD) -> bytes:
     return json.dumps(HEADER).encode() + b"\n" + json.dumps(payload, indent=1).encode()
 
 
-def test_the_digest_says_how_and_where() -> None:
+def test_the_digest_has_cause_and_frames() -> None:
     assert crash_report(ips()) == CrashReport(
         exception_type="EXC_CRASH",
         signal="SIGABRT",
@@ -72,7 +72,7 @@ def test_the_digest_says_how_and_where() -> None:
     )
 
 
-def test_the_faulting_thread_is_taken_when_none_says_that_it_was_it() -> None:
+def test_the_faulting_thread_is_used_when_no_thread_is_marked() -> None:
     payload = {**PAYLOAD, "threads": [{}, {"frames": [{"symbol": "f", "imageOffset": 3}]}]}
     found = crash_report(ips(payload))
     assert found is not None
@@ -97,11 +97,11 @@ def test_a_report_without_its_header_is_read() -> None:
         ips({"exception": [], "threads": {"a": 1}, "usedImages": "x"}),
     ],
 )
-def test_what_is_no_report_is_none(text: bytes) -> None:
+def test_bytes_that_are_not_a_report_give_none(text: bytes) -> None:
     assert crash_report(text) is None
 
 
-def test_absurd_values_are_left_out_and_the_rest_is_told() -> None:
+def test_absurd_values_are_omitted_and_the_others_kept() -> None:
     payload = {
         "exception": {"type": 7, "signal": "SIG\nABRT" + "x" * 10_000},
         "faultingThread": 10**30,

@@ -1,4 +1,4 @@
-"""Typed objects decode to what was written, and broken ones to one error and nothing else."""
+"""Tests that typed objects decode to what was encoded, and that damaged ones raise only Malformed."""
 
 import contextlib
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
 from tests.xcresult import fixtures
 from tests.xcresult.reader.encoding import SCALARS, encode, plain
 
@@ -44,6 +45,7 @@ SAMPLE = encode(
 )
 
 
+@pytest.mark.slow
 @given(OBJECTS)
 def test_what_is_written_is_read(value: Any) -> None:
     assert decode(encode(value)) == plain(value)
@@ -78,7 +80,7 @@ def test_elements_of_an_unknown_kind_of_list_are_kept() -> None:
     assert decode(data) == {"_type": "Set", "_values": ["a", "b"]}
 
 
-def test_a_member_cannot_pose_as_the_type() -> None:
+def test_a_member_cannot_replace_the_type() -> None:
     node = decode(encode(("A", {"_type": [], "_values": ("String", "B"), "c": ("String", "d")})))
     assert node == {"_type": "A", "__type": [], "__values": "B", "c": "d"}
 
@@ -123,7 +125,7 @@ def test_every_truncation_is_noticed() -> None:
             decode(SAMPLE[:end])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(
         st.tuples(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255)), min_size=1, max_size=4
@@ -154,7 +156,7 @@ def test_absurd_depth_is_an_error_and_no_crash(piece: bytes) -> None:
 
 @pytest.mark.parametrize("piece", [b"K1:aV1:b", b"K1:aV1:[", b"[S1:b]", b"K9:KKKKKKKKK[S1:b]"])
 def test_no_text_is_searched_again_and_again(piece: bytes) -> None:
-    """Forty thousand members take a moment: in a loop that searches ahead they take minutes."""
+    """Decoding forty thousand members must be fast; with repeated searching it would take minutes."""
     decode(b"[T[K2:_nV1:A]" + piece * 40_000 + b"]")
 
 

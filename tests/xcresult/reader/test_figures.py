@@ -1,4 +1,4 @@
-"""Every real bundle reads to its known figures."""
+"""Tests that every real bundle gives its known figures."""
 
 import pytest
 from tests.xcresult import fixtures
@@ -14,4 +14,4 @@ def test_a_real_bundle_reads_to_its_figures(name: str) -> None:
     verified = verify(bundle)
     found = figures(read_bundle(bundle), objects=verified.objects, objects_hash_ok=verified.hash_ok)
     expected = fixtures.figures()[name]
-    assert found == fixtures.said(expected)
+    assert found == fixtures.reader_figures(expected)

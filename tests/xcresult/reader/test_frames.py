@@ -1,4 +1,4 @@
-"""A payload is whole or it is damaged; it never grows past its limit."""
+"""Tests that a payload is complete or damaged, and never exceeds its limit."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Real bundles with damaged objects: read with warnings, or refused by a typed error, and nothing else."""
+"""Tests real bundles with damaged objects: read with warnings, or refused with a typed error."""
 
 import random
 
@@ -17,7 +17,7 @@ ROUNDS = 6
 
 
 class Damaged(Directory):
-    """A store whose objects are changed on their way, behind the check of their ids."""
+    """A store that changes objects after their ids have been verified."""
 
     chance: random.Random
     rate: float

@@ -1,4 +1,4 @@
-"""Content ids are computed as Apple computes them, and no id is a path."""
+"""Tests that content ids equal Apple's, and that no accepted id is a path."""
 
 import contextlib
 
@@ -34,7 +34,7 @@ def test_known_objects_have_their_known_ids() -> None:
         EMPTY.replace("4", "٤"),
     ],
 )
-def test_what_could_lead_elsewhere_is_no_id(text: str) -> None:
+def test_a_path_is_not_an_id(text: str) -> None:
     assert is_id(EMPTY)
     assert not is_id(text)
 

@@ -1,4 +1,4 @@
-"""What is known of single real bundles, beyond their figures."""
+"""Tests known facts about single real bundles that their figures do not contain."""
 
 import pytest
 from tests.xcresult import fixtures
@@ -6,7 +6,7 @@ from tests.xcresult import fixtures
 from runyard.xcresult.bundle.reading import read_bundle
 from runyard.xcresult.reader.model import Case, Result
 from runyard.xcresult.reader.report import report
-from runyard.xcresult.reader.reportmodel import Report
+from runyard.xcresult.reader.report_model import Report
 
 
 def result(name: str) -> Result:
@@ -44,7 +44,7 @@ def test_a_mixed_run_has_its_durations_and_messages() -> None:
     ]
 
 
-def test_retries_are_told_one_by_one() -> None:
+def test_retries_are_listed_one_by_one() -> None:
     found = reported("tuist__test-with-repetitions")
     assert found.status == "success"
     cases = {case.name: case for module in found.test_modules for case in module.test_cases}
@@ -125,7 +125,7 @@ def test_a_test_has_its_display_name() -> None:
     assert case.framework == "Swift Testing"
 
 
-def test_expected_failures_are_told_with_their_reason() -> None:
+def test_expected_failures_have_their_reason() -> None:
     case = only("allure3__outcomes__twoExpectedFailures")
     (run,) = case.runs
     assert case.status == "Expected Failure"
@@ -143,7 +143,7 @@ def test_an_expected_failure_that_did_not_come_is_a_failure() -> None:
     assert failure.place and failure.place.line == 6
 
 
-def test_a_skip_says_why() -> None:
+def test_a_skip_has_its_reason() -> None:
     run = only("allure3__outcomes__skipped").runs[0]
     assert run.skip and run.skip.message == "Test skipped - Lorem Ipsum"
 
@@ -152,7 +152,7 @@ def test_two_test_plans_are_two_cases() -> None:
     assert len({case.plan for case in result("allure3__twoTestPlans").cases}) == 2
 
 
-def test_the_newest_format_tells_a_flaky_test() -> None:
+def test_the_newest_format_has_a_flaky_test() -> None:
     cases = {case.function: case for case in result("a7ex__Test-FlakyFixture").cases}
     flaky = cases["testFlaky()"]
     assert [run.status for run in flaky.runs] == ["Failure", "Success"]

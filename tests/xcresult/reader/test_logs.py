@@ -1,4 +1,4 @@
-"""Durations from the log: by target, by suite where names are shared, and unknown rather than wrong."""
+"""Tests durations from the log: by target, by suite if names are shared, and unknown if ambiguous."""
 
 from typing import Any
 
@@ -104,13 +104,13 @@ def test_one_name_in_two_targets_is_two_tests() -> None:
 ONE, TWO = (("One",), "a()"), (("Two",), "a()")
 
 
-def test_one_name_in_two_suites_is_told_apart_by_their_sections() -> None:
+def test_one_name_in_two_suites_is_distinguished_by_their_sections() -> None:
     first, second = "✔ Test a() passed after 1 seconds.", "✔ Test a() passed after 2 seconds."
     found = log(target("A", f"{first}\n{second}", suite("One", first), suite("Two", second)))
     assert case_seconds([found], "A", [ONE, TWO]) == {ONE: 1.0, TWO: 2.0}
 
 
-def test_what_cannot_be_told_apart_stays_unknown() -> None:
+def test_ambiguous_durations_stay_unknown() -> None:
     both = "✔ Test a() passed after 1 seconds.\n✔ Test a() passed after 2 seconds."
     mixed = log(target("A", both, suite("One", both), suite("Two")))
     assert case_seconds([mixed], "A", [ONE, TWO]) == {}
@@ -139,7 +139,7 @@ def test_a_display_name_is_quoted() -> None:
     assert label("a()", "a()") == label("a()", "") == "a()"
 
 
-def test_a_case_without_a_duration_gets_the_logs() -> None:
+def test_a_case_without_a_duration_gets_the_one_in_the_log() -> None:
     store = Memory()
     url = "test://com.apple.xcode/App/AppTests/Suite/a()"
     entries = [run("a()", duration=0.0, identifierURL=url), run("b()", duration=0.25)]

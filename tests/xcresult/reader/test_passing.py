@@ -1,4 +1,4 @@
-"""What is passed over is counted as exactly as what is built."""
+"""Tests that skipped members are delimited and counted exactly like decoded ones."""
 
 import re
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
+from tests.xcresult.writer.encoding import Scalar, Typed, Value, encode
 
 from runyard.xcresult.reader.decode import Malformed, decode
-from runyard.xcresult.reader.exact import SCALAR_RUN, VALUE, sized
-from runyard.xcresult.writer.encoding import Scalar, Typed, Value, encode
+from runyard.xcresult.reader.scalar_pattern import SCALAR_RUN, VALUE, sized
 
 NAMES = ("activitySummaries", "title", "uuid", "attachments", "a_b", "x" * 45)
 nasty = st.sampled_from(
@@ -45,6 +46,7 @@ def kept(value: Any, key: str) -> Any:
     return value
 
 
+@pytest.mark.slow
 @given(blob=blobs, key=st.sampled_from(NAMES))
 def test_the_rest_is_the_same_whatever_was_passed_over(blob: bytes, key: str) -> None:
     some = decode(blob, passing=frozenset({key}))
@@ -60,7 +62,8 @@ def test_activities_are_not_built_when_they_are_passed_over() -> None:
     assert decode(blob, passing=passing) == {"_type": "ActionTestSummary", "name": "x"}
 
 
-@settings(max_examples=200)
+@pytest.mark.slow
+@settings(max_examples=examples(200))
 @given(blob=blobs, key=st.sampled_from(NAMES), data=st.data())
 def test_damage_in_what_is_passed_over_is_malformed_and_nothing_else(
     blob: bytes, key: str, data: st.DataObject
@@ -87,7 +90,7 @@ def test_every_length_is_taken_exactly(length: int) -> None:
     assert not pattern.fullmatch(f"{length}:" + "]" * (length + 1))
 
 
-def test_what_the_run_does_not_know_stops_it() -> None:
+def test_an_unknown_member_ends_the_match_of_scalars() -> None:
     known = "K4:name[S6:StringK2:_vV2:ab]"
     for unknown in (
         "K4:name[S6:StringK2:_vV161:",

@@ -1,4 +1,4 @@
-"""Whatever bytes are taken for a property list, one kind of error comes of it."""
+"""Tests that any invalid property list raises only PlistDamaged."""
 
 import plistlib
 

@@ -5,7 +5,7 @@ import pytest
 
 from runyard.xcresult.reader.aggregation import case_status, is_flaky
 from runyard.xcresult.reader.crashes import CrashReport
-from runyard.xcresult.reader.messages import sorted_out
+from runyard.xcresult.reader.messages import split_message
 from runyard.xcresult.reader.model import (
     Action,
     Argument,
@@ -23,7 +23,7 @@ from runyard.xcresult.reader.model import (
     Target,
 )
 from runyard.xcresult.reader.report import milliseconds, normalised, report
-from runyard.xcresult.reader.reportmodel import Quarantined, ReportCase, ReportCrash
+from runyard.xcresult.reader.report_model import Quarantined, ReportCase, ReportCrash
 
 
 def run(
@@ -108,7 +108,7 @@ def test_milliseconds_are_cut_and_never_vanish(seconds: float | None, expected: 
     ],
 )
 def test_a_message_is_sorted_by_its_words(message: str, expected: tuple[str, str]) -> None:
-    assert sorted_out(message) == expected
+    assert split_message(message) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_run_without_any_case_was_skipped() -> None:
     assert report(result()).status == "skipped"
 
 
-def test_a_retried_case_tells_all_its_repetitions() -> None:
+def test_a_retried_case_has_all_its_repetitions() -> None:
     found = the_case(run("Failure", iteration=1), run(iteration=2))
     assert [(one.repetition_number, one.name, one.status) for one in found.repetitions] == [
         (1, "First Run", "failure"),
@@ -169,7 +169,7 @@ def test_a_retried_case_tells_all_its_repetitions() -> None:
     assert found.is_flaky
 
 
-def test_repetitions_are_told_in_their_order_and_only_of_what_was_repeated() -> None:
+def test_repetitions_are_in_order_and_only_of_what_was_repeated() -> None:
     first, second = run("Failure", iteration=1), run(iteration=2)
     assert [one.repetition_number for one in the_case(second, first).repetitions] == [1, 2]
     elsewhere = msgspec.structs.replace(second, configuration="Dark", repetition=Repetition(1))
@@ -194,7 +194,7 @@ def test_ui_configurations_are_called_as_apple_calls_them() -> None:
     assert found.arguments[0].name == "Dark Appearance, Landscape Right"
 
 
-def test_nested_failures_speak_only_where_no_other_does() -> None:
+def test_nested_failures_are_shown_only_without_top_level_ones() -> None:
     nested = Failure(message="nested", top_level=False)
     both = run("Failure", failures=(nested, Failure(message="top")))
     assert [one.message for one in the_case(both).failures] == ["top"]

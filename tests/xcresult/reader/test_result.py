@@ -1,4 +1,4 @@
-"""The test tree: what is a suite, what is a case, what is neither; and what damage costs."""
+"""Tests the test tree: suites, cases, runner errors, and the effect of damage."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def test_a_long_form_inside_the_tree_is_a_run() -> None:
 
 
 @pytest.mark.parametrize("activities", [True, False])
-def test_the_short_form_tells_the_duration_unless_it_has_none(*, activities: bool) -> None:
+def test_the_short_form_has_the_duration_if_known(*, activities: bool) -> None:
     store = Memory()
     long = ref(store.add(summary("a()", testStatus="Success", duration=2.0)))
     entries = [
@@ -120,7 +120,7 @@ def test_display_names_win_and_functions_stay() -> None:
         (56, None, ""),
     ],
 )
-def test_the_framework_is_told_by_the_url(minor: int, url: str | None, framework: str) -> None:
+def test_the_framework_is_derived_from_the_url(minor: int, url: str | None, framework: str) -> None:
     tree = module(group("Suite", run("a()", identifierURL=url)))
     assert stores.read_tests(Memory(), tree, minor=minor).cases[0].framework == framework
 
@@ -274,7 +274,7 @@ def test_a_runner_that_failed_is_an_error_and_no_test(name: str, *, long: bool) 
     assert report(result).test_modules == ()
 
 
-def test_a_runner_that_says_nothing_is_still_an_error() -> None:
+def test_a_failed_runner_without_a_message_is_an_error() -> None:
     entry = node("ActionTestMetadata", name=RUNNER, identifier=RUNNER, testStatus="Failure")
     result = stores.read_tests(Memory(), module(group("System Failures", entry)))
     assert [error.message for error in result.errors] == [RUNNER]
@@ -379,7 +379,7 @@ def test_unknown_words_and_types_are_no_success_and_no_crash() -> None:
     assert stores.read_tests(Memory(), module(group("S", run("a()"))), minor=60).warnings == ()
 
 
-def test_members_of_the_wrong_kind_are_as_good_as_absent() -> None:
+def test_members_of_the_wrong_kind_count_as_absent() -> None:
     wrong = [("String", "x")]
     long = node(
         "ActionTestSummary",

@@ -1,4 +1,4 @@
-"""The version of Xcode is found in the diagnostics, and its absence costs nothing."""
+"""Tests that the version of Xcode is found in the diagnostics, and that its absence is no error."""
 
 import pytest
 from tests.xcresult import fixtures
@@ -31,7 +31,7 @@ class Tree(Memory):
         return object_id
 
 
-def test_the_log_of_a_session_says_it() -> None:
+def test_the_log_of_a_session_has_the_version() -> None:
     tree = Tree()
     other = tree.directory(**{"scheduling.log": tree.put(b"x")})
     session = tree.directory(**{"Session-AppTests.log": tree.put(LOG), "a.txt": tree.put(b"y")})
@@ -40,7 +40,7 @@ def test_the_log_of_a_session_says_it() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"junk", b"[]", b'[{"name":1}]', b"[T[K2:_nV1:A]]"])
-def test_what_is_no_listing_says_nothing(payload: bytes) -> None:
+def test_an_invalid_listing_gives_no_version(payload: bytes) -> None:
     tree = Tree()
     assert xcode_version(tree, tree.put(payload)) == ""
     assert xcode_version(tree, content_id((), [b"missing"])) == ""
@@ -63,5 +63,5 @@ def test_the_search_is_given_up_in_a_large_tree() -> None:
     assert xcode_version(tree, inner) == ""
 
 
-def test_a_real_bundle_says_it() -> None:
+def test_a_real_bundle_has_the_version() -> None:
     assert read_bundle(fixtures.bundle("tuist__test")).xcode == "26.0.1 (17A400)"

@@ -1,17 +1,17 @@
-"""The bytes of synthetic bundles are those of the format: encoding, ids, frames, listings."""
+"""Tests that synthetic bundles have the bytes of the format: encoding, ids, frames, listings."""
 
 import plistlib
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.xcresult.writer.encoding import Scalar, Typed, encode, reference, typed
+from tests.xcresult.writer.plan import Plan
+from tests.xcresult.writer.storing import Entry, Store, write_info
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.xcresult.bundle.verifying import verify
 from runyard.xcresult.reader.decode import decode
-from runyard.xcresult.writer.encoding import Scalar, Typed, encode, reference, typed
-from runyard.xcresult.writer.plan import Plan
-from runyard.xcresult.writer.storing import Entry, Store, write_info
-from runyard.xcresult.writer.writing import write_bundle
 
 SUMMARY = (
     "[T[K2:_nV17:ActionTestSummaryK2:_s[K2:_nV35:ActionTestSummaryIdentifiableObjectK2:_s"
@@ -142,6 +142,7 @@ def test_info_names_the_format_and_the_root(tmp_path: Path, minor: int) -> None:
     assert ("directoryImportMode" in info) == (minor == 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("minor", [20, 24, 26, 34, 39, 44, 49, 53, 54, 56, 60])
 def test_every_object_of_a_bundle_verifies_and_none_is_missing(tmp_path: Path, minor: int) -> None:
     written = write_bundle(tmp_path / "x.xcresult", replace(EVERYTHING, minor=minor))
@@ -150,6 +151,7 @@ def test_every_object_of_a_bundle_verifies_and_none_is_missing(tmp_path: Path, m
     assert found.damaged == () and found.missing == () and not found.root_missing
 
 
+@pytest.mark.slow
 def test_the_same_plan_makes_the_same_bytes(tmp_path: Path) -> None:
     first = write_bundle(tmp_path / "a", EVERYTHING)
     assert write_bundle(tmp_path / "b", EVERYTHING) == first

@@ -1,4 +1,4 @@
-"""What the writer meant is what the reader says: figures, cases, durations, attachments, coverage."""
+"""Tests that the reader returns what was written: figures, cases, durations, attachments, coverage."""
 
 import tempfile
 import tracemalloc
@@ -8,6 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.tiers import examples
+from tests.xcresult.writer import coverage
+from tests.xcresult.writer.drafting import STATUS, Draft, Drafts, Turn
+from tests.xcresult.writer.plan import NEWEST, OLDEST, Plan, Written
+from tests.xcresult.writer.writing import write_bundle
 
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.reading import read_bundle
@@ -16,10 +21,6 @@ from runyard.xcresult.reader.coverage.reading import read_coverage
 from runyard.xcresult.reader.crashes import crash_report
 from runyard.xcresult.reader.figures import figures
 from runyard.xcresult.reader.model import Case, Result, Wanted
-from runyard.xcresult.writer import coverage
-from runyard.xcresult.writer.drafting import STATUS, Draft, Drafts, Turn
-from runyard.xcresult.writer.plan import NEWEST, OLDEST, Plan, Written
-from runyard.xcresult.writer.writing import write_bundle
 
 EVERYTHING = Plan(
     cases=40,
@@ -114,7 +115,7 @@ def figures_of(bundle: Path, result: Result) -> dict[str, object]:
 
 
 def drafted(drafts: Drafts) -> list[Draft]:
-    """All cases of a plan, in no order that matters."""
+    """All cases of a plan, in any order."""
     return [
         draft
         for target in drafts.targets
@@ -127,7 +128,8 @@ def real(result: Result) -> list[Case]:
     return [case for case in result.cases if not case.runner_error]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.slow
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(plan=plans)
 def test_whatever_is_planned_is_what_the_reader_reports(plan: Plan) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -136,6 +138,7 @@ def test_whatever_is_planned_is_what_the_reader_reports(plan: Plan) -> None:
         assert figures_of(folder / "x.xcresult", result) == written.figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("minor", FORMATS)
 def test_every_format_reads_as_planned(tmp_path: Path, minor: int) -> None:
     written, result = read_back(tmp_path, replace(EVERYTHING, minor=minor))

@@ -266,7 +266,7 @@ CREATE TABLE coverage_files (
     path text NOT NULL,
     covered_lines bigint NOT NULL,
     executable_lines bigint NOT NULL,
-    lines bytea NOT NULL DEFAULT '', -- line numbers and counts, packed (runyard.xcresult.packing)
+    lines bytea NOT NULL DEFAULT '', -- line numbers and counts, packed (runyard.xcresult.coverage_encoding)
     PRIMARY KEY (run_id, shard, file),
     FOREIGN KEY (run_id, shard) REFERENCES test_runs ON DELETE CASCADE
 );

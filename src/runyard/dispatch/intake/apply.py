@@ -1,22 +1,27 @@
-"""Applying one `workflow_job` event: one short transaction, no Kubernetes, no GitHub.
+"""Applies one `workflow_job` event in one short transaction, without calls to Kubernetes or GitHub.
 
-Idempotent twice over: by the delivery's guid, which is written in the same transaction, and by
-state, for the machine takes the same fact any number of times and in any order. Whether it came by
-webhook or by audit makes no difference.
+It is idempotent in two ways: by the delivery's guid, which is written in the same transaction, and by state, because
+the machine accepts the same fact any number of times and in any order. Webhooks and audits use the same code.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
-from runyard.db.contract import Tx
+from runyard.db.contract import Statement, Tx
 from runyard.dispatch.machine.events import JobFact, JobQueued, JobWaiting
+from runyard.dispatch.machine.values import Decision
 from runyard.dispatch.recovery.reading import to_fact
 from runyard.dispatch.settings import Settings
-from runyard.dispatch.store import SQL, JobInfo, Store
-from runyard.dispatch.waiting import Waiters
+from runyard.dispatch.store import SQL, Applied, JobInfo, Store
+from runyard.dispatch.waiters import Waiters
 from runyard.github.scope import Scope, repository
 from runyard.github.views import InstallationRef, JobEvent, JobView, RepositoryView, read_job_event
 from runyard.telemetry.catalogue import TUIST_RUNNERS_WEBHOOK_COUNT
 from runyard.telemetry.meter import Meter
+from runyard.text import cleaned
+from runyard.wire.reasons import Reason
+from runyard.wire.reasons_dispatch import DeliveryOutcome, Objection
 
 ACTIONS = ("waiting", "queued", "in_progress", "completed")
 _ID_LIMIT = 1 << 63
@@ -24,18 +29,18 @@ _ATTEMPTS_LIMIT = 1 << 31
 _TEXT_LIMIT = 200
 # Bytes of all labels as Postgres stores them: they are part of indexes, whose rows hold 2704 bytes altogether.
 _LABELS_LIMIT = 2000
-_LABEL_EXTRA = 8  # its length and its padding
+_LABEL_EXTRA = 8  # length and padding of each
 
 
-class Came(msgspec.Struct, frozen=True):
-    """What came of an event; with a reason if it makes no sense."""
+class IntakeResult(msgspec.Struct, frozen=True):
+    """The outcome of an event, with a reason if it is invalid."""
 
-    outcome: str
-    reason: str = ""
+    outcome: DeliveryOutcome
+    reason: Reason | None = None
 
 
 class Intake:
-    """Turns GitHub's events into facts about jobs."""
+    """Applies GitHub's events to jobs."""
 
     def __init__(
         self,
@@ -47,139 +52,160 @@ class Intake:
         only: Scope | None = None,
     ) -> None:
         self._store = store
-        self._only = only  # there is no App, and a token for this repository
+        self._only = only  # set if there is a token for one repository instead of an App
         self._waiters = waiters
         self._meter = meter
-        self._settings = settings
+        # The limits of a new tenant.
+        self._limits = msgspec.json.encode(settings.default_limits).decode()
 
-    async def apply(self, *, guid: str, body: bytes) -> Came:
-        """Apply a `workflow_job` body; returns what came of it. Raises only `DatabaseError`."""
+    async def apply(self, *, guid: str, body: bytes) -> IntakeResult:
+        """Apply the body of a `workflow_job` event. Raises only `DatabaseError`."""
         try:
             event = read_job_event(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return Came(await self._pass_over(guid, "unknown", "unreadable"), str(error))
-        event = self._as_ours(event)
-        if why := objection(event):
-            return Came(await self._pass_over(guid, "unknown", "nonsense"), why)
+            reason = Objection.UNREADABLE.because(message=str(error))
+            return IntakeResult(
+                await self._record_ignored(guid, "unknown", DeliveryOutcome.UNREADABLE), reason
+            )
+        event = self._with_installation(event)
+        if (invalid := validate(event)) is not None:
+            return IntakeResult(
+                await self._record_ignored(guid, "unknown", DeliveryOutcome.INVALID), invalid
+            )
         if event.action not in ACTIONS:
-            return Came(await self._pass_over(guid, "other", "ignored"))
+            return IntakeResult(await self._record_ignored(guid, "other", DeliveryOutcome.IGNORED))
         outcome = await self._store.transact(
             lambda tx: self._apply(tx, guid, event), name="webhook"
         )
-        self._tell(outcome)
-        return Came(self._count(event.action, outcome))
+        self._notify_matchers(outcome)
+        return IntakeResult(self._count(event.action, outcome))
 
-    async def found(self, repo: Scope, job: JobView) -> Came:
-        """Apply what GitHub says of a job that was read in a list, where no event told of it."""
+    async def apply_listed(self, repo: Scope, job: JobView) -> IntakeResult:
+        """Apply a job that was found in a list of jobs at GitHub instead of an event."""
         event = JobEvent(
             action=job.status,
             workflow_job=job,
             repository=RepositoryView(id=0, full_name=f"{repo.owner}/{repo.repo}"),
             installation=InstallationRef(id=repo.installation_id),
         )
-        if why := objection(event):
-            return Came("nonsense", why)
+        if (invalid := validate(event)) is not None:
+            return IntakeResult(DeliveryOutcome.INVALID, invalid)
         if event.action not in ACTIONS:
-            return Came("ignored")
-        outcome = await self._store.transact(lambda tx: self._take(tx, event), name="job found")
-        self._tell(outcome)
-        return Came(outcome)
+            return IntakeResult(DeliveryOutcome.IGNORED)
+        outcome = await self._store.transact(
+            lambda tx: self._apply_listed(tx, event), name="job found"
+        )
+        self._notify_matchers(outcome)
+        return IntakeResult(outcome)
 
-    def _tell(self, outcome: str) -> None:
-        if outcome == "applied":
-            self._waiters.made_work()
+    def _notify_matchers(self, outcome: DeliveryOutcome) -> None:
+        if outcome is DeliveryOutcome.APPLIED:
+            self._waiters.notify_matchers()
 
-    def _as_ours(self, event: JobEvent) -> JobEvent:
-        """An event of a repository's own webhook has no installation; the token's stands for it."""
+    def _with_installation(self, event: JobEvent) -> JobEvent:
+        """Add the token's installation to an event of a repository's own webhook, which has none."""
         only = self._only
         if only is None:
             return event
-        named = f"{only.owner}/{only.repo}".lower() == event.repository.full_name.lower()
-        ours = InstallationRef(id=only.installation_id) if named else None
-        return msgspec.structs.replace(event, installation=ours)
+        matches = f"{only.owner}/{only.repo}".lower() == event.repository.full_name.lower()
+        installation = InstallationRef(id=only.installation_id) if matches else None
+        return msgspec.structs.replace(event, installation=installation)
 
-    async def _pass_over(self, guid: str, action: str, outcome: str) -> str:
-        """Remember an event that changes nothing, so that the audit does not fetch it again and again."""
+    async def _record_ignored(
+        self, guid: str, action: str, outcome: DeliveryOutcome
+    ) -> DeliveryOutcome:
+        """Record an event that changes nothing, so that the audit does not fetch it again."""
 
-        async def remember(tx: Tx) -> None:
-            await tx.one(SQL.delivery_insert, guid=guid, action=action, outcome=outcome)
+        async def record(tx: Tx) -> None:
+            await tx.one(SQL.delivery_insert, guid=guid, action=action, outcome=outcome.value)
 
-        await self._store.transact(remember, name="webhook passed over")
+        await self._store.transact(record, name="webhook ignored")
         return self._count(action, outcome)
 
-    async def _apply(self, tx: Tx, guid: str, event: JobEvent) -> str:
-        # Where there is only a token for a repository, runners are registered there, whoever owns it.
+    async def _apply(self, tx: Tx, guid: str, event: JobEvent) -> DeliveryOutcome:
+        # With a token for one repository, runners are registered at that repository, also if an organisation owns it.
         organised = event.organization is not None and self._only is None
-        await self._know_tenant(tx, event, kind="Organization" if organised else "User")
-        outcome = await self._fact(tx, event)
-        first = await tx.one(SQL.delivery_insert, guid=guid, action=event.action, outcome=outcome)
-        return outcome if first is not None else "duplicate"
+        tenant = self._tenant_insert(event, kind="Organization" if organised else "User")
 
-    async def _take(self, tx: Tx, event: JobEvent) -> str:
-        """A list does not tell what kind of account it is: a tenant that is known stays as it is."""
-        if self._only is not None:
-            await self._know_tenant(tx, event, kind="User")
-        return await self._fact(tx, event)
+        def delivery(decision: Decision) -> Statement:
+            row: dict[str, object] = {
+                "guid": guid,
+                "action": event.action,
+                "outcome": _outcome(decision).value,
+            }
+            return SQL.delivery_insert, row
 
-    async def _fact(self, tx: Tx, event: JobEvent) -> str:
+        applied = await self._apply_fact(tx, event, first=(tenant,), beside=delivery)
+        return _outcome(applied.decision) if applied.beside[0] else DeliveryOutcome.DUPLICATE
+
+    async def _apply_listed(self, tx: Tx, event: JobEvent) -> DeliveryOutcome:
+        """Apply a listed job. A list lacks the kind of account, so a known tenant is not changed."""
+        first = () if self._only is None else (self._tenant_insert(event, kind="User"),)
+        return _outcome((await self._apply_fact(tx, event, first=first)).decision)
+
+    async def _apply_fact(
+        self,
+        tx: Tx,
+        event: JobEvent,
+        *,
+        first: tuple[Statement, ...],
+        beside: Callable[[Decision], Statement] | None = None,
+    ) -> Applied:
         job, tenant = event.workflow_job, _tenant(event)
         info = JobInfo(
             repository=event.repository.full_name,
             labels=job.labels,
             run_id=job.run_id if 0 < job.run_id < _ID_LIMIT else 0,
             run_attempt=job.run_attempt if 0 < job.run_attempt < _ATTEMPTS_LIMIT else 1,
-            name=_shown(job.name),
-            workflow=_shown(job.workflow_name),
-            branch=_shown(job.head_branch),
-            head_sha=_shown(job.head_sha),
+            name=shown_text(job.name),
+            workflow=shown_text(job.workflow_name),
+            branch=shown_text(job.head_branch),
+            head_sha=shown_text(job.head_sha),
         )
-        decision = await self._store.job_fact(tx, _fact(event, tenant), tenant, info)
-        return "known" if decision.refused else "applied"
+        fact = _fact(event, tenant)
+        return await self._store.apply_job_event(tx, fact, tenant, info, first=first, beside=beside)
 
-    async def _know_tenant(self, tx: Tx, event: JobEvent, *, kind: str) -> None:
-        tenant = _tenant(event)
+    def _tenant_insert(self, event: JobEvent, *, kind: str) -> Statement:
         installation = 0 if event.installation is None else event.installation.id
-        added = await tx.run(
-            SQL.tenant_insert, tenant=tenant, installation_id=installation, kind=kind
-        )
-        if not added:
-            return
-        for limit in self._settings.default_limits:
-            await tx.run(
-                SQL.tenant_limit_insert,
-                tenant=tenant,
-                platform=limit.platform,
-                vcpus=limit.vcpus,
-                memory_gb=limit.memory_gb,
-            )
+        row = {
+            "tenant": _tenant(event),
+            "installation_id": installation,
+            "kind": kind,
+            "limits": self._limits,
+        }
+        return SQL.tenant_insert, row
 
-    def _count(self, action: str, outcome: str) -> str:
-        self._meter.inc(TUIST_RUNNERS_WEBHOOK_COUNT, action=action, outcome=outcome)
+    def _count(self, action: str, outcome: DeliveryOutcome) -> DeliveryOutcome:
+        self._meter.inc(TUIST_RUNNERS_WEBHOOK_COUNT, action=action, outcome=outcome.value)
         return outcome
 
 
-def objection(event: JobEvent) -> str:
-    """Why GitHub cannot have said this, or nothing: what could not be stored, or not be asked about later."""
+def validate(event: JobEvent) -> Reason | None:
+    """Return why an event is invalid (it cannot be stored, or its job not be read at GitHub later), or None."""
     job, installation = event.workflow_job, event.installation
     if installation is None:
-        return "there is no installation, or it is another repository than the token's"
+        return Objection.NO_INSTALLATION.because()
     if not 0 < installation.id < _ID_LIMIT or not 0 < job.id < _ID_LIMIT:
-        return "the id of the job or of the installation is none"
+        return Objection.ID_OUT_OF_RANGE.because()
     try:
         repository(event.repository.full_name, installation_id=installation.id)
     except ValueError as error:
-        return str(error)
+        return Objection.REPOSITORY_INVALID.because(message=str(error))
     texts = (*job.labels, job.runner_name or "", job.conclusion or "")
     if not all(len(text) <= _TEXT_LIMIT and text.isprintable() for text in texts):
-        return f"a label, a name or a conclusion is longer than {_TEXT_LIMIT} characters or not printable"
+        return Objection.TEXT_INVALID.because(limit=_TEXT_LIMIT)
     if sum(len(label.encode()) + _LABEL_EXTRA for label in job.labels) > _LABELS_LIMIT:
-        return f"the labels take more than {_LABELS_LIMIT} bytes ({_LABEL_EXTRA} for each, and its text)"
-    return ""
+        return Objection.LABELS_TOO_LONG.because(limit=_LABELS_LIMIT, extra=_LABEL_EXTRA)
+    return None
 
 
-def _shown(text: str | None) -> str:
-    """What people know a job by: nothing depends on it, so it is cut to what can be stored and shown."""
-    return "".join(each if each.isprintable() else " " for each in (text or "")[:_TEXT_LIMIT])
+def shown_text(text: str | None) -> str:
+    """Return a text for display: shortened, without unprintable characters."""
+    return cleaned((text or "")[:_TEXT_LIMIT], instead=" ", shown=str.isprintable)
+
+
+def _outcome(decision: Decision) -> DeliveryOutcome:
+    return DeliveryOutcome.KNOWN if decision.refused else DeliveryOutcome.APPLIED
 
 
 def _tenant(event: JobEvent) -> str:

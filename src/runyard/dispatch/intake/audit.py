@@ -1,37 +1,34 @@
-"""The audit: whatever GitHub has sent and we have not applied is made up for, for days back.
+"""Audits GitHub's deliveries: applies those that GitHub has sent and that are missing here, for up to three days back.
 
-GitHub lists deliveries newest first and keeps them for three days. Between two audits lies a stretch of that
-list. Each audit opens the stretch since the last one and reads on where it stopped, a bounded number of pages a
-step: one half of them from the newest stretch, the other from the oldest. What is left is remembered with GitHub's
-cursor and gone on with by the next step, whichever replica makes it. So an outage of hours is made up for when it
-ends, and never holds up what is new.
+GitHub lists deliveries newest first and keeps them for three days. Each audit opens a *gap*, the period since the last
+audit, and compares the open gaps with the table of deliveries, a limited number of pages per step: one half of them
+from the newest gap, the other from the oldest. The position in each gap is stored with GitHub's cursor, so any replica
+can continue. So the deliveries of a long outage are recovered without delaying new ones.
 
-A young delivery that GitHub counts as delivered may still be on its way through us, and is left alone for a moment. One
-that has failed is over: nobody brings it again, so it is made up for at once. A crash thus costs the events that it
-cut off no more than the time until the next audit, and a replica that starts begins with one.
+A recent delivery that GitHub counts as delivered may still be in flight here and is skipped for a short time. A failed
+one is not sent again, so it is applied at once. So events that a crash interrupts are delayed until the next audit at
+most, and a replica starts with one.
 
-Each stretch begins a little before the end of the last one: there are those that were left alone, and attempts appear
-in the list when they end. At 20 s between audits each delivery is listed four times.
+Each gap begins a little before the end of the last one, because recent deliveries were skipped and GitHub lists
+attempts only when they end. At 20 s between audits each delivery is listed four times.
 """
 
 import msgspec
 
-from runyard.clock import Clock
-from runyard.db.contract import Database, Row, Tx
-from runyard.dispatch.intake.comparing import Comparer
-from runyard.dispatch.intake.queued import QueuedJobs
-from runyard.dispatch.settings import Settings
+from runyard.db.contract import Row, Tx
+from runyard.dispatch.deps import Deps
+from runyard.dispatch.intake.missing_deliveries import MissingDeliveries
+from runyard.dispatch.intake.queued_jobs import QueuedJobs
 from runyard.dispatch.store import SQL
-from runyard.dispatch.turns import Turns
+from runyard.dispatch.task_lease import TaskLease
 from runyard.github import errors
-from runyard.github.api import GitHub
+from runyard.github.client import GitHub
 from runyard.github.views import DeliveryView
-from runyard.telemetry.log import Logger
 
 _REACHED = "deliveries"
-# GitHub waits 10 s for an answer, and lists the attempt then; clocks differ.
+# GitHub waits up to 10 s for a response and lists the attempt after that; clocks differ.
 _LISTED_LATE = 30.0
-FIRST_LOOK = 86400.0  # GitHub fails a job that no runner took within a day
+FIRST_WINDOW = 86400.0  # GitHub fails a job that no runner took within a day
 
 
 class _Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,33 +38,30 @@ class _Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Audit:
-    """Finds events that were lost and applies them; then looks for jobs that no event told of."""
+    """Finds and applies lost events; then lists queued jobs, for those without an event."""
 
     def __init__(
         self,
+        deps: Deps,
         *,
         github: GitHub,
-        database: Database,
-        comparer: Comparer,
+        missing_deliveries: MissingDeliveries,
         queued: QueuedJobs,
-        turns: Turns,
-        clock: Clock,
-        log: Logger,
-        settings: Settings,
+        leases: TaskLease,
     ) -> None:
         self._github = github
-        self._database = database
-        self._comparer = comparer
+        self._database = deps.database
+        self._missing_deliveries = missing_deliveries
         self._queued = queued
-        self._turns = turns
-        self._clock = clock
-        self._log = log
-        self._settings = settings
+        self._leases = leases
+        self._clock = deps.clock
+        self._log = deps.log
+        self._settings = deps.settings
 
     async def step(self) -> None:
-        """One bounded piece of the audit, if it is this replica's turn."""
-        # Half as long again as the loop takes: a dead replica's turn is soon over, a living one keeps its own.
-        if not await self._turns.mine("audit", every=1.5 * self._settings.audit_every):
+        """Audit a limited number of pages, if this replica holds the lease."""
+        # One and a half intervals: the holder renews it in time, and a dead replica's lease expires soon.
+        if not await self._leases.acquire("audit", every=1.5 * self._settings.audit_every):
             return
         failed: errors.GitHubError | None = None
         try:
@@ -75,11 +69,11 @@ class Audit:
         except errors.GitHubError as error:
             unneeded = isinstance(error, errors.NoHook | errors.NotAllowed)
             if unneeded and self._github.only is not None:
-                # A token's owner need not have a webhook, nor the right to look at webhooks: then jobs are listed.
-                self._log.info("no deliveries to audit", why=str(error))
+                # A token may have no webhook, or no permission to read webhooks: then only jobs are listed.
+                self._log.info("deliveries cannot be listed; only jobs are", error=str(error))
             else:
                 failed = error
-        await self._queued.step()  # asks other endpoints, from another budget
+        await self._queued.step()  # calls other endpoints, with another rate budget
         if failed is not None:
             raise failed
 
@@ -103,20 +97,22 @@ class Audit:
 
     async def _open(self, tx: Tx, began: float) -> None:
         row = await tx.one(SQL.cursor_read, name=_REACHED)
-        since = began - FIRST_LOOK if row is None else float(row["value"])
+        since = began - FIRST_WINDOW if row is None else float(row["value"])
         await tx.run(SQL.gap_open, since=since, until=began)
         reached = began - self._settings.audit_settle - _LISTED_LATE
         await tx.run(SQL.cursor_write, name=_REACHED, value=str(reached))
-        await tx.run(SQL.redelivery_forget)
+        await tx.run(SQL.redeliveries_prune)
 
     async def _page(self, gap: _Gap, began: float) -> None:
-        """Compare one page of a stretch, and only then remember that it was."""
+        """Apply what is missing of one page of a gap, then store the position."""
         try:
             page = await self._github.deliveries(cursor=gap.page)
         except errors.Rejected:
             if not gap.page:
                 raise
-            await self._move(gap, "")  # a cursor that GitHub does not know any more: from the top
+            await self._move(
+                gap, ""
+            )  # GitHub does not know the cursor any more: start from the top
             return
         settle = self._settings.audit_settle if self._settings.intake == "webhook" else 0.0
         moments = moments_of(page.items)
@@ -125,7 +121,7 @@ class Audit:
             for item, moment in moments
             if gap.since <= moment and (moment <= began - settle or not item.succeeded)
         ]
-        await self._comparer.make_up(settled, purpose="audit")
+        await self._missing_deliveries.apply_missing(settled, purpose="audit")
         over = not page.next_cursor or any(moment < gap.since for _, moment in moments)
         if over:
             await self._close(gap)
@@ -146,8 +142,8 @@ class Audit:
 
 
 def moments_of(items: tuple[DeliveryView, ...]) -> list[tuple[DeliveryView, float]]:
-    """Deliveries with the times of their attempts; raises `Unreadable` if one has none."""
+    """Return deliveries with the times of their attempts; raises `Unreadable` if one is invalid."""
     try:
         return [(item, item.moment) for item in items]
     except ValueError:
-        raise errors.Unreadable("deliveries: an instant that is none") from None
+        raise errors.Unreadable("deliveries: a delivered_at that is not a time") from None

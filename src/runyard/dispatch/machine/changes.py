@@ -1,9 +1,10 @@
-"""Small builders that every transition uses, so that none forgets the generation, the reason or the deadline."""
+"""Builds the changes of transitions, so that each has its generation, its reason and its deadline."""
 
 import msgspec
 
-from runyard.dispatch.machine.table import Deadlines, Rules, stay
+from runyard.dispatch.machine.table import Deadlines, Rules, time_limit
 from runyard.dispatch.machine.values import Job, JobChange, JobState, Slot, SlotChange, SlotState
+from runyard.wire.reasons import Reason
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,35 +19,39 @@ def move(
     state: SlotState,
     ctx: Context,
     *,
-    why: str,
+    reason: Reason,
     wait: float | None = None,
     **fields: object,
 ) -> SlotChange:
-    """Move a slot on: next generation, the new state's deadline unless `wait` says otherwise."""
+    """Change a slot's state: next generation, and the new state's deadline unless `wait` is given."""
     after = msgspec.structs.replace(slot, state=state, generation=slot.generation + 1, **fields)
     return SlotChange(
         slot=after,
         before=slot.generation,
         source=slot.state,
-        wait=stay(after, ctx.deadlines) if wait is None else wait,
-        why=why,
+        wait=time_limit(after, ctx.deadlines) if wait is None else wait,
+        reason=reason,
     )
 
 
-def linger(slot: Slot, *, wait: float, why: str) -> SlotChange:
-    """Leave a slot as it is and move only its deadline; answers under way stay valid."""
-    return SlotChange(slot=slot, before=slot.generation, source=slot.state, wait=wait, why=why)
+def extend(slot: Slot, *, wait: float, reason: Reason) -> SlotChange:
+    """Change only a slot's deadline; its generation stays, so pending answers stay valid."""
+    return SlotChange(
+        slot=slot, before=slot.generation, source=slot.state, wait=wait, reason=reason
+    )
 
 
-def vacate(slot: Slot, *, why: str) -> SlotChange:
-    """Take the intended job from a slot; the runner stays and counts as supply. Keeps its deadline."""
+def vacate(slot: Slot, *, reason: Reason) -> SlotChange:
+    """Remove the intended job from a slot; its runner becomes available for another job. Keeps the deadline."""
     after = msgspec.structs.replace(slot, intended_job=None, generation=slot.generation + 1)
-    return SlotChange(slot=after, before=slot.generation, source=slot.state, wait=None, why=why)
+    return SlotChange(
+        slot=after, before=slot.generation, source=slot.state, wait=None, reason=reason
+    )
 
 
-def requeue(job: Job | None, *, why: str, look_in: float = 0.0) -> tuple[JobChange, ...]:
-    """Give a bound job back to the queue. It may not be offered before GitHub was asked about it."""
+def requeue(job: Job | None, *, reason: Reason, recheck_in: float = 0.0) -> tuple[JobChange, ...]:
+    """Requeue a bound job. It is offered again only after it was read at GitHub."""
     if job is None or job.state is not JobState.BOUND:
         return ()
     after = msgspec.structs.replace(job, state=JobState.QUEUED, verified=False)
-    return (JobChange(job=after, source=job.state, look_in=look_in, why=why),)
+    return (JobChange(job=after, source=job.state, recheck_in=recheck_in, reason=reason),)

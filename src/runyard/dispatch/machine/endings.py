@@ -1,15 +1,14 @@
-"""How a slot ends: fenced, gone, retired, or asked once more.
+"""Decides how a slot ends: fenced, closed, retired, or deferred.
 
-Nobody infers from a missing row that something is dead. A runner is freed only after GitHub deleted
-it, in the same transaction that gives its job back; a slot is closed only on proof that its Pod is
-gone; and a Pod that is gone while its runner may live (a lost node) leaves the fence due until
-GitHub has answered.
+A missing row proves nothing. A runner is freed only after GitHub deleted it, in the same transaction that requeues its
+job. A slot is closed only on proof that its Pod is gone. When a Pod is gone and its runner may still run (a lost node),
+the fence stays due until GitHub has answered.
 """
 
-from runyard.dispatch.machine.changes import Context, linger, move, requeue
+from runyard.dispatch.machine.changes import Context, extend, move, requeue
 from runyard.dispatch.machine.events import FenceAnswer, Fenced, Inconclusive, PodGone, Retire
 from runyard.dispatch.machine.offering import stale
-from runyard.dispatch.machine.table import again
+from runyard.dispatch.machine.table import retry_delay
 from runyard.dispatch.machine.values import (
     Decision,
     Fence,
@@ -22,15 +21,17 @@ from runyard.dispatch.machine.values import (
     View,
     refuse,
 )
+from runyard.wire.reasons import Reason
+from runyard.wire.reasons_dispatch import Refused, Why
 
 
 def fenced(view: View, event: Fenced, ctx: Context) -> Decision:
-    """GitHub answered to "delete this runner"."""
+    """Apply GitHub's answer to the deletion of a runner."""
     slot = view.slot
     if slot is None or stale(slot, event.generation, ctx):
-        return refuse("asked for an earlier life of this slot")
+        return refuse(Refused.STALE_GENERATION.because())
     if not _fenceable(slot):
-        return refuse(f"a slot that is {slot.state} needs no fence")
+        return refuse(Refused.FENCE_NOT_NEEDED.because(state=slot.state.value))
     if event.answer is FenceAnswer.BUSY:
         return _still_busy(slot, ctx)
     if (
@@ -38,18 +39,21 @@ def fenced(view: View, event: Fenced, ctx: Context) -> Decision:
         and not event.scope_read
         and ctx.rules.absent_needs_a_read
     ):
-        return refuse("absent, but nothing in that scope could be read: proves nothing")
-    why = f"fence: {event.answer}"
-    jobs = _give_back(view.job(slot.intended_job), why, ctx)
+        return refuse(Refused.SCOPE_NOT_READ.because())
+    deleted = event.answer is FenceAnswer.DELETED
+    reason = (Why.FENCE_DELETED if deleted else Why.FENCE_ABSENT).because()
+    jobs = _give_back(view.job(slot.intended_job), reason, ctx)
     intended = None if ctx.rules.requeue_at_fence else slot.intended_job
     if slot.state is SlotState.CLOSED:
-        done = move(slot, SlotState.CLOSED, ctx, why=why, fence=Fence.DONE, intended_job=intended)
+        done = move(
+            slot, SlotState.CLOSED, ctx, reason=reason, fence=Fence.DONE, intended_job=intended
+        )
         return Decision(slots=(done,), jobs=jobs)
     draining = move(
         slot,
         SlotState.DRAINING,
         ctx,
-        why=why,
+        reason=reason,
         wait=ctx.deadlines.fenced,
         fence=Fence.DONE,
         intended_job=intended,
@@ -59,32 +63,35 @@ def fenced(view: View, event: Fenced, ctx: Context) -> Decision:
 
 
 def pod_gone(view: View, event: PodGone, ctx: Context) -> Decision:
-    """The Pod is proven gone. Its runner may not be: then the fence is due before its job is freed."""
+    """Close the slot of a Pod that is proven gone; if its runner may still run, the fence becomes due."""
     slot = view.slot
     if slot is None or slot.state is SlotState.CLOSED:
-        return refuse("closed already")
+        return refuse(Refused.ALREADY_CLOSED.because())
     may_live = slot.state in (SlotState.OFFERED, SlotState.ARMED, SlotState.EXECUTING)
     closed = move(
         slot,
         SlotState.CLOSED,
         ctx,
-        why=event.why,
+        reason=event.reason,
         fence=Fence.DUE if may_live else slot.fence,
         jit=None,
-        close_reason=event.why,
+        close_reason=event.reason.slug,
     )
     orphan = view.job(slot.executing_job)
     jobs: tuple[JobChange, ...] = ()
     if orphan is not None and orphan.state is JobState.RUNNING:
-        look = JobChange(
-            job=orphan, source=orphan.state, look_in=ctx.deadlines.job_orphaned, why=event.why
+        recheck = JobChange(
+            job=orphan,
+            source=orphan.state,
+            recheck_in=ctx.deadlines.job_orphaned,
+            reason=event.reason,
         )
-        jobs = (look,)
+        jobs = (recheck,)
     return Decision(slots=(closed,), jobs=jobs)
 
 
 def retire(view: View, event: Retire, ctx: Context) -> Decision:
-    """Recovery wants a Pod gone for which no claim speaks. Taking it out of idle first makes that safe."""
+    """Drain a Pod without a claim, so that no job can be offered to it."""
     slot = view.slot
     if slot is None:
         opened = Slot(
@@ -93,27 +100,27 @@ def retire(view: View, event: Retire, ctx: Context) -> Decision:
             pool=event.pool,
             state=SlotState.DRAINING,
         )
-        change = SlotChange(slot=opened, before=None, source=None, wait=0.0, why=event.why)
+        change = SlotChange(slot=opened, before=None, source=None, wait=0.0, reason=event.reason)
         return Decision(slots=(change,))
     if event.generation is None or stale(slot, event.generation, ctx):
-        return refuse("the slot has changed since it was judged")
+        return refuse(Refused.SLOT_CHANGED.because())
     if slot.state is SlotState.CLOSED:
-        return refuse("it is closed: its Pod is proven gone")
+        return refuse(Refused.ALREADY_CLOSED.because())
     if slot.claims:
-        return refuse("a claim speaks for it")
+        return refuse(Refused.HAS_CLAIM.because())
     if slot.fence is Fence.DUE:
-        return refuse("its fence is still due")
-    retired = move(slot, SlotState.DRAINING, ctx, why=event.why, wait=0.0)
+        return refuse(Refused.FENCE_DUE.because())
+    retired = move(slot, SlotState.DRAINING, ctx, reason=event.reason, wait=0.0)
     return Decision(slots=(retired,))
 
 
 def inconclusive(view: View, event: Inconclusive, ctx: Context) -> Decision:
-    """Asked, and nothing follows: ask again later, in the same state."""
+    """Keep the state and ask again later: the answer was inconclusive."""
     slot = view.slot
     if slot is None or stale(slot, event.generation, ctx):
-        return refuse("asked for an earlier life of this slot")
-    wait = max(event.wait, again(slot, ctx.deadlines))
-    return Decision(slots=(linger(slot, wait=wait, why="ask again"),))
+        return refuse(Refused.STALE_GENERATION.because())
+    wait = max(event.wait, retry_delay(slot, ctx.deadlines))
+    return Decision(slots=(extend(slot, wait=wait, reason=Why.INCONCLUSIVE.because()),))
 
 
 def _fenceable(slot: Slot) -> bool:
@@ -131,14 +138,15 @@ def _fenceable(slot: Slot) -> bool:
 def _still_busy(slot: Slot, ctx: Context) -> Decision:
     if slot.state is SlotState.CLOSED:
         wait = ctx.deadlines.ask_again
-        return Decision(slots=(linger(slot, wait=wait, why="fence: still busy"),))
+        return Decision(slots=(extend(slot, wait=wait, reason=Why.FENCE_STILL_BUSY.because()),))
     if slot.state is SlotState.EXECUTING:
         wait = ctx.deadlines.executing_unknown
-        return Decision(slots=(linger(slot, wait=wait, why="fence: still busy"),))
-    # The intended job stays bound: this runner may be executing exactly that one.
-    busy = move(slot, SlotState.EXECUTING, ctx, why="fence: busy", executing_job=None, jit=None)
+        return Decision(slots=(extend(slot, wait=wait, reason=Why.FENCE_STILL_BUSY.because()),))
+    # The intended job stays bound: this runner may be executing it.
+    reason = Why.FENCE_BUSY.because()
+    busy = move(slot, SlotState.EXECUTING, ctx, reason=reason, executing_job=None, jit=None)
     return Decision(slots=(busy,))
 
 
-def _give_back(job: Job | None, why: str, ctx: Context) -> tuple[JobChange, ...]:
-    return requeue(job, why=why) if ctx.rules.requeue_at_fence else ()
+def _give_back(job: Job | None, reason: Reason, ctx: Context) -> tuple[JobChange, ...]:
+    return requeue(job, reason=reason) if ctx.rules.requeue_at_fence else ()

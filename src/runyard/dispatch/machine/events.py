@@ -1,18 +1,19 @@
-"""What can happen to a slot or a job.
+"""The events that change slots and jobs.
 
-Two kinds. *Answers* come back from a question or an effect that we started and carry the generation
-of the slot they were asked for: a late answer finds another generation and changes nothing. *Facts*
-come from outside (GitHub's word about a job, the proof that a Pod is gone) and are true whenever
-they arrive, in any order and any number of times.
+There are two kinds. An *answer* is the result of a request that dispatch made, and carries the generation of the slot:
+a late answer finds another generation and changes nothing. A *fact* comes from GitHub or Kubernetes (a
+job started, a Pod is gone) and is true whenever it arrives, in any order and any number of times.
 """
 
 from enum import StrEnum
 
 import msgspec
 
+from runyard.wire.reasons import Reason
+
 
 class FenceAnswer(StrEnum):
-    """What GitHub said when it was asked to delete a runner."""
+    """GitHub's response to the deletion of a runner."""
 
     DELETED = "deleted"  # it was not busy and can never take a job now
     BUSY = "busy"  # it is executing a job
@@ -20,7 +21,7 @@ class FenceAnswer(StrEnum):
 
 
 class Polled(msgspec.Struct, frozen=True, kw_only=True):
-    """Fact: this Pod incarnation asked for work, with a token bound to its uid."""
+    """Fact: this Pod polled for work, with a token bound to its uid."""
 
     pod_uid: str
     pod_name: str
@@ -42,7 +43,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adopt(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of the matcher: this armed runner lost its job; let it be meant for another one."""
+    """Answer of the matcher: assign another job to this armed runner, which lost its own."""
 
     generation: int
     job_id: int
@@ -58,18 +59,18 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MintFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer: certainly no runner was created, and the Pod carries no stamp of ours."""
+    """Answer: certainly no runner was created, and the Pod carries no stamp."""
 
     generation: int
-    why: str
-    hold_job: float = 0.0  # do not look at the job again before that many seconds
+    reason: Reason
+    hold_job: float = 0.0  # do not check the job again before that many seconds
 
 
 class MintAbandoned(msgspec.Struct, frozen=True, kw_only=True):
     """Answer: the offer cannot be completed, and a runner may exist: fence it now."""
 
     generation: int
-    why: str
+    reason: Reason
     runner_id: int | None = None
 
 
@@ -82,30 +83,30 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inconclusive(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer: the question was asked and nothing follows from it yet; ask again later."""
+    """Answer: the request proved nothing; ask again later."""
 
     generation: int
     wait: float = 0.0  # not before that many seconds
 
 
 class Retire(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of recovery: this Pod must go although no claim speaks for it. Never takes a claim."""
+    """Answer of recovery: this Pod has no claim and must be drained. A slot with a claim refuses it."""
 
     pod_uid: str
     pod_name: str
     pool: str
     generation: int | None  # None: there was no slot
-    why: str
+    reason: Reason
 
 
 class PodGone(msgspec.Struct, frozen=True, kw_only=True):
     """Fact: GET answered 404 or another uid, or the agent recorded the end."""
 
-    why: str
+    reason: Reason
 
 
 class JobWaiting(msgspec.Struct, frozen=True, kw_only=True):
-    """Fact: GitHub holds a job back until somebody approves it."""
+    """Fact: GitHub holds a job back until a person approves it."""
 
     job_id: int
     tenant: str
@@ -119,7 +120,7 @@ class JobQueued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """Fact: GitHub says that this runner executes this job."""
+    """Fact: this runner executes this job, as GitHub reports."""
 
     job_id: int
     tenant: str
@@ -127,7 +128,7 @@ class JobStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """Fact: GitHub says that the job is over. `runner_name` is empty if it never ran."""
+    """Fact: the job has ended, as GitHub reports. `runner_name` is empty if it never ran."""
 
     job_id: int
     tenant: str
@@ -136,22 +137,12 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobStillQueued(msgspec.Struct, frozen=True, kw_only=True):
-    """Fact, by a fresh read: GitHub still has the job queued."""
+    """Fact, from a fresh read: the job is still queued at GitHub."""
 
     job_id: int
 
 
 JobFact = JobWaiting | JobQueued | JobStarted | JobEnded | JobStillQueued
-Event = (
-    Polled
-    | Offer
-    | Adopt
-    | Arm
-    | MintFailed
-    | MintAbandoned
-    | Fenced
-    | Inconclusive
-    | Retire
-    | PodGone
-    | JobFact
-)
+SlotEvent = Polled | Arm | MintFailed | MintAbandoned | Fenced | Inconclusive | Retire | PodGone
+Claim = Offer | Adopt  # reserve a job: many of them are decided in one transaction
+Event = SlotEvent | Claim | JobFact

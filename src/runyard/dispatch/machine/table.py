@@ -1,52 +1,66 @@
-"""The transition table: each state's deadline and its one timeout edge, and the rules that guard them.
+"""Defines each state's deadline, the check that follows when it has passed, and the rules that guard transitions.
 
-A slot that stays too long in a state does not simply lapse: the sweeper asks a *question* of
-whoever knows (the Kubernetes API about the Pod, GitHub about the runner or the job) and the answer
-is the event that moves it. No state is without a deadline, so no slot can be forgotten.
+A slot does not just expire when it stays too long in a state: the sweeper asks a *question* (the Kubernetes API about
+the Pod, GitHub about the runner or the job), and the answer is the event that changes the slot. Every state has a
+deadline, so no slot can stay unnoticed.
 
-`Rules` names the guards of the machine one by one. Production always runs with all of them; the
-proof switches each off in turn and must then find a violation, which shows that the guard is needed
-and that the proof would notice its loss.
+`Rules` holds the guards of the machine as data. Production always runs with the defaults. The proof
+changes one at a time (`dispatch.guards` has the values) and must then find a violation, which shows that
+the guard is needed and that the proof would notice its loss. A guard only skips a step or changes a
+value that production uses too: no code runs only where a guard is missing.
 """
 
 from enum import StrEnum
 
 import msgspec
 
-from runyard.dispatch.machine.values import CLAIMS, Fence, Slot, SlotState
+from runyard.dispatch.machine.values import Fence, JobState, Slot, SlotState
+from runyard.wire.reasons import Code
 
 
-class Question(StrEnum):
-    """What the sweeper asks about an overdue slot."""
+class Question(Code):
+    """What the sweeper asks about an overdue slot; the slug is the action's name in metrics."""
 
-    LOOK_AT_POD = "look at the Pod"  # idle: gone, or merely silent?
-    FENCE = "fence"  # offered, armed: delete the runner at GitHub
-    ASK_JOB = "ask about the job"  # executing, job known: what became of it?
-    ASK_INTENDED = "ask about the intended job, then fence"  # executing, job unknown
-    REAP = "reap the Pod"  # draining: delete the Pod safely, then prove that it is gone
-    NOTHING = "nothing"  # closed and fenced: at rest
+    VERIFY_POD = "verify-pod", "verify whether its Pod exists"  # idle: gone, or only not polling?
+    FENCE = "fence", "delete its runner at GitHub"  # offered, armed
+    READ_JOB = "read-job", "read its job at GitHub"  # executing, job known
+    READ_INTENDED_JOB = (  # executing, job unknown
+        "read-intended-job",
+        "read the job that it was meant for at GitHub, then delete its runner there",
+    )
+    REAP_POD = "reap-pod", "delete its Pod and verify that it is gone"  # draining
+    NOTHING = "nothing", "nothing"  # closed and fenced
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     """How long a slot may stay in each state before its question is asked, in seconds."""
 
-    idle: float = 90.0  # a beat
-    offered: float = 8.0  # under the polling client's own 10 s
+    idle: float = 90.0  # the longest time between two polls
+    offered: float = 8.0  # less than the polling client's timeout of 10 s
     armed: float = 120.0  # a runner registers within this, or never
-    executing: float = 900.0  # re-verified, never killed by age
+    executing: float = 900.0  # verified again, never ended because of its age
     executing_unknown: float = 60.0
     draining: float = 900.0
-    fenced: float = 0.0  # nothing can run there any more: reap at once
-    ask_again: float = 60.0  # the question led nowhere: a Pod that lingers, a runner still busy
-    fence_again: float = 10.0  # GitHub could not be asked
-    job_waiting: float = 300.0  # a job that awaits an approval is looked at again
-    job_queued: float = 3600.0  # a verified queued job is looked at again
+    fenced: float = 0.0  # nothing can run there any more: delete the Pod at once
+    ask_again: float = (
+        60.0  # inconclusive: a Pod that still terminates, a runner that is still busy
+    )
+    fence_again: float = 10.0  # GitHub did not answer
+    job_waiting: float = 300.0  # a job that awaits an approval is read again
+    job_queued: float = 3600.0  # a verified queued job is read again
     job_running: float = 900.0
     job_orphaned: float = 60.0  # a running job whose slot has closed
 
 
+class Found(StrEnum):
+    """How the slot of an ended job is found."""
+
+    BY_RUNNER = "runner"  # GitHub named its runner
+    BY_INTENT = "intent"  # the job was intended for it
+
+
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The guards, by name. Only the proof and its tests ever switch one off."""
+    """The guards of the machine. Only the proof and its tests ever use other values."""
 
     stamp_before_delivery: bool = True
     requeue_at_fence: bool = True
@@ -54,12 +68,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     outage_grace: bool = True
     absent_needs_a_read: bool = True
     generation_fences_writes: bool = True
-    budget_until_gone: bool = True
-    waiting_is_not_queued: bool = True
-    one_job_a_pod: bool = True  # who was given a runner once is never idle again
-    requeue_displaced: bool = True  # its runner got another job: it goes back to the queue
-    end_by_runner: bool = True  # an end spends who ran the job, not who was meant for it
+    requeue_displaced: bool = True  # a job whose runner got another one is requeued
     done_stays_done: bool = True
+    idle_by_poll: tuple[SlotState, ...] = (SlotState.IDLE,)  # where a poll leaves the slot idle
+    job_on_hold: JobState = JobState.WAITING  # the state of a job that awaits an approval
+    end_spends: tuple[Found, ...] = (Found.BY_RUNNER,)  # the first slot found ran the job
     no_deadline_for: tuple[SlotState, ...] = ()
 
 
@@ -67,22 +80,22 @@ SHIPPED = Rules()
 
 
 def question(slot: Slot) -> Question:
-    """The one thing to ask when this slot is overdue."""
+    """Return what to ask when this slot is overdue."""
     match slot.state:
         case SlotState.IDLE:
-            return Question.LOOK_AT_POD
+            return Question.VERIFY_POD
         case SlotState.OFFERED | SlotState.ARMED:
             return Question.FENCE
         case SlotState.EXECUTING:
-            return Question.ASK_INTENDED if slot.executing_job is None else Question.ASK_JOB
+            return Question.READ_INTENDED_JOB if slot.executing_job is None else Question.READ_JOB
         case SlotState.DRAINING:
-            return Question.REAP
+            return Question.REAP_POD
         case SlotState.CLOSED:
             return Question.FENCE if slot.fence is Fence.DUE else Question.NOTHING
 
 
-def stay(slot: Slot, deadlines: Deadlines) -> float:
-    """How long a slot may remain as it is."""
+def time_limit(slot: Slot, deadlines: Deadlines) -> float:
+    """Return how long a slot may stay in its state, in seconds."""
     match slot.state:
         case SlotState.IDLE:
             return deadlines.idle
@@ -101,7 +114,7 @@ def stay(slot: Slot, deadlines: Deadlines) -> float:
 
 
 def after_outage(state: SlotState, deadlines: Deadlines, rules: Rules = SHIPPED) -> float:
-    """How long after the service came back a slot in this state is left alone."""
+    """Return how long after an outage of the service slots in this state are not swept."""
     if not rules.outage_grace:
         return 0.0
     match state:
@@ -116,11 +129,11 @@ def after_outage(state: SlotState, deadlines: Deadlines, rules: Rules = SHIPPED)
         case SlotState.DRAINING:
             return deadlines.ask_again
         case SlotState.CLOSED:
-            return 0.0  # its Pod is gone: there is nobody left who had no chance to speak
+            return 0.0  # its Pod is gone and needs no time to poll
 
 
-def again(slot: Slot, deadlines: Deadlines) -> float:
-    """How long to wait before the same question is asked once more."""
+def retry_delay(slot: Slot, deadlines: Deadlines) -> float:
+    """Return how long to wait before the same question is asked again."""
     match slot.state:
         case SlotState.IDLE:
             return deadlines.idle
@@ -130,19 +143,12 @@ def again(slot: Slot, deadlines: Deadlines) -> float:
             return deadlines.ask_again
 
 
-def budget_states(rules: Rules = SHIPPED) -> tuple[SlotState, ...]:
-    """The states whose resources count against a tenant's limit."""
-    if rules.budget_until_gone:
-        return CLAIMS
-    return tuple(state for state in CLAIMS if state is not SlotState.DRAINING)
-
-
 def due(slot: Slot, *, overdue: bool, settled: bool, rules: Rules = SHIPPED) -> bool:
-    """May the sweeper ask its question now?
+    """Whether the sweeper may ask its question now.
 
-    `overdue`: the slot's own deadline has passed. `settled`: the state's full time has also passed since the
-    service came back from its last outage. Both are computed by Postgres. Without the second, the first sweep
-    after an outage would reap every runner that had no chance to speak.
+    `overdue`: the slot's deadline has passed. `settled`: the state's time limit has also passed since the service came
+    back from its last outage. Both are computed by Postgres. Without the second, the first sweep after an outage would
+    end every runner that could not poll during it.
     """
     if question(slot) is Question.NOTHING or slot.state in rules.no_deadline_for:
         return False

@@ -1,9 +1,8 @@
-"""The one transition function of dispatch.
+"""Decides what an event does to slots and jobs: the one transition function of dispatch.
 
 `transition(view, event, ctx)` takes the rows that the event concerns and returns the rows to write,
-or a refusal with its reason. It is pure: the store loads and locks the rows, calls it, and writes
-the answer back; the exhaustive proof and the simulator explore this very function. `answer_poll`
-says what a polling guest is told.
+or a refusal with its reason. It is pure: the store loads and locks the rows, calls it, and writes the result; the
+exhaustive proof and the simulator use the same function. `answer_poll` derives the answer to a poll from a slot.
 """
 
 from enum import StrEnum
@@ -80,8 +79,8 @@ def _fact(view: View, event: JobFact, ctx: Context) -> Decision:
             assert_never(event)
 
 
-class Tell(StrEnum):
-    """What a polling guest is told."""
+class PollVerdict(StrEnum):
+    """What a polling Pod should do."""
 
     WAIT = "wait"
     RUN = "run"
@@ -91,17 +90,16 @@ class Tell(StrEnum):
 class PollAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a poll, with the sealed JIT if there is one to deliver."""
 
-    tell: Tell
+    verdict: PollVerdict
     jit: bytes | None = None
-    reason: str = ""
 
 
 def answer_poll(slot: Slot) -> PollAnswer:
-    """Idle and offered wait; armed gets its JIT, the same one again if it asks again; the rest must go."""
+    """Return the answer to a poll: idle and offered wait, armed gets its JIT (at every poll), others drain."""
     match slot.state:
         case SlotState.IDLE | SlotState.OFFERED:
-            return PollAnswer(tell=Tell.WAIT)
+            return PollAnswer(verdict=PollVerdict.WAIT)
         case SlotState.ARMED:
-            return PollAnswer(tell=Tell.RUN, jit=slot.jit)
+            return PollAnswer(verdict=PollVerdict.RUN, jit=slot.jit)
         case SlotState.EXECUTING | SlotState.DRAINING | SlotState.CLOSED:
-            return PollAnswer(tell=Tell.DRAIN, reason="pod already committed")
+            return PollAnswer(verdict=PollVerdict.DRAIN)

@@ -1,31 +1,32 @@
-"""The nouns of dispatch: slots, jobs, and what a transition may read and write.
+"""Defines slots, jobs, and what a transition may read and write.
 
-A *slot* is the one authoritative row for one incarnation of a Pod (its uid). Everything that used
-to be a separate fact somewhere (a claim, a session, a budget reservation, a label) is derived from
-it, so no two facts can disagree. A *job* is GitHub's workflow job as we know it.
+A *slot* is the one authoritative row for one Pod (by its uid). Claims, sessions, budget reservations and labels are
+derived from it, so they cannot disagree. A *job* is the stored state of a workflow job of GitHub.
 
 Invariants:
 - A slot in a claim state (`CLAIMS`) names a tenant and holds that tenant's budget; no other reservation exists.
-  Only one that was retired before it was ever offered names none, and holds nothing.
-- `intended_job` is the job a slot was minted for; such a job is BOUND. At most one slot intends a job.
-- `executing_job` is only ever set from GitHub's own word.
-- `generation` grows with every transition; an actor that asks with an old one changes nothing.
-- Times are not here: deadlines live in Postgres, transitions only say how long a new one should be.
+  The exception: a slot that was retired before any offer has no tenant and holds no budget.
+- `intended_job` is the job that a slot was minted for; such a job is BOUND, to at most one slot.
+- `executing_job` is only set from what GitHub reports.
+- `generation` grows with every transition; a write with an old one changes nothing.
+- There are no times here: deadlines are in Postgres, transitions only return how long a new one should be.
 """
 
 from enum import StrEnum
 
 import msgspec
 
+from runyard.wire.reasons import Reason
+
 
 class SlotState(StrEnum):
-    """Where a Pod incarnation is in its one life."""
+    """The state of one Pod."""
 
     IDLE = "idle"  # this Pod has polled; nothing reserved
     OFFERED = "offered"  # job and budget reserved, the mint is under way
-    ARMED = "armed"  # JIT minted, stamp acknowledged; replayable to this uid only
-    EXECUTING = "executing"  # GitHub says that its runner works
-    DRAINING = "draining"  # job over, or fenced; the Pod is on its way out
+    ARMED = "armed"  # JIT minted, stamp acknowledged; the JIT may be delivered, to this uid only
+    EXECUTING = "executing"  # GitHub reports that its runner is busy
+    DRAINING = "draining"  # job ended, or runner fenced; the Pod is to end
     CLOSED = "closed"  # the Pod is proven gone
 
 
@@ -33,25 +34,25 @@ CLAIMS = (SlotState.OFFERED, SlotState.ARMED, SlotState.EXECUTING, SlotState.DRA
 
 
 class JobState(StrEnum):
-    """What we know of a job."""
+    """The state of a job."""
 
-    WAITING = "waiting"  # GitHub holds it back until somebody approves it
-    QUEUED = "queued"  # GitHub has it queued, nobody is meant for it
-    BOUND = "bound"  # some slot intends it
-    RUNNING = "running"  # GitHub says that it runs
-    DONE = "done"  # over; never leaves this state
+    WAITING = "waiting"  # GitHub holds it back until a person approves it
+    QUEUED = "queued"  # queued at GitHub, intended for no slot
+    BOUND = "bound"  # intended for a slot
+    RUNNING = "running"  # GitHub reports that it runs
+    DONE = "done"  # ended; never leaves this state
 
 
 class Fence(StrEnum):
-    """Whether GitHub has been asked to forget this slot's runner."""
+    """Whether this slot's runner was deleted at GitHub."""
 
-    NONE = "none"  # never needed so far
-    DUE = "due"  # must be asked before anything is concluded
-    DONE = "done"  # GitHub knows no such runner any more
+    NONE = "none"  # not needed so far
+    DUE = "due"  # must be deleted before anything is freed
+    DONE = "done"  # the runner does not exist at GitHub any more
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """One Pod incarnation."""
+    """One Pod, by its uid."""
 
     pod_uid: str
     pod_name: str
@@ -71,57 +72,57 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     stamped: bool = False
     jit: bytes | None = None
     fence: Fence = Fence.NONE
-    close_reason: str = ""
+    close_reason: str = ""  # a slug of `Why`
 
     @property
     def claims(self) -> bool:
-        """Does this slot hold a reservation?"""
+        """Whether this slot holds a claim."""
         return self.state in CLAIMS
 
     @property
     def vacant(self) -> bool:
-        """Armed, and the job that it was minted for is gone: supply for another one."""
+        """Whether the slot is armed and its intended job is gone, so that it can take another one."""
         return self.state is SlotState.ARMED and self.intended_job is None
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One workflow job, as far as transitions care."""
+    """One workflow job, as far as transitions need it."""
 
     job_id: int
     tenant: str
     state: JobState = JobState.QUEUED
-    verified: bool = True  # may be offered without asking GitHub first
-    runner_name: str = ""  # who runs or ran it, by GitHub's word
+    verified: bool = True  # may be offered without a read at GitHub first
+    runner_name: str = ""  # the runner that runs or ran it, as GitHub reports
     conclusion: str = ""
 
     @property
     def offerable(self) -> bool:
-        """Queued, and not offered before without a fresh look at GitHub since."""
+        """Whether the job is queued, and was read at GitHub since its last offer."""
         return self.state is JobState.QUEUED and self.verified
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a tenant's budget is left on one platform."""
 
     vcpus: int
     memory_gb: int
 
     def fits(self, *, vcpus: int, memory_gb: int) -> bool:
-        """Would a reservation of that size still be within the limit?"""
+        """Whether a reservation of that size is within the limit."""
         return vcpus <= self.vcpus and memory_gb <= self.memory_gb
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one transition may read: the rows it has locked.
+    """The locked rows that one transition may read.
 
-    `slot` is the slot that the event is about, `rival` another open slot that intends the event's job,
-    `jobs` every job that either of them or the event names, `room` the tenant's remaining budget.
+    `slot` is the slot that the event is about, `holder` another open slot that the event's job is intended for, `jobs`
+    every job that either of them or the event names, `headroom` the rest of the tenant's budget.
     """
 
     slot: Slot | None = None
-    rival: Slot | None = None
+    holder: Slot | None = None
     jobs: tuple[Job, ...] = ()
-    room: Room | None = None
+    headroom: Headroom | None = None
 
     def job(self, job_id: int | None) -> Job | None:
         """The job with that id, if this view holds it."""
@@ -135,16 +136,16 @@ class SlotChange(msgspec.Struct, frozen=True, kw_only=True):
     before: int | None  # None: the row is new
     source: SlotState | None
     wait: float | None
-    why: str
+    reason: Reason
 
 
 class JobChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Write this job back. `look_in` is when GitHub must be asked about it again, in seconds."""
+    """Write this job back. `recheck_in`: seconds until it is read at GitHub again; None keeps the time."""
 
     job: Job
     source: JobState | None
-    look_in: float | None
-    why: str
+    recheck_in: float | None
+    reason: Reason
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +153,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     slots: tuple[SlotChange, ...] = ()
     jobs: tuple[JobChange, ...] = ()
-    refused: str = ""
+    refused: Reason | None = None
 
     @property
     def slot(self) -> Slot | None:
@@ -160,6 +161,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return self.slots[0].slot if self.slots else None
 
 
-def refuse(why: str) -> Decision:
-    """Nothing happens, and this is why."""
-    return Decision(refused=why)
+def refuse(reason: Reason) -> Decision:
+    """Return a decision that changes nothing, with its reason."""
+    return Decision(refused=reason)

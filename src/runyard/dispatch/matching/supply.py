@@ -1,4 +1,4 @@
-"""Who waits, by pool, and which pools a set of labels fits; so that a job looks at pools, not at Pods."""
+"""Indexes waiting runners by pool and pools by labels, so that a match examines pools instead of Pods."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from runyard.dispatch.matching.values import PoolView, Snapshot, Vacancy, Waitin
 
 
 class Supply:
-    """Runners without a job."""
+    """The runners without a job in a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.pools = {pool.name: pool for pool in snapshot.pools}
@@ -26,7 +26,7 @@ class Supply:
                 self.left += 1
 
     def fitting(self, labels: tuple[str, ...]) -> tuple[PoolView, ...]:
-        """The pools that may serve these labels."""
+        """Return the pools that fit these labels."""
         found = self._fitting.get(labels)
         if found is None:
             found = tuple(pool for pool in self.pools.values() if fits(pool, labels))
@@ -34,7 +34,7 @@ class Supply:
         return found
 
     def take_vacancy(self, pool: PoolView, tenant: str, scope: str) -> Vacancy | None:
-        """An armed runner of that tenant that lost its job."""
+        """Take an armed runner of that tenant that lost its job; None if there is none."""
         vacant = self._vacant.get((pool.name, tenant, scope))
         if not vacant:
             return None
@@ -42,7 +42,7 @@ class Supply:
         return vacant.popleft()
 
     def take_waiting(self, pools: Iterable[PoolView]) -> Waiting | None:
-        """The Pod of these pools that is known longest."""
+        """Take the oldest waiting runner of these pools; None if there is none."""
         queues = [queue for pool in pools if (queue := self._waiting.get(pool.name))]
         if not queues:
             return None

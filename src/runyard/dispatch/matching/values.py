@@ -1,4 +1,4 @@
-"""What the matcher looks at, and what it says: proposals, and for everything else what holds it.
+"""Defines the matcher's snapshot and its result: proposals, and what holds every other kind of job.
 
 Nothing here is stored. A `Snapshot` is read in one transaction; proposals carry the generation of the
 slot that they were made for, and the store checks budget and rows again under their locks.
@@ -8,25 +8,26 @@ from enum import StrEnum
 
 import msgspec
 
-from runyard.dispatch.machine.events import Adopt, Offer
-from runyard.dispatch.machine.values import Room
+from runyard.dispatch.machine.events import Claim
+from runyard.dispatch.machine.values import Headroom
+from runyard.wire.reasons import Reason
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pool's runners offer."""
+    """A RunnerPool, as far as matching needs it."""
 
     name: str
     platform: str
     labels: tuple[str, ...]  # lower case: the runner's labels and the dispatch label
     dispatch_label: str  # lower case
-    mint_labels: tuple[str, ...]  # as GitHub is told them
+    mint_labels: tuple[str, ...]  # as they are sent to GitHub
     vcpus: int
     memory_gb: int
     image: str = ""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """An idle slot whose Pod waits for an answer."""
+    """An idle slot whose Pod has an open poll."""
 
     pod_uid: str
     pod_name: str
@@ -45,30 +46,30 @@ class Vacancy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """The offerable jobs of one repository with one set of labels: alike to every pool."""
+    """The offerable jobs of one repository with one set of labels; every pool fits all or none of them."""
 
     tenant: str
     repository: str
     labels: tuple[str, ...]
-    paused: bool = False  # its tenant is
+    paused: bool = False  # the tenant is paused
     trial: str = (
         ""  # the exclusion that has run out: one of these jobs may try whether it still holds
     )
 
 
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
-    """GitHub refuses runners for these; they are passed over for so many seconds more.
+    """GitHub refuses runners for these; they are skipped for `left` more seconds.
 
-    One that has run out still stands until a success: then one job may try.
+    After that one job is tried; the exclusion ends with a success.
     """
 
     kind: str  # repository, account, github
     name: str
     left: float
-    why: str
+    reason: Reason
 
 
-Times = dict[str, float]  # virtual time on each platform; on one that is not there it is 0
+Times = dict[str, float]  # virtual time by platform; 0 if missing
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +94,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """What a tenant may use on one platform, and what is left of it."""
 
     platform: str
-    room: Room
-    limit: Room
+    headroom: Headroom
+    limit: Headroom
 
 
 class TenantQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +112,7 @@ class TenantQueue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the matcher looks at."""
+    """The input of the matcher."""
 
     pools: tuple[PoolView, ...]
     waiting: tuple[Waiting, ...]
@@ -121,53 +122,53 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """Do this, because of that. `cost` is what virtual time is charged, before the weights."""
+    """A claim to make, with its reason. `cost` is added to virtual time, divided by the weights."""
 
     pod_uid: str
-    event: Offer | Adopt
+    event: Claim
     tenant: str
     repository: str
     pool: str
     cost: float
-    reason: str
-    platform: str = ""  # on which it is charged
-    floor: float = 0.0  # of virtual time there, for the tenant
-    own_floor: float = 0.0  # of the tenant's own virtual time, for its repositories
-    trial: str = ""  # the exclusion that this one tries
+    reason: Reason
+    platform: str = ""  # whose virtual time is charged
+    floor: float = 0.0  # of the tenants' virtual time on this platform
+    own_floor: float = 0.0  # of the repositories' virtual time within the tenant
+    trial: str = ""  # the exclusion that this job tests
 
 
 class Hold(StrEnum):
-    """What stands between a job and a runner."""
+    """What holds a job."""
 
     PAUSED = "paused"
     EXCLUDED = "excluded"
-    GITHUB = "github"  # nothing can be minted at all just now
-    NO_POOL = "no_pool"
-    TENANT_CAP = "tenant_cap"
-    NO_RUNNER = "no_runner"
-    NEXT = "next"  # a runner waits that fits: it is being matched
+    GITHUB = "github"  # no runner at all can be minted now
+    NO_POOL = "no-pool"
+    TENANT_CAP = "tenant-cap"
+    NO_RUNNER = "no-runner"
+    NEXT = "next"  # a fitting runner waits: the job is matched next
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """Why the jobs of one kind that were not proposed were not, with the numbers that decided."""
+    """Why jobs of one kind were not proposed: the kind of hold, the reason, and its cause."""
 
     tenant: str
     repository: str
     labels: tuple[str, ...]
     hold: Hold
-    text: str
-    numbers: tuple[tuple[str, float], ...] = ()
+    reason: Reason
+    cause: Reason | None = None  # why GitHub mints no runner
     pools: tuple[str, ...] = ()  # those that fit
 
 
 class Matching(msgspec.Struct, frozen=True, kw_only=True):
-    """Who gets what, and why the others get nothing now."""
+    """The proposals, and what holds the other kinds."""
 
     proposals: tuple[Proposal, ...] = ()
     held: tuple[Held, ...] = ()
 
 
 def fits(pool: PoolView, labels: tuple[str, ...]) -> bool:
-    """Would GitHub give a job with these labels to a runner of this pool, and is it meant to?"""
+    """Whether GitHub would assign such a job to a runner of this pool, and the job has the pool's dispatch label."""
     wanted = tuple(label.lower() for label in labels)
     return pool.dispatch_label in wanted and all(label in pool.labels for label in wanted)

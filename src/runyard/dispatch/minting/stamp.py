@@ -1,9 +1,8 @@
-"""The stamp: a label that tells the pool operator "busy", written before a JIT is delivered.
+"""Writes and clears stamps: the label that keeps the pool operator from deleting a Pod, set before a JIT is delivered.
 
-A stamp counts only if the Pod is the incarnation that we mean and is not on its way out: a Pod that
-is terminating must not be armed. Clearing a stamp is as destructive as deleting the Pod, for the
-operator deletes what carries none: it happens only while the slot is still offered and certainly
-has no runner.
+A stamp counts only if the Pod has the expected uid and is not terminating: a terminating Pod must not be armed.
+Clearing a stamp is as destructive as deleting the Pod, because the operator may delete unstamped Pods. So it is done
+only while the slot is still offered and certainly has no runner.
 """
 
 from typing import Any
@@ -20,7 +19,7 @@ from runyard.wire.names import POOL_OWNER, RUNNER_ACCOUNT
 
 
 class Stamper:
-    """Writes and clears owners' stamps."""
+    """Writes and clears the owner label of Pods."""
 
     def __init__(self, kube: Kube, *, namespace: str, clock: Clock, log: Logger) -> None:
         self._kube = kube
@@ -29,12 +28,14 @@ class Stamper:
         self._log = log
 
     async def stamp(self, slot: Slot, *, within: float) -> StampAnswer:
-        """Stamp the Pod as the tenant's. Never raises for the world's faults."""
+        """Stamp the Pod with its tenant. Errors of the Kubernetes API are answers, not raised."""
         try:
             async with self._clock.timeout(within):
                 pod = await self._label(slot, POOL_OWNER, slot.tenant)
         except Invalid as error:
-            self._log.warning("stamp refused for ever", pod=slot.pod_name, error=str(error))
+            self._log.warning(
+                "the account name is no valid label value", pod=slot.pod_name, error=str(error)
+            )
             return StampAnswer.INVALID
         except (NotFound, Conflict, Forbidden, NotSent):
             return StampAnswer.REFUSED
@@ -42,13 +43,13 @@ class Stamper:
             return StampAnswer.UNCLEAR
         meta = pod.get("metadata")
         if not isinstance(meta, dict) or meta.get("uid") != slot.pod_uid:
-            return StampAnswer.UNCLEAR  # an answer that does not name what was stamped
+            return StampAnswer.UNCLEAR  # the response does not name the Pod that was stamped
         if meta.get("deletionTimestamp"):
-            return StampAnswer.UNCLEAR  # stamped, but it is going: never arm it
+            return StampAnswer.UNCLEAR  # stamped, but terminating: never arm it
         return StampAnswer.STAMPED
 
     async def clear(self, slot: Slot, *, within: float) -> bool:
-        """Take the stamp off again; True only if it is certainly off."""
+        """Remove the stamp; True only if it is certainly removed."""
         try:
             async with self._clock.timeout(within):
                 await self._label(slot, POOL_OWNER, None)
@@ -60,7 +61,7 @@ class Stamper:
         return True
 
     async def mark_committed(self, slot: Slot) -> None:
-        """Say on the Pod that its dispatch is committed. Best effort: nothing of ours reads it."""
+        """Label the Pod as committed. Best effort: only tools outside of runyard read it."""
         try:
             await self._label(slot, RUNNER_ACCOUNT, slot.tenant)
         except (KubeError, TransportError) as error:

@@ -1,9 +1,9 @@
-"""Registrations at GitHub that nobody speaks for.
+"""Finds registrations at GitHub that no slot claims.
 
 A mint whose answer was lost, or that arrived after its offer had been fenced, leaves a runner that
-no Pod will ever take up. It is deleted once it was seen twice, some time apart, with the list of
-runners taken before the list of slots: a runner minted in between is not judged. A busy one is
-never touched, and neither is a name that is not of our making.
+no Pod will ever start. It is deleted after it was seen twice, some time apart. The runners are listed before the slots
+are read, so a runner that is minted in between is not considered. Busy runners and runners with other names than ours
+are never deleted.
 """
 
 import re
@@ -24,21 +24,21 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     busy: bool
 
 
-def unspoken(
-    registrations: tuple[Registration, ...], spoken_for: frozenset[str], *, pools: tuple[str, ...]
+def unclaimed(
+    registrations: tuple[Registration, ...], claimed: frozenset[str], *, pools: tuple[str, ...]
 ) -> tuple[Registration, ...]:
-    """Those of ours that no claim and no due fence speaks for."""
+    """Our registrations that have neither a claim nor a due fence."""
     return tuple(
         each
         for each in registrations
         if not each.busy
-        and each.name not in spoken_for
+        and each.name not in claimed
         and any(_is_of(each.name, pool) for pool in pools)
     )
 
 
 def _is_of(name: str, pool: str) -> bool:
-    """Is this the name of a runner of that pool? Other people's machines may be called "linux-runner-1"."""
+    """Whether a runner of that pool has this name. Runners of other owners may be called "linux-runner-1"."""
     if name.startswith(pool) and _SUFFIX.fullmatch(name, len(pool)):
         return True
     kept = RUNNER_NAME_LIMIT - 9  # a long name is cut there and ends in a hash

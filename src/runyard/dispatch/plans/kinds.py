@@ -1,7 +1,6 @@
-"""What was healed, by the names that fleets' dashboards know.
+"""Names what was recovered, with the kinds that dashboards of existing fleets use.
 
-A recovery is counted when a row has really moved, once for each row, and never for a question that led nowhere or a
-runner that turned out to be at work.
+A recovery is counted once for each row that changed, and not for an inconclusive answer or a runner that was busy.
 """
 
 from runyard.dispatch.machine.events import Event, FenceAnswer, Fenced, JobEnded, PodGone
@@ -11,7 +10,7 @@ NONE = ""
 
 
 def of_slot(slot: Slot, event: Event, decision: Decision) -> str:
-    """The kind of recovery that an answer about an overdue slot was; empty if it was none."""
+    """The kind of recovery when an answer changes an overdue slot; empty if it is none."""
     if decision.refused:
         return NONE
     if isinstance(event, PodGone):
@@ -28,15 +27,15 @@ def of_slot(slot: Slot, event: Event, decision: Decision) -> str:
 
 
 def of_missing(slot: Slot) -> str:
-    """The kind of recovery that closing a slot was whose Pod is gone."""
+    """The kind of recovery when a slot is closed because its Pod is gone."""
     if slot.state is SlotState.DRAINING:
-        # Fenced or retired ones were counted when that was done.
+        # Fenced or retired slots were counted at that time.
         return NONE if slot.executing_job is None else "finished_job_pod"
     return "pod_missing_claim" if slot.state in CLAIMS else "orphaned_runner_session"
 
 
 def of_stop(before: Slot, after: Slot) -> tuple[str, ...]:
-    """The kinds of recovery that a stop report was which closed a slot."""
+    """The kinds of recovery when a stop report closes a slot."""
     if before.state not in (SlotState.OFFERED, SlotState.ARMED, SlotState.EXECUTING):
         return ()
     if after.fence is Fence.DUE:
@@ -45,7 +44,7 @@ def of_stop(before: Slot, after: Slot) -> tuple[str, ...]:
 
 
 def of_job(source: JobState | None, event: object, decision: Decision) -> str:
-    """The kind of recovery that GitHub's answer about a job was, given what we had taken it for."""
+    """The kind of recovery when a read at GitHub ends a job that was in state `source`; empty if it is none."""
     if decision.refused or not isinstance(event, JobEnded):
         return NONE
     if event.conclusion == "stale":

@@ -1,10 +1,10 @@
-"""What to do with the two answers of an offer: GitHub's to the mint, Kubernetes' to the stamp.
+"""Decides how an offer continues, from the results of its mint at GitHub and its stamp in Kubernetes.
 
-mint      stamp                what follows (an invalid stamp is a refused one)
+mint      stamp                conclusion (an invalid stamp counts as refused)
 minted    acknowledged         arm
 minted    refused or unclear   abandon: a runner exists that must never be delivered; fence it
-refused   never asked, refused fail: back to idle, nothing to tidy up
-refused   may be there         clear the stamp first, then fail
+refused   refused              fail: back to idle, nothing to clean up
+refused   stamped or unclear   clear the stamp first, then fail
 unclear   anything             abandon: a runner may exist; fence it
 """
 
@@ -12,9 +12,12 @@ from enum import StrEnum
 
 import msgspec
 
+from runyard.wire.reasons import Reason
+from runyard.wire.reasons_dispatch import Why
+
 
 class MintAnswer(StrEnum):
-    """What is known of the mint."""
+    """The result of the mint."""
 
     MINTED = "minted"
     REFUSED = "refused"  # certainly no runner was created
@@ -22,20 +25,20 @@ class MintAnswer(StrEnum):
 
 
 class StampAnswer(StrEnum):
-    """What is known of the stamp."""
+    """The result of the stamp."""
 
     STAMPED = "stamped"
-    REFUSED = "refused"  # certainly not stamped: the Pod is gone, going, or another one
-    INVALID = "invalid"  # certainly not stamped, nor will any Pod be: it is the account's name
+    REFUSED = "refused"  # certainly not stamped: the Pod is gone, or another one has its name
+    INVALID = "invalid"  # certainly not stamped, and no Pod can be: the account's name is no valid label value
     UNCLEAR = "unclear"
 
 
 class Conclusion(StrEnum):
-    """What follows."""
+    """How the offer continues."""
 
     ARM = "arm"
     FAIL = "fail"
-    CLEAR_AND_FAIL = "clear the stamp, then fail"
+    CLEAR_AND_FAIL = "clear-stamp-and-fail"
     ABANDON = "abandon"
 
 
@@ -43,16 +46,49 @@ class Reasoned(msgspec.Struct, frozen=True, kw_only=True):
     """A conclusion with its reason."""
 
     conclusion: Conclusion
-    reason: str
+    reason: Reason
 
 
-def conclude(mint: MintAnswer, stamp: StampAnswer, *, detail: str = "") -> Reasoned:
-    """Read the table above."""
+class MintError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why GitHub minted no runner: the kind of error as a slug, and GitHub's message."""
+
+    kind: str = "none"
+    message: str = ""
+
+
+NO_ERROR = MintError()
+
+
+def conclude(
+    mint: MintAnswer, stamp: StampAnswer, *, error: MintError = NO_ERROR, tenant: str = ""
+) -> Reasoned:
+    """Apply the table above."""
+    return Reasoned(
+        conclusion=_follows(mint, stamp), reason=_reason(mint, stamp, error=error, tenant=tenant)
+    )
+
+
+def failure(stamp: StampAnswer, *, error: MintError, tenant: str) -> Reason:
+    """Why there is no runner: the account's name is no valid label value, or GitHub minted none."""
+    if stamp is StampAnswer.INVALID:
+        return Why.STAMP_INVALID.because(tenant=tenant)
+    return Why.MINT_REFUSED.because(kind=error.kind, message=error.message)
+
+
+def _follows(mint: MintAnswer, stamp: StampAnswer) -> Conclusion:
     if mint is MintAnswer.MINTED and stamp is StampAnswer.STAMPED:
-        return Reasoned(conclusion=Conclusion.ARM, reason="minted and stamped")
+        return Conclusion.ARM
     if mint is MintAnswer.REFUSED:
         never = stamp in (StampAnswer.REFUSED, StampAnswer.INVALID)
-        follows = Conclusion.FAIL if never else Conclusion.CLEAR_AND_FAIL
-        return Reasoned(conclusion=follows, reason=f"mint refused: {detail}")
-    reason = f"mint {mint}, stamp {stamp}: {detail}"
-    return Reasoned(conclusion=Conclusion.ABANDON, reason=reason)
+        return Conclusion.FAIL if never else Conclusion.CLEAR_AND_FAIL
+    return Conclusion.ABANDON
+
+
+def _reason(mint: MintAnswer, stamp: StampAnswer, *, error: MintError, tenant: str) -> Reason:
+    if mint is MintAnswer.MINTED and stamp is StampAnswer.STAMPED:
+        return Why.ARMED.because()
+    if mint is MintAnswer.REFUSED or stamp is StampAnswer.INVALID:
+        return failure(stamp, error=error, tenant=tenant)
+    if mint is MintAnswer.MINTED:
+        return Why.STAMP_FAILED.because(stamp=stamp.value)
+    return Why.MINT_UNCLEAR.because(stamp=stamp.value, kind=error.kind, message=error.message)

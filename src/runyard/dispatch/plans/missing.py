@@ -1,13 +1,13 @@
-"""Open slots whose Pods are not among those that were listed: each is a hint, and somebody asks for the proof.
+"""Finds open slots whose Pods were not listed; each is a hint, and the Pod is then read for proof.
 
-A Pod that is over by its agent's own record counts as missing too; one that is merely on its way out does not.
+A Pod that has ended by its status counts as missing too; a terminating one does not.
 """
 
 import msgspec
 
 from runyard.dispatch.machine.values import SlotState
+from runyard.dispatch.plans.rotation import next_in_rotation
 from runyard.dispatch.plans.stamped import PodView
-from runyard.dispatch.plans.taking import next_of
 
 
 class OpenSlot(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class OpenSlot(msgspec.Struct, frozen=True, kw_only=True):
 def missing(
     pods: tuple[PodView, ...], opened: tuple[OpenSlot, ...], *, limit: int, after: str = ""
 ) -> tuple[OpenSlot, ...]:
-    """Those to ask about, at most `limit`, beginning after the uid that was asked about last."""
+    """The slots to verify, at most `limit`, beginning after the uid that was verified last."""
     alive = {pod.uid for pod in pods if not pod.over}
     unseen = [slot for slot in opened if slot.pod_uid not in alive]
-    return next_of(unseen, after=after, limit=limit, key=lambda slot: slot.pod_uid)
+    return next_in_rotation(unseen, after=after, limit=limit, key=lambda slot: slot.pod_uid)

@@ -1,17 +1,17 @@
-"""What the queue looks like to each pool: how long it is, how old, how much of it could run, and how old that part.
+"""Computes each pool's queue: its length, its age, how much of it could run, and how old that part is.
 
 A job that waits for its tenant's budget, or that is held back because the tenant is paused or GitHub makes no runners
-for it, is *withheld* and says nothing about the fleet: a pool that grew for it would hold hosts idle. So of each
-tenant only as many jobs count as its budget has room for. The age to be woken for is that of the oldest job which may
-be offered and whose tenant has room: that one grows old although it could run.
+for it, is *withheld*: a pool that grew for it would keep hosts idle. So of each tenant only as many jobs count as its
+budget allows. The age that alerts use is that of the oldest job which may be offered and whose tenant has budget left:
+that job grows old although it could run.
 """
 
 import msgspec
 
-from runyard.dispatch.machine.values import Room
+from runyard.dispatch.machine.values import Headroom
 from runyard.dispatch.matching.values import PoolView, fits
 
-Rooms = tuple[tuple[str, str, Room], ...]  # tenant, platform, what is left
+Headrooms = tuple[tuple[str, str, Headroom], ...]  # tenant, platform, what is left
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """One pool's queue."""
+    """The numbers of one pool's queue."""
 
     pool: str
     length: int = 0
@@ -50,10 +50,10 @@ class Starving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures(
-    pools: tuple[PoolView, ...], waiting: tuple[Waiting, ...], rooms: Rooms
+    pools: tuple[PoolView, ...], waiting: tuple[Waiting, ...], headrooms: Headrooms
 ) -> tuple[Figures, ...]:
-    """One entry for each pool, also for those with nothing to do: an explicit zero ends an alert."""
-    left = {(tenant, platform): room for tenant, platform, room in rooms}
+    """Compute one entry for each pool, also for empty queues: an explicit zero ends an alert."""
+    left = {(tenant, platform): headroom for tenant, platform, headroom in headrooms}
     return tuple(_of(pool, waiting, left) for pool in pools)
 
 
@@ -69,27 +69,31 @@ def starving(
     )
 
 
-def _of(pool: PoolView, waiting: tuple[Waiting, ...], left: dict[tuple[str, str], Room]) -> Figures:
+def _of(
+    pool: PoolView, waiting: tuple[Waiting, ...], left: dict[tuple[str, str], Headroom]
+) -> Figures:
     own = [each for each in waiting if fits(pool, each.labels)]
     free = [each for each in own if not each.held]
     wanted: dict[str, int] = {}
     for each in free:
         wanted[each.tenant] = wanted.get(each.tenant, 0) + each.jobs
-    seats = {tenant: _seats(pool, left.get((tenant, pool.platform))) for tenant in wanted}
+    runners_left = {
+        tenant: _runners_left(pool, left.get((tenant, pool.platform))) for tenant in wanted
+    }
     length = sum(each.jobs for each in own)
     return Figures(
         pool=pool.name,
         length=length,
-        withheld=length - sum(min(jobs, seats[tenant]) for tenant, jobs in wanted.items()),
+        withheld=length - sum(min(jobs, runners_left[tenant]) for tenant, jobs in wanted.items()),
         oldest=max((each.oldest for each in own), default=0.0),
         oldest_dispatchable=max(
-            (each.offerable for each in free if seats[each.tenant]), default=0.0
+            (each.offerable for each in free if runners_left[each.tenant]), default=0.0
         ),
     )
 
 
-def _seats(pool: PoolView, room: Room | None) -> int:
-    """How many more runners of this pool a budget has room for."""
-    if room is None:
+def _runners_left(pool: PoolView, headroom: Headroom | None) -> int:
+    """How many more runners of this pool a budget allows."""
+    if headroom is None:
         return 0
-    return max(0, min(room.vcpus // pool.vcpus, room.memory_gb // pool.memory_gb))
+    return max(0, min(headroom.vcpus // pool.vcpus, headroom.memory_gb // pool.memory_gb))

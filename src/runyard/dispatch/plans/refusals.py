@@ -1,38 +1,38 @@
-"""What follows when GitHub does not make a runner: for the job, for its repository, its account, for everybody.
+"""Decides what is excluded, and for how long, when GitHub mints no runner: a repository, an account, or every tenant.
 
-    what happened                           is called           passed over                     until the next try
-    our own budget is used up               retry               the account whose budget it is  as the budget says
-    the App's own budget is used up         retry               everybody                       as the budget says
-    a rate limit of this installation       retry               the account                     as GitHub says
+    cause                                   outcome             excluded                        until the next try
+    our own budget is used up               retry               the account of that budget      until the refill
+    the App's own budget is used up         retry               every tenant                    until the refill
+    a rate limit of this installation       retry               the account                     GitHub's retry-after
     nothing was sent, no answer, 5xx;
-    our own budget could not be asked       retry               everybody                       5 s, doubling to 1 min
-    no token could be had just now          retry               the account                     5 s, doubling to 1 min
-    no such endpoint at the organisation    back_to_idle        nobody: at the repository next  at once
-    the repository is not found, or denied  exclude_repository  the repository                  1 min, doubling to 1 h
-    the account is denied or not installed  exclude_account     the account                     1 min, doubling to 1 h
-    its name is no value of a label         exclude_account     the account                     1 min, doubling to 1 h
-    our key is not accepted                 page                everybody                       30 s, doubling to 5 min
-    this request will never succeed         back_to_idle        nobody: the job waits           1 min
+    our own budget is not available         retry               every tenant                    5 s, doubling to 1 min
+    no token available just now             retry               the account                     5 s, doubling to 1 min
+    no such endpoint at the organisation    back-to-idle        none: at the repository next    at once
+    the repository is not found, or denied  exclude-repository  the repository                  1 min, doubling to 1 h
+    the account is denied or not installed  exclude-account     the account                     1 min, doubling to 1 h
+    its name is no valid label value        exclude-account     the account                     1 min, doubling to 1 h
+    our key is not accepted                 page                every tenant                    30 s, doubling to 5 min
+    this request will never succeed         back-to-idle        none: the job waits             1 min
 
-After the time one try is made; only if it succeeds are the others let through, and only if it fails is the time
-doubled. So a repository that can never be served costs one runner a moment now and then, and nobody else anything.
+After that time one job is tried. If its mint succeeds, the exclusion ends; if it fails, the time doubles. So a
+repository that can never be served occupies one runner for a moment now and then, and does not delay other tenants.
 """
 
 import msgspec
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a failed mint. `kind` is the name of the error."""
+    """A failed mint. `kind` is the name of the error class."""
 
     kind: str
-    scope: str = "none"  # whose fault: none, job, repository, account
+    scope: str = "none"  # what caused it: none, job, repository, account
     retry_after: float | None = None
     at_org: bool = False
     definite: bool = True
 
 
-class Passing(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to pass over, first for how long, and at most for how long when it fails again and again."""
+class ExclusionPeriod(msgspec.Struct, frozen=True, kw_only=True):
+    """What to exclude, for how long at first, and for how long at most when it fails repeatedly."""
 
     kind: str  # repository, account, github
     first: float
@@ -40,44 +40,48 @@ class Passing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows. `hold_job` is how long the job itself is not looked at again, in seconds."""
+    """The outcome of a failed mint. `hold_job`: seconds until the job itself is read again."""
 
     outcome: str
     hold_job: float
-    passing: Passing | None = None
+    exclusion: ExclusionPeriod | None = None
     to_repositories: bool = False
 
 
-_LIMITED = 60.0  # where nobody names a time
-_SOON = Passing(kind="github", first=5.0, longest=60.0)
-_TOKENLESS = Passing(kind="account", first=5.0, longest=60.0)
+_LIMITED = 60.0  # if GitHub sends no `retry-after`
+_SOON = ExclusionPeriod(kind="github", first=5.0, longest=60.0)
+_TOKENLESS = ExclusionPeriod(kind="account", first=5.0, longest=60.0)
 _REFUSED = {
-    "repository": Passing(kind="repository", first=60.0, longest=3600.0),
-    "account": Passing(kind="account", first=60.0, longest=3600.0),
+    "repository": ExclusionPeriod(kind="repository", first=60.0, longest=3600.0),
+    "account": ExclusionPeriod(kind="account", first=60.0, longest=3600.0),
 }
-_KEY = Passing(kind="github", first=30.0, longest=300.0)
+_KEY = ExclusionPeriod(kind="github", first=30.0, longest=300.0)
 
 
 def judge(failure: Failure) -> Verdict:
-    """Read the table above."""
+    """Apply the table above."""
     kind = failure.kind
     if kind in {"BudgetExhausted", "RateLimited"}:
         wait = max(1.0, _LIMITED if failure.retry_after is None else failure.retry_after)
-        everybody = kind == "BudgetExhausted" and failure.scope == "none"
-        whom = "github" if everybody else "account"
-        fixed = Passing(kind=whom, first=wait, longest=wait)
-        return Verdict(outcome="retry", hold_job=wait, passing=fixed)
+        all_tenants = kind == "BudgetExhausted" and failure.scope == "none"
+        excluded = "github" if all_tenants else "account"
+        fixed = ExclusionPeriod(kind=excluded, first=wait, longest=wait)
+        return Verdict(outcome="retry", hold_job=wait, exclusion=fixed)
     if kind == "Unauthorized":
-        return Verdict(outcome="page", hold_job=_KEY.first, passing=_KEY)
+        return Verdict(outcome="page", hold_job=_KEY.first, exclusion=_KEY)
     if kind == "NotFound" and failure.at_org:
-        return Verdict(outcome="back_to_idle", hold_job=0.0, to_repositories=True)
+        return Verdict(outcome="back-to-idle", hold_job=0.0, to_repositories=True)
     if kind in {"NotFound", "NotAllowed", "NoToken", "StampInvalid"} and failure.scope in _REFUSED:
         refused = _REFUSED[failure.scope]
-        return Verdict(outcome=f"exclude_{failure.scope}", hold_job=refused.first, passing=refused)
+        return Verdict(
+            outcome=f"exclude-{failure.scope}", hold_job=refused.first, exclusion=refused
+        )
     if kind == "NoToken":
-        return Verdict(outcome="retry", hold_job=_TOKENLESS.first, passing=_TOKENLESS)
+        return Verdict(outcome="retry", hold_job=_TOKENLESS.first, exclusion=_TOKENLESS)
     if kind == "NameTaken":
-        return Verdict(outcome="retry", hold_job=0.0)  # its own earlier answer was lost: fenced
+        return Verdict(
+            outcome="retry", hold_job=0.0
+        )  # the response to an earlier mint was lost: it will be fenced
     if kind in {"Unreachable", "BudgetUnknown"} or not failure.definite:
-        return Verdict(outcome="retry", hold_job=_SOON.first, passing=_SOON)
-    return Verdict(outcome="back_to_idle", hold_job=60.0)
+        return Verdict(outcome="retry", hold_job=_SOON.first, exclusion=_SOON)
+    return Verdict(outcome="back-to-idle", hold_job=60.0)

@@ -1,7 +1,7 @@
-"""What a guest says of its machine is hostile input: it is bounded, and rounded to what is stored.
+"""Validates the samples of a runner, which are untrusted input, and rounds them for storage.
 
-One sample a second is kept, so that nobody fills the table by talking fast, and none of another day: a guest whose
-clock is that wrong would spread a job over the wrong page.
+At most one sample per second is kept, so that a runner cannot fill the table. Samples that are more than a day off are
+rejected: they would not be shown with their job.
 """
 
 import math
@@ -12,12 +12,12 @@ from runyard.wire.bodies import Sample, Samples
 from runyard.wire.instants import from_rfc3339
 
 MOST = 500  # in one report
-_AWAY = 86400.0  # how far a guest's clock may be from ours
+_AWAY = 86400.0  # how far a runner's clock may differ from the server's
 _PERCENT = 1e6
 _BYTES = float(1 << 62)
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class StoredSample(msgspec.Struct, frozen=True, kw_only=True):
     """One sample as it is stored; `at` in whole seconds since the epoch."""
 
     at: int
@@ -31,21 +31,23 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     disk_total: int
 
 
-def measured(report: Samples, *, now: float) -> tuple[Measured, ...]:
-    """The samples of a report, the last of each second; `ValueError` says what makes no sense."""
+def validate(report: Samples, *, now: float) -> tuple[StoredSample, ...]:
+    """Return the valid samples of a report, the last of each second; raises `ValueError` for an invalid one."""
     if len(report.samples) > MOST:
-        raise ValueError(f"there are {len(report.samples)} samples, and at most {MOST} are taken")
+        raise ValueError(
+            f"{len(report.samples)} samples in one report; at most {MOST} are accepted"
+        )
     by_second = {each.at: each for each in (_read(sample, now) for sample in report.samples)}
     return tuple(by_second[at] for at in sorted(by_second))
 
 
-def _read(sample: Sample, now: float) -> Measured:
+def _read(sample: Sample, now: float) -> StoredSample:
     at = (
         sample.timestamp if isinstance(sample.timestamp, int | float) else _moment(sample.timestamp)
     )
-    if not abs(at - now) <= _AWAY:  # so that nonsense, which compares to nothing, is refused too
-        raise ValueError("timestamp is more than a day away from the server's clock")
-    return Measured(
+    if not abs(at - now) <= _AWAY:  # written this way so that NaN is rejected too
+        raise ValueError("timestamp differs by more than a day from the server's clock")
+    return StoredSample(
         at=int(at),
         cpu=_within("cpu_usage_percent", sample.cpu_usage_percent, _PERCENT),
         iowait=_within("cpu_iowait_percent", sample.cpu_iowait_percent, _PERCENT),
@@ -67,5 +69,5 @@ def _moment(text: str) -> float:
 
 def _within(name: str, value: float, most: float) -> float:
     if not math.isfinite(value) or not 0 <= value <= most:
-        raise ValueError(f"{name} is {value!r}, which no machine can have")
+        raise ValueError(f"{name} is {value!r}; it must be between 0 and {most:g}")
     return value

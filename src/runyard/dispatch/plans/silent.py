@@ -1,20 +1,20 @@
-"""Runners that run and do not ask for work: their poll loop is dead, or never began.
+"""Finds runners that run but do not poll for work: their poll loop has ended, or never started.
 
-To Kubernetes such a Pod is well, to the operator it is warm, and nobody will ever give it a job: it
-holds a seat for nothing. A runner without a claim that stayed silent for the whole grace is retired.
+Kubernetes reports such a Pod as running and the operator counts it as warm, but it can never get a job. A runner
+without a claim that did not poll for the whole grace period is retired.
 
-Silence is measured by looks that succeeded one after the other: whoever was away, or could not look,
-starts counting anew. And if most runners are silent at once, it is not they who fail: then nobody is
-judged.
+The time is measured over consecutive successful snapshots: after a failed snapshot, or a time without the lease, it
+starts again. If most runners are silent at once, the cause is not the runners, and none is retired.
 """
 
 import msgspec
 
 from runyard.dispatch.machine.values import SlotState
+from runyard.dispatch.plans.rotation import next_in_rotation
 from runyard.dispatch.plans.stamped import Leak, PodView, SlotView, leak
-from runyard.dispatch.plans.taking import next_of
+from runyard.wire.reasons_dispatch import Why
 
-_FEW = 2  # so many may be silent at once even in a small fleet
+_FEW = 2  # so many may be silent at once also in a small fleet
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to retire, and whom to go on watching."""
+    """The Pods to retire, and those to keep watching."""
 
     leaks: tuple[Leak, ...]
     watched: tuple[Watched, ...]
@@ -41,7 +41,7 @@ def judge_silence(
     limit: int,
     after: str = "",
 ) -> Verdict:
-    """Judge every running Pod that no claim speaks for; at most `limit` are retired at a time, others the next time."""
+    """Find silent Pods without a claim; at most `limit` are retired at a time, others in the next step."""
     known = {slot.pod_uid: slot for slot in slots}
     since = {each.uid: each.since for each in watched}
     running = [pod for pod in pods if pod.running and not pod.ending]
@@ -49,12 +49,13 @@ def judge_silence(
     if len(silent) > max(_FEW, len(running) // 2):
         return Verdict(leaks=(), watched=())
     seen = tuple(Watched(pod.uid, since.get(pod.uid, now)) for pod in silent)
+    reason = Why.NOT_POLLING.because()
     overdue = [
-        leak(pod, known.get(pod.uid), age=now - each.since, why="does not ask for work")
+        leak(pod, known.get(pod.uid), age=now - each.since, reason=reason)
         for each, pod in zip(seen, silent, strict=True)
         if now - each.since >= grace
     ]
-    leaks = next_of(overdue, after=after, limit=limit, key=lambda each: each.uid)
+    leaks = next_in_rotation(overdue, after=after, limit=limit, key=lambda each: each.uid)
     return Verdict(leaks=leaks, watched=seen)
 
 

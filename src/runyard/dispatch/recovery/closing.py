@@ -1,6 +1,6 @@
-"""All roads to the end of a slot lead here: a hint says that its Pod is gone, the proof is asked for, it is closed.
+"""Closes a slot once its Pod is proven gone.
 
-Watch events, stop reports and lists are hints. Closing is idempotent: whoever comes second learns that it is done.
+Watch events, stop reports and lists are hints that start the proof. Closing is idempotent: a second call does nothing.
 """
 
 import msgspec
@@ -27,14 +27,14 @@ class Closer:
         self._prover = prover
 
     async def close_if_gone(self, *, pod_name: str, pod_uid: str) -> Closed | None:
-        """Ask for the proof and close the slot on it; None if there is none, or it was closed already."""
-        why = await self._prover.gone(pod_name=pod_name, pod_uid=pod_uid)
-        if not why:
+        """Close the slot if the Pod is proven gone; None if it is not, or the slot was closed already."""
+        reason = await self._prover.gone(pod_name=pod_name, pod_uid=pod_uid)
+        if reason is None:
             return None
 
         async def close(tx: Tx) -> Closed | None:
-            row = await tx.one(SQL.slot_whole, pod_uid=pod_uid)
-            decision = await self._store.slot_event(tx, pod_uid, PodGone(why=why))
+            row = await tx.one(SQL.slot_all_columns, pod_uid=pod_uid)
+            decision = await self._store.apply_slot_event(tx, pod_uid, PodGone(reason=reason))
             if row is None or decision.slot is None:
                 return None
             return Closed(before=to_slot(row), after=decision.slot)

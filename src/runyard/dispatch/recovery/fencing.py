@@ -1,23 +1,24 @@
-"""The fence: delete the runner at GitHub, and hear from GitHub whether it is busy.
+"""Fences a slot: deletes its runner at GitHub, which refuses if the runner is busy.
 
-"Absent" is only an answer if something in the same scope could be read just now; a scope that we
-have lost access to answers 404 for everything. Without a runner id (the mint's answer was lost) the
-runner is looked up by its name, which was written down before the mint.
+"Absent" counts only if something in the same scope could be read just now: a scope without access answers 404 for
+everything. Without a runner id (the mint's answer was lost) the runner is found by its name, which is stored before the
+mint.
 
-No answer frees nothing. It is asked for again, though not often where GitHub says for certain that it shows us nothing
-(the App was uninstalled): that proves nothing of a runner. A fence that stays unanswered is a health condition.
+Without an answer nothing is freed, and the fence is tried again; less often where GitHub denies access for certain (the
+App was uninstalled), because that proves nothing about a runner. A fence that stays unanswered is a health condition.
 """
 
 from runyard.dispatch.machine.events import FenceAnswer, Fenced, Inconclusive
 from runyard.dispatch.machine.values import Slot
-from runyard.dispatch.recovery.safe_delete import SafeDelete, Still
-from runyard.github.api import GitHub
+from runyard.dispatch.recovery.safe_delete import SafeDelete, StillValid
+from runyard.github.client import GitHub
 from runyard.github.errors import GitHubError, hidden
 from runyard.github.scope import Scope, parse
 from runyard.github.views import Removal
 from runyard.telemetry.catalogue import RUNYARD_FENCES_TOTAL
 from runyard.telemetry.log import Logger
 from runyard.telemetry.meter import Meter
+from runyard.wire.reasons_dispatch import Deleting
 
 _ANSWERS = {
     Removal.DELETED: FenceAnswer.DELETED,
@@ -28,7 +29,7 @@ _HIDDEN_AGAIN = 300.0
 
 
 class Fencer:
-    """Asks GitHub to forget a slot's runner."""
+    """Deletes runners of slots at GitHub."""
 
     def __init__(self, github: GitHub, *, deleter: SafeDelete, meter: Meter, log: Logger) -> None:
         self._github = github
@@ -37,9 +38,9 @@ class Fencer:
         self._log = log
 
     async def fence(self, slot: Slot) -> Fenced | Inconclusive:
-        """GitHub's answer, if it could be had."""
+        """Delete the runner of a slot at GitHub; `Inconclusive` if GitHub did not answer."""
         try:
-            answer = await self._ask(slot)
+            answer = await self._delete_runner(slot)
         except GitHubError as error:
             self._meter.inc(RUNYARD_FENCES_TOTAL, answer="none")
             self._log.info("fence unanswered", pod=slot.pod_name, error=str(error))
@@ -48,28 +49,30 @@ class Fencer:
         self._meter.inc(RUNYARD_FENCES_TOTAL, answer=answer.value)
         return Fenced(generation=slot.generation, answer=answer, scope_read=True)
 
-    async def fence_name(self, scope: Scope, name: str, *, still: Still) -> FenceAnswer | None:
-        """The same for a runner that no slot speaks for, by its name.
+    async def fence_name(
+        self, scope: Scope, name: str, *, still_valid: StillValid
+    ) -> FenceAnswer | None:
+        """Fence a runner without a slot, by its name.
 
-        `still` is asked between the look-up and the deletion, which is by id: what was found before nobody spoke for
-        that name is never the runner of somebody who does so later.
+        `still_valid` is checked between the lookup and the deletion, which is by id, so a later
+        claim's runner with the same name is never deleted.
         """
         try:
             found = await self._github.find_runner(scope, name)
             if found is None:
                 return FenceAnswer.ABSENT
-            return await self._delete(scope, found.id, name) if await still() else None
+            return await self._delete(scope, found.id, name) if await still_valid() else None
         except GitHubError as error:
             self._log.info("fence unanswered", runner=name, error=str(error))
             return None
 
-    async def _ask(self, slot: Slot) -> FenceAnswer:
+    async def _delete_runner(self, slot: Slot) -> FenceAnswer:
         scope = parse(slot.scope, installation_id=slot.installation_id)
         if slot.runner_id is not None:
             answer = await self._delete(scope, slot.runner_id, slot.runner_name)
             if answer is not FenceAnswer.ABSENT:
                 return answer
-        # A successful look-up by name is the read that makes "absent" mean something.
+        # A successful lookup by name is the read that makes "absent" count.
         return await self._by_name(scope, slot.runner_name)
 
     async def _by_name(self, scope: Scope, name: str) -> FenceAnswer:
@@ -77,5 +80,7 @@ class Fencer:
         return FenceAnswer.ABSENT if found is None else await self._delete(scope, found.id, name)
 
     async def _delete(self, scope: Scope, runner_id: int, name: str) -> FenceAnswer:
-        removal = await self._deleter.registration(scope, runner_id, name=name, reason="fence")
+        removal = await self._deleter.registration(
+            scope, runner_id, name=name, reason=Deleting.FENCE.because()
+        )
         return FenceAnswer.ABSENT if removal is None else _ANSWERS[removal]

@@ -1,7 +1,7 @@
-"""Pods against slots, both ways, three times a minute, by one replica at a time.
+"""Compares Pods with slots in both directions, three times a minute, on one replica at a time.
 
-One way: an open slot whose Pod is not in the list, or has ended, is a hint, and the proof is asked for. The other way:
-a Pod that runs and does not ask for work holds a seat for nothing and is retired (`plans.silent`).
+An open slot whose Pod is not listed, or has ended, is a hint, and the proof is read. A Pod that runs and does not poll
+for work can never get a job and is retired (`plans.silent`).
 """
 
 from runyard.clock import Clock
@@ -9,11 +9,12 @@ from runyard.dispatch.plans.kinds import of_missing
 from runyard.dispatch.plans.missing import OpenSlot, missing
 from runyard.dispatch.plans.silent import Watched, judge_silence
 from runyard.dispatch.recovery.closing import Closer
-from runyard.dispatch.recovery.looking import Look, Lookout
-from runyard.dispatch.recovery.reconciling import WORLD, Desk, Finding
+from runyard.dispatch.recovery.report import DEPENDENCY_ERRORS, Finding, ReconcilerReport
 from runyard.dispatch.recovery.retiring import Retirer
+from runyard.dispatch.recovery.snapshot import Snapshot, SnapshotReader
 from runyard.dispatch.settings import Settings
-from runyard.dispatch.turns import Turns
+from runyard.dispatch.task_lease import TaskLease
+from runyard.wire.reasons_dispatch import Found, Would
 
 
 class PodsAgainstSlots:
@@ -22,72 +23,75 @@ class PodsAgainstSlots:
     def __init__(
         self,
         *,
-        lookout: Lookout,
+        snapshots: SnapshotReader,
         closer: Closer,
         retirer: Retirer,
-        desk: Desk,
-        turns: Turns,
+        report: ReconcilerReport,
+        leases: TaskLease,
         clock: Clock,
         settings: Settings,
     ) -> None:
-        self._lookout = lookout
+        self._snapshots = snapshots
         self._closer = closer
         self._retirer = retirer
-        self._desk = desk
-        self._turns = turns
+        self._report = report
+        self._leases = leases
         self._clock = clock
         self._settings = settings
         self._watched: tuple[Watched, ...] = ()
-        self._asked = ""  # whom the last tick ended with, each way
-        self._retired = ""
+        self._last_missing = ""  # the uid that the last tick ended with, in each direction
+        self._last_retired = ""
 
     async def step(self) -> None:
         """One comparison."""
         watched, self._watched = (
             self._watched,
             (),
-        )  # a look that fails, or is not ours, starts every count anew
-        if self._desk.off:
+        )  # after a failed snapshot, or without the lease, the times start again
+        if self._report.off:
             return
-        if not await self._turns.mine("pods against slots", every=1.5 * self._settings.pods_every):
+        if not await self._leases.acquire(
+            "pods against slots", every=1.5 * self._settings.pods_every
+        ):
             return
-        look = await self._lookout.look()
-        if look is None:
+        snapshot = await self._snapshots.read()
+        if snapshot is None:
             return
         limit = self._settings.recover_limit
-        for slot in missing(look.pods, look.opened, limit=limit, after=self._asked):
+        for slot in missing(snapshot.pods, snapshot.opened, limit=limit, after=self._last_missing):
             await self._close(slot)
-            self._asked = slot.pod_uid
-        await self._retire(look, watched)
+            self._last_missing = slot.pod_uid
+        await self._retire(snapshot, watched)
 
     async def _close(self, slot: OpenSlot) -> None:
-        """Ask for one proof; a Pod that cannot be looked at does not keep the others from it."""
-        finding = Finding(pod=slot.pod_name, reason="its Pod is not listed", age=slot.age)
-        if self._desk.dry:
-            self._desk.would(finding, "ask for the proof and close its slot")
+        """Close one slot if its Pod is gone; a Pod that cannot be read does not block the others."""
+        reason = Found.POD_NOT_LISTED.because()
+        finding = Finding(pod=slot.pod_name, reason=reason, age=slot.age)
+        if self._report.dry:
+            self._report.would(finding, Would.VERIFY_AND_CLOSE)
             return
         try:
             closed = await self._closer.close_if_gone(pod_name=slot.pod_name, pod_uid=slot.pod_uid)
-        except WORLD as error:
-            self._desk.failed(finding, error)
+        except DEPENDENCY_ERRORS as error:
+            self._report.failed(finding, error)
             return
         if closed is not None:
-            self._desk.healed(finding, kind=of_missing(closed.before))
+            self._report.healed(finding, kind=of_missing(closed.before))
 
-    async def _retire(self, look: Look, watched: tuple[Watched, ...]) -> None:
+    async def _retire(self, snapshot: Snapshot, watched: tuple[Watched, ...]) -> None:
         grace = self._settings.silent_grace
         verdict = judge_silence(
-            look.pods,
-            look.slots,
+            snapshot.pods,
+            snapshot.slots,
             watched=watched,
             now=self._clock.monotonic(),
             grace=grace,
             limit=self._settings.silent_limit,
-            after=self._retired,
+            after=self._last_retired,
         )
         for leak in verdict.leaks:
             await self._retirer.retire(
-                leak, desk=self._desk, kind="silent_pod", grace=grace, era=look.era
+                leak, report=self._report, kind="silent_pod", grace=grace, era=snapshot.era
             )
-            self._retired = leak.uid
+            self._last_retired = leak.uid
         self._watched = verdict.watched

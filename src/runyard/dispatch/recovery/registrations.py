@@ -1,55 +1,55 @@
-"""Ghost registrations: runners at GitHub that nobody speaks for, deleted once they were seen twice (`plans.ghosts`).
+"""Deletes ghost registrations: runners at GitHub that no slot claims, once they were seen twice (`plans.ghosts`).
 
-A look costs calls in every scope, so one replica at a time takes it. It may be cut off in a scope that answers slowly,
-and it ends when it has found enough: the next look goes on behind that scope.
+A pass costs calls in every scope, so one replica at a time does it. A pass may time out in a slow scope, and it ends
+when it has found enough; the next pass continues after that scope.
 """
 
-from runyard.db.contract import Database, Row, Tx
-from runyard.dispatch.plans.ghosts import Registration, unspoken
-from runyard.dispatch.plans.taking import next_of
+from runyard.db.contract import Row, Tx
+from runyard.dispatch.deps import Deps
+from runyard.dispatch.plans.ghosts import Registration, unclaimed
+from runyard.dispatch.plans.rotation import next_in_rotation
 from runyard.dispatch.pools import Pools
-from runyard.dispatch.recovery.reconciling import Desk, Finding
+from runyard.dispatch.recovery.report import Finding, ReconcilerReport
 from runyard.dispatch.recovery.safe_delete import SafeDelete
-from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL
-from runyard.dispatch.turns import Turns
-from runyard.github.api import GitHub
+from runyard.dispatch.task_lease import TaskLease
+from runyard.github.client import GitHub
 from runyard.github.errors import GitHubError
 from runyard.github.scope import Scope, parse
 from runyard.github.views import Removal
-from runyard.telemetry.log import Logger
+from runyard.wire.reasons_dispatch import Found, Left, Would
+
+_LEFT = {Removal.BUSY: Left.REGISTRATION_BUSY, Removal.ABSENT: Left.REGISTRATION_ABSENT}
 
 
 class GhostRegistrations:
-    """Looks through every scope in which runners of ours may be registered."""
+    """Finds and deletes ghost registrations in every scope with our runners."""
 
     def __init__(
         self,
+        deps: Deps,
         *,
         github: GitHub,
-        database: Database,
         pools: Pools,
         deleter: SafeDelete,
-        desk: Desk,
-        turns: Turns,
-        log: Logger,
-        settings: Settings,
+        report: ReconcilerReport,
+        leases: TaskLease,
     ) -> None:
         self._github = github
-        self._database = database
+        self._database = deps.database
         self._pools = pools
         self._deleter = deleter
-        self._desk = desk
-        self._turns = turns
-        self._log = log
-        self._settings = settings
-        self._last = ""  # the scope that was looked at last
+        self._report = report
+        self._leases = leases
+        self._log = deps.log
+        self._settings = deps.settings
+        self._last = ""  # the scope that was listed last
 
     async def step(self) -> None:
-        """One look at every scope; a scope that cannot be read is skipped and judged another time."""
-        if self._desk.off:
+        """One pass over the scopes; a scope that cannot be read is skipped until the next pass."""
+        if self._report.off:
             return
-        if not await self._turns.mine("ghosts", every=1.5 * self._settings.ghosts_every):
+        if not await self._leases.acquire("ghosts", every=1.5 * self._settings.ghosts_every):
             return
 
         async def used(tx: Tx) -> list[Row]:
@@ -57,18 +57,18 @@ class GhostRegistrations:
 
         rows = await self._database.transact(used, name="scopes")
         left = self._settings.recover_limit
-        for row in next_of(rows, after=self._last, limit=len(rows), key=_key):
+        for row in next_in_rotation(rows, after=self._last, limit=len(rows), key=_key):
             self._last = _key(row)
             scope = parse(row["scope"], installation_id=row["installation_id"])
             try:
-                left -= await self._look(scope, limit=left)
+                left -= await self._list(scope, limit=left)
             except GitHubError as error:
                 self._log.info("scope not read", scope=str(scope), error=str(error))
             if left <= 0:
                 return
 
-    async def _look(self, scope: Scope, *, limit: int) -> int:
-        """Judge one scope's; how many were found, at most `limit`."""
+    async def _list(self, scope: Scope, *, limit: int) -> int:
+        """Delete the ghost registrations of one scope; returns how many, at most `limit`."""
         # Before the slots are read: see plans.ghosts.
         listed = await self._github.list_runners(scope)
         runners = tuple(
@@ -76,17 +76,17 @@ class GhostRegistrations:
         )
 
         async def judge(tx: Tx) -> list[tuple[Registration, float]]:
-            rows = await tx.all(SQL.runners_spoken_for)
-            ghosts = unspoken(
+            rows = await tx.all(SQL.runners_claimed)
+            ghosts = unclaimed(
                 runners,
                 frozenset(row["runner_name"] for row in rows),
                 pools=tuple(pool.name for pool in self._pools.known),
             )
             ids = [ghost.runner_id for ghost in ghosts]
-            await tx.run(SQL.ghost_forget, scope=str(scope), runner_ids=ids)
+            await tx.run(SQL.ghosts_delete, scope=str(scope), runner_ids=ids)
             old = []
             for ghost in ghosts:
-                seen = await tx.one(SQL.ghost_note, scope=str(scope), runner_id=ghost.runner_id)
+                seen = await tx.one(SQL.ghost_record, scope=str(scope), runner_id=ghost.runner_id)
                 if seen is not None and seen["age"] >= self._settings.ghost_age:
                     old.append((ghost, float(seen["age"])))
             return old[:limit]
@@ -99,7 +99,7 @@ class GhostRegistrations:
     async def _delete(self, scope: Scope, ghost: Registration, age: float) -> None:
         finding = Finding(
             pod=ghost.name,
-            reason="registered, and nobody speaks for it",
+            reason=Found.REGISTRATION_UNCLAIMED.because(),
             age=age,
             grace=self._settings.ghost_age,
         )
@@ -109,17 +109,17 @@ class GhostRegistrations:
                 ghost.runner_id,
                 name=ghost.name,
                 reason=finding.reason,
-                mode=self._desk.mode,
+                mode=self._report.mode,
             )
         except GitHubError as error:
-            self._desk.failed(finding, error)
+            self._report.failed(finding, error)
             return
         if removal is None:
-            self._desk.would(finding, "delete its registration")
+            self._report.would(finding, Would.DELETE_REGISTRATION)
         elif removal is Removal.DELETED:
-            self._desk.healed(finding, kind="ghost_registration")
+            self._report.healed(finding, kind="ghost_registration")
         else:
-            self._desk.left(finding, removal.value)
+            self._report.left(finding, _LEFT[removal].because())
 
 
 def _key(row: Row) -> str:

@@ -1,27 +1,26 @@
-"""The one way in which anything is deleted: Pods, their ServiceAccounts, registrations at GitHub.
+"""Deletes Pods, their ServiceAccounts and registrations at GitHub; nothing else in dispatch deletes them.
 
-Whoever wants something gone has a proof that nothing can be running there: its slot is draining, which it only is
-after GitHub deleted the runner or said that the job is over, or after a Pod that nobody spoke for was fenced by name.
-Here that proof is looked at once more, just before the deletion: the row is still the one that was judged, and the
-Pod is still that incarnation. The deletion itself carries the uid, so a stale decision is a no-op. A registration is
-judged by GitHub in the very call: a runner that is busy is refused.
+The caller has a proof that no job can be running: the slot is draining, which it only is after GitHub deleted the
+runner or reported the job's end, or after a Pod without a claim was fenced by name. The proof is checked again just
+before the deletion: the slot is unchanged, and the Pod has the same uid. The request carries the uid, so an outdated
+decision deletes nothing. GitHub itself refuses to delete the registration of a busy runner.
 
-Pod and ServiceAccount are a unit. The account goes even if the Pod went already. An account that cannot be deleted
-does not keep a proven end from being one, nor a tenant from its budget: the error is counted and logged here, a missing
-right is a health condition besides, and the operator, which looks for accounts without Pods, takes it later.
+Pod and ServiceAccount are deleted together; the account also if the Pod is gone already. If the account cannot be
+deleted, the slot is closed and its budget freed all the same: the error is counted and logged, a missing permission is
+a health condition, and the operator deletes accounts without Pods later.
 
-However many proofs there are, only so many Pods go in a minute by each replica: if we are wrong, we are wrong slowly
-and visibly. The place is taken before anybody is waited for, so that those who delete at once share it, and given back
-if nothing was deleted. A Pod that is on its way out already is not deleted again.
+Each replica deletes a limited number of Pods a minute, whatever the number of proofs: a defect would be slow and
+visible. The limit is taken before anything is awaited, so that concurrent deletions share it, and given back if nothing
+was deleted. A terminating Pod is not deleted again.
 """
 
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from runyard.clock import Clock
-from runyard.dispatch.recovery.modes import Mode
-from runyard.dispatch.recovery.proofs import ANOTHER, Prover, why_gone
-from runyard.github.api import GitHub
+from runyard.dispatch.deps import Deps
+from runyard.dispatch.modes import Mode
+from runyard.dispatch.recovery.proofs import Prover, reason_gone
+from runyard.github.client import GitHub
 from runyard.github.scope import Scope
 from runyard.github.views import Removal
 from runyard.http.errors import TransportError
@@ -30,60 +29,58 @@ from runyard.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from runyard.kube.kinds import PODS, SERVICE_ACCOUNTS
 from runyard.kube.objects import Pod, ServiceAccount
 from runyard.telemetry.catalogue import RUNYARD_DELETIONS_TOTAL
-from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
+from runyard.wire.reasons import Reason, logged
+from runyard.wire.reasons_dispatch import Why
 
-Still = Callable[[], Awaitable[bool]]
+StillValid = Callable[[], Awaitable[bool]]
 _MINUTE = 60.0
 
 
 class SafeDelete:
-    """Deletes what must go."""
+    """Deletes Pods, accounts and registrations, with a last check and a limit."""
 
     def __init__(
         self,
+        deps: Deps,
         *,
         kube: Kube,
         github: GitHub,
         prover: Prover,
-        clock: Clock,
-        meter: Meter,
-        log: Logger,
-        namespace: str,
-        most: int,
     ) -> None:
         self._kube = kube
         self._github = github
         self._prover = prover
-        self._clock = clock
-        self._meter = meter
-        self._log = log
-        self._namespace = namespace
-        self._most = most  # Pods in any minute
-        self._lately: deque[float] = deque()
+        self._clock = deps.clock
+        self._meter = deps.meter
+        self._log = deps.log
+        self._namespace = deps.settings.namespace
+        self._most = deps.settings.delete_most  # Pods per minute
+        self._recent: deque[float] = deque()
 
     async def delete_runner(
         self,
         *,
         pod_name: str,
         pod_uid: str,
-        reason: str,
-        still: Still,
-    ) -> str:
-        """Delete a Pod and its account; why the Pod is proven gone, or nothing if it is not (yet).
+        reason: Reason,
+        still_valid: StillValid,
+    ) -> Reason | None:
+        """Delete a Pod and its account; returns why the Pod is proven gone, or None if it is not (yet).
 
-        `still` is asked just before: is the proof still true? Errors about the Pod propagate.
+        `still_valid` is called just before, to check the proof again. Errors about the Pod propagate.
         """
-        pod = await self._prover.look(pod_name)
-        why = why_gone(pod, pod_uid=pod_uid)
-        if why == ANOTHER:
-            return why  # neither the name nor the account is ours any more
-        if not why:
-            going = still() if _ending(pod) else self._pod(pod_name, pod_uid, reason, still)
+        pod = await self._prover.pod(pod_name)
+        gone = reason_gone(pod, pod_uid=pod_uid)
+        if gone is not None and gone.code is Why.POD_REPLACED:
+            return gone  # the name and the account belong to another Pod now
+        if gone is None:
+            going = (
+                still_valid() if _ending(pod) else self._pod(pod_name, pod_uid, reason, still_valid)
+            )
             if not await going:
-                return ""
+                return None
         await self._account(pod_name, reason)
-        return why or await self._prover.gone(pod_name=pod_name, pod_uid=pod_uid)
+        return gone or await self._prover.gone(pod_name=pod_name, pod_uid=pod_uid)
 
     async def registration(
         self,
@@ -91,47 +88,50 @@ class SafeDelete:
         runner_id: int,
         *,
         name: str,
-        reason: str,
+        reason: Reason,
         mode: Mode = Mode.ENABLED,
     ) -> Removal | None:
         """Delete a runner at GitHub, which refuses if it is busy; None in a dry run. Raises `GitHubError`."""
         if mode is not Mode.ENABLED:
-            self._tell("registration", name, "would", reason)
+            self._record("registration", name, "dry-run", reason)
             return None
         removal = await self._github.delete_runner(scope, runner_id)
-        self._tell("registration", name, removal.value, reason)
+        self._record("registration", name, removal.value, reason)
         return removal
 
-    async def _pod(self, name: str, uid: str, reason: str, still: Still) -> bool:
-        """False if it may not be deleted now."""
+    async def _pod(self, name: str, uid: str, reason: Reason, still_valid: StillValid) -> bool:
+        """Delete the Pod; False if it may not be deleted now."""
         at = self._clock.monotonic()
         if not self._allowed(at):
-            self._tell("pod", name, "capped", reason)
+            self._record("pod", name, "capped", reason)
             return False
-        self._lately.append(at)
-        spent = False
+        self._recent.append(at)
+        counted = False
         try:
-            if not await still():
-                self._tell("pod", name, "moved on", reason)
+            if not await still_valid():
+                self._record("pod", name, "moved-on", reason)
                 return False
-            spent = True  # from here on it may be gone, whatever we hear
+            counted = True  # from here on the Pod may be deleted, whatever the response
             await self._kube.delete(PODS, name, namespace=self._namespace, uid=uid)
             outcome = "deleted"
         except NotFound:
-            outcome, spent = "gone", False
+            outcome, counted = "gone", False
         except Conflict:
-            outcome, spent = "another", False  # by now; the proof that follows will say so
+            outcome, counted = (
+                "another",
+                False,
+            )  # another Pod has the name now; the proof that follows shows that
         except (KubeError, TransportError) as error:
-            spent = not isinstance(error, Forbidden)
-            self._tell("pod", name, failure(error), reason, error=str(error))
+            counted = not isinstance(error, Forbidden)
+            self._record("pod", name, failure(error), reason, error=str(error))
             raise
         finally:
-            if not spent:
-                self._lately.remove(at)
-        self._tell("pod", name, outcome, reason)
+            if not counted:
+                self._recent.remove(at)
+        self._record("pod", name, outcome, reason)
         return outcome != "another"
 
-    async def _account(self, name: str, reason: str) -> None:
+    async def _account(self, name: str, reason: Reason) -> None:
         try:
             found = await self._kube.get_as(
                 SERVICE_ACCOUNTS, name, ServiceAccount, namespace=self._namespace
@@ -140,22 +140,22 @@ class SafeDelete:
                 SERVICE_ACCOUNTS, name, namespace=self._namespace, uid=found.metadata.uid
             )
         except (NotFound, Conflict):
-            return  # gone, or a later one
+            return  # gone, or the account of a later Pod
         except (KubeError, TransportError) as error:
-            self._tell("serviceaccount", name, failure(error), reason, error=str(error))
+            self._record("service-account", name, failure(error), reason, error=str(error))
             return
-        self._tell("serviceaccount", name, "deleted", reason)
+        self._record("service-account", name, "deleted", reason)
 
     def _allowed(self, now: float) -> bool:
         since = now - _MINUTE
-        while self._lately and self._lately[0] <= since:
-            self._lately.popleft()
-        return len(self._lately) < self._most
+        while self._recent and self._recent[0] <= since:
+            self._recent.popleft()
+        return len(self._recent) < self._most
 
-    def _tell(self, what: str, name: str, outcome: str, reason: str, **more: str) -> None:
-        self._meter.inc(RUNYARD_DELETIONS_TOTAL, what=what, outcome=outcome)
-        say = self._log.warning if more or outcome == "capped" else self._log.info
-        say("deletion", what=what, name=name, outcome=outcome, reason=reason, **more)
+    def _record(self, what: str, name: str, outcome: str, reason: Reason, **more: str) -> None:
+        self._meter.inc(RUNYARD_DELETIONS_TOTAL, kind=what, outcome=outcome)
+        write = self._log.warning if more or outcome == "capped" else self._log.info
+        write("deletion", what=what, name=name, outcome=outcome, **logged(reason), **more)
 
 
 def _ending(pod: Pod | None) -> bool:
@@ -163,7 +163,7 @@ def _ending(pod: Pod | None) -> bool:
 
 
 def failure(error: Exception) -> str:
-    """What to call an error in a metric."""
+    """The slug of an error in a metric."""
     if isinstance(error, Forbidden):
         return "forbidden"
     return "failed" if isinstance(error, KubeError) else "unanswered"

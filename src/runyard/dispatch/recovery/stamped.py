@@ -1,67 +1,74 @@
-"""Orphaned stamped Pods: an owner's stamp, and no claim that speaks for it (`plans.stamped` says why it is a leak).
+"""Retires orphaned stamped Pods: they carry an owner's stamp and have no claim (see `plans.stamped`).
 
-One that is silent and whose owner nobody knows can be neither fenced nor retired: that is for a person to look at, and
-so a health condition.
+A Pod that does not poll and whose owner is unknown can be neither fenced nor retired; it is a health condition, because
+an administrator must decide.
 """
 
 from collections.abc import Callable
 
 from runyard.dispatch.plans.stamped import find_leaks
-from runyard.dispatch.recovery.looking import Look, Lookout
-from runyard.dispatch.recovery.reconciling import Desk
-from runyard.dispatch.recovery.retiring import STRANGER, Retirer
+from runyard.dispatch.recovery.report import ReconcilerReport
+from runyard.dispatch.recovery.retiring import Retirer
+from runyard.dispatch.recovery.snapshot import Snapshot, SnapshotReader
 from runyard.dispatch.settings import Settings
+from runyard.wire.reasons_dispatch import Left
 
 _SHOWN = 5
 
 
 class OrphanedStampedPods:
-    """Finds them and has them retired."""
+    """Finds orphaned stamped Pods and retires them."""
 
     def __init__(
         self,
         *,
-        lookout: Lookout,
+        snapshots: SnapshotReader,
         retirer: Retirer,
-        desk: Desk,
-        report: Callable[[str], None],
+        report: ReconcilerReport,
+        condition: Callable[[str], None],
         settings: Settings,
     ) -> None:
-        self._lookout = lookout
+        self._snapshots = snapshots
         self._retirer = retirer
-        self._desk = desk
         self._report = report
+        self._condition = condition
         self._settings = settings
-        self._last = ""  # whom the last tick ended with
-        self._strangers: dict[str, str] = {}  # names by uid
+        self._last = ""  # the uid that the last tick ended with
+        self._unknown_owners: dict[str, str] = {}  # names by uid
 
     async def step(self) -> None:
         """One tick."""
-        if self._desk.off:
+        if self._report.off:
             return
-        look = await self._lookout.look()
-        there = {pod.uid for pod in look.pods} if look else set()
-        self._strangers = {uid: name for uid, name in self._strangers.items() if uid in there}
-        if look is not None:
-            await self._retire(look)
-        names = sorted(self._strangers.values())
-        self._report(f"{len(names)}: {', '.join(names[:_SHOWN])}" if names else "")
+        snapshot = await self._snapshots.read()
+        there = {pod.uid for pod in snapshot.pods} if snapshot else set()
+        self._unknown_owners = {
+            uid: name for uid, name in self._unknown_owners.items() if uid in there
+        }
+        if snapshot is not None:
+            await self._retire(snapshot)
+        names = sorted(self._unknown_owners.values())
+        self._condition(f"{len(names)}: {', '.join(names[:_SHOWN])}" if names else "")
 
-    async def _retire(self, look: Look) -> None:
+    async def _retire(self, snapshot: Snapshot) -> None:
         grace = self._settings.stamped_grace
         leaks = find_leaks(
-            look.pods,
-            look.slots,
-            now=look.now,
+            snapshot.pods,
+            snapshot.slots,
+            now=snapshot.now,
             grace=grace,
             limit=self._settings.recover_limit,
             after=self._last,
         )
         for leak in leaks:
             left = await self._retirer.retire(
-                leak, desk=self._desk, kind="orphaned_stamped_pod", grace=grace, era=look.era
+                leak,
+                report=self._report,
+                kind="orphaned_stamped_pod",
+                grace=grace,
+                era=snapshot.era,
             )
             self._last = leak.uid
-            self._strangers.pop(leak.uid, None)
-            if left == STRANGER:
-                self._strangers[leak.uid] = leak.event.pod_name
+            self._unknown_owners.pop(leak.uid, None)
+            if left is not None and left.code is Left.OWNER_UNKNOWN:
+                self._unknown_owners[leak.uid] = leak.event.pod_name

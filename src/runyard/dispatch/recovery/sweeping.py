@@ -1,96 +1,92 @@
-"""The sweeper: overdue slots are asked their one question.
+"""Sweeps overdue slots: asks the one question of each slot's state and applies the answer.
 
-No worker per kind of leak: every state has a deadline, so every slot comes by here sooner or later.
-After an outage nothing is asked at once: a deadline that passed while nobody served starts anew,
-and each tick asks about a limited number of slots.
+Every state has a deadline, so every slot is swept at some time and no kind of leak needs a loop of its own. After an
+outage of the server, deadlines that passed during it start again, and each tick sweeps a limited number of slots.
 
-Two edges have names by which they can be switched off or made to only speak: the offer's (`stale_claims`), and those
-of a runner that is armed or executes (`orphaned_runners`).
+Two edges can be switched to off or to a dry run: the offer's (`stale_claims`), and those of a runner that is armed or
+executes (`orphaned_runners`).
 """
 
 import asyncio
 
 import msgspec
 
-from runyard.db.contract import Database, DatabaseError, Row, Tx
-from runyard.dispatch.machine.events import Event, Inconclusive, PodGone
+from runyard.db.contract import DatabaseError, Row, Tx
+from runyard.dispatch.deps import Deps
+from runyard.dispatch.machine.events import Inconclusive, PodGone, SlotEvent
 from runyard.dispatch.machine.table import (
-    SHIPPED,
     Question,
-    Rules,
     after_outage,
     due,
     question,
-    stay,
+    time_limit,
 )
 from runyard.dispatch.machine.values import Slot, SlotState
+from runyard.dispatch.modes import Reconciler
 from runyard.dispatch.plans.kinds import of_slot
 from runyard.dispatch.recovery.fencing import Fencer
-from runyard.dispatch.recovery.modes import Reconciler
 from runyard.dispatch.recovery.proofs import Prover
 from runyard.dispatch.recovery.reading import Reader
-from runyard.dispatch.recovery.reconciling import Desk, Finding, fields
+from runyard.dispatch.recovery.report import Finding, ReconcilerReport, fields
 from runyard.dispatch.recovery.safe_delete import SafeDelete
-from runyard.dispatch.settings import Settings
 from runyard.dispatch.store import SQL, Store, to_slot
 from runyard.http.errors import TransportError
 from runyard.kube.errors import KubeError
 from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL, TUIST_RUNNERS_RECOVERY_COUNT
-from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
+from runyard.telemetry.names import Component, slug_of
+from runyard.wire.reasons import Reason
+from runyard.wire.reasons_dispatch import Deleting, Found
 
 
 class Overdue(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot whose deadline has passed, also if no outage is counted."""
+    """A slot whose deadline has passed, not counting outages."""
 
     slot: Slot
     era: str  # of the database in which it was read
-    age: float  # seconds since its Pod was given to somebody, or since it first asked
+    age: float  # seconds since its Pod was claimed, or since it first polled
 
 
 class Sweeper:
-    """Asks overdue slots their question and applies the answer."""
+    """Sweeps overdue slots."""
 
     def __init__(
         self,
+        deps: Deps,
         *,
-        database: Database,
         store: Store,
         prover: Prover,
         fencer: Fencer,
         reader: Reader,
         deleter: SafeDelete,
-        meter: Meter,
-        log: Logger,
-        settings: Settings,
-        rules: Rules = SHIPPED,
     ) -> None:
-        self._rules = rules
-        self._database = database
+        self._rules = deps.guards.rules
+        self._database = deps.database
         self._store = store
         self._prover = prover
         self._fencer = fencer
         self._reader = reader
         self._deleter = deleter
-        self._meter = meter
-        self._log = log
-        self._settings = settings
+        self._meter = deps.meter
+        self._log = deps.log
+        self._settings = deps.settings
         self._edges = {
-            state: Desk(named, modes=settings.modes, meter=meter, log=log)
+            state: ReconcilerReport(
+                named, modes=deps.settings.modes, meter=deps.meter, log=deps.log
+            )
             for state, named in _EDGES.items()
         }
 
     async def step(self) -> None:
-        """One tick: ask a limited number of overdue slots."""
+        """Sweep a limited number of overdue slots."""
         found = await self._database.transact(self._find, name="sweep")
         gate = asyncio.Semaphore(self._settings.sweep_parallel)
         async with asyncio.TaskGroup() as group:
             for each in found:
                 if due(each.slot, overdue=True, settled=True, rules=self._rules):
-                    group.create_task(self._ask_one(each, gate))
+                    group.create_task(self._sweep_one(each, gate))
 
     async def tick(self) -> None:
-        """Say that the service is there; a loop of its own, so that a slow sweep is not taken for an outage."""
+        """Record that the server is running; in a loop of its own, so that a slow sweep does not count as an outage."""
 
         async def work(tx: Tx) -> None:
             await tx.run(SQL.service_tick, outage=self._settings.outage_after)
@@ -98,7 +94,7 @@ class Sweeper:
         await self._database.transact(work, name="tick")
 
     async def _find(self, tx: Tx) -> tuple[Overdue, ...]:
-        swept = [state for state in SlotState if not self._resting(state)]
+        swept = [state for state in SlotState if not self._is_off(state)]
         rows = await tx.all(
             SQL.sweep_candidates,
             limit=self._settings.sweep_limit,
@@ -108,98 +104,107 @@ class Sweeper:
         )
         return tuple(_overdue(row) for row in rows)
 
-    def _resting(self, state: SlotState) -> bool:
+    def _is_off(self, state: SlotState) -> bool:
         return state in self._edges and self._edges[state].off
 
-    async def _ask_one(self, each: Overdue, gate: asyncio.Semaphore) -> None:
-        """Ask about one slot. What the world refuses is counted, and asked again later."""
+    async def _sweep_one(self, each: Overdue, gate: asyncio.Semaphore) -> None:
+        """Sweep one slot. A failed dependency is counted, and the slot is swept again later."""
         slot, asked = each.slot, question(each.slot)
-        desk = self._edges.get(slot.state)
+        report = self._edges.get(slot.state)
         finding = Finding(
             pod=slot.pod_name,
-            reason=f"{slot.state} for too long: {asked}",
+            reason=Found.SLOT_OVERDUE.because(state=slot.state.value, question=asked.value),
             age=each.age,
-            grace=stay(slot, self._settings.deadlines),
+            grace=time_limit(slot, self._settings.deadlines),
         )
         async with gate:
-            if desk is not None and desk.dry:
-                desk.would(finding, asked.value)
-                await self._later(slot)
+            if report is not None and report.dry:
+                report.would(finding, asked)
+                await self._defer(slot)
                 return
             try:
                 event = await self._answer(slot, asked, era=each.era)
-                decision = await self._store.about_slot(
-                    slot.pod_uid, event, name="swept", asked_in=each.era
+                decision = await self._store.apply_to_slot(
+                    slot.pod_uid, event, name="swept", in_era=each.era
                 )
                 if decision.refused:
-                    # Whatever was learned does not apply; make sure that it is asked again.
+                    # The answer does not apply: sweep the slot again later.
                     later = Inconclusive(generation=slot.generation)
-                    await self._store.about_slot(slot.pod_uid, later, name="ask again")
+                    await self._store.apply_to_slot(slot.pod_uid, later, name="slot deferred")
             except (KubeError, TransportError, DatabaseError) as error:
                 self._count(asked, "failed")
                 self._log.warning(
-                    "slot not asked", pod=slot.pod_name, question=asked.value, error=str(error)
+                    "slot not swept", pod=slot.pod_name, question=asked.value, error=str(error)
                 )
-                await self._later(slot)
+                await self._defer(slot)
                 return
-        self._count(asked, type(event).__name__)
+        self._count(asked, slug_of(type(event).__name__))
         if kind := of_slot(slot, event, decision):
-            self._healed(desk, finding, kind)
+            self._healed(report, finding, kind)
 
-    def _healed(self, desk: Desk | None, finding: Finding, kind: str) -> None:
-        if desk is not None:
-            desk.healed(finding, kind=kind)
+    def _healed(self, report: ReconcilerReport | None, finding: Finding, kind: str) -> None:
+        if report is not None:
+            report.healed(finding, kind=kind)
         else:
             self._log.warning("healed", **fields(finding))
             self._meter.inc(TUIST_RUNNERS_RECOVERY_COUNT, kind=kind)
 
-    async def _later(self, slot: Slot) -> None:
-        """A slot that cannot be asked now goes to the back: it must not take the turn of others for ever."""
+    async def _defer(self, slot: Slot) -> None:
+        """Defer a slot that cannot be swept now, so that it does not block others."""
         try:
             later = Inconclusive(generation=slot.generation)
-            await self._store.about_slot(slot.pod_uid, later, name="ask again")
+            await self._store.apply_to_slot(slot.pod_uid, later, name="slot deferred")
         except DatabaseError as error:
-            self._log.warning("slot not put off", pod=slot.pod_name, error=str(error))
+            self._log.warning("slot not deferred", pod=slot.pod_name, error=str(error))
 
-    async def _answer(self, slot: Slot, asked: Question, *, era: str) -> Event:
+    async def _answer(self, slot: Slot, asked: Question, *, era: str) -> SlotEvent:
         inconclusive = Inconclusive(generation=slot.generation)
         match asked:
-            case Question.LOOK_AT_POD:
-                why = await self._prover.gone(pod_name=slot.pod_name, pod_uid=slot.pod_uid)
-                return PodGone(why=why) if why else inconclusive
+            case Question.VERIFY_POD:
+                return await self._verify(slot) or inconclusive
             case Question.FENCE:
                 return await self._fencer.fence(slot)
-            case Question.ASK_JOB:
-                return await self._ask_job(slot, slot.executing_job, inconclusive)
-            case Question.ASK_INTENDED:
+            case Question.READ_JOB:
+                return await self._read_job(slot, slot.executing_job, inconclusive)
+            case Question.READ_INTENDED_JOB:
                 if slot.intended_job is not None:
-                    await self._reader.ask(slot.intended_job)
+                    await self._reader.read_job(slot.intended_job)
                 return await self._fencer.fence(slot)
-            case Question.REAP:
+            case Question.REAP_POD:
                 return await self._reap(slot, era) or inconclusive
             case Question.NOTHING:
                 return inconclusive
 
     async def _reap(self, slot: Slot, era: str) -> PodGone | None:
-        """Its job is over or its runner was fenced, so nothing can be running there: that is the proof."""
+        """Delete the Pod: its job has ended or its runner was fenced, so nothing can be running there."""
 
-        async def still() -> bool:
-            return await self._store.still(slot, asked_in=era)
+        async def still_valid() -> bool:
+            return await self._store.is_unchanged(slot, in_era=era)
 
-        why = await self._deleter.delete_runner(
-            pod_name=slot.pod_name, pod_uid=slot.pod_uid, reason=_reap_reason(slot), still=still
+        gone = await self._deleter.delete_runner(
+            pod_name=slot.pod_name,
+            pod_uid=slot.pod_uid,
+            reason=_reap_reason(slot),
+            still_valid=still_valid,
         )
-        return PodGone(why=why) if why else None
+        return None if gone is None else PodGone(reason=gone)
 
-    async def _ask_job(self, slot: Slot, job_id: int | None, inconclusive: Inconclusive) -> Event:
-        """Ask about the job, and look whether the Pod still exists: either may end the slot."""
+    async def _read_job(
+        self, slot: Slot, job_id: int | None, inconclusive: Inconclusive
+    ) -> SlotEvent:
+        """Read the job, and verify that the Pod still exists: either may end the slot."""
         if job_id is not None:
-            await self._reader.ask(job_id)
-        why = await self._prover.gone(pod_name=slot.pod_name, pod_uid=slot.pod_uid)
-        return PodGone(why=why) if why else inconclusive
+            await self._reader.read_job(job_id)
+        return await self._verify(slot) or inconclusive
+
+    async def _verify(self, slot: Slot) -> PodGone | None:
+        gone = await self._prover.gone(pod_name=slot.pod_name, pod_uid=slot.pod_uid)
+        return None if gone is None else PodGone(reason=gone)
 
     def _count(self, asked: Question, outcome: str) -> None:
-        self._meter.inc(RUNYARD_ACTIONS_TOTAL, room="dispatch", action=asked.value, outcome=outcome)
+        self._meter.inc(
+            RUNYARD_ACTIONS_TOTAL, component=Component.SERVER, action=asked.value, outcome=outcome
+        )
 
 
 _EDGES = {
@@ -209,12 +214,13 @@ _EDGES = {
 }
 
 
-def _reap_reason(slot: Slot) -> str:
-    return "fenced" if slot.executing_job is None else "its job is over"
+def _reap_reason(slot: Slot) -> Reason:
+    ended = slot.executing_job is not None
+    return (Deleting.JOB_ENDED if ended else Deleting.RUNNER_FENCED).because()
 
 
 def _overdue(row: Row) -> Overdue:
-    # An App that was installed again speaks for the runners of its last time, too: they are the account's.
+    # An App that was installed again also manages the runners of its earlier installation: they are the account's.
     slot = msgspec.structs.replace(to_slot(row), installation_id=row["installed_as"])
     return Overdue(
         slot=slot,

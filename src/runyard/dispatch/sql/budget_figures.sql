@@ -1,4 +1,4 @@
--- What every key has to spend now.
+-- What is left of every rate budget.
 SELECT key,
     least(%(capacity)s::double precision, level + greatest(0, extract(epoch FROM runyard_now() - at)) * %(capacity)s::double precision / 60)::double precision AS points,
     greatest(0, extract(epoch FROM open_at - runyard_now()))::double precision AS closed,

@@ -1,4 +1,5 @@
--- Take points for a key, or say how long it is until they could be taken. What GitHub last told of the hour travels along.
+-- Take points of a rate budget, or return how long it takes until they are available. Also stores the hourly limit that
+-- GitHub last reported.
 WITH asked AS (
     SELECT %(key)s::text AS key, %(capacity)s::double precision AS capacity, %(points)s::double precision AS points,
         %(keep)s::double precision AS keep, %(limit)s::bigint AS heard_limit, %(left)s::bigint AS heard_left,
@@ -15,7 +16,7 @@ WITH asked AS (
         CASE WHEN newer THEN heard_limit ELSE hour_limit END AS hour_limit,
         CASE WHEN newer THEN heard_left WHEN heard_ends = hour_ends THEN least(hour_left, heard_left)
             ELSE hour_left END AS hour_left
-    FROM (SELECT *, coalesce(heard_ends > coalesce(hour_ends, '-infinity'), false) AS newer FROM held) AS both_told
+    FROM (SELECT *, coalesce(heard_ends > coalesce(hour_ends, '-infinity'), false) AS newer FROM held) AS both_hours
 ), judged AS (
     SELECT *, greatest(
         0, closed, (points + least(capacity * keep, capacity - points) - level) * 60 / capacity,
@@ -25,7 +26,7 @@ WITH asked AS (
 )
 UPDATE github_budgets b SET
     level = j.level - CASE WHEN j.wait = 0 THEN j.points ELSE 0 END,
-    at = greatest(b.at, runyard_now()), -- who waited for the row may have asked before it was last filled
+    at = greatest(b.at, runyard_now()), -- a statement that waited for the lock may be older than the last refill
     hour_limit = j.hour_limit,
     hour_left = j.hour_left - CASE WHEN j.wait = 0 THEN 1 ELSE 0 END,
     hour_ends = j.hour_ends

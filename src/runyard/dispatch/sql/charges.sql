@@ -1,5 +1,5 @@
--- Move tenants (under no repository) and repositories on in virtual time, each from where it stands or from the floor, by
--- what all of its new runners cost. Where the last runner of each began is kept. The tenants are locked.
+-- Increase the virtual times of tenants (empty repository) and repositories by the cost of their new runners, starting
+-- from the floor at least. `vstart` is where the last runner of each began. The tenants are locked.
 INSERT INTO virtual_times (tenant, repository, platform, vtime, vstart)
 SELECT c.tenant, c.repository, c.platform,
     greatest(coalesce(v.vtime, 0), c.floor) + c.cost / w.weight,

@@ -1,2 +1,2 @@
--- How far an audit has come.
+-- The stored position of an audit.
 SELECT value FROM cursors WHERE name = %(name)s;

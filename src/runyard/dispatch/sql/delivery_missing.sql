@@ -1,4 +1,4 @@
--- Which of these deliveries have never been applied here; where `most` is not 0, without those that failed so often, or just now.
+-- Which of these deliveries were never applied. Where `most` is not 0: without those that failed so often, or recently.
 SELECT guid FROM unnest(%(guids)s::text[]) AS asked (guid)
 WHERE NOT EXISTS (SELECT FROM deliveries d WHERE d.guid = asked.guid)
   AND (%(most)s::integer = 0 OR NOT EXISTS (

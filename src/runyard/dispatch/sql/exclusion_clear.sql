@@ -1,3 +1,3 @@
--- A runner was made: nothing of this is in the way any more.
+-- End the exclusions of a repository, of its account and of GitHub after a successful mint.
 DELETE FROM exclusions
 WHERE (kind = 'repository' AND name = %(repository)s) OR (kind = 'account' AND name = %(tenant)s) OR kind = 'github';

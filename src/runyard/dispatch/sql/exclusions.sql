@@ -1,3 +1,3 @@
--- Whom the matcher passes over, and whom it did until a success proves that it need not any more.
-SELECT kind, name, extract(epoch FROM until - runyard_now())::double precision AS left, why
+-- The active exclusions, and the expired ones that no successful mint has ended yet.
+SELECT kind, name, extract(epoch FROM until - runyard_now())::double precision AS left, reason, detail
 FROM exclusions ORDER BY kind, name;

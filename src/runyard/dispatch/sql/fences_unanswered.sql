@@ -1,4 +1,4 @@
--- Whose runners GitHub has not been made to forget for so long, although their time was up or their Pods are gone.
+-- Tenants whose runners should have been deleted at GitHub so long ago, with the number of them and the longest time.
 SELECT s.tenant, count(*) AS fences,
     extract(epoch FROM runyard_now() - min(coalesce(s.closed_at, s.claimed_at)))::double precision AS age
 FROM slots s

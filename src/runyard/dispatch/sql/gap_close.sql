@@ -1,2 +1,2 @@
--- A stretch has been compared to its end.
+-- Delete a gap that was compared to its end.
 DELETE FROM delivery_gaps WHERE id = %(id)s;

@@ -1,2 +1,2 @@
--- A page of a stretch has been compared.
+-- Store the position in a gap.
 UPDATE delivery_gaps SET page = %(page)s WHERE id = %(id)s;

@@ -1,4 +1,4 @@
--- What GitHub has sent since the last look is still to be compared: added to a stretch that nobody has begun, or a new one.
+-- Add the period since the last audit: to a gap that was not started yet, or as a new one.
 WITH grown AS (
     UPDATE delivery_gaps SET until = greatest(until, to_timestamp(%(until)s::double precision)) WHERE page = '' RETURNING id
 )

@@ -1,4 +1,4 @@
--- A job that we did not know, and with it its repository if that is new.
+-- Insert a new job, and its repository if that is new.
 WITH known AS (
     INSERT INTO repositories (tenant, repository) VALUES (%(tenant)s, %(repository)s) ON CONFLICT DO NOTHING
 )
@@ -9,11 +9,12 @@ INSERT INTO jobs (
 ) VALUES (
     %(job_id)s, %(tenant)s, %(repository)s, %(labels)s::text[], %(state)s, %(verified)s,
     %(runner_name)s, %(conclusion)s, runyard_now(),
-    runyard_now() + make_interval(secs => coalesce(%(look_in)s::double precision, 0)),
+    runyard_now() + make_interval(secs => coalesce(%(recheck_in)s::double precision, 0)),
     CASE %(state)s WHEN 'running' THEN runyard_now() END, CASE %(state)s WHEN 'done' THEN runyard_now() END,
     %(run_id)s, %(run_attempt)s, %(name)s, %(workflow)s, %(branch)s, %(head_sha)s,
     coalesce((
         SELECT r.priority FROM repositories r WHERE r.tenant = %(tenant)s AND r.repository = %(repository)s
     ), 0)
 )
-ON CONFLICT DO NOTHING;
+ON CONFLICT DO NOTHING
+RETURNING job_id;

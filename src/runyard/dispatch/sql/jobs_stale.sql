@@ -1,4 +1,4 @@
--- Jobs that wait for so long that GitHub must be asked whether they still do.
+-- Jobs that have been queued for so long that they must be read at GitHub.
 SELECT j.job_id, j.tenant, j.repository, j.runner_name, j.look_at, j.state,
     extract(epoch FROM runyard_now() - j.enqueued_at)::double precision AS age, t.installation_id
 FROM jobs j JOIN tenants t USING (tenant)

@@ -1,5 +1,4 @@
--- Jobs about which GitHub must be asked: given back and not looked at since, or due for another look because they
--- run or await an approval.
+-- Jobs to read at GitHub: requeued and not read since, or due because they run or await an approval.
 SELECT j.job_id, j.tenant, j.repository, j.runner_name, j.look_at, j.state,
     extract(epoch FROM runyard_now() - j.enqueued_at)::double precision AS age, t.installation_id
 FROM jobs j JOIN tenants t USING (tenant)

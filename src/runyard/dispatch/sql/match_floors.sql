@@ -1,5 +1,5 @@
--- Where in virtual time the one began that was served last: on each platform the tenant among all (under no name), and in
--- each of these tenants' own time the repository.
+-- The virtual time at which the one that was served last began: of all tenants on each platform (empty tenant), and of
+-- the repositories within each of these tenants.
 SELECT '' AS tenant, p.platform, coalesce((
     SELECT v.vstart FROM virtual_times v WHERE v.repository = '' AND v.platform = p.platform
     ORDER BY v.vstart DESC LIMIT 1

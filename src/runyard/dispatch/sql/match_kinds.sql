@@ -1,6 +1,6 @@
--- The different kinds of offerable jobs: of one repository, with one set of labels. One probe of the index for each tenant
--- that has any and one for each kind, however many jobs and tenants there are. Of each tenant a limited number that some
--- pool is asked for by (or of all, if none is given); for a tenant that has more, those after where the last look ended.
+-- The kinds of offerable jobs: one repository and one set of labels each. One index probe per tenant and per kind, whatever
+-- the number of jobs. Of each tenant a limited number of kinds that name the dispatch label of a pool (of all, if none is
+-- given); for a tenant with more kinds, those after the end of the last snapshot.
 WITH RECURSIVE queuing AS (
     (SELECT j.tenant FROM jobs j WHERE j.state = 'queued' AND j.verified ORDER BY j.tenant LIMIT 1)
     UNION ALL

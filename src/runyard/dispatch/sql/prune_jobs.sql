@@ -1,4 +1,4 @@
--- Jobs that were over long ago and that no slot names any more, oldest first.
+-- Delete jobs that ended long ago and that no slot refers to, oldest first.
 DELETE FROM jobs WHERE job_id IN (
     SELECT j.job_id FROM jobs j
     WHERE j.state = 'done' AND j.completed_at < runyard_now() - make_interval(secs => %(older)s)

@@ -1,4 +1,4 @@
--- Sightings in scopes that nobody looks through any more.
+-- Delete old sightings, which are in scopes that are not listed any more.
 DELETE FROM ghost_sightings WHERE (scope, runner_id) IN (
     SELECT g.scope, g.runner_id FROM ghost_sightings g
     WHERE g.first_seen < runyard_now() - make_interval(secs => %(older)s)

@@ -1,4 +1,4 @@
--- Slots that were closed long ago, with nothing left to fence and no job that they are meant for, oldest first.
+-- Delete slots that were closed long ago, without a due fence or an intended job, oldest first.
 DELETE FROM slots WHERE pod_uid IN (
     SELECT s.pod_uid FROM slots s
     WHERE s.state = 'closed' AND s.fence <> 'due' AND s.intended_job IS NULL

@@ -1,4 +1,4 @@
--- The oldest entries of the log, unless they tell of a slot that is open or of a job that is not over.
+-- Delete the oldest log entries, unless they are about an open slot or an unfinished job.
 DELETE FROM transitions WHERE id IN (
     SELECT t.id FROM transitions t
     WHERE t.at < runyard_now() - make_interval(secs => %(older)s)

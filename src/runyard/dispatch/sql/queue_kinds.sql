@@ -1,6 +1,6 @@
--- What waits: for each repository and set of labels how many jobs, the oldest of them, the oldest that may be offered, and
--- whether they are held back (a tenant that is paused, or that GitHub makes no runners for). One probe of the index for
--- each tenant and kind, and at most `most` entries of it counted: the length of a queue does not matter.
+-- The queued jobs of each repository and set of labels: their number, the age of the oldest and of the oldest offerable
+-- one, and whether they are held (the tenant is paused, or GitHub refuses runners). One index probe per tenant and kind,
+-- and at most `most` jobs of each are counted, so the length of a queue does not matter.
 WITH RECURSIVE queuing AS (
     (SELECT j.tenant FROM jobs j WHERE j.state = 'queued' ORDER BY j.tenant LIMIT 1)
     UNION ALL

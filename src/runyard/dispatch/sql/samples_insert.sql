@@ -1,4 +1,4 @@
--- Keep what a machine says of itself, for the job that it executes. The same moment twice is one.
+-- Store the samples of a machine for the job that it executes, one per second.
 INSERT INTO samples (
     job_id, at, cpu_usage_percent, cpu_iowait_percent, memory_used_bytes, memory_total_bytes,
     network_bytes_in, network_bytes_out, disk_used_bytes, disk_total_bytes

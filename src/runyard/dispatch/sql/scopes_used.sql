@@ -1,4 +1,4 @@
--- Every scope in which runners of ours may be registered, with its installations: one probe of the index for each.
+-- Every scope in which our runners may be registered, with its installations: one index probe for each.
 WITH RECURSIVE used AS (
     (
         SELECT s.scope, s.installation_id FROM slots s WHERE s.scope <> ''

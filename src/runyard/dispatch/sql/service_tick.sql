@@ -1,4 +1,4 @@
--- The sweep is alive. If nobody swept for a while, the service was away, and is served since now.
+-- Record that the server is running. After a time without ticks, `served_since` starts again.
 INSERT INTO service (served_since, last_tick) VALUES (runyard_now(), runyard_now())
 ON CONFLICT (singleton) DO UPDATE SET
     served_since = CASE

@@ -1,6 +1,5 @@
--- How many of a pool's Pods were given to somebody at once, by the minute of the last hour: the 95th percentile over
--- the minutes in which there was any. A session counts for six hours at most. Reads the sessions that are open and
--- those that ended within the hour, and nothing else.
+-- The number of a pool's claimed Pods by minute of the last hour: the 95th percentile over the minutes with any. A session
+-- counts for six hours at most. Reads only open sessions and those that ended within the hour.
 WITH hour AS (
     SELECT date_trunc('minute', runyard_now()) - interval '59 minutes' AS begins
 ), sessions AS (

@@ -1,2 +1,2 @@
--- The slot that is meant for a job.
+-- The slot that a job is intended for.
 SELECT pod_uid, tenant, intended_job, executing_job, state FROM slots WHERE intended_job = %(job_id)s;

@@ -1,5 +1,5 @@
--- Somebody says when the newest life under a Pod's name ended. Only ever earlier, never before it began, never ahead
--- of the clock.
+-- Record when the newest Pod with that name ended. The time only ever becomes earlier, and is neither before the Pod's
+-- beginning nor in the future.
 UPDATE slots SET ended_at = least(
     ended_at, runyard_now(), greatest(to_timestamp(%(ended_at)s::double precision), coalesce(claimed_at, opened_at))
 )

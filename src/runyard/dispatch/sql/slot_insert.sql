@@ -1,4 +1,4 @@
--- Open a slot. The generation starts at the clock, so that it never repeats, even after a lost commit.
+-- Open a slot. Its generation starts at the current time, so that it never repeats, even after a lost commit.
 INSERT INTO slots (
     pod_uid, pod_name, pool, generation, state, deadline, last_beat, opened_at
 ) VALUES (

@@ -1,4 +1,4 @@
--- One slot, locked, and the incarnation of the database in which it was read.
+-- One slot, locked, and the era of the database.
 SELECT pod_uid, pod_name, pool, generation, state, tenant, scope, installation_id, vcpus, memory_gb, platform,
     intended_job, executing_job, runner_name, runner_id, stamped, jit, fence, close_reason,
     pg_postmaster_start_time()::text AS era FROM slots WHERE pod_uid = %(pod_uid)s FOR UPDATE;

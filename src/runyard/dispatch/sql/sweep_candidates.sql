@@ -1,6 +1,6 @@
--- Overdue slots in these states that may be asked, oldest deadline first: their own deadline has passed, and so has their
--- state's time since the service came back. Slots that must wait for the latter take nobody's turn.
--- Without a recent tick the service is only just coming back: nobody is asked before that is written down.
+-- Overdue slots in these states, oldest deadline first: the slot's deadline has passed, and the state's time since the
+-- service came back. Slots that wait for the latter do not count towards the limit.
+-- Without a recent tick the service has just come back, and no slot is swept before that is recorded.
 SELECT s.*,
     extract(epoch FROM runyard_now() - coalesce(s.claimed_at, s.opened_at))::double precision AS age,
     coalesce(t.installation_id, s.installation_id) AS installed_as,

@@ -1,6 +1,14 @@
--- Get to know a tenant by its first webhook. It starts at the floor, as everybody who was idle. Another installation may
--- have other rights: then it is tried at the organisation first once more.
-INSERT INTO tenants (tenant, installation_id, kind)
-VALUES (%(tenant)s, %(installation_id)s, %(kind)s)
-ON CONFLICT (tenant) DO UPDATE SET installation_id = excluded.installation_id, kind = excluded.kind, mint_at = 'org'
-WHERE (tenants.installation_id, tenants.kind) <> (excluded.installation_id, excluded.kind);
+-- Insert a tenant at its first webhook, with the default limits. A new installation may have other permissions, so runners
+-- are then registered at the organisation again.
+WITH seen AS (
+    INSERT INTO tenants (tenant, installation_id, kind)
+    VALUES (%(tenant)s, %(installation_id)s, %(kind)s)
+    ON CONFLICT (tenant) DO UPDATE SET installation_id = excluded.installation_id, kind = excluded.kind, mint_at = 'org'
+    WHERE (tenants.installation_id, tenants.kind) <> (excluded.installation_id, excluded.kind)
+    RETURNING tenant
+)
+INSERT INTO tenant_limits (tenant, platform, vcpus, memory_gb)
+SELECT seen.tenant, l.platform, l.vcpus, l.memory_gb
+FROM seen, json_to_recordset(%(limits)s::json) AS l (platform text, vcpus integer, memory_gb integer)
+ORDER BY l.platform
+ON CONFLICT DO NOTHING;

@@ -1,4 +1,4 @@
--- Where runners of a tenant may be registered: at the organisation, at its repositories, or first at one and later at the other.
+-- Where runners of a tenant may be registered: at the organisation, at its repositories, or at both.
 SELECT 'orgs/' || t.tenant AS scope, t.installation_id FROM tenants t
 WHERE t.tenant = %(tenant)s AND t.kind = 'Organization'
 UNION

@@ -1,8 +1,8 @@
--- What a transition decided, in one statement: jobs and slots as they are now, and a line of the log for each change.
--- A job's times are set once, when its state is reached; when it was last claimed, each time.
--- Jobs come back with their times, in seconds until now, and slots with their generations.
--- A slot is written by its generation. A new generation is never one that was used before, even if
--- the database lost commits in between: it is at least the clock.
+-- Write the decisions of transitions in one statement: jobs, slots, and a log entry for each change.
+-- A job's times are set once, when it reaches a state; `claimed_at` at every claim.
+-- Returns jobs with their times, as seconds before now, and slots with their generations.
+-- A slot is written only if its generation matches. A new generation is at least the current time, so it never repeats,
+-- even if the database lost commits in between.
 WITH changed AS (
     UPDATE jobs j SET
         state = c.state, verified = c.verified, runner_name = c.runner_name, conclusion = c.conclusion,
@@ -10,20 +10,21 @@ WITH changed AS (
         claimed_at = CASE WHEN c.state = 'bound' THEN runyard_now() ELSE j.claimed_at END,
         started_at = CASE WHEN c.state = 'running' THEN coalesce(j.started_at, runyard_now()) ELSE j.started_at END,
         completed_at = CASE WHEN c.state = 'done' THEN coalesce(j.completed_at, runyard_now()) END,
-        look_at = CASE WHEN c.look_in IS NULL THEN j.look_at
-            ELSE runyard_now() + make_interval(secs => c.look_in) END
+        look_at = CASE WHEN c.recheck_in IS NULL THEN j.look_at
+            ELSE runyard_now() + make_interval(secs => c.recheck_in) END
     FROM json_to_recordset(%(jobs)s::json) AS c (
-        job_id bigint, state text, verified boolean, runner_name text, conclusion text, look_in double precision
+        job_id bigint, state text, verified boolean, runner_name text, conclusion text, recheck_in double precision
     )
     WHERE j.job_id = c.job_id
     RETURNING j.job_id, j.labels, extract(epoch FROM runyard_now() - j.enqueued_at)::double precision AS queued,
         extract(epoch FROM runyard_now() - j.claimed_at)::double precision AS claimed,
         extract(epoch FROM runyard_now() - j.started_at)::double precision AS started
-), told AS (
-    INSERT INTO transitions (at, subject, pod_uid, job_id, source, target, why, actor)
-    SELECT runyard_now(), c.subject, c.pod_uid, c.job_id, c.source, c.target, c.why, %(actor)s
+), logged AS (
+    INSERT INTO transitions (at, subject, pod_uid, job_id, source, target, reason, detail, actor)
+    SELECT runyard_now(), c.subject, c.pod_uid, c.job_id, c.source, c.target, c.reason, c.detail, %(actor)s
     FROM json_to_recordset(%(log)s::json) AS c (
-        place integer, subject text, pod_uid text, job_id bigint, source text, target text, why text
+        place integer, subject text, pod_uid text, job_id bigint, source text, target text,
+        reason text, detail jsonb
     )
     ORDER BY c.place
 ), moved AS (

@@ -1,4 +1,4 @@
-"""What callers send to the practice GitHub, checked as GitHub checks it."""
+"""Validates request bodies for the practice GitHub as GitHub validates them."""
 
 import msgspec
 
@@ -23,7 +23,7 @@ _decoder = msgspec.json.Decoder(MintBody)
 
 
 def read_mint(body: bytes) -> MintBody:
-    """Read and check a mint; raises `Denied` with 400 or 422."""
+    """Reads and validates a mint; raises `Denied` with 400 or 422."""
     try:
         mint = _decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -49,5 +49,5 @@ def number(text: str, *, default: int = 0) -> int:
 
 
 def per_page(text: str) -> int:
-    """A page size: GitHub takes 30 for nonsense and 100 for too much."""
+    """A page size: as at GitHub, 30 for invalid text and at most 100."""
     return min(number(text) or 30, _MAX_PER_PAGE)

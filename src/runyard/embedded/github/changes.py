@@ -1,7 +1,7 @@
-"""Which records have changed since they were last kept.
+"""Tracks which records have changed since they were last stored.
 
-Whoever changes a record says so. Nobody listens by default, and then saying so does nothing: a practice GitHub
-without a keeper is as quick as one that cannot keep anything.
+Code that changes a record calls `touch`. By default that does nothing: a practice GitHub without a store has no
+cost for it.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ Touch = Callable[[Kind, int | str], None]
 
 
 def ignored(kind: Kind, key: int | str) -> None:
-    """Nobody keeps anything."""
+    """Does nothing: there is no store."""
 
 
 def nothing() -> None:
-    """Nobody waits for a step's end."""
+    """Does nothing at the end of a step."""

@@ -1,23 +1,21 @@
-"""A practice GitHub: the part of GitHub that a fleet of runners deals with, on this machine.
+"""A practice GitHub: imitates the endpoints of GitHub that a fleet of runners uses, on this machine.
 
-It is not GitHub and does not pretend to be: every answer carries `x-runyard-practice: github`, and `GET /meta`
-says so in words. It exists so that a whole fleet can be tried, tested and simulated without an account, with
-GitHub's awkward habits kept: jobs that go to another runner than the one minted for them, answers that
-are lost, deliveries that are not retried, and limits.
+Every answer carries `x-runyard-practice: github`, and `GET /meta` says that it is not GitHub. With it a whole
+fleet can be tried, tested and simulated without an account, with GitHub's difficult behaviour: jobs that go to another
+runner than the one minted for them, answers that are lost, deliveries that are not retried, and rate limits.
 
-`handle` is what HTTP sees: GitHub's REST API, and under `/practice/` what at GitHub is behind other doors: the
-service that runner programs talk to (`runnerface`) and the site where people push and look (`people`). The
-methods are the same two as Python, for tests and simulations. `run` is its heart: it carries webhooks and lets
-time pass; without it, `settle` does both once.
+`handle` serves HTTP: GitHub's REST API, and under `/practice/` what GitHub offers elsewhere: the service for runner
+programs (`runner_routes`) and what its users do on the site (`practice_routes`). The methods offer the same two in
+Python, for tests and simulations. `run` sends webhooks and handles timeouts; without it, `settle` does both once.
 
 Invariants:
-- `handle` answers every request; an error of its own is a counted 500.
-- `/healthz` and `/readyz`, which GitHub does not have, are answered to anybody. It is ready while
-  all that should be on disk is.
-- After each call the world is consistent; all randomness comes from the given generator.
-- With a keeper, an answer is given and a webhook is sent only when all that led to it is on disk. Such a core is
-  made inside the running loop, because taking up its memory needs the clock; and with a generator that was not
-  used before, because names that must not repeat are drawn from it.
+- `handle` answers every request; an internal error is a counted 500.
+- `/healthz` and `/readyz`, which GitHub does not have, need no credential. It is ready while everything that should
+  be on disk is.
+- After each call the state is consistent; all randomness comes from the given generator.
+- With a store, an answer is given and a webhook is sent only when everything that led to it is on disk. Such a core
+  is created inside the running loop, because loading needs the clock; and with an unused generator, because names
+  that must not repeat are drawn from it.
 """
 
 import asyncio
@@ -32,43 +30,57 @@ import msgspec
 from runyard.clock import Clock
 from runyard.embedded.github import render
 from runyard.embedded.github.deliveries import Attempt, Deliver, DeliveryLog
-from runyard.embedded.github.identity import Denied, Door
-from runyard.embedded.github.keep import Keeper, KeepError
+from runyard.embedded.github.identity import Authenticator, Denied
 from runyard.embedded.github.limits import Faults, Limits
 from runyard.embedded.github.logs import Logs
 from runyard.embedded.github.manifests import Manifests
-from runyard.embedded.github.memory import Memory
 from runyard.embedded.github.model import (
     AccountKind,
     HistoryEntry,
     Job,
+    PracticeError,
     Refused,
     Runner,
-    WorldError,
 )
-from runyard.embedded.github.people import People
+from runyard.embedded.github.persistence import Persistence
+from runyard.embedded.github.practice_routes import PracticeRoutes
 from runyard.embedded.github.registration import PAGE, register
 from runyard.embedded.github.repohooks import RepoHooks
 from runyard.embedded.github.rest import Rest
-from runyard.embedded.github.runnerface import RunnerFace
+from runyard.embedded.github.runner_routes import RunnerRoutes
 from runyard.embedded.github.session import RunnerSession
 from runyard.embedded.github.settings import PRACTICE_HEADER, PracticeSettings
-from runyard.embedded.github.world import World
+from runyard.embedded.github.state import PracticeState
+from runyard.embedded.github.store import RecordStore, StoreError
 from runyard.http.messages import Request, Response, json_response
 from runyard.http.probes import HEALTHZ, READYZ, probe_routes
 from runyard.http.problems import problem
 from runyard.http.routes import OPENAPI, Routes
 from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
+from runyard.telemetry.names import Loop
+from runyard.wire.problem_codes import ProblemCode
 
 _META = {
     "practice": True,
     "component": "runyard practice GitHub",
     "note": "This is not GitHub. It imitates the endpoints that a fleet of runners uses.",
 }
-_KEEP_AGAIN = 1.0  # seconds until a memory that could not be written is tried again
-_UNKEPT = 10.0  # seconds after which such a memory is no longer a blip
-MEMORY = "memory"
+_PERSIST_RETRY = 1.0  # seconds until a failed write is tried again
+_PERSIST_ALERT_AFTER = 10.0  # seconds of failed writes after which it counts as unhealthy
+MEMORY = Loop.GITHUB_STATE
+
+
+class PracticeApp(msgspec.Struct, frozen=True, kw_only=True):
+    """The App of the practice GitHub, and the token of the practice routes."""
+
+    app_id: int
+    public_key: str
+    webhook_secret: str
+    practice_token: str = ""
+
+    def __repr__(self) -> str:
+        return f"PracticeApp({self.app_id})"
 
 
 class GithubCore:
@@ -79,14 +91,11 @@ class GithubCore:
         *,
         clock: Clock,
         rng: random.Random,
-        app_id: int,
-        public_key: str,
-        webhook_secret: str,
+        app: PracticeApp,
         deliver: Deliver | None = None,
         on_event: Callable[[str, dict[str, Any]], None] | None = None,
         settings: PracticeSettings | None = None,
-        people_token: str = "",
-        keeper: Keeper | None = None,
+        store: RecordStore | None = None,
     ) -> None:
         self.settings = settings or PracticeSettings()
         self.faults = Faults()
@@ -95,57 +104,61 @@ class GithubCore:
         self._on_event = on_event
         self._wake = asyncio.Event()
         self._limits = Limits(clock=clock)
-        self._world = World(
+        self._state = PracticeState(
             clock=clock, rng=rng, settings=self.settings, emit=self._emit, trace=self._trace
         )
         self._log = DeliveryLog(
-            clock=clock, rng=rng, secret=webhook_secret, settings=self.settings, deliver=deliver
+            clock=clock, rng=rng, secret=app.webhook_secret, settings=self.settings, deliver=deliver
         )
-        self._door = Door(
+        self._authenticator = Authenticator(
             clock=clock,
             rng=rng,
-            app_id=app_id,
-            public_key=public_key,
-            installations=self._world.installations,
+            app_id=app.app_id,
+            public_key=app.public_key,
+            installations=self._state.installations,
             settings=self.settings,
         )
         self._hooks = RepoHooks(clock=clock, rng=rng, settings=self.settings)
-        self._manifests = Manifests(rng=rng, app_id=app_id, door=self._door, log=self._log)
+        self._manifests = Manifests(
+            rng=rng, app_id=app.app_id, authenticator=self._authenticator, log=self._log
+        )
         self._rest = Rest(
-            world=self._world,
+            state=self._state,
             log=self._log,
             hooks=self._hooks,
-            door=self._door,
+            authenticator=self._authenticator,
             faults=self.faults,
             settings=lambda: self.settings,
-            app_id=app_id,
+            app_id=app.app_id,
         )
-        logs = Logs(settings=self.settings, keeper=keeper)
-        self._runner_face = RunnerFace(
-            world=self._world, logs=logs, clock=clock, settings=self.settings
+        logs = Logs(settings=self.settings, store=store)
+        self._runner_routes = RunnerRoutes(
+            state=self._state, logs=logs, clock=clock, settings=self.settings
         )
-        self._people = People(world=self._world, log=self._log, logs=logs, token=people_token)
+        self._practice_routes = PracticeRoutes(
+            state=self._state, log=self._log, logs=logs, token=app.practice_token
+        )
         self._practice: Routes | None = None
         self._freshness = Freshness(clock)
-        self._unkept_since: float | None = None  # None: what should be on disk is
-        self._memory: Memory | None = None
-        if keeper is not None:
-            self._memory = Memory(
-                keeper,
+        self._unpersisted_since: float | None = None  # None: all changes are on disk
+        self._persistence: Persistence | None = None
+        if store is not None:
+            self._persistence = Persistence(
+                store,
                 clock=clock,
-                app_id=app_id,
-                world=self._world,
+                app_id=app.app_id,
+                state=self._state,
                 log=self._log,
-                door=self._door,
+                authenticator=self._authenticator,
                 logs=logs,
             )
-            self._runner_face.restore(self._memory.load())
-            self._world.settled = self._try_to_keep
+            self._runner_routes.restore(self._persistence.load())
+            self._state.settled = self._try_to_persist
 
     # HTTP
 
     async def handle(self, request: Request) -> Response:
-        """Answer one request, whatever it is."""
+        """Answers one request; never raises."""
         if request.path in (HEALTHZ, READYZ):
             return await self._probe(request)
         try:
@@ -159,16 +172,18 @@ class GithubCore:
             self.internal_errors += 1
             self._trace("internal_error", {"error": repr(error), "path": request.path})
             response = json_response(500, {"message": "Internal error of the practice GitHub"})
-        if not self._try_to_keep():
+        if not self._try_to_persist():
             response = problem(
-                503, "not kept", reason="the practice GitHub cannot write its memory"
+                503,
+                ProblemCode.PRACTICE_NOT_KEPT,
+                reason="the practice GitHub cannot write its store",
             )
         if self._log.has_pending or self._hooks.has_pending:
             self._wake.set()
         return msgspec.structs.replace(response, headers=(*response.headers, PRACTICE_HEADER))
 
     async def _probe(self, request: Request) -> Response:
-        self._try_to_keep()  # so that a disk which is well again is noticed by whoever waits for it
+        self._try_to_persist()  # so that a caller who polls notices a recovered disk
         probes = probe_routes(Health(self._clock), self._freshness, None)
         answer = await Routes("practice GitHub", "1", probes).handle(request)
         assert isinstance(answer, Response)
@@ -177,19 +192,23 @@ class GithubCore:
     async def _visit(self, request: Request) -> Response:
         self._advance()
         scripted = None
-        if request.path.startswith("/practice/runner/"):  # people fix what they broke
+        if request.path.startswith(
+            "/practice/runner/"
+        ):  # faults do not apply to the other practice routes
             scripted = self.faults.before(request.method, request.path)
         if scripted is not None:
             return scripted
-        if self._practice is None:  # made on demand: most simulations are never asked
-            routes = (*self._runner_face.routes(), *self._people.routes())
-            self._practice = Routes("practice GitHub", "1", routes, guard=self._people.guard)
+        if self._practice is None:  # created on demand: most simulations never use it
+            routes = (*self._runner_routes.routes(), *self._practice_routes.routes())
+            self._practice = Routes(
+                "practice GitHub", "1", routes, guard=self._practice_routes.guard
+            )
         if request.path == f"/practice{OPENAPI}":
             request = msgspec.structs.replace(request, path=OPENAPI)
         try:
             response = await self._practice.handle(request)
         finally:
-            self._wake.set()  # somebody was heard of: there may be a new time to look at
+            self._wake.set()  # contact with a runner: the next due time may have changed
         assert isinstance(response, Response)
         return response
 
@@ -209,14 +228,14 @@ class GithubCore:
             return self._manifests.serve(request, path)
         credential = _credential(request)
         if path[0] == "app":
-            self._door.check_app(credential)
+            self._authenticator.check_app(credential)
             return self._metered("app", request, lambda: self._rest.as_app(request, path))
-        only = self._door.personal(credential)
+        only = self._authenticator.personal(credential)
         if only is not None:
             return self._known(
                 "user", request, path, lambda: self._rest.as_person(request, path, only)
             )
-        caller = self._door.check_installation(credential)
+        caller = self._authenticator.check_installation(credential)
         return self._known(
             f"installation ID {caller.id}",
             request,
@@ -244,48 +263,48 @@ class GithubCore:
             return response
         return msgspec.structs.replace(response, headers=(*response.headers, *headers))
 
-    # The world's face
+    # The Python interface
 
     def install(self, account: str, *, kind: AccountKind = "Organization") -> int:
-        """Install the App at an account; the installation's id."""
-        installation = self._world.install(account, kind=kind)
-        self._keep()
+        """Installs the App at an account; returns the installation's id."""
+        installation = self._state.install(account, kind=kind)
+        self._persist()
         return installation.id
 
     def add_repo(self, full_name: str, *, runners_allowed: bool = True) -> int:
-        """Let the App see a repository of an account where it is installed; the repository's id."""
-        repo = self._world.add_repo(full_name)
+        """Gives the App access to a repository of an account where it is installed; returns the repository's id."""
+        repo = self._state.add_repo(full_name)
         repo.runners_allowed = runners_allowed
-        self._keep()
+        self._persist()
         return repo.id
 
     def allow_token(self, token: str, *, repo: str, hooks: bool = True) -> None:
-        """A person made a personal access token for one repository, which may see its webhooks or not."""
-        self._door.allow(token, repository=repo, hooks=hooks)
+        """Adds a personal access token for one repository, which may read its webhooks or not."""
+        self._authenticator.allow(token, repository=repo, hooks=hooks)
 
     def add_hook(self, repo: str, *, url: str, secret: str, deliver: Deliver | None = None) -> int:
-        """A repository's owner adds a webhook of its own; its id."""
+        """Adds a webhook to a repository; returns its id."""
         owner, _, name = repo.partition("/")
-        found = self._world.repo(owner, name)
+        found = self._state.repo(owner, name)
         if found is None:
-            raise WorldError(f"no repository {repo}")
+            raise PracticeError(f"no repository {repo}")
         return self._hooks.add(found, url=url, secret=secret, deliver=deliver).id
 
     def submit_manifest(self, manifest: Mapping[str, Any]) -> str:
-        """Somebody sent an App's manifest and agreed to it on the page; the code that they are sent back with."""
+        """Submits an App's manifest as if the user had agreed on the page; returns the code of the redirect."""
         return self._manifests.submit(manifest)
 
     def suspend(self, installation_id: int, *, suspended: bool = True) -> None:
-        """Suspend an installation, or lift that."""
-        installation = self._world.installations[installation_id]
+        """Suspends an installation, or lifts the suspension."""
+        installation = self._state.installations[installation_id]
         installation.suspended_at = self._clock.now() if suspended else None
-        self._world.touch("installation", installation_id)
-        self._keep()
+        self._state.touch("installation", installation_id)
+        self._persist()
 
     def set_limits(
         self, *, primary_per_hour: int | None = None, points_per_minute: int | None = None
     ) -> None:
-        """Limit the request rate from now on; `None` lifts a limit."""
+        """Limits the request rate from now on; `None` lifts a limit."""
         self.settings = msgspec.structs.replace(
             self.settings,
             primary_per_hour=primary_per_hour,
@@ -293,9 +312,9 @@ class GithubCore:
         )
 
     def revoke_tokens(self) -> None:
-        """Every installation token handed out so far stops working."""
-        self._door.revoke_all()
-        self._keep()
+        """Revokes every installation token issued so far."""
+        self._authenticator.revoke_all()
+        self._persist()
 
     def queue_job(
         self,
@@ -309,13 +328,13 @@ class GithubCore:
         job_name: str = "",
         env: Mapping[str, str] | None = None,
     ) -> int:
-        """Somebody pushes; the job's id. `run_id` adds to a run that exists."""
+        """Queues a job as a push would; returns its id. `run_id` adds to a run that exists."""
         self._advance()
         owner, _, name = repo.partition("/")
-        found = self._world.repo(owner, name)
+        found = self._state.repo(owner, name)
         if found is None:
-            raise WorldError(f"no repository {repo}")
-        job = self._world.queue_job(
+            raise PracticeError(f"no repository {repo}")
+        job = self._state.queue_job(
             found,
             tuple(labels),
             duration=duration,
@@ -325,43 +344,43 @@ class GithubCore:
             script=script,
             env=tuple((env or {}).items()),
         )
-        self._keep()
+        self._persist()
         return job.id
 
     def approve_job(self, job_id: int) -> bool:
-        """Let a waiting job into the queue."""
+        """Moves a waiting job into the queue."""
         self._advance()
-        approved = self._world.approve(job_id)
-        self._keep()
+        approved = self._state.approve(job_id)
+        self._persist()
         return approved
 
     def cancel_job(self, job_id: int) -> bool:
-        """Somebody cancels; `False` when the job had ended."""
+        """Cancels a job; `False` if it had ended."""
         self._advance()
-        cancelled = self._world.cancel_job(job_id)
-        self._keep()
+        cancelled = self._state.cancel_job(job_id)
+        self._persist()
         return cancelled
 
     def connect(self, jit: str) -> RunnerSession | Refused:
-        """A runner program starts with a JIT configuration."""
+        """Connects a runner program with a JIT configuration."""
         self._advance()
-        session = self._world.connect(jit)
-        self._keep()
+        session = self._state.connect(jit)
+        self._persist()
         return session
 
-    # Looking on
+    # Reading
 
     def jobs(self) -> Mapping[int, Job]:
         """All jobs by id, live and not copied."""
-        return self._world.jobs
+        return self._state.jobs
 
     def runners(self) -> Mapping[int, Runner]:
         """All registrations by id, live and not copied."""
-        return self._world.runners
+        return self._state.runners
 
     def history(self, job_id: int) -> tuple[HistoryEntry, ...]:
         """What happened to a job: (time, what, runner)."""
-        return tuple(self._world.job(job_id).history)
+        return tuple(self._state.job(job_id).history)
 
     def attempts(self) -> tuple[Attempt, ...]:
         """Every remembered attempt to deliver a webhook, oldest first."""
@@ -370,28 +389,28 @@ class GithubCore:
     # Time
 
     async def run(self) -> None:
-        """Carry webhooks and let time pass, until cancelled. Attempts run side by side, as GitHub's do."""
-        self._freshness.follow(MEMORY, _UNKEPT, self._last_kept)
+        """Sends webhooks and handles timeouts, until cancelled. Deliveries run concurrently, as GitHub's do."""
+        self._freshness.follow(MEMORY, _PERSIST_ALERT_AFTER, self._last_persisted)
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()
                 self._advance()
-                if not self._try_to_keep():
-                    await self._clock.sleep(_KEEP_AGAIN)
+                if not self._try_to_persist():
+                    await self._clock.sleep(_PERSIST_RETRY)
                     continue
                 for log, attempt in self._take_pending():
                     group.create_task(self._attempt(log, attempt))
                 await self._pause()
 
     async def settle(self) -> None:
-        """Carry everything that is pending, one after the other, and do what is due."""
+        """Sends everything that is pending, one after the other, and does what is due."""
         self._advance()
-        self._keep()
+        self._persist()
         while pending := self._take_pending():
             for log, attempt in pending:
                 await self._attempt(log, attempt)
             self._advance()
-            self._keep()
+            self._persist()
 
     def _take_pending(self) -> list[tuple[DeliveryLog, Attempt]]:
         own = [(self._log, attempt) for attempt in self._log.take_pending()]
@@ -399,35 +418,37 @@ class GithubCore:
 
     async def _attempt(self, log: DeliveryLog, attempt: Attempt) -> None:
         await log.attempt(attempt)
-        self._try_to_keep()
+        self._try_to_persist()
 
     def _advance(self) -> None:
-        self._runner_face.advance()
-        self._world.advance()
+        self._runner_routes.advance()
+        self._state.advance()
 
-    def _keep(self) -> None:
-        """Write what has changed, if anybody keeps it; raises `KeepError`."""
-        if self._memory is not None:
-            self._memory.commit()
+    def _persist(self) -> None:
+        """Writes what has changed, if there is a store; raises `StoreError`."""
+        if self._persistence is not None:
+            self._persistence.commit()
 
-    def _try_to_keep(self) -> bool:
-        """As `_keep`; a failure is counted, and what was not written stays due."""
+    def _try_to_persist(self) -> bool:
+        """As `_persist`; a failure is counted, and what was not written stays due."""
         try:
-            self._keep()
-        except KeepError as error:
+            self._persist()
+        except StoreError as error:
             self.internal_errors += 1
             self._trace("not_kept", {"error": error.cause})
-            if self._unkept_since is None:
-                self._unkept_since = self._clock.monotonic()
+            if self._unpersisted_since is None:
+                self._unpersisted_since = self._clock.monotonic()
             return False
-        self._unkept_since = None
+        self._unpersisted_since = None
         return True
 
-    def _last_kept(self) -> float:
-        return self._clock.monotonic() if self._unkept_since is None else self._unkept_since
+    def _last_persisted(self) -> float:
+        return (
+            self._clock.monotonic() if self._unpersisted_since is None else self._unpersisted_since
+        )
 
     async def _pause(self) -> None:
-        due = min(self._world.next_due(), self._runner_face.next_due())
+        due = min(self._state.next_due(), self._runner_routes.next_due())
         if due == math.inf:
             await self._wake.wait()
             return
@@ -436,7 +457,7 @@ class GithubCore:
                 await self._wake.wait()
 
     def _emit(self, job: Job, action: str) -> None:
-        owner = self._world.installations[job.installation_id]
+        owner = self._state.installations[job.installation_id]
         body = msgspec.json.encode(render.job_event(job, action, owner=owner))
         self._log.add(job, action, body=body)
         self._hooks.emit(job, action, owner=owner)

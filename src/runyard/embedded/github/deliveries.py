@@ -1,11 +1,11 @@
-"""The App's webhook: a log of every attempt, and the attempts themselves.
+"""Delivers the App's webhook and logs every attempt.
 
 Invariants:
-- An event is tried once. A failed attempt stays failed until somebody asks for another: GitHub does not
-  retry by itself. Another attempt has the same `guid`, a new id, and `redelivery` set.
+- An event is tried once. A failed attempt stays failed until a redelivery is requested: GitHub does not retry by
+  itself. A redelivery has the same `guid`, a new id, and `redelivery` set.
 - Ids grow in the order of the events; an attempt is listed once it has ended. So an attempt with a lower id may
-  show up after one with a higher id, and a reader must look back further than the timeout.
-- Old attempts are forgotten, as GitHub forgets them.
+  appear after one with a higher id, and a reader must search back further than the timeout.
+- Old attempts are dropped, as GitHub drops them.
 """
 
 import bisect
@@ -28,7 +28,7 @@ from runyard.wire.instants import to_rfc3339
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt, as handed to whoever carries it to the receiver."""
+    """One attempt, as passed to the sender."""
 
     id: int
     guid: str
@@ -49,7 +49,7 @@ Deliver = Callable[[Delivery], Awaitable[int]]
 
 
 class Attempt(msgspec.Struct, kw_only=True, eq=False):
-    """An attempt and what came of it."""
+    """An attempt and its outcome."""
 
     delivery: Delivery
     created_at: float
@@ -61,7 +61,7 @@ class Attempt(msgspec.Struct, kw_only=True, eq=False):
 
 
 class DeliveryLog:
-    """All attempts that are still remembered, by id."""
+    """All attempts that are not yet dropped, by id."""
 
     def __init__(
         self,
@@ -83,14 +83,16 @@ class DeliveryLog:
         self._ids: list[int] = []
         self._pending: list[Attempt] = []
         self.last_id = 500_000_000_000
-        self.crashes = 0  # carriers that raised something; counted, because it is swallowed
+        self.crashes = (
+            0  # senders that raised an unexpected error; counted, because it is swallowed
+        )
 
     def sign_with(self, secret: str) -> None:
-        """The webhook has a new secret; what was signed before stays as it is."""
+        """Sets a new secret; what was signed before stays as it is."""
         self._secret = secret.encode()
 
     def add(self, job: Job, action: str, *, body: bytes) -> None:
-        """A new event of a job."""
+        """Adds a new event of a job."""
         guid = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         digest = hmac.new(self._secret, body, hashlib.sha256).hexdigest()
         self._append(
@@ -115,7 +117,7 @@ class DeliveryLog:
         )
 
     def redeliver(self, attempt: Attempt) -> None:
-        """Try the same event again."""
+        """Adds another attempt of the same event."""
         fresh = msgspec.structs.replace(attempt.delivery, id=self._next_id(), redelivery=True)
         self._append(fresh)
 
@@ -143,21 +145,21 @@ class DeliveryLog:
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """Every remembered attempt, oldest first, also those not ended."""
+        """Every stored attempt, oldest first, also those not ended."""
         return tuple(self._attempts.values())
 
     @property
     def has_pending(self) -> bool:
-        """Whether there are attempts that nobody has begun."""
+        """Whether there are attempts that have not started."""
         return bool(self._pending)
 
     def take_pending(self) -> list[Attempt]:
-        """Attempts that nobody has begun; the caller begins them."""
+        """Attempts that have not started; the caller starts them."""
         pending, self._pending = self._pending, []
         return pending
 
     async def attempt(self, attempt: Attempt) -> None:
-        """Carry one attempt to the receiver and record what came of it."""
+        """Sends one attempt to the receiver and records its outcome."""
         started = self._clock.monotonic()
         attempt.delivered_at = self._clock.now()
         status, code = await self._carry(attempt.delivery)
@@ -167,7 +169,7 @@ class DeliveryLog:
         self.touch("attempt", attempt.delivery.id)
 
     def restore(self, attempts: Iterable[Attempt]) -> None:
-        """Take what was kept, ordered by id. What had not ended is tried: it may arrive a second time."""
+        """Restores the attempts, ordered by id. Those that had not ended are tried: they may arrive twice."""
         for attempt in attempts:
             self._remember(attempt)
             if not attempt.ended:

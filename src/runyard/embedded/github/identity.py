@@ -1,7 +1,7 @@
-"""Who is asking: the App by a JWT signed with its key, or an installation by a token of the hour.
+"""Authenticates callers: the App by a JWT signed with its key, an installation by a token that lasts an hour.
 
-Refusals carry GitHub's status and, in our words, its reasons. A JWT that was verified once is remembered until it
-ends, because its text proves the same thing every time.
+Refusals carry GitHub's status and GitHub's reasons in our own wording. A verified JWT is cached until it expires,
+because its text proves the same thing every time.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _SKEW = 5.0
 
 
 class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
-    """An App's key as GitHub hands it out, and the half that GitHub keeps."""
+    """An App's key pair: the private key that GitHub issues, and the public key that GitHub stores."""
 
     private_pem: str
     public_pem: str
@@ -33,7 +33,7 @@ class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def generate_key_pair() -> KeyPair:
-    """A fresh key; slow, so make one and share it. Its bits decide nothing that a replay could see."""
+    """Generates a key; slow, so generate one and share it. A replay does not depend on its bits."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     private = key.private_bytes(
         serialization.Encoding.PEM,
@@ -47,7 +47,7 @@ def generate_key_pair() -> KeyPair:
 
 
 class Denied(Exception):
-    """The caller is not who it claims to be, or may not do this."""
+    """The caller is not authenticated, or may not do this."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -63,21 +63,21 @@ class NotThere(Denied):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """A token that was handed out, without its text: whoever reads this cannot use it."""
+    """An issued token, without its text: it cannot be used from here."""
 
     installation_id: int
     expires_at: float
 
 
 class Personal(msgspec.Struct, frozen=True):
-    """What a person's token is for."""
+    """What a personal access token is for."""
 
     repository: str
-    hooks: bool  # may it see webhooks?
+    hooks: bool  # whether it may read webhooks
 
 
-class Door:
-    """Checks credentials and hands out installation tokens."""
+class Authenticator:
+    """Checks credentials and issues installation tokens."""
 
     def __init__(
         self,
@@ -102,19 +102,19 @@ class Door:
         self._personal: dict[str, Personal] = {}  # by the digest of the token
 
     def allow(self, token: str, *, repository: str, hooks: bool = True) -> None:
-        """A person made a token for one repository. Configured, and not kept."""
+        """Adds a personal access token for one repository. Configured, not stored."""
         self._personal[_digest(token)] = Personal(repository.lower(), hooks)
 
     def personal(self, credential: str) -> Personal | None:
-        """What a person's token is for; nothing if it is no such token."""
+        """What a personal access token is for; None if it is no such token."""
         return self._personal.get(_digest(credential))
 
     def add_key(self, public_key: str) -> None:
-        """The App has another key, beside those that it had."""
+        """Adds a key to the App, beside those that it had."""
         self._keys.append(_rsa(public_key))
 
     def check_app(self, credential: str) -> None:
-        """Pass the App, by its JWT; raises `Denied`."""
+        """Authenticates the App by its JWT; raises `Denied`."""
         now = self._clock.now()
         ends = self._known.get(credential)
         if ends is None:
@@ -125,7 +125,7 @@ class Door:
             raise Denied(401, "'Expiration time' claim ('exp') is in the past")
 
     def check_installation(self, credential: str) -> Installation:
-        """Pass an installation, by its token; raises `Denied`."""
+        """Authenticates an installation by its token; raises `Denied`."""
         grant = self._grants.get(_digest(credential))
         if grant is None or grant.expires_at <= self._clock.now():
             raise Denied(401, "Bad credentials")
@@ -135,7 +135,7 @@ class Door:
         return installation
 
     def grant(self, installation: Installation) -> tuple[str, float]:
-        """A new token and when it ends."""
+        """Issues a token; returns it and when it expires."""
         now = self._clock.now()
         for key in [key for key, held in self._grants.items() if held.expires_at <= now]:
             self._drop(key)
@@ -146,7 +146,7 @@ class Door:
         return token, expires_at
 
     def revoke_all(self) -> None:
-        """Every token handed out so far stops working."""
+        """Revokes every token issued so far."""
         for key in list(self._grants):
             self._drop(key)
 
@@ -155,12 +155,12 @@ class Door:
         return self._grants.get(key)
 
     def restore(self, grants: Mapping[str, Grant]) -> None:
-        """Take what was kept."""
+        """Restores the grants."""
         self._grants.update(grants)
 
     @property
     def fingerprint(self) -> str:
-        """Which key this is, for people and for records."""
+        """The fingerprint of the first key, for logs and records."""
         form = serialization.PublicFormat.SubjectPublicKeyInfo
         return hashlib.sha256(
             self._keys[0].public_bytes(serialization.Encoding.DER, form)
@@ -177,7 +177,7 @@ class Door:
                     credential,
                     key,
                     algorithms=["RS256"],
-                    # Times are judged by whoever asks, by the injected clock.
+                    # The caller checks the times with the injected clock.
                     options={"verify_exp": False, "verify_iat": False, "verify_nbf": False},
                 )
             except (jwt.PyJWTError, ValueError, UnicodeError):

@@ -1,8 +1,8 @@
-"""The JIT configuration: all that a runner program is given to become one registration's runner.
+"""Builds the JIT configuration: all that a runner program needs to connect as one registration.
 
-As GitHub's, it is base64 of a JSON object whose values are files in base64: `.runner` says who it is, and
-`.credentials` holds the secret. Where runner programs come over HTTP, `.runner` also names this GitHub's
-address, so that the text alone is enough to start with.
+As GitHub's, it is base64 of a JSON object whose values are files in base64: `.runner` identifies the runner, and
+`.credentials` holds the secret. Where runner programs connect over HTTP, `.runner` also holds this GitHub's
+address, so that nothing else is needed to start.
 """
 
 import base64
@@ -16,7 +16,7 @@ _SECRET_BYTES = 24
 
 
 def encode_jit(runner: Runner, *, rng: random.Random, public_url: str) -> str:
-    """A fresh JIT configuration of a registration."""
+    """A new JIT configuration of a registration."""
     inner: dict[str, object] = {
         "agentId": runner.id,
         "agentName": runner.name,

@@ -1,9 +1,8 @@
 """Rate limits and scripted faults of the practice GitHub.
 
-Both are off until somebody asks for them. The primary limit counts requests per hour and caller; the
-secondary one counts points per minute (a read 1, a write 5). A scripted failure answers before anything
-else is looked at, so nothing has happened when it does; the one exception is a mint that is told to fail
-*after* the runner was created, which is what GitHub does on a bad day.
+Both are off by default. The primary limit counts requests per hour and caller; the secondary one counts points per
+minute (a read 1, a write 5). A scripted failure answers before anything else is done, so it has no effect; the one
+exception is a mint that is scripted to fail *after* the runner was created, as GitHub's sometimes do.
 """
 
 import msgspec
@@ -19,7 +18,7 @@ class _Window(msgspec.Struct):
 
 
 class Limits:
-    """Counts what each caller asks for."""
+    """Counts the requests of each caller."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -29,7 +28,7 @@ class Limits:
     def charge(
         self, caller: str, method: str, *, settings: PracticeSettings
     ) -> tuple[Pairs, Response | None]:
-        """Count one request; the headers to answer with, and a refusal if it is one too many."""
+        """Counts one request; returns the headers for the answer, and a refusal if it is over the limit."""
         headers: Pairs = ()
         if settings.primary_per_hour is not None:
             headers, over = self._primary(caller, settings.primary_per_hour)
@@ -48,12 +47,12 @@ class Limits:
         return headers, None
 
     def left(self, caller: str, *, settings: PracticeSettings) -> dict[str, int]:
-        """What is left of a caller's hour; asking costs nothing."""
+        """What is left of a caller's hour; this call is not counted."""
         limit = settings.primary_per_hour
         window = self._window(self._hours, caller, 3600.0)
         used = window.used if limit is not None else 0
         left = 3600.0 - (self._clock.monotonic() - window.started)
-        # Without a limit GitHub's own usual one is shown.
+        # Without a limit GitHub's usual one is shown.
         whole = 5000 if limit is None else limit
         reset = int(self._clock.now() + left) + 1
         return {"limit": whole, "used": used, "remaining": max(0, whole - used), "reset": reset}
@@ -90,7 +89,7 @@ class _Failure(msgspec.Struct):
 
 
 class Faults:
-    """What a test or a simulation has scripted to go wrong."""
+    """The failures that a test or a simulation has scripted."""
 
     def __init__(self) -> None:
         self.outage = False
@@ -106,17 +105,17 @@ class Faults:
         method: str = "",
         headers: Pairs = (),
     ) -> None:
-        """Answer the next `times` requests under a path with a status, and do nothing."""
+        """Answers the next `times` requests under a path with a status, without any effect."""
         self._failures.append(_Failure(path_prefix, method, status, times, headers))
 
-    def mend(self) -> None:
-        """Nothing is scripted to go wrong any more."""
+    def repair(self) -> None:
+        """Removes all scripted failures."""
         self.outage = False
         self._failures.clear()
         self._mints.clear()
 
     def fail_after_mint(self, status: int = 503, times: int = 1) -> None:
-        """Create the next `times` runners, and answer as if it had failed."""
+        """Creates the next `times` runners, and answers as if that had failed."""
         self._mints.append(_Failure("", "POST", status, times, ()))
 
     def before(self, method: str, path: str) -> Response | None:

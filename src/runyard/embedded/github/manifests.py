@@ -1,7 +1,7 @@
-"""Apps from manifests: somebody agrees to one on a page, and the code that this gives is traded for the App, once.
+"""Creates Apps from manifests: a user agrees on a page, and the code of the redirect is exchanged for the App, once.
 
 There is one App here, so the "new" App is that one with the manifest's name, a new key beside the old ones, and a
-new secret for its webhook. The codes are forgotten when this GitHub ends; GitHub's own live for an hour.
+new webhook secret. The codes are lost when this GitHub ends; GitHub's last for an hour.
 """
 
 import random
@@ -10,22 +10,24 @@ from typing import Any
 
 from runyard.embedded.github import render
 from runyard.embedded.github.deliveries import DeliveryLog
-from runyard.embedded.github.identity import Denied, Door, NotThere, generate_key_pair
+from runyard.embedded.github.identity import Authenticator, Denied, NotThere, generate_key_pair
 from runyard.http.messages import Request, Response, json_response
 
 
 class Manifests:
-    """Manifests that were agreed to and not yet traded."""
+    """Manifests that were agreed to and not yet exchanged."""
 
-    def __init__(self, *, rng: random.Random, app_id: int, door: Door, log: DeliveryLog) -> None:
+    def __init__(
+        self, *, rng: random.Random, app_id: int, authenticator: Authenticator, log: DeliveryLog
+    ) -> None:
         self._rng = rng
         self._app_id = app_id
-        self._door = door
+        self._authenticator = authenticator
         self._log = log
         self._codes: dict[str, Mapping[str, Any]] = {}
 
     def submit(self, manifest: Mapping[str, Any]) -> str:
-        """Somebody agreed; the code."""
+        """Accepts a manifest; returns the code."""
         code = self._rng.randbytes(20).hex()
         self._codes[code] = manifest
         return code
@@ -46,7 +48,7 @@ class Manifests:
         if not name:
             raise Denied(422, "Invalid request. The manifest has no name")
         keys, secret = generate_key_pair(), self._rng.randbytes(20).hex()
-        self._door.add_key(keys.public_pem)
+        self._authenticator.add_key(keys.public_pem)
         self._log.sign_with(secret)
         slug = "-".join(name.lower().split())
         app = {

@@ -1,6 +1,6 @@
-"""The practice GitHub's things: installations, repositories, runners, jobs, runs.
+"""The records of the practice GitHub: installations, repositories, runners, jobs, runs.
 
-Records are mutable and belong to `world`; everybody else reads them. They are handed out without copying,
+Records are mutable and changed only by `state`; all other modules read them. They are passed without copying,
 because invariants are checked after every step of a simulation.
 """
 
@@ -14,12 +14,12 @@ JobStatus = Literal["queued", "waiting", "in_progress", "completed"]
 CONCLUSIONS = ("success", "failure", "cancelled", "skipped", "neutral", "timed_out")
 
 
-class WorldError(Exception):
-    """The world was asked for something that GitHub would not do either."""
+class PracticeError(Exception):
+    """A request that GitHub would refuse, too."""
 
 
 class Repo(msgspec.Struct, kw_only=True, eq=False):
-    """A repository that the App may see."""
+    """A repository that the App may access."""
 
     id: int
     owner: str
@@ -58,9 +58,9 @@ class Runner(msgspec.Struct, kw_only=True, eq=False):
     created_at: float
     offline_since: float | None  # monotonic; None while connected
     instance: str = (
-        ""  # which start of a runner program has connected; empty for one in this process
+        ""  # the start of the runner program that connected; empty for one in this process
     )
-    left: str = ""  # the start that has said farewell: what it still asks for is not heard
+    left: str = ""  # the start that has signed off: its later requests are ignored
     jit: str = ""
     jit_used: bool = False
     online: bool = False
@@ -68,7 +68,7 @@ class Runner(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def busy(self) -> bool:
-        """Whether GitHub has given it a job that has not ended."""
+        """Whether it has a job that has not ended."""
         return self.job_id is not None
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, kw_only=True, eq=False):
-    """One workflow job. `executions` counts how often a runner has been given it: never more than once."""
+    """One workflow job. `executions` counts how often it was assigned to a runner: never more than once."""
 
     id: int
     run_id: int
@@ -132,7 +132,7 @@ class Run(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a connected runner is told to do."""
+    """The job that a connected runner has to run."""
 
     job_id: int
     repo: str
@@ -148,7 +148,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """A runner could not connect.
 
     `unknown`: no registration has this JIT configuration. `conflict`: another start of the runner program is
-    connected with it. `used`: it has been, and may not be again.
+    connected with it. `used`: it was used and cannot be used again.
     """
 
     reason: Literal["unknown", "used", "conflict"]

@@ -1,4 +1,4 @@
-"""One page of a long list, with the link to the next, as GitHub gives it."""
+"""Builds one page of a long list, with the link to the next, as GitHub does."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -25,7 +25,7 @@ def paged(
     """One page; under `key` with a count, or as a bare list."""
     size = per_page(request.param("per_page"))
     page = number(request.param("page")) or 1
-    # A page number from outside may be enormous; what lies past the end is empty.
+    # A caller's page number may be enormous; pages past the end are empty.
     start = min((page - 1) * size, total)
     items = [shape(each) for each in islice(found, start, start + size)]
     headers: Pairs = ()

@@ -1,6 +1,6 @@
-"""The page on which GitHub asks a person whether an App shall be made from a manifest; here the answer is yes.
+"""The page on which GitHub asks a user whether to create an App from a manifest; here the answer is always yes.
 
-What the browser posts is checked as far as GitHub is known to check it; then the browser is sent back with a code.
+The posted form is validated as far as GitHub is known to validate it; then the browser is redirected with a code.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +12,12 @@ import msgspec
 from runyard.embedded.github.identity import Denied
 from runyard.http.messages import Request, Response
 
-PAGE = "/settings/apps/new"  # of a person; of an organisation below /organizations/NAME
+PAGE = "/settings/apps/new"  # for a user; for an organisation below /organizations/NAME
 _NEEDED = ("name", "url", "redirect_url")
 
 
 def register(request: Request, submit: Callable[[Mapping[str, Any]], str]) -> Response:
-    """Take the form; 302 with the code, as after the person has agreed."""
+    """Takes the form; answers 302 with the code, as after the user has agreed."""
     if request.method != "POST":
         raise Denied(405, "Post a manifest")
     try:
@@ -33,6 +33,6 @@ def register(request: Request, submit: Callable[[Mapping[str, Any]], str]) -> Re
         raise Denied(422, f"The manifest lacks {', '.join(missing)}")
     back = manifest["redirect_url"]
     if urlsplit(back).scheme not in ("http", "https"):
-        raise Denied(422, "The manifest's redirect_url is no address")
+        raise Denied(422, "The manifest's redirect_url is not a URL")
     answer = {"code": submit(manifest), "state": request.param("state")}
     return Response(status=302, headers=(("location", f"{back}?{urlencode(answer)}"),))

@@ -1,4 +1,4 @@
-"""The registrations that exist: one for each runner that was minted and has not been removed.
+"""Holds the registrations: one for each runner that was minted and has not been removed.
 
 Invariant: a registration is found by its id, by its name in its scope and by its JIT configuration, or not at all.
 """
@@ -36,12 +36,12 @@ class Registry:
         return self._by_jit.get(jit)
 
     def add(self, runner: Runner) -> None:
-        """A registration appears; its name is free and its JIT configuration made."""
+        """Adds a registration; its name is free and its JIT configuration made."""
         self._runners[runner.id] = self._named[runner.scope, runner.name] = runner
         self._by_jit[runner.jit] = runner
         self._by_scope.setdefault(runner.scope, {})[runner.id] = runner
 
     def drop(self, runner: Runner) -> None:
-        """A registration is gone."""
+        """Removes a registration."""
         del self._runners[runner.id], self._named[runner.scope, runner.name]
         del self._by_jit[runner.jit], self._by_scope[runner.scope][runner.id]

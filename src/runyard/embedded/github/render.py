@@ -1,7 +1,7 @@
-"""The practice GitHub's records in the shape of GitHub's REST API and webhooks.
+"""Renders the practice GitHub's records in the shape of GitHub's REST API and webhooks.
 
-Only fields that a reader of the real API would find there; links point to a host that cannot exist, so that
-nobody follows one by accident.
+Only fields that the real API has; links point to a host that cannot exist, so that following one by accident
+fails.
 """
 
 from typing import Any
@@ -58,10 +58,10 @@ def runner(record: Runner) -> Json:
 
 
 def job(record: Job) -> Json:
-    """A workflow job, as a read and as a webhook show it."""
+    """A workflow job, as in reads and webhooks."""
     runner_id, runner_name = record.runner_id, record.runner_name
     if record.status == "completed" and runner_id is None:
-        runner_id, runner_name = 0, ""  # GitHub's spelling of "never had a runner"
+        runner_id, runner_name = 0, ""  # as GitHub renders a job that never had a runner
     url = f"{HOST}/repos/{record.repo.full_name}/actions"
     return {
         "id": record.id,

@@ -1,7 +1,7 @@
-"""Webhooks of single repositories, beside the App's: for who has a personal access token and no App.
+"""Webhooks of single repositories, beside the App's: for users with a personal access token and no App.
 
-Each has a log of its own. What it sends names no installation, because there is none. They are configured, not
-kept: a practice GitHub that is started again is given them again, and has forgotten what they sent.
+Each has its own log. Its payload names no installation, because there is none. They are configured, not stored:
+after a restart they must be configured again, and their deliveries are lost.
 """
 
 import random
@@ -41,7 +41,7 @@ class RepoHooks:
         self._hooks: dict[int, RepoHook] = {}
 
     def add(self, repo: Repo, *, url: str, secret: str, deliver: Deliver | None) -> RepoHook:
-        """A repository's owner adds a webhook."""
+        """Adds a webhook to a repository."""
         log = DeliveryLog(
             clock=self._clock,
             rng=self._rng,
@@ -54,14 +54,14 @@ class RepoHooks:
         return hook
 
     def emit(self, job: Job, action: str, *, owner: Installation) -> None:
-        """Something happened to a job."""
+        """Adds an event of a job to every webhook of its repository."""
         for hook in self._of(job.repo):
             event = render.job_event(job, action, owner=owner)
             del event["installation"]
             hook.log.add(job, action, body=msgspec.json.encode(event))
 
     def take_pending(self) -> list[tuple[DeliveryLog, Attempt]]:
-        """Attempts that nobody has begun, each with its log; the caller begins them."""
+        """Attempts that have not started, each with its log; the caller starts them."""
         return [
             (hook.log, attempt)
             for hook in self._hooks.values()
@@ -70,7 +70,7 @@ class RepoHooks:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something is to be sent."""
+        """Whether there is something to send."""
         return any(hook.log.has_pending for hook in self._hooks.values())
 
     def serve(self, request: Request, repo: Repo, rest: Sequence[str]) -> Response:

@@ -1,8 +1,7 @@
-"""The REST endpoints: from a request of a known caller to an answer.
+"""The REST endpoints for authenticated callers.
 
-Everything here is one synchronous step of the world. What is not served answers 404, as GitHub does. A
-repository or organisation that the caller's installation does not own is hidden (404) or refused (403),
-also as GitHub does.
+Every request is one synchronous step of the state. Unknown paths answer 404, as at GitHub. A repository or
+organisation that the caller's installation does not own is hidden (404) or refused (403), also as at GitHub.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from runyard.embedded.github import deliveries, render
 from runyard.embedded.github.bodies import number, read_mint
 from runyard.embedded.github.deliveries import DeliveryLog
-from runyard.embedded.github.identity import Denied, Door, NotThere, Personal
+from runyard.embedded.github.identity import Authenticator, Denied, NotThere, Personal
 from runyard.embedded.github.limits import Faults
 from runyard.embedded.github.model import Installation, Repo, Run, Runner
 from runyard.embedded.github.pages import delivery_page, paged
 from runyard.embedded.github.render import Json
 from runyard.embedded.github.repohooks import RepoHooks
 from runyard.embedded.github.settings import PracticeSettings
-from runyard.embedded.github.world import World
+from runyard.embedded.github.state import PracticeState
 from runyard.http.messages import Request, Response, json_response
 from runyard.wire.instants import to_rfc3339
 
@@ -25,23 +24,23 @@ _NOT_YOURS = "Resource not accessible by personal access token"
 
 
 class Rest:
-    """GitHub's REST API over a world."""
+    """GitHub's REST API over a `PracticeState`."""
 
     def __init__(
         self,
         *,
-        world: World,
+        state: PracticeState,
         log: DeliveryLog,
         hooks: RepoHooks,
-        door: Door,
+        authenticator: Authenticator,
         faults: Faults,
         settings: Callable[[], PracticeSettings],
         app_id: int,
     ) -> None:
-        self._world = world
+        self._state = state
         self._log = log
         self._hooks = hooks
-        self._door = door
+        self._authenticator = authenticator
         self._faults = faults
         self._settings = settings
         self._app_id = app_id
@@ -52,7 +51,7 @@ class Rest:
             case ("GET", "app"):
                 return json_response(200, self._app())
             case ("GET", "app", "installations"):
-                found = self._world.installations.values()
+                found = self._state.installations.values()
                 return paged(request, found, len(found), render.installation)
             case ("POST", "app", "installations", text, "access_tokens"):
                 return self._token(number(text))
@@ -97,12 +96,12 @@ class Rest:
                 raise NotThere
 
     def as_person(self, request: Request, path: Sequence[str], only: Personal) -> Response:
-        """What the token of a person may do: whatever it is, at one repository."""
+        """Endpoints for a personal access token: those of one repository."""
         match path:
             case ("repos", owner, name, *rest) if f"{owner}/{name}".lower() == only.repository:
                 if rest[:1] == ["hooks"] and not only.hooks:
                     raise Denied(403, _NOT_YOURS)
-                caller = self._world.account(owner)
+                caller = self._state.account(owner)
                 if caller is None:
                     raise NotThere
                 return self.as_installation(request, path, caller)
@@ -111,11 +110,11 @@ class Rest:
             case _:
                 raise NotThere
 
-    # Who may see what
+    # Access
 
     def _org_scope(self, org: str, caller: Installation) -> str:
-        owner = self._world.account(org)
-        # A person's account is not an organisation, whoever asks.
+        owner = self._state.account(org)
+        # A user's account is not an organisation.
         if owner is None or owner.kind != "Organization":
             raise NotThere
         if owner is not caller:
@@ -123,7 +122,7 @@ class Rest:
         return f"orgs/{owner.account.lower()}"
 
     def _repo(self, owner: str, name: str, caller: Installation) -> Repo:
-        repo = self._world.repo(owner, name)
+        repo = self._state.repo(owner, name)
         if repo is None or caller.account != repo.owner:
             raise NotThere
         return repo
@@ -138,16 +137,16 @@ class Rest:
             "html_url": f"{render.HOST}/apps/runyard-practice",
             "permissions": render.PERMISSIONS,
             "events": ["workflow_job"],
-            "installations_count": len(self._world.installations),
+            "installations_count": len(self._state.installations),
         }
 
     def _token(self, installation_id: int) -> Response:
-        installation = self._world.installations.get(installation_id)
+        installation = self._state.installations.get(installation_id)
         if installation is None:
             raise NotThere
         if installation.suspended_at is not None:
             raise Denied(403, "This installation has been suspended")
-        token, ends = self._door.grant(installation)
+        token, ends = self._authenticator.grant(installation)
         return json_response(201, {"token": token, "expires_at": to_rfc3339(ends)})
 
     def _redeliver(self, delivery_id: int) -> Response:
@@ -175,7 +174,7 @@ class Rest:
                 raise NotThere
 
     def _runner(self, scope: str, text: str) -> Runner:
-        runner = self._world.runners.get(number(text))
+        runner = self._state.runners.get(number(text))
         if runner is None or runner.scope != scope:
             raise NotThere
         return runner
@@ -183,21 +182,21 @@ class Rest:
     def _list_runners(self, request: Request, scope: str) -> Response:
         name = request.param("name")
         if name:
-            named = self._world.runner_named(scope, name)
+            named = self._state.runner_named(scope, name)
             found: Iterable[Runner] = () if named is None else (named,)
             total = 0 if named is None else 1
         else:
-            held = self._world.runners_of(scope)
+            held = self._state.runners_of(scope)
             found, total = held.values(), len(held)
         return paged(request, found, total, render.runner, key="runners")
 
     def _mint(self, request: Request, scope: str) -> Response:
         mint = read_mint(request.body)
-        if self._world.runner_named(scope, mint.name) is not None:
+        if self._state.runner_named(scope, mint.name) is not None:
             raise Denied(409, "Already exists - A runner with that name already exists.")
-        if len(self._world.runners_of(scope)) >= self._settings().runners_per_scope:
+        if len(self._state.runners_of(scope)) >= self._settings().runners_per_scope:
             raise Denied(422, "The runner group has reached its maximum of runners")
-        runner = self._world.register(
+        runner = self._state.register(
             scope,
             name=mint.name,
             labels=mint.labels,
@@ -210,7 +209,7 @@ class Rest:
     def _delete(self, runner: Runner) -> Response:
         if runner.busy:
             raise Denied(422, f"Runner {runner.name} is currently running a job")
-        self._world.remove(runner, why="deleted")
+        self._state.remove(runner, why="deleted")
         return Response(status=204)
 
     # Jobs and runs
@@ -218,7 +217,7 @@ class Rest:
     def _jobs(self, request: Request, repo: Repo, rest: list[str]) -> Response:
         match rest:
             case ["jobs", text]:
-                job = self._world.jobs.get(number(text))
+                job = self._state.jobs.get(number(text))
                 if job is None or job.repo is not repo:
                     raise NotThere
                 return json_response(200, render.job(job))
@@ -240,7 +239,7 @@ class Rest:
                 if run.status == "completed":
                     raise Denied(409, "Cannot cancel a workflow run that is completed")
                 for job in tuple(run.jobs.values()):
-                    self._world.cancel_job(job.id)
+                    self._state.cancel_job(job.id)
                 return json_response(202, {})
             case ["jobs", text, "rerun"]:
                 return self._rerun(repo, number(text))
@@ -248,12 +247,12 @@ class Rest:
                 raise NotThere
 
     def _rerun(self, repo: Repo, job_id: int) -> Response:
-        job = self._world.jobs.get(job_id)
+        job = self._state.jobs.get(job_id)
         if job is None or job.repo is not repo:
             raise NotThere
         if self._run(repo, str(job.run_id)).status != "completed":
             raise Denied(403, "The workflow run containing this job is already running")
-        self._world.queue_job(
+        self._state.queue_job(
             repo,
             job.labels,
             duration=job.duration,
@@ -268,12 +267,12 @@ class Rest:
 
     def _runs(self, repo: Repo, status: str) -> list[Run]:
         is_open = status in ("queued", "in_progress", "waiting", "requested", "pending")
-        runs = self._world.runs_of(repo, open_only=is_open)
+        runs = self._state.runs_of(repo, open_only=is_open)
         newest_first = reversed(list(runs.values()))
         return [run for run in newest_first if status in ("", run.status)]
 
     def _run(self, repo: Repo, text: str) -> Run:
-        run = self._world.runs_of(repo).get(number(text))
+        run = self._state.runs_of(repo).get(number(text))
         if run is None:
             raise NotThere
         return run

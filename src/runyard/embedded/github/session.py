@@ -1,7 +1,7 @@
-"""A runner that is connected to the practice GitHub.
+"""A connected runner's session at the practice GitHub.
 
-This is the side of the runner program: it waits for its one job, runs it, reports the end. A session ends
-when its job has ended, when its registration is deleted, or when the machine under it vanishes.
+This is the interface of the runner program: it waits for its one job, runs it, reports the end. A session ends
+when its job has ended, when its registration is deleted, or when its machine vanishes.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Protocol
 from runyard.embedded.github.model import Assignment, Job, Runner
 
 
-class _World(Protocol):
+class _State(Protocol):
     def finish(self, runner: Runner, conclusion: str) -> bool: ...
 
     def vanish(self, runner: Runner) -> None: ...
@@ -23,8 +23,8 @@ class _World(Protocol):
 class RunnerSession:
     """One connection of one ephemeral runner; made by `connect`."""
 
-    def __init__(self, world: _World, runner: Runner) -> None:
-        self._world = world
+    def __init__(self, state: _State, runner: Runner) -> None:
+        self._state = state
         self._runner = runner
         self._changed = asyncio.Event()
         self._cancelled = asyncio.Event()
@@ -43,34 +43,34 @@ class RunnerSession:
         return self._runner.name
 
     async def next_job(self) -> Assignment | None:
-        """Wait for the one job; `None` when the session is over before any came."""
+        """Waits for the one job; `None` if the session ended before any came."""
         await self._changed.wait()
         return self.assignment
 
     def finish(self, conclusion: str) -> bool:
-        """Report the job's end. `False` when GitHub no longer listens: the runner was given up."""
-        listened = self._world.finish(self._runner, conclusion)
-        self._world.settled()
+        """Reports the job's end. `False` if the session is over: the runner was given up."""
+        listened = self._state.finish(self._runner, conclusion)
+        self._state.settled()
         return listened
 
     def vanish(self) -> None:
-        """The machine is gone. May be called at any time, also twice."""
-        self._world.vanish(self._runner)
-        self._world.settled()
+        """Ends the session as if the machine were gone. May be called at any time, also twice."""
+        self._state.vanish(self._runner)
+        self._state.settled()
 
     def watch(self) -> asyncio.Event:
-        """Set when anything happens to this session from now on: a job, its cancellation, the end."""
+        """An event that is set when anything changes from now on: a job, its cancellation, the end."""
         event = asyncio.Event()
         self._watchers.append(event)
         return event
 
     def unwatch(self, event: asyncio.Event) -> None:
-        """Whoever watched has stopped."""
+        """Removes an event of `watch`."""
         if event in self._watchers:
             self._watchers.remove(event)
 
     def give(self, job: Job) -> None:
-        """GitHub's side: here is your job."""
+        """Called by GitHub's side: assigns the job."""
         self.assignment = Assignment(
             job_id=job.id,
             repo=job.repo.full_name,
@@ -85,12 +85,12 @@ class RunnerSession:
         self._stir()
 
     def ask_to_cancel(self) -> None:
-        """GitHub's side: somebody cancelled the job."""
+        """Called by GitHub's side: requests the job's cancellation."""
         self._cancelled.set()
         self._stir()
 
     def end(self) -> None:
-        """GitHub's side: this session is over."""
+        """Called by GitHub's side: ends the session."""
         self.over = True
         self._changed.set()
         self._stir()

@@ -1,7 +1,7 @@
-"""How the practice GitHub behaves: its clocks and its limits.
+"""Settings of the practice GitHub: its timeouts and its limits.
 
-Defaults are GitHub's own as far as they are known; limits on the request rate are off until asked for. Secrets
-are no settings: the core takes them by themselves, so that settings can be printed.
+Defaults are GitHub's as far as they are known; rate limits are off by default. Secrets are not settings: the core
+takes them as separate arguments, so that settings can be printed.
 """
 
 import msgspec
@@ -23,10 +23,10 @@ class PracticeSettings(msgspec.Struct, frozen=True, kw_only=True):
     secondary_retry_after: int = 60
     limit_status: int = 403  # GitHub uses 403 and 429 interchangeably
 
-    # What runner programs need that speak HTTP.
-    public_url: str = ""  # where they find this GitHub; empty: nobody comes over HTTP
-    poll_seconds: float = 25.0  # a request that waits is answered by then
-    silent_after: float = 30.0  # a runner program that is not heard of has vanished
+    # For runner programs that connect over HTTP.
+    public_url: str = ""  # the URL of this GitHub; empty: no runner connects over HTTP
+    poll_seconds: float = 25.0  # the longest time that a request waits
+    silent_after: float = 30.0  # a runner program without contact has vanished
     log_limit: int = 4 << 20  # bytes of one job's log
     log_chunk: int = 64 << 10  # bytes of one append
     logs_kept: int = 1000  # jobs, the newest

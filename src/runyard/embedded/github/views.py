@@ -1,4 +1,4 @@
-"""The practice GitHub's records as people see them; credentials are left out."""
+"""Renders the practice GitHub's records for the practice routes; credentials are left out."""
 
 import msgspec
 
@@ -110,7 +110,7 @@ class Deliveries(msgspec.Struct, frozen=True):
 
 
 def account(record: Installation) -> AccountView:
-    """As people see it."""
+    """Renders an account."""
     return AccountView(
         account=record.account,
         kind=record.kind,
@@ -121,12 +121,12 @@ def account(record: Installation) -> AccountView:
 
 
 def repo(record: Repo) -> RepoView:
-    """As people see it."""
+    """Renders a repository."""
     return RepoView(id=record.id, repo=record.full_name, runners_allowed=record.runners_allowed)
 
 
 def job(record: Job, *, log_size: int) -> JobView:
-    """As people see it."""
+    """Renders a job."""
     return JobView(
         id=record.id,
         run_id=record.run_id,
@@ -152,7 +152,7 @@ def job(record: Job, *, log_size: int) -> JobView:
 
 
 def runner(record: Runner) -> RunnerView:
-    """As people see it."""
+    """Renders a registration."""
     return RunnerView(
         id=record.id,
         name=record.name,
@@ -166,7 +166,7 @@ def runner(record: Runner) -> RunnerView:
 
 
 def delivery(record: Attempt) -> DeliveryView:
-    """As people see it."""
+    """Renders a delivery."""
     return DeliveryView(
         id=record.delivery.id,
         guid=record.delivery.guid,

@@ -1,6 +1,6 @@
-"""Who waits: queued jobs for a runner, connected runners for a job; and who could take whom.
+"""Holds queued jobs that wait for a runner and idle runners that wait for a job, and finds which fit.
 
-Both wait under their account, in the order in which they came. Choosing among them is the world's business.
+Both wait under their account, in the order in which they came. `state` chooses among them.
 """
 
 from runyard.embedded.github.model import Job, Runner
@@ -21,26 +21,26 @@ class Waiting:
         self._runners: dict[str, dict[int, Runner]] = {}
 
     def add_job(self, job: Job) -> None:
-        """It waits for a runner."""
+        """Adds a job that waits for a runner."""
         self._jobs.setdefault(job.repo.owner.lower(), {})[job.id] = job
 
     def drop_job(self, job: Job) -> None:
-        """It does not wait, or no longer."""
+        """Removes a job, if it waits."""
         self._jobs.get(job.repo.owner.lower(), {}).pop(job.id, None)
 
     def add_runner(self, runner: Runner) -> None:
-        """It waits for a job."""
+        """Adds a runner that waits for a job."""
         self._runners.setdefault(runner.account, {})[runner.id] = runner
 
     def drop_runner(self, runner: Runner) -> None:
-        """It does not wait, or no longer."""
+        """Removes a runner, if it waits."""
         self._runners.get(runner.account, {}).pop(runner.id, None)
 
     def jobs_for(self, runner: Runner) -> list[Job]:
-        """Which jobs this runner could take."""
+        """The jobs that this runner could take."""
         return [job for job in self._jobs.get(runner.account, {}).values() if fits(runner, job)]
 
     def runners_for(self, job: Job) -> list[Runner]:
-        """Which runners could take this job."""
+        """The runners that could take this job."""
         idle = self._runners.get(job.repo.owner.lower(), {})
         return [runner for runner in idle.values() if fits(runner, job)]

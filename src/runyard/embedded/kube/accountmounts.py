@@ -1,8 +1,8 @@
-"""How a Pod reaches the API: a token, the authority's certificate and its namespace, mounted into each container.
+"""Mounts what a Pod needs to call the API into each container: a token, the CA certificate and its namespace.
 
-Admission adds them to every new Pod unless it, or its account, does not want that: one projected volume, and a
-read-only mount in each container that has nothing at that place. Nobody owns these fields. What of them does not
-depend on the Pod is made once and shared by all.
+Admission adds them to every new Pod unless it, or its account, opts out: one projected volume, and a
+read-only mount in each container that has nothing at that path. These fields have no owner. What does not depend
+on the Pod is created once and shared by all.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _PROJECTED: Object = {
 
 
 def equipped(pod: Object, account: Object, *, suffix: Callable[[], str]) -> Object:
-    """A new Pod with what its account brings along: the mounts, and the secrets to pull images with."""
+    """Adds to a new Pod what its ServiceAccount brings: the mounts, and the image pull secrets."""
     spec = pod["spec"]
     added = _mounted(spec, suffix) if _wanted(spec, account) else {}
     if not spec.get(_PULLING) and (secrets := account.get(_PULLING)):
@@ -37,8 +37,8 @@ def equipped(pod: Object, account: Object, *, suffix: Callable[[], str]) -> Obje
 
 
 def _wanted(spec: Object, account: Object) -> bool:
-    told = spec.get(_WANTED)
-    return (account.get(_WANTED) if told is None else told) is not False
+    given = spec.get(_WANTED)
+    return (account.get(_WANTED) if given is None else given) is not False
 
 
 def _mounted(spec: Object, suffix: Callable[[], str]) -> Object:

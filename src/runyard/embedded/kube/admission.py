@@ -1,7 +1,7 @@
-"""What the server adds to a Pod on its own account when it lets it in, whoever made it.
+"""Completes Pods at admission, as the default admission plugins of a real server do.
 
-A priority, a while of patience with a node that fell silent, a class of service, an account; and what its RuntimeClass
-says about overhead and place. These fields belong to the server: nobody is recorded as their owner.
+It adds a priority, tolerations for a silent node, a QoS class and a ServiceAccount; and the overhead and placement of
+its RuntimeClass. These fields belong to the server: they have no recorded owner.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ _COUNTED = ("cpu", "memory")
 
 
 def filled(pod: Object) -> Object:
-    """A new Pod, with its metadata, and what the server adds to every one."""
+    """A new Pod, with its metadata and what the server adds to every Pod."""
     spec = pod["spec"]
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or _ACCOUNT
     made = {
@@ -36,7 +36,7 @@ def filled(pod: Object) -> Object:
 
 
 def again(pod: Object, old: Object) -> Object:
-    """A changed Pod: what a writer left out that is the server's comes back."""
+    """A changed Pod: fields that belong to the server and that the writer left out are restored."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
     made: Object = {}
@@ -59,7 +59,7 @@ def _gated(now: str) -> Object:
     }
 
 
-def _tolerations(told: list[Object]) -> list[Object]:
+def _tolerations(given: list[Object]) -> list[Object]:
     added = [
         {
             "key": key,
@@ -68,9 +68,9 @@ def _tolerations(told: list[Object]) -> list[Object]:
             "tolerationSeconds": _PATIENCE,
         }
         for key in _SILENT
-        if not any(_covers(item, key) for item in told)
+        if not any(_covers(item, key) for item in given)
     ]
-    return [*told, *added] if added else told
+    return [*given, *added] if added else given
 
 
 def _covers(toleration: Object, key: str) -> bool:
@@ -79,7 +79,7 @@ def _covers(toleration: Object, key: str) -> bool:
 
 
 def service_class(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort: how much of what its containers may use is reserved for them."""
+    """The QoS class: Guaranteed, Burstable or BestEffort."""
     guaranteed, asked = True, False
     for part in ("containers", "initContainers"):
         for container in spec.get(part) or ():
@@ -93,20 +93,20 @@ def service_class(spec: Object) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _amounts(told: Any) -> dict[str, int]:
+def _amounts(given: Any) -> dict[str, int]:
     found: dict[str, int] = {}
     for key in _COUNTED:
         try:
-            amount = quantity.milli((told or {}).get(key, "0"))
+            amount = quantity.milli((given or {}).get(key, "0"))
         except ValueError:
-            continue  # validation will say so
+            continue  # validation reports it
         if amount:
             found[key] = amount
     return found
 
 
 def run_as(store: Store, pod: Object) -> Object:
-    """The Pod with what its RuntimeClass adds; a 403 if there is no such class."""
+    """Adds what the Pod's RuntimeClass adds; a 403 if there is no such class."""
     spec, meta = pod["spec"], pod["metadata"]
     name = spec.get("runtimeClassName")
     if not name:
@@ -123,11 +123,11 @@ def run_as(store: Store, pod: Object) -> Object:
     return {**pod, "spec": spec | _of_class(record.obj, spec, meta["name"])}
 
 
-def _of_class(told: Object, spec: Object, name: str) -> Object:
+def _of_class(given: Object, spec: Object, name: str) -> Object:
     added: Object = {}
-    if overhead := (told.get("overhead") or {}).get("podFixed"):
+    if overhead := (given.get("overhead") or {}).get("podFixed"):
         added["overhead"] = overhead
-    placing = told.get("scheduling") or {}
+    placing = given.get("scheduling") or {}
     wanted, own = placing.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
     for key, value in wanted.items():
         if own.get(key, value) != value:

@@ -1,7 +1,7 @@
-"""Bodies of requests: read as JSON, YAML or protobuf, and looked at for what nobody will read.
+"""Reads request bodies as JSON, YAML or protobuf, and finds unknown and duplicate fields.
 
-A field that a type does not have, or that a body has twice, is dropped without a word only if the client asks for that;
-otherwise it is told by a warning, or refused (`fieldValidation`).
+A field that a type does not have, or that a body has twice, is dropped silently only if the client asks for that;
+otherwise there is a warning, or a refusal (`fieldValidation`).
 """
 
 import json
@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def media(request: Any) -> str:
-    """The kind of a body, without its parameters."""
+    """The content type of a body, without its parameters."""
     text: str = request.header("content-type")
     return text.partition(";")[0].strip().lower()
 
@@ -44,21 +44,25 @@ def decode(request: Any, *, keep_nulls: bool = False) -> Any:
     return pruned(value) if not keep_nulls and b"null" in request.body else value
 
 
-def as_told(resource: Resource, value: Any) -> Any:
-    """A body without the nulls that say nothing: all of them, except where a schema has null for a value."""
+def without_unusable_nulls(resource: Resource, value: Any) -> Any:
+    """A body without meaningless nulls: all of them, except where a schema allows null."""
     if resource.definition is None or not isinstance(value, dict):
         return pruned(value)
-    return resource.definition.as_told(value)
+    return resource.definition.without_unusable_nulls(value)
 
 
 def read_object(resource: Resource, request: Any) -> Any:
     """The body of a write of a whole object. Raises 400 or 415."""
     value = decode(request, keep_nulls=resource.custom)
-    return as_told(resource, value) if resource.custom and b"null" in request.body else value
+    return (
+        without_unusable_nulls(resource, value)
+        if resource.custom and b"null" in request.body
+        else value
+    )
 
 
 def read_json(body: bytes, *, what: str = "the body of the request is not JSON") -> Any:
-    """JSON, or a 400."""
+    """Parses JSON; raises 400."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -69,7 +73,7 @@ def read_json(body: bytes, *, what: str = "the body of the request is not JSON")
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only; what looks like a time is text."""
+    """Loads plain values only; text in the form of a time stays text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -79,19 +83,19 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_yaml(body: bytes) -> Any:
-    """YAML (of which JSON is a part), or a 400; bounded in depth and size, without aliases."""
+    """Parses YAML (a superset of JSON); raises 400; bounded in depth and size, without aliases."""
     if body[:1] == b"{":
         try:
             return msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # flow style that is no JSON
+            pass  # YAML flow style that is not JSON
     try:
         _measure(body)
         return _plain(yaml.load(body, Loader=_Loader))  # noqa: S506  a SafeLoader with less
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
-        told = str(error).replace("\n", " ")[:200]
+        given = str(error).replace("\n", " ")[:200]
         raise bad_request(
-            f"error decoding YAML: error converting YAML to JSON: yaml: {told}"
+            f"error decoding YAML: error converting YAML to JSON: yaml: {given}"
         ) from None
 
 
@@ -124,11 +128,11 @@ def _key(key: Any) -> str:
     return key if isinstance(key, str) else str(key)
 
 
-# ---- what nobody will read
+# ---- unknown and duplicate fields
 
 
-def strangers(resource: Resource, obj: Any, old: Object | None = None) -> list[str]:
-    """Complaints about the fields of an object that its kind does not have; what is that of `old` has none."""
+def unknown_fields(resource: Resource, obj: Any, old: Object | None = None) -> list[str]:
+    """Warnings about fields that the kind does not have; unchanged fields of `old` are ignored."""
     if not isinstance(obj, dict) or obj is old:
         return []
     if known(resource):
@@ -145,7 +149,7 @@ def strangers(resource: Resource, obj: Any, old: Object | None = None) -> list[s
 
 
 def duplicates(body: bytes, value: Any) -> list[str]:
-    """Complaints about the members that a JSON body has twice.
+    """Warnings about the members that a JSON body has twice.
 
     Most bodies are written as this server would write them, and then their length alone says that nothing is lost.
     """
@@ -161,7 +165,7 @@ def duplicates(body: bytes, value: Any) -> list[str]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The members of an object, twice if they are there twice."""
+    """The members of an object, including duplicates."""
 
 
 def _twice(value: Any, path: str, found: list[str]) -> None:
@@ -179,11 +183,11 @@ def _twice(value: Any, path: str, found: list[str]) -> None:
 
 
 def cannot_handle(resource: Resource, why: str) -> str:
-    """What a server says of a body that it cannot read as an object of that kind."""
+    """The refusal of a body that is not an object of that kind."""
     kind = resource.kind
     return f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
 
 
 def is_complete(resource: Resource, obj: Object) -> bool:
-    """Whether a body says what it is; only built-in kinds may leave that out."""
+    """Whether a body has kind and apiVersion; only built-in kinds may leave them out."""
     return not resource.custom or ("kind" in obj and "apiVersion" in obj)

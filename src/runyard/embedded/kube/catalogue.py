@@ -1,4 +1,4 @@
-"""What one server serves right now: the built-in kinds, and the custom resources that were defined.
+"""Lists what a server serves now: the built-in kinds, and the custom resources that were defined.
 
 Each store has one catalogue. Rows of custom resources come and go with their definitions (`crd.controller`); a path
 is parsed against the rows of the moment, and what a path means is remembered until the rows change.
@@ -14,7 +14,7 @@ from runyard.embedded.kube.resources import BUILT_IN, Resource
 from runyard.embedded.kube.routes import Target
 
 _REMEMBERED = 16384
-_LONGEST = 512  # characters of a path that is remembered
+_LONGEST = 512  # the longest path that is cached
 
 
 class Catalogue:
@@ -25,19 +25,19 @@ class Catalogue:
         self.stored: tuple[Resource, ...] = ()
         self.groups: tuple[tuple[str, str], ...] = ()
         self.by_kind: dict[tuple[str, str], Resource] = {}
-        self.edition = 0  # counts the changes, for whoever keeps documents made from the rows
+        self.edition = 0  # counts the changes, for caches of documents made from the rows
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self._custom: dict[str, Resource] = {}
         self._targets: dict[str, Target] = {}
         self._rebuild()
 
     def serve(self, resource: Resource) -> None:
-        """Serve a custom resource, in place of the row with its key."""
+        """Serves a custom resource, in place of the row with its key."""
         self._custom[resource.key] = resource
         self._rebuild()
 
     def withdraw(self, key: str) -> Resource | None:
-        """Serve it no longer."""
+        """Stops serving it."""
         gone = self._custom.pop(key, None)
         self._rebuild()
         return gone
@@ -51,7 +51,7 @@ class Catalogue:
         return self._custom.get(key)
 
     def parse(self, path: str) -> Target:
-        """The target of a path; raises 404 for no path of ours, 501 for one that we know and refuse."""
+        """The target of a path; raises 404 for an unknown path, 501 for a known one that is not served."""
         target = self._targets.get(path)
         if target is None:
             target = routes.parse(path, self._by_path, self._groups_served)

@@ -1,6 +1,6 @@
 """The embedded Kubernetes API: `handle(request)` in, a response or a stream out.
 
-It is not a rewrite of Kubernetes. It serves what runyard's parts use, in the words and with the rules of
+It is not a rewrite of Kubernetes. It serves what runyard's components use, with the messages and the rules of
 a real API server, and says 501 with a reason to the rest. The same core runs behind a socket on one
 machine and behind a loopback in the simulator.
 
@@ -10,21 +10,21 @@ react to. So there is no moment at which a client can see a half-done write, and
 clock, generator and requests gives the same answers. Only what depends on time alone (silent nodes,
 evictions, old Events) needs `run_controllers`, which ticks.
 
-With a journal each step is also on disk before its answer leaves and before a watcher sees it (`keeping`). The steps
-of one moment, those that came before the loop's next turn, share one transaction and one wait for the disk, and so do
-the reads among them, which may have seen what is not kept yet. When the disk refuses, these steps are taken back as
-a whole and their clients are told so. If the
-disk was merely full, serving goes on: everything can be read, and writes work again once there is room. If
-the disk failed in any other way, nobody knows what it holds, so the core stops: it refuses every request,
-`run_controllers` raises, and the process that is started in this one's place reads what was really kept.
+With a journal each step is also on disk before its answer leaves and before a watcher gets it (`persistence`). The
+steps of one moment, those that came before the loop's next turn, share one transaction and one wait for the disk, and
+so do the reads among them, which may have read what is not stored yet. When the disk refuses, these steps are rolled
+back as a whole and their clients get an error. If the disk was merely full, serving continues: everything can be
+read, and writes work again once there is free space. If the disk failed in any other way, its content is unknown, so
+the core stops: it refuses every request,
+`run_controllers` raises, and the process that replaces this one reads what was really stored.
 
 Invariants:
 - `handle` never raises; a defect of this server is a 500 that is counted in `failures`.
-- `on_write` sees every commit once, in order, synchronously, when it is kept and before the answer
+- `on_write` gets every commit once, in order, synchronously, when it is stored and before the answer
   leaves. It should record and not raise: what it raises is counted as a failure.
-- `/healthz` and `/livez` say that it answers. `/readyz` says so, once `run_controllers` has begun, only while these
-  tick and the last step that had something to keep could keep it.
-- A write that was committed is answered as such, whatever a controller makes of it afterwards.
+- `/healthz` and `/livez` are ok while it answers. `/readyz` is ok, once `run_controllers` has started, only while
+  these tick and the last step that had something to store could store it.
+- A write that was committed is answered as such, whatever a controller does with it afterwards.
 """
 
 import asyncio
@@ -32,16 +32,19 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 
+import msgspec
+
 from runyard.clock import Clock
 from runyard.embedded.kube import verbs
 from runyard.embedded.kube.access import auth
 from runyard.embedded.kube.access.access import Access
 from runyard.embedded.kube.access.tokens import Tokens
 from runyard.embedded.kube.controllers.controllers import Controllers
-from runyard.embedded.kube.crd.controller import Definitions
+from runyard.embedded.kube.controllers.definitions import Definitions
 from runyard.embedded.kube.listing import Reader, gone_line
 from runyard.embedded.kube.nodeproxy.calls import NodeCall, NodeProxy, pass_on
 from runyard.embedded.kube.openapi import discovery
+from runyard.embedded.kube.persistence import Persistence
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import NAMESPACES, RUNTIME_CLASSES, Object, Resource
 from runyard.embedded.kube.settings import Settings
@@ -57,20 +60,32 @@ from runyard.embedded.kube.status import (
     unauthorized,
 )
 from runyard.embedded.kube.storage.journal import Journal, JournalError, JournalFull
-from runyard.embedded.kube.storage.keeping import Keeper
 from runyard.embedded.kube.storage.store import Event, Store
 from runyard.http.messages import Request, Response, Stream
 from runyard.http.tls import Pair
 from runyard.telemetry.freshness import Freshness, due_within
 from runyard.telemetry.log import get_logger
-from runyard.wire import shipped
+from runyard.telemetry.names import Loop
+from runyard.wire import manifests
 
-CONTROLLERS = "controllers"
-JOURNAL = "journal"
-_UNKEPT = 10.0  # seconds after which a disk that refuses is no blip
+CONTROLLERS = Loop.KUBE_CONTROLLERS
+JOURNAL = Loop.KUBE_JOURNAL
+_PERSIST_ALERT_AFTER = 10.0  # seconds of failed writes after which it counts as unhealthy
 _READYZ = "/readyz"
 
 OnWrite = Callable[[str, str, str, str], None]
+
+
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """Authentication and authorization; by default every caller is an administrator."""
+
+    authenticate: auth.Authenticate = auth.everybody_is_admin
+    authorize: auth.Authorize = auth.everything_is_allowed
+    rbac: bool = False
+    authority: Pair | None = None
+
+
+OPEN = Security()
 
 
 class KubeCore:
@@ -84,47 +99,49 @@ class KubeCore:
         on_write: OnWrite | None = None,
         settings: Settings | None = None,
         journal: Journal | None = None,
-        authenticate: auth.Authenticate = auth.everybody_is_admin,
-        authorize: auth.Authorize = auth.everything_is_allowed,
-        rbac: bool = False,
-        authority: Pair | None = None,
+        security: Security = OPEN,
         proxy: NodeProxy | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.failures: Counter[str] = Counter()
         self._clock = clock
         self._on_write = on_write
-        self.proxy = proxy  # whom to pass a Pod's log, exec, attach and portforward to
-        self._authenticate = authenticate
+        self.proxy = proxy  # passes a Pod's log, exec, attach and portforward to its node
+        self._authenticate = security.authenticate
         self._freshness = Freshness(clock)
-        self._unkept_since: float | None = None  # None: the last step was kept
+        self._unpersisted_since: float | None = None  # None: the last step was stored
         self._log = get_logger("embedded.kube")
         self._fresh: deque[Event] = deque()
         self._stopped: JournalError | None = None
-        # Who waits for the next commit.
+        # Requests that wait for the next commit.
         self._moment: list[asyncio.Future[StatusError | None]] = []
         self._store = Store(history=self.settings.history, on_commit=self._committed)
         self._discovery = discovery.Discovery(self._store.catalogue)
         self._registry = Registry(self._store, clock=clock, rng=rng)
-        self._keeper: Keeper | None = None
+        self._persistence: Persistence | None = None
         if journal is None:
             key = rng.randbytes(32)
         else:
-            self._keeper = Keeper(self._store, journal)
-            self._keeper.restore()
-            key = self._keeper.signing_key(rng)
+            self._persistence = Persistence(self._store, journal)
+            self._persistence.restore()
+            key = self._persistence.signing_key(rng)
         self.tokens = Tokens(self._store, clock=clock, rng=rng, key=key)
         reader = Reader(self._store, clock=clock, rng=rng, settings=self.settings)
         self._verbs = verbs.Verbs(
             self._registry, reader, tokens=self.tokens, clock=clock, review=self._review
         )
-        self._access = Access(self._registry, authorize=authorize, rbac=rbac, authority=authority)
-        self._root_ca = b"" if authority is None else authority.certificate
+        self._access = Access(
+            self._registry,
+            authorize=security.authorize,
+            rbac=security.rbac,
+            authority=security.authority,
+        )
+        self._root_ca = b"" if security.authority is None else security.authority.certificate
         self._start_controllers()
         self._begin()
 
     def _start_controllers(self) -> None:
-        """New controllers, which know of what is stored and have written nothing yet."""
+        """Creates new controllers that have indexed what is stored and have written nothing yet."""
         registry, clock, settings = self._registry, self._clock, self.settings
         self._definitions = Definitions(registry)
         self._controllers = Controllers(
@@ -133,34 +150,34 @@ class KubeCore:
         self.scheduler = self._controllers.scheduler
         self._access.forget()
         self._first = (self._definitions.note, self._access.note)
-        if self._keeper is not None:
+        if self._persistence is not None:
             self._definitions.adopt()
             self._controllers.adopt()
 
     def _begin(self) -> None:
-        """The first step: what must always be there; raises `JournalError` if it cannot be kept."""
+        """The first step: creates what must always exist; raises `JournalError` if it cannot be stored."""
         for name in self.settings.namespaces:
             if self._store.get(NAMESPACES, "", name) is None:
                 self._registry.create(NAMESPACES, {"metadata": {"name": name}}, namespace="")
-        self._definitions.install(shipped.definitions())
-        for obj in shipped.runtime_classes():
+        self._definitions.install(manifests.definitions())
+        for obj in manifests.runtime_classes():
             if self._store.get(RUNTIME_CLASSES, "", obj["metadata"]["name"]) is None:
                 self._registry.create(RUNTIME_CLASSES, obj, namespace="")
         self._access.begin()
         self._controllers.resume()
         self._settle()
-        if self._keeper is not None and self._keeper.outbox:
-            self._report(self._keeper.commit())
-            self._tell()
+        if self._persistence is not None and self._persistence.outbox:
+            self._report(self._persistence.commit())
+            self._publish()
 
     def guard(self, authenticate: auth.Authenticate) -> None:
-        """Ask who asks, from now on; for a login that needs this core's `tokens`."""
+        """Sets the authentication from now on; for a login that needs this core's `tokens`."""
         self._authenticate = authenticate
 
     # ---- requests
 
     async def handle(self, request: Request) -> Response | Stream:
-        """Answer one request; never raises."""
+        """Answers one request; never raises."""
         if self._stopped is not None:
             return stopped(self._stopped.cause).response()
         try:
@@ -173,12 +190,12 @@ class KubeCore:
             self._failed(defect, path=request.path)
             answer = internal().response()
         self._settle()
-        if self._keeper is not None and self._keeper.outbox:
+        if self._persistence is not None and self._persistence.outbox:
             lost = await self._kept(answer)
             if lost is not None:
                 return lost.response()
         if self._definitions.retired:
-            self._tell()
+            self._publish()
             self._definitions.retire()
         return await self._pass_on(answer, request) if isinstance(answer, NodeCall) else answer
 
@@ -190,7 +207,7 @@ class KubeCore:
             return internal().response()
 
     async def _kept(self, answer: object) -> StatusError | None:
-        """Wait for the end of this moment; the refusal, if the disk did not take it."""
+        """Waits for the commit of this step; returns the refusal if the disk did not take it."""
         loop = asyncio.get_running_loop()
         if not self._moment:
             loop.call_soon(self._end_moment)
@@ -205,16 +222,16 @@ class KubeCore:
         return lost
 
     def _end_moment(self) -> None:
-        if self._keeper is not None:
-            self._keep(self._keeper)
+        if self._persistence is not None:
+            self._persist(self._persistence)
 
-    def _keep(self, keeper: Keeper) -> None:
-        """End a moment: on disk and then seen, or taken back; whoever waits for it is told."""
-        if not keeper.outbox:
+    def _persist(self, persistence: Persistence) -> None:
+        """Ends a step: stored and then visible, or rolled back; wakes the requests that wait for it."""
+        if not persistence.outbox:
             return
         lost: StatusError | None = internal()
         try:
-            lost = self._commit(keeper)
+            lost = self._commit(persistence)
         except Exception as defect:  # noqa: BLE001  the boundary: those who wait must have an answer
             self._failed(defect, path="journal")
         waiting, self._moment = self._moment, []
@@ -222,29 +239,29 @@ class KubeCore:
             if not end.done():
                 end.set_result(lost)
         if waiting:
-            # Answers first: those who asked ask again while the watchers are being told.
-            asyncio.get_running_loop().call_soon(self._tell)
+            # Answers first: clients can send their next request while watchers are being served.
+            asyncio.get_running_loop().call_soon(self._publish)
         else:
-            self._tell()
+            self._publish()
 
-    def _tell(self) -> None:
-        """Let the watchers see what is kept by now."""
-        if self._keeper is None:
+    def _publish(self) -> None:
+        """Sends to the watchers what is stored by now."""
+        if self._persistence is None:
             return
         try:
-            self._keeper.tell()
+            self._persistence.publish()
         except Exception as defect:  # noqa: BLE001  the boundary of a loop's turn: nobody waits for it
             self._failed(defect, path="watches")
 
-    def _commit(self, keeper: Keeper) -> StatusError | None:
+    def _commit(self, persistence: Persistence) -> StatusError | None:
         try:
-            events = keeper.commit()
+            events = persistence.commit()
         except JournalError as error:
             self._failed(error, path=f"journal: {error.cause}")
-            if self._unkept_since is None:
-                self._unkept_since = self._clock.monotonic()
+            if self._unpersisted_since is None:
+                self._unpersisted_since = self._clock.monotonic()
             return self._taken_back(error)
-        self._unkept_since = None
+        self._unpersisted_since = None
         try:
             self._report(events)
         except Exception as defect:  # noqa: BLE001  the boundary of a listener: the write stands
@@ -253,7 +270,7 @@ class KubeCore:
 
     def _taken_back(self, error: JournalError) -> StatusError:
         self._fresh.clear()
-        self._start_controllers()  # the old ones know of what did not happen
+        self._start_controllers()  # the old ones have indexed changes that were rolled back
         if not isinstance(error, JournalFull):
             self._stopped = error
             self.close_watches()
@@ -285,7 +302,7 @@ class KubeCore:
 
     def _committed(self, event: Event) -> None:
         self._fresh.append(event)
-        if self._keeper is None:
+        if self._persistence is None:
             self._report((event,))
 
     def _report(self, events: tuple[Event, ...]) -> None:
@@ -298,7 +315,7 @@ class KubeCore:
             self._on_write(verb, event.resource.kind, key, record.uid)
 
     def _settle(self) -> None:
-        """Let the controllers react until there is nothing left to react to."""
+        """Lets the controllers react until there is nothing left to react to."""
         while self._fresh:
             event = self._fresh.popleft()
             for note in (*self._first, *self._controllers.reactions(event)):
@@ -308,16 +325,16 @@ class KubeCore:
                     self._failed(defect, path=f"reaction to {event.resource.plural}")
 
     def tick(self) -> None:
-        """What depends on time: silent nodes, evictions, old Events, reasons of waiting Pods."""
+        """Does what depends on time: silent nodes, evictions, old Events, reasons of waiting Pods."""
         self._controllers.tick(self._settle)
-        if self._keeper is not None:
-            self._keep(self._keeper)
+        if self._persistence is not None:
+            self._persist(self._persistence)
 
     async def run_controllers(self) -> None:
-        """Tick until the disk fails, and then raise the `JournalError`: the process must end."""
+        """Ticks until the disk fails, and then raises the `JournalError`: the process must end."""
         every = self.settings.tick
         self._freshness.expect(CONTROLLERS, due_within(every=every, deadline=every))
-        self._freshness.follow(JOURNAL, _UNKEPT, self._last_kept)
+        self._freshness.follow(JOURNAL, _PERSIST_ALERT_AFTER, self._last_kept)
         while self._stopped is None:
             await self._clock.sleep(every)
             if self._stopped is None:
@@ -326,9 +343,11 @@ class KubeCore:
         raise self._stopped
 
     def _last_kept(self) -> float:
-        return self._clock.monotonic() if self._unkept_since is None else self._unkept_since
+        return (
+            self._clock.monotonic() if self._unpersisted_since is None else self._unpersisted_since
+        )
 
-    # ---- looking inside, for tests and the simulator
+    # ---- inspection, for tests and the simulator
 
     @property
     def version(self) -> int:
@@ -349,20 +368,20 @@ class KubeCore:
         return len(self._store.tables[plural].watchers())
 
     def compact(self) -> None:
-        """Forget all history: a watch or a page from an earlier version gets 410."""
+        """Drops all history: a watch or a page from an earlier version gets 410."""
         self._store.compact()
 
     def expire_watches(self) -> None:
-        """End every open watch with an ERROR event that says 410."""
-        self._tell()
+        """Ends every open watch with an ERROR event with code 410."""
+        self._publish()
         line = gone_line(expired(self.version, self.version))
         for table in self._store.tables.values():
             for watcher in table.watchers():
                 watcher.fail(line)
 
     def close_watches(self) -> None:
-        """End every open watch, as a restart of the server would."""
-        self._tell()
+        """Ends every open watch, as a restart of the server would."""
+        self._publish()
         for table in self._store.tables.values():
             for watcher in table.watchers():
                 watcher.close()

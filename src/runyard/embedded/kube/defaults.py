@@ -1,9 +1,8 @@
-"""What the server fills in on a create, because clients rely on finding it there."""
+"""Sets the defaults that the server fills in on a create."""
 
 from base64 import b64encode
 
-from runyard.embedded.kube import admission, priorities
-from runyard.embedded.kube.controllers import taints
+from runyard.embedded.kube import admission, priorities, taints
 from runyard.embedded.kube.crd import approval
 from runyard.embedded.kube.resources import (
     CLUSTER_ROLES,
@@ -21,12 +20,12 @@ _RULED = (ROLES, CLUSTER_ROLES)
 
 
 def fill(resource: Resource, obj: Object) -> Object:
-    """The object as it is stored: defaults in, and a status that only the server may begin."""
+    """The object as it is stored: with defaults, and a status that only the server may initialise."""
     if resource.has_status and not resource.status_on_create:
         obj = {key: value for key, value in obj.items() if key != "status"}
     if resource is PODS:
-        told = isinstance(obj.get("spec"), dict)
-        return admission.filled(priorities.admitted(obj)) if told else obj
+        given = isinstance(obj.get("spec"), dict)
+        return admission.filled(priorities.admitted(obj)) if given else obj
     if resource is NODES:
         return taints.registered(obj)
     if resource is NAMESPACES:
@@ -40,7 +39,7 @@ def fill(resource: Resource, obj: Object) -> Object:
 
 
 def _ruled(resource: Resource, obj: Object) -> Object:
-    """A role without rules, which says so by null however it was told."""
+    """A role without rules is stored with null rules, whatever was sent."""
     return {**obj, "rules": None} if resource in _RULED and obj.get("rules") == [] else obj
 
 
@@ -54,7 +53,7 @@ def readmitted(resource: Resource, obj: Object, old: Object) -> Object:
 
 
 def fold(resource: Resource, obj: Object) -> Object:
-    """What every write of an object goes through: the shape in which it is kept."""
+    """Normalizes an object on every write."""
     if resource.definition is not None:
         shaped: Object = resource.definition.shaped(obj)
         return shaped
@@ -62,7 +61,7 @@ def fold(resource: Resource, obj: Object) -> Object:
 
 
 def _plain_secret(resource: Resource, obj: Object) -> Object:
-    """A Secret's plain `stringData` moved into `data`, where readers look."""
+    """Moves a Secret's plain `stringData` into `data`."""
     plain = obj.get("stringData") if resource is SECRETS else None
     if not isinstance(plain, dict):
         return obj

@@ -1,12 +1,12 @@
-"""Deletion: what a DELETE does to an object, and when an object is really gone.
+"""Decides what a DELETE does to an object, and when an object is really gone.
 
 - Finalizers keep an object, marked as deleting, until their owners have removed them. How dependents are to be treated
   is such a finalizer too: `foregroundDeletion` and `orphan` are set here and acted on by the collector.
 - A Pod that runs on a node is only marked: its agent stops it and deletes it again with grace 0. A Pod that is bound
-  nowhere, or that has finished, needs nobody's help: it is marked and gone in one step, as two events.
-- A grace period can be shortened, never extended, and a deletion is never taken back.
-- How long a grace period is in words and how long it lasts differ for those of centuries: a real server counts
-  nanoseconds in 64 bits, and what does not fit comes round again. So does this one: there is a moment for each.
+  nowhere, or that has finished, needs no agent: it is marked and gone in one step, as two events.
+- A grace period can be shortened, never extended, and a deletion cannot be undone.
+- For grace periods of centuries the stated and the actual length differ: a real server counts nanoseconds in 64
+  bits, and larger values overflow. So do those of this one.
 
 The functions are pure: the registry commits what they return.
 """
@@ -23,15 +23,15 @@ _CENTURY = 100 * 366 * 86400
 _POLICIES = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """How somebody wants an object deleted."""
+class Deletion(msgspec.Struct, frozen=True):
+    """The options of a deletion."""
 
     grace: int | None = None
     policy: str = ""  # Foreground, Background, Orphan; empty: as the object's finalizers say
 
 
 def after_delete(
-    resource: Resource, obj: Object, wish: Wish, *, now: float, held: bool = False
+    resource: Resource, obj: Object, wish: Deletion, *, now: float, held: bool = False
 ) -> tuple[Object, bool]:
     """The object after a DELETE (itself if nothing changes) and whether it is gone with that.
 
@@ -49,9 +49,9 @@ def after_delete(
 
 
 def _after_another(
-    resource: Resource, obj: Object, wish: Wish, *, held: bool
+    resource: Resource, obj: Object, wish: Deletion, *, held: bool
 ) -> tuple[Object, bool]:
-    """The object after one more DELETE, which has a say only if it shortens the time, or if that is over."""
+    """The object after a repeated DELETE, which has an effect only if it shortens the time, or if that is over."""
     before = int(obj["metadata"].get("deletionGracePeriodSeconds") or 0)
     asked = before if wish.grace is None else wish.grace if wish.grace >= 0 else 1
     if before and asked >= before:
@@ -67,7 +67,7 @@ def _after_another(
 
 def _with_policy(resource: Resource, obj: Object, policy: str) -> Object:
     wanted = _POLICIES.get(policy)
-    if wanted is None or resource is EVENTS:  # which own nothing
+    if wanted is None or resource is EVENTS:  # Events own nothing
         return obj
     before = obj["metadata"].get("finalizers") or []
     after = [item for item in before if item not in (FOREGROUND, ORPHAN) or item == wanted]
@@ -80,7 +80,7 @@ def _with_policy(resource: Resource, obj: Object, policy: str) -> Object:
 
 
 def grace_of(resource: Resource, obj: Object, asked: int | None) -> int:
-    """How long the object may take to go; to ask for less than nothing is to ask for a second."""
+    """The object's grace period; a negative one counts as one second."""
     if resource is not PODS:
         return 0
     spec = obj["spec"]
@@ -92,7 +92,7 @@ def grace_of(resource: Resource, obj: Object, asked: int | None) -> int:
 
 
 def _lasting(seconds: int) -> float:
-    """How long that many seconds last."""
+    """The actual length of that many seconds."""
     if seconds < _CENTURY:
         return seconds
     return ((seconds * _NANO + (1 << 63)) % (1 << 64) - (1 << 63)) / _NANO

@@ -1,6 +1,6 @@
-"""A kubeconfig for this API, as text: what `kubectl` and our own parts log in with.
+"""Renders a kubeconfig for this API: what `kubectl` and our components log in with.
 
-The text holds a secret. Whoever writes it to a file makes that file private.
+The text holds a secret. A caller that writes it to a file makes that file private.
 """
 
 from base64 import b64encode

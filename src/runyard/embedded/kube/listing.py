@@ -1,4 +1,4 @@
-"""Reading: lists with selectors and pages, and watches.
+"""Serves reads: lists with selectors and pages, and watches.
 
 A page's `continue` token names the version at which the listing began; later pages show the state of that version,
 rolled back through the history, so a listing is one consistent picture however long it takes. When history no longer
@@ -31,13 +31,13 @@ from runyard.embedded.kube.status import (
     version_too_large,
 )
 from runyard.embedded.kube.storage.store import Event, Record, Store, watch_line
+from runyard.embedded.kube.storage.watch import Line, Terms, Watcher
 from runyard.embedded.kube.tables import tables
-from runyard.embedded.kube.watch import Line, Terms, Watcher
 from runyard.http.messages import Request, Response, Stream, json_response
 
 _JSON = (("content-type", "application/json"),)
 _TOKEN = "meta.k8s.io/v1"
-_SEAM = -1  # the version of a token that goes on in the state of now
+_SEAM = -1  # the version of a token that continues in the current state
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """One page of records and what the list says of itself."""
+    """One page of records and the list's metadata."""
 
     records: list[Record]
     meta: Object
@@ -74,10 +74,10 @@ class Reader:
         if (form := tables.asked(request)) is not None:
             objects = [item.obj for item in page.records]
             now = self._clock.now()
-            table = tables.table(target.resource, objects, form, _said(page.meta), now=now)
+            table = tables.table(target.resource, objects, form, _without_empty(page.meta), now=now)
             return json_response(200, table)
         if wants_metadata(request.header("accept")):
-            body = metadata_list([item.obj for item in page.records], _said(page.meta))
+            body = metadata_list([item.obj for item in page.records], _without_empty(page.meta))
         else:
             body = list_body(target.resource, page.records, page.meta)
         return Response(status=200, headers=_JSON, body=body)
@@ -89,8 +89,8 @@ class Reader:
         selector = _selector(target, request)
         token = _page(options.more)
         if token is not None and options.version:
-            told = "specifying resource version is not allowed when using continue"
-            raise bad_request(told)
+            message = "specifying resource version is not allowed when using continue"
+            raise bad_request(message)
         version, records = self._records(target, options, token)
         if token is not None:
             start = _start(target, token.start)
@@ -99,7 +99,7 @@ class Reader:
         if selector:
             records = [item for item in records if selector.matches(item.obj)]
         limit = 0 if options.version == 0 and options.told_version else options.limit
-        # Whether there is more is told by what lies behind the page, selected or not.
+        # Whether there is more depends on what follows the page, selected or not.
         if not limit or len(records) < limit or records[limit - 1] is _last(seen, selector):
             end: Object = {"continue": ""} if target.resource.custom else {}
             return Listing(records, {**end, "resourceVersion": str(version)})
@@ -155,7 +155,7 @@ class Reader:
             resource,
             self._terms(target, request, options),
             clock=self._clock,
-            version=lambda: self._store.told,
+            version=lambda: self._store.published,
             forget=table.unsubscribe,
             line=self._line(target, request),
         )
@@ -182,7 +182,7 @@ class Reader:
         return [line for line in lines if line is not None]
 
     def _line(self, target: Target, request: Request) -> Line | None:
-        """How to write an event for a reader who wants tables; the first one carries the columns."""
+        """How to encode an event for a client that wants tables; the first one carries the columns."""
         if wants_metadata(request.header("accept")):
             return _metadata_line
         if (form := tables.asked(request)) is None:
@@ -207,19 +207,19 @@ class Reader:
             seconds=float(options.seconds) if options.seconds else self._rng.uniform(*lifetime),
             bookmark_every=self._settings.bookmark_every if options.bookmarks else 0.0,
             buffer=self._settings.watch_buffer,
-            # What is there by now is in the first lines already, also if nobody else has been told of it yet.
+            # The current objects are in the first lines already, also if they were not published yet.
             after=max(options.version, self._store.version),
             shown=self._store.version,
         )
 
 
 def _last(seen: list[Record], selector: Selector) -> Record | None:
-    """The last record that a listing looks at."""
+    """The last record that a listing reads."""
     return next((item for item in reversed(seen) if selector.looked_up(item.obj)), None)
 
 
-def _said(meta: Object) -> Object:
-    """What a list says of itself, without what is empty."""
+def _without_empty(meta: Object) -> Object:
+    """The list's metadata, without empty fields."""
     return {key: value for key, value in meta.items() if value != ""}
 
 
@@ -228,7 +228,7 @@ def _metadata_line(kind: str, obj: Object, version: int) -> bytes:
 
 
 def gone_line(error: StatusError) -> bytes:
-    """The ERROR event that tells a watcher to list again."""
+    """The ERROR event that makes a watcher list again."""
     return watch_line("ERROR", msgspec.json.encode(error.body()))
 
 
@@ -265,12 +265,12 @@ def _page(token: str) -> Page | None:
 
 
 def _place(record: Record) -> tuple[str, str]:
-    """Where a record stands in a list."""
+    """The position of a record in a list."""
     return record.namespace, record.name
 
 
 def _start(target: Target, text: str) -> tuple[str, str]:
-    """The namespace and name after which a page begins."""
+    """The namespace and name after which a page starts."""
     key = text.rstrip("\x00").lstrip("/")
     if target.namespace or not target.resource.namespaced:
         return target.namespace, key
@@ -282,7 +282,7 @@ def _start(target: Target, text: str) -> tuple[str, str]:
 
 
 def list_body(resource: Resource, records: list[Record], meta: Object) -> bytes:
-    """A list as JSON; items of built-in kinds do not repeat what they are."""
+    """A list as JSON; items of built-in kinds do not repeat kind and apiVersion."""
     head = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta}
     lead = msgspec.json.encode(head)[:-1] + b',"items":['
     if not records:

@@ -1,4 +1,4 @@
-"""What a write may do to an object's metadata, and what it must know of the object it means.
+"""Checks what a write may do to an object's metadata, and its preconditions on uid and version.
 
 uid, creation, deletion and generation belong to the server; what a client says about them is at most a precondition.
 """
@@ -32,79 +32,79 @@ SERVER_META = (
 _BY_STATUS = (NODES, PODS, NAMESPACES)  # kinds whose status carries changes of metadata with it
 
 
-def check_uid(resource: Resource, record: Record, told: Object) -> None:
-    """Refuse when a replacing client meant another incarnation of the object."""
-    uid = told.get("uid")
+def check_uid(resource: Resource, record: Record, given: Object) -> None:
+    """Refuses when a replacing client meant another incarnation of the object."""
+    uid = given.get("uid")
     if uid is not None and uid not in ("", record.uid):
         raise other_uid(resource, record.name, uid, record.uid)
 
 
-def check_preconditions(resource: Resource, record: Record, told: Any) -> None:
-    """Refuse when a replacing client meant another incarnation or another version of the object."""
-    if not isinstance(told, dict):
+def check_preconditions(resource: Resource, record: Record, given: Any) -> None:
+    """Refuses when a replacing client meant another incarnation or another version of the object."""
+    if not isinstance(given, dict):
         return
-    check_uid(resource, record, told)
-    version = told.get("resourceVersion")
+    check_uid(resource, record, given)
+    version = given.get("resourceVersion")
     if version is not None and version not in ("", str(record.version)):
         raise modified(resource, record.name)
 
 
-def check_version(resource: Resource, record: Record, told: Any) -> None:
-    """Refuse when a patching client meant another version of the object."""
-    version = told.get("resourceVersion") if isinstance(told, dict) else None
+def check_version(resource: Resource, record: Record, given: Any) -> None:
+    """Refuses when a patching client meant another version of the object."""
+    version = given.get("resourceVersion") if isinstance(given, dict) else None
     if version is not None and version not in ("", str(record.version)):
         raise modified(resource, record.name)
 
 
-def check_applied(resource: Resource, record: Record, told: Object) -> None:
+def check_applied(resource: Resource, record: Record, given: Object) -> None:
     """The same for an apply, and for another incarnation."""
-    check_version(resource, record, told)
-    if causes := other_life(record, told):
+    check_version(resource, record, given)
+    if causes := uid_changes(record, given):
         raise invalid(resource, record.name, causes)
 
 
-def other_life(record: Record, told: Object) -> list[Cause]:
-    """In the result of a patch another uid is a change of a field that never changes; a server says so twice."""
-    uid = told.get("uid")
+def uid_changes(record: Record, given: Object) -> list[Cause]:
+    """The causes for a patch that changes the uid, which is immutable; a real server reports it twice."""
+    uid = given.get("uid")
     if uid is None or uid in ("", record.uid):
         return []
     return [Cause("metadata.uid", f'Invalid value: "{uid}": field is immutable')] * 2
 
 
 def check_identity(record: Record, desired: Any) -> None:
-    """Refuse what is no object, or the object of another path."""
+    """Refuses what is not an object, or the object of another path."""
     if not isinstance(desired, dict):
         raise bad_request("the body of the request is not a JSON object")
     for key in ("kind", "apiVersion"):
         if desired.get(key, record.obj[key]) != record.obj[key]:
-            told = f"the object's {key} would become {desired[key]!r}"
-            raise invalid_patch('"..."', told)
+            message = f"the object's {key} would become {desired[key]!r}"
+            raise invalid_patch('"..."', message)
     meta = desired.get("metadata")
     check_name(record.namespace, record.name, meta if isinstance(meta, dict) else {})
 
 
 def check_name(namespace: str, name: str, meta: Object) -> None:
-    """Refuse metadata that names another object than the path."""
+    """Refuses metadata that names another object than the path."""
     if not meta.get("name"):
-        told = f"the name of the object ({name} based on URL) was undeterminable"
-        raise bad_request(f"{told}: name must be provided")
+        message = f"the name of the object ({name} based on URL) was undeterminable"
+        raise bad_request(f"{message}: name must be provided")
     if meta["name"] != name:
-        told = (
+        message = (
             f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
         )
-        raise bad_request(told)
+        raise bad_request(message)
     check_namespace(namespace, meta)
 
 
 def check_namespace(namespace: str, meta: Object) -> None:
-    """Refuse metadata that names another namespace than the path."""
+    """Refuses metadata that names another namespace than the path."""
     if meta.get("namespace") and meta["namespace"] != namespace:
         what = "the namespace of the provided object does not match the namespace sent on"
         raise bad_request(f"{what} the request")
 
 
 def confined(resource: Resource, old: Object, desired: Object, subresource: str) -> Object:
-    """The new object with everything that this write may not touch taken from the old one."""
+    """The new object with everything that this write may not change taken from the old one."""
     meta = confined_meta(old["metadata"], desired["metadata"], sub=bool(subresource))
     if subresource in ("status", "approval"):
         new = {key: value for key, value in old.items() if key != "status"}
@@ -125,26 +125,31 @@ def confined(resource: Resource, old: Object, desired: Object, subresource: str)
 
 
 def _same_quality(old: Object, status: Object) -> Object:
-    """The status of a Pod, whose class of quality need not be said again."""
+    """The status of a Pod, whose QoS class may be left out."""
     if status.get("qosClass") or "qosClass" not in old:
         return status
     return {**status, "qosClass": old["qosClass"]}
 
 
 def confined_meta(old: Object, desired: Object, *, sub: bool = False) -> Object:
-    """Metadata as a client may make it: the server's own stays, who owns what can be told anew."""
+    """Metadata that a client wrote: server-owned fields stay, managed fields can be replaced."""
     if desired is old:
         return old
     meta = {key: value for key, value in desired.items() if key not in SERVER_META}
     kept = {key: old[key] for key in SERVER_META if key in old} | meta
-    told = desired.get("managedFields")
-    if not sub and isinstance(told, list) and told != old.get("managedFields") and _readable(told):
-        kept["managedFields"] = told
+    given = desired.get("managedFields")
+    if (
+        not sub
+        and isinstance(given, list)
+        and given != old.get("managedFields", [])
+        and _readable(given)
+    ):
+        kept["managedFields"] = given
     return kept
 
 
 def _readable(entries: list[Any]) -> bool:
-    """Whether those are entries of owners, or the sign that they shall be forgotten."""
+    """Whether those are managed fields, or the marker that resets them."""
     if entries in ([], [{}]):
         return True
     return all(

@@ -1,4 +1,4 @@
-"""What a method means at a path: the verb as RBAC names it, and what a PUT may do there."""
+"""Maps a method at a path to its verb as RBAC names it, and says what a PUT may do there."""
 
 from runyard.embedded.kube.reading import wants_watch
 from runyard.embedded.kube.resources import (
@@ -19,17 +19,17 @@ _METHODS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "
 
 
 def made_by_put(resource: Resource) -> bool:
-    """Whether a PUT creates what is not there."""
+    """Whether a PUT creates a missing object."""
     return resource in (LEASES, EVENTS, RUNTIME_CLASSES) or resource.group == RBAC
 
 
 def needs_version(resource: Resource) -> bool:
-    """Whether a PUT must say which version it replaces."""
+    """Whether a PUT must name the version that it replaces."""
     return resource.custom or resource in (LEASES, RUNTIME_CLASSES, DEFINITIONS)
 
 
 def verb_of(target: Target, request: Request) -> str:
-    """The verb as RBAC names it; raises 405 or 501 where that method has no meaning."""
+    """The verb as RBAC names it; raises 405 or 501 where that method is not supported."""
     method = "GET" if request.method == "HEAD" else request.method
     verb = _METHODS.get(method)
     sub, named = target.subresource, bool(target.name)

@@ -1,4 +1,4 @@
-"""What a client wants to be answered in: JSON as it is, only the metadata, or something that is not spoken here."""
+"""Negotiates the form of the answer: JSON, only the metadata, or an unsupported one."""
 
 from functools import lru_cache
 
@@ -8,22 +8,22 @@ from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.status import not_acceptable
 
 _JSON = "application/json"
-_WELCOME = ("*/*", "application/*", _JSON)
+_ACCEPTED_AS_JSON = ("*/*", "application/*", _JSON)
 _META = "PartialObjectMetadata"
 _META_VERSION = "meta.k8s.io/v1"
 
 
 def check(accept: str) -> None:
-    """Raise 406 unless an answer in JSON is welcome."""
-    if not _speaks(accept):
+    """Raises 406 unless the client accepts JSON."""
+    if not _accepts_json(accept):
         raise not_acceptable((_JSON,))
 
 
 @lru_cache(maxsize=256)
-def _speaks(accept: str) -> bool:
+def _accepts_json(accept: str) -> bool:
     if not accept:
         return True
-    return any(_kind(choice) in _WELCOME for choice in accept.split(","))
+    return any(_kind(choice) in _ACCEPTED_AS_JSON for choice in accept.split(","))
 
 
 def _kind(choice: str) -> str:
@@ -32,11 +32,11 @@ def _kind(choice: str) -> str:
 
 @lru_cache(maxsize=256)
 def wants_metadata(accept: str) -> bool:
-    """Whether the first choice in JSON is the metadata alone."""
+    """Whether the first JSON choice is the metadata alone."""
     for choice in accept.split(",") if _META in accept else ():
-        if _kind(choice) in _WELCOME:
-            told = [part.strip() for part in choice.split(";")[1:]]
-            return f"as={_META}" in told or f"as={_META}List" in told
+        if _kind(choice) in _ACCEPTED_AS_JSON:
+            given = [part.strip() for part in choice.split(";")[1:]]
+            return f"as={_META}" in given or f"as={_META}List" in given
     return False
 
 

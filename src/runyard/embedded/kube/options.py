@@ -1,11 +1,11 @@
-"""The parameters of a write, read and checked as a real server does."""
+"""Reads and validates the parameters of a write as a real server does."""
 
 from typing import Annotated, Any
 
 import msgspec
 
 from runyard.embedded.kube.bodies import decode
-from runyard.embedded.kube.deletion import Wish
+from runyard.embedded.kube.deletion import Deletion
 from runyard.embedded.kube.status import Cause, bad_request, invalid_options
 from runyard.http.messages import Request
 
@@ -18,7 +18,7 @@ _UNSUPPORTED = "FieldValueNotSupported"
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a writer asked for."""
+    """The parameters of a write."""
 
     dry_run: bool = False
     validation: str = WARN
@@ -27,7 +27,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """How a client wants something deleted."""
+    """The options of a deletion, as the client sent them."""
 
     kind: str | None = None
     api_version: str | None = None
@@ -38,12 +38,12 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
     dry_run: list[str] | None = None
 
     @property
-    def wish(self) -> Wish:
+    def deletion(self) -> Deletion:
         """The same, for the registry."""
         policy = self.propagation_policy or ""
         if self.orphan_dependents is not None:
             policy = "Orphan" if self.orphan_dependents else "Background"
-        return Wish(self.grace_period_seconds, policy)
+        return Deletion(self.grace_period_seconds, policy)
 
 
 def write_options(request: Request, kind: str, *, applies: bool = False) -> WriteOptions:
@@ -55,16 +55,16 @@ def write_options(request: Request, kind: str, *, applies: bool = False) -> Writ
     causes = dry_run_causes(dry)
     if validation not in _VALIDATIONS:
         supported = ", ".join(f'"{item}"' for item in _VALIDATIONS)
-        told = f'Unsupported value: "{validation}": supported values: {supported}'
-        causes.append(Cause("fieldValidation", told, _UNSUPPORTED))
+        message = f'Unsupported value: "{validation}": supported values: {supported}'
+        causes.append(Cause("fieldValidation", message, _UNSUPPORTED))
     causes += _manager_causes(manager)
     forced = request.param("force")
     if applies and not manager:
-        told = "Required value: is required for apply patch"
-        causes.append(Cause("fieldManager", told, "FieldValueRequired"))
+        message = "Required value: is required for apply patch"
+        causes.append(Cause("fieldManager", message, "FieldValueRequired"))
     if kind == "PatchOptions" and not applies and forced:
-        told = "Forbidden: may not be specified for non-apply patch"
-        causes.append(Cause("force", told, "FieldValueForbidden"))
+        message = "Forbidden: may not be specified for non-apply patch"
+        causes.append(Cause("force", message, "FieldValueForbidden"))
     if causes:
         raise invalid_options(kind, causes)
     return WriteOptions(
@@ -78,29 +78,29 @@ def write_options(request: Request, kind: str, *, applies: bool = False) -> Writ
 _NONE = WriteOptions()
 
 
-def dry_run_causes(told: tuple[str, ...]) -> list[Cause]:
-    """What is wrong with a wish for a dry run."""
-    if all(item == "All" for item in told):
+def dry_run_causes(given: tuple[str, ...]) -> list[Cause]:
+    """Validates dryRun."""
+    if all(item == "All" for item in given):
         return []
-    shown = msgspec.json.encode(told).decode()
+    shown = msgspec.json.encode(given).decode()
     why = f'Unsupported value: {shown}: supported values: "All"'
     return [Cause("dryRun", why, _UNSUPPORTED)]
 
 
 def _manager_causes(manager: str) -> list[Cause]:
     if len(manager.encode()) > _MANAGER_BYTES:
-        told = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
-        return [Cause("fieldManager", told, "FieldValueTooLong")]
+        message = f"Too long: may not be more than {_MANAGER_BYTES} bytes"
+        return [Cause("fieldManager", message, "FieldValueTooLong")]
     for index, char in enumerate(manager):
         if not char.isprintable():
-            told = f"invalid character U+{ord(char):04X} (at position {index})"
+            message = f"invalid character U+{ord(char):04X} (at position {index})"
             shown = msgspec.json.encode(manager).decode()
-            return [Cause("fieldManager", f"Invalid value: {shown}: {told}")]
+            return [Cause("fieldManager", f"Invalid value: {shown}: {message}")]
     return []
 
 
 def delete_options(request: Request) -> DeleteOptions:
-    """How to delete: the body says everything, or, without one, the parameters do. Raises 400 or 422."""
+    """The deletion options: from the body or, without one, from the parameters. Raises 400 or 422."""
     body = decode(request) if request.body.strip() else _from_query(request)
     try:
         options = msgspec.convert(body, DeleteOptions)
@@ -113,29 +113,29 @@ def delete_options(request: Request) -> DeleteOptions:
     causes = dry_run_causes(tuple(options.dry_run or ()))
     policy = options.propagation_policy
     if policy is not None and options.orphan_dependents is not None:
-        told = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(Cause("propagationPolicy", f'Invalid value: "{policy}": {told}'))
+        message = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(Cause("propagationPolicy", f'Invalid value: "{policy}": {message}'))
     if policy and policy not in _POLICIES:
         supported = ", ".join(f'"{item}"' for item in (*_POLICIES, "nil"))
-        told = f'Unsupported value: "{policy}": supported values: {supported}'
-        causes.append(Cause("propagationPolicy", told, _UNSUPPORTED))
+        message = f'Unsupported value: "{policy}": supported values: {supported}'
+        causes.append(Cause("propagationPolicy", message, _UNSUPPORTED))
     if causes:
         raise invalid_options("DeleteOptions", causes)
     return options
 
 
 def _from_query(request: Request) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     grace = request.param("gracePeriodSeconds")
     if grace:
-        told["gracePeriodSeconds"] = _integer(grace)
+        given["gracePeriodSeconds"] = _integer(grace)
     if policy := request.param("propagationPolicy"):
-        told["propagationPolicy"] = policy
+        given["propagationPolicy"] = policy
     if dry := [value for key, value in request.query if key == "dryRun" and value]:
-        told["dryRun"] = dry
+        given["dryRun"] = dry
     if orphan := request.param("orphanDependents"):
-        told["orphanDependents"] = orphan.lower() in _TRUE
-    return told
+        given["orphanDependents"] = orphan.lower() in _TRUE
+    return given
 
 
 def _integer(text: str) -> int:

@@ -1,6 +1,6 @@
-"""How important a Pod is: the class that it names says so, never the Pod itself.
+"""Sets a Pod's priority from its PriorityClass.
 
-There are the two classes that every cluster has; more cannot be made here. A Pod may repeat what its class says.
+There are the two classes that every cluster has; more cannot be created here. A Pod may repeat its class's values.
 """
 
 from runyard.embedded.kube.resources import PODS, Object
@@ -15,15 +15,15 @@ _PREEMPTS = "PreemptLowerPriority"
 
 
 def admitted(pod: Object) -> Object:
-    """A new Pod with the priority of its class; a 403 if there is no such class, or it says another."""
+    """A new Pod with the priority of its class; a 403 if there is no such class, or the Pod has another value."""
     spec, name = pod["spec"], pod["metadata"].get("name", "")
     named = spec.get("priorityClassName") or ""
     priority = _CLASSES.get(named)
     if priority is None:
         raise forbidden(PODS, name, f"no PriorityClass with name {named} was found")
-    told = spec.get("priority")
-    if told is not None and told != priority:
-        raise forbidden(PODS, name, _unlike(f"the integer value of priority ({told})", priority))
+    given = spec.get("priority")
+    if given is not None and given != priority:
+        raise forbidden(PODS, name, _unlike(f"the integer value of priority ({given})", priority))
     policy = spec.get("preemptionPolicy")
     if policy is not None and policy != _PREEMPTS:
         what = f"the string value of PreemptionPolicy ({policy})"
@@ -32,5 +32,5 @@ def admitted(pod: Object) -> Object:
 
 
 def _unlike(what: str, computed: object) -> str:
-    told = f"priority admission controller computed {computed} from the given PriorityClass name"
-    return f"{what} must not be provided in pod spec; {told}"
+    message = f"priority admission controller computed {computed} from the given PriorityClass name"
+    return f"{what} must not be provided in pod spec; {message}"

@@ -1,4 +1,4 @@
-"""The parameters of a list or a watch, read and checked as a real server does."""
+"""Reads and validates the parameters of a list or a watch as a real server does."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ _DIGITS = 18
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader asked for."""
+    """The parameters of a read."""
 
     told_version: str = ""
     version: int = 0
@@ -28,11 +28,11 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exact(self) -> bool:
-        """Whether the list must show that very version; with a limit it does so unasked."""
+        """Whether the list must show exactly that version; with a limit this is implied."""
         return self.match == EXACT or (not self.match and bool(self.limit and self.version))
 
     def check_list(self) -> None:
-        """Raise 422 if the parameters make no sense together."""
+        """Raises 422 if the parameters contradict each other."""
         causes: list[Cause] = []
         if self.match:
             if not self.told_version:
@@ -40,59 +40,59 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
             if self.more:
                 causes.append(_forbidden("is forbidden when continue is provided"))
             if self.match not in (EXACT, NOT_OLDER):
-                told = f'Unsupported value: "{self.match}": supported values: "{EXACT}", "{NOT_OLDER}", ""'
-                causes.append(Cause("resourceVersionMatch", told, "FieldValueNotSupported"))
+                message = f'Unsupported value: "{self.match}": supported values: "{EXACT}", "{NOT_OLDER}", ""'
+                causes.append(Cause("resourceVersionMatch", message, "FieldValueNotSupported"))
             elif self.match == EXACT and self.told_version == "0":
                 causes.append(_forbidden('"exact" is forbidden for resourceVersion "0"'))
         if self.initial is not None:
-            told = "Forbidden: sendInitialEvents is forbidden for list"
-            causes.append(Cause("sendInitialEvents", told, "FieldValueForbidden"))
+            message = "Forbidden: sendInitialEvents is forbidden for list"
+            causes.append(Cause("sendInitialEvents", message, "FieldValueForbidden"))
         if causes:
             raise invalid_options("ListOptions", causes)
 
     def check_watch(self) -> None:
-        """Raise 422 if the parameters make no sense together."""
+        """Raises 422 if the parameters contradict each other."""
         causes: list[Cause] = []
         if self.initial is None:
             if self.match:
-                told = "is forbidden for watch unless sendInitialEvents is provided"
-                causes.append(_forbidden(told))
+                message = "is forbidden for watch unless sendInitialEvents is provided"
+                causes.append(_forbidden(message))
             if self.more:
                 causes.append(_forbidden("is forbidden when continue is provided"))
         elif self.match != NOT_OLDER:
-            told = (
+            message = (
                 f"Forbidden: sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}"
             )
-            causes.append(Cause("resourceVersionMatch", told, "FieldValueForbidden"))
+            causes.append(Cause("resourceVersionMatch", message, "FieldValueForbidden"))
             if self.match:
-                told = f'Unsupported value: "{self.match}": supported values: "{NOT_OLDER}"'
-                causes.append(Cause("resourceVersionMatch", told, "FieldValueNotSupported"))
+                message = f'Unsupported value: "{self.match}": supported values: "{NOT_OLDER}"'
+                causes.append(Cause("resourceVersionMatch", message, "FieldValueNotSupported"))
         if causes:
             raise invalid_options("ListOptions", causes)
 
 
 def _forbidden(why: str) -> Cause:
-    told = f"Forbidden: resourceVersionMatch {why}"
-    return Cause("resourceVersionMatch", told, "FieldValueForbidden")
+    message = f"Forbidden: resourceVersionMatch {why}"
+    return Cause("resourceVersionMatch", message, "FieldValueForbidden")
 
 
 def read_options(request: Request, *, listing: bool = True) -> ReadOptions:
-    """The parameters of a read; raises if one cannot be read at all."""
+    """The parameters of a read; raises if one cannot be parsed."""
     if not request.query:
         return _NONE
-    told = dict(reversed(request.query))
-    version = told.get("resourceVersion", "")
+    given = dict(reversed(request.query))
+    version = given.get("resourceVersion", "")
     if version and not _natural(version):
         raise bad_version(version, listing=listing)
     return ReadOptions(
         told_version=version,
         version=int(version or 0),
-        match=told.get("resourceVersionMatch", ""),
-        limit=max(_number(told.get("limit", "")), 0),
-        more=told.get("continue", ""),
-        initial=_flag(told["sendInitialEvents"]) if "sendInitialEvents" in told else None,
-        bookmarks=_flag(told.get("allowWatchBookmarks", "")),
-        seconds=max(_number(told.get("timeoutSeconds", "")), 0),
+        match=given.get("resourceVersionMatch", ""),
+        limit=max(_number(given.get("limit", "")), 0),
+        more=given.get("continue", ""),
+        initial=_flag(given["sendInitialEvents"]) if "sendInitialEvents" in given else None,
+        bookmarks=_flag(given.get("allowWatchBookmarks", "")),
+        seconds=max(_number(given.get("timeoutSeconds", "")), 0),
     )
 
 
@@ -100,7 +100,7 @@ _NONE = ReadOptions()
 
 
 def wants_watch(request: Request) -> bool:
-    """Whether a read is a watch: by the first word about it, and any word but a no is a yes."""
+    """Whether a read is a watch: by the first value of the parameter; any value but a false one counts."""
     for key, value in request.query:
         if key == "watch":
             return value.lower() not in ("false", "0")

@@ -1,4 +1,4 @@
-"""Writes: create, update, apply, bind and delete, each one commit or one refusal.
+"""Performs writes: create, update, apply, bind and delete, each one commit or one refusal.
 
 Everything that changes the store goes through here, from a client as well as from the built-in controllers, so
 preconditions, types, validation, generations, field ownership and the rules of deletion hold for all of them alike.
@@ -9,7 +9,7 @@ caller (a body is a bad request, the result of a patch is invalid).
 
 Invariants:
 - A write that changes nothing commits nothing: the version stays.
-- uid, creation, deletion and generation belong to the server; what a client says about them is at most a precondition.
+- uid, creation, deletion and generation belong to the server; what a client sends for them is at most a precondition.
 - A status write touches status (and, where a real server lets it, metadata); any other write leaves status alone.
 """
 
@@ -23,12 +23,12 @@ from runyard.embedded.kube.accountmounts import equipped
 from runyard.embedded.kube.admission import run_as
 from runyard.embedded.kube.crd.applying import disowned
 from runyard.embedded.kube.crd.definition import doomed
-from runyard.embedded.kube.deletion import Wish
+from runyard.embedded.kube.deletion import Deletion
 from runyard.embedded.kube.metadata import (
     SERVER_META,
     check_namespace,
     confined,
-    other_life,
+    uid_changes,
 )
 from runyard.embedded.kube.patches.apply import (
     Writer,
@@ -71,7 +71,7 @@ _VERSIONED = "resourceVersion should not be set on objects to be created"
 
 
 class Admit(Protocol):
-    """Looks at an object that a client would store: completes it, or refuses."""
+    """Checks an object that a client wants to store: completes it, or refuses."""
 
     def __call__(
         self, resource: Resource, new: Object, *, old: Object | None = None, subresource: str = ""
@@ -81,12 +81,12 @@ class Admit(Protocol):
 
 
 class Registry:
-    """The one writer of the store."""
+    """The only writer of the store."""
 
     def __init__(self, store: Store, *, clock: Clock, rng: random.Random) -> None:
         self.store = store
         self.clock = clock
-        self.admit: Admit | None = None  # who looks at what clients would store
+        self.admit: Admit | None = None  # checks what clients want to store
         self._rng = rng
 
     # ---- create
@@ -94,7 +94,7 @@ class Registry:
     def create(
         self, resource: Resource, obj: Object, *, namespace: str, writer: Writer | None = None
     ) -> Record:
-        """Store a new object."""
+        """Stores a new object."""
         wanted = self.typed(resource, obj)
         obj = typed(resource, wanted)
         self._admit_namespace(resource, obj["metadata"], namespace)
@@ -104,10 +104,10 @@ class Registry:
             if not self.store.rehearsing:
                 raise StatusError(500, "", _VERSIONED)
             meta["resourceVersion"] = version
-        told = self._shaped(resource, {**obj, "metadata": meta})
-        obj = defaults.fill(resource, told)
+        given = self._shaped(resource, {**obj, "metadata": meta})
+        obj = defaults.fill(resource, given)
         if resource is DEFINITIONS:
-            obj = typed(resource, obj, told)
+            obj = typed(resource, obj, given)
         account = self._account_of(obj, namespace) if resource is PODS else {}
         validation.check(resource, obj)
         if (there := self.store.get(resource, namespace, meta["name"])) is not None:
@@ -121,17 +121,17 @@ class Registry:
             if writer.operation == "Apply":
                 obj = owned_by_apply(resource, new=obj, wanted=wanted, writer=writer)
             elif not disowned(resource, wanted):
-                obj = owned_by_create(resource, new=obj, told=told, writer=writer)
+                obj = owned_by_create(resource, new=obj, given=given, writer=writer)
         return self.store.put(resource, obj)
 
     def record(self, resource: Resource, obj: Object, *, namespace: str) -> Record:
-        """Store a new object that this server has made itself, complete and under a name that nobody has."""
+        """Stores a new object of this server, complete and under a free name."""
         meta = self._fresh_meta(resource, obj["metadata"], namespace)
         head = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
         return self.store.put(resource, {**head, **{k: obj[k] for k in obj if k != "metadata"}})
 
     def _shaped(self, resource: Resource, obj: Object, old: Object | None = None) -> Object:
-        """The object as everybody reads it: with the defaults of its kind."""
+        """The object as clients read it: with the defaults of its kind."""
         return defaults.fold(resource, defaulting.filled(resource, obj, old))
 
     def _admit_namespace(self, resource: Resource, meta: Object, namespace: str) -> None:
@@ -144,10 +144,10 @@ class Registry:
         if "deletionTimestamp" in place.meta:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             refusal = forbidden(resource, str(meta.get("name", "")), why)
-            told = f"namespace {namespace} is being terminated"
+            message = f"namespace {namespace} is being terminated"
             cause = {
                 "reason": "NamespaceTerminating",
-                "message": told,
+                "message": message,
                 "field": "metadata.namespace",
             }
             refusal.details = {**(refusal.details or {}), "causes": [cause]}
@@ -161,9 +161,9 @@ class Registry:
             raise forbidden(PODS, pod["metadata"]["name"], f"{why} not found")
         return account.obj
 
-    def _fresh_meta(self, resource: Resource, told: Object, namespace: str) -> Object:
-        meta = {key: value for key, value in told.items() if key not in SERVER_META}
-        name, base = told.get("name"), told.get("generateName")
+    def _fresh_meta(self, resource: Resource, given: Object, namespace: str) -> Object:
+        meta = {key: value for key, value in given.items() if key not in SERVER_META}
+        name, base = given.get("name"), given.get("generateName")
         if not name and base:
             name = self._free_name(resource, namespace, base[:_GENERATED_BASE])
         if not name:
@@ -202,7 +202,7 @@ class Registry:
         subresource: str = "",
         writer: Writer | None = None,
     ) -> Record:
-        """Store a new version of an object; the old record comes back if nothing changed."""
+        """Stores a new version of an object; returns the old record if nothing changed."""
         old = record.obj
         new = confined(resource, old, typed(resource, desired, old), subresource)
         new = defaults.readmitted(resource, self._shaped(resource, new, old), old)
@@ -214,7 +214,7 @@ class Registry:
             new = with_entries(new, entries_of(desired))
             if _same_but_times(old, new):
                 return record
-        other = other_life(record, desired["metadata"])
+        other = uid_changes(record, desired["metadata"])
         if (new is old or new == old) and not other:
             return record
         validation.check(resource, new, old=old, also=other)
@@ -248,10 +248,10 @@ class Registry:
         return self.update(resource, record, applied, subresource=subresource, writer=writer)
 
     def bind(self, record: Record, node: str, *, transition: str) -> Record:
-        """Assign a Pod to a node, once."""
+        """Binds a Pod to a node, once."""
         if "deletionTimestamp" in record.meta:
-            told = f"pod {record.name} is being deleted, cannot be assigned to a host"
-            raise _bind_conflict(record, told)
+            message = f"pod {record.name} is being deleted, cannot be assigned to a host"
+            raise _bind_conflict(record, message)
         before = record.obj["spec"].get("nodeName")
         if before:
             raise _bind_conflict(
@@ -274,12 +274,12 @@ class Registry:
     def delete(
         self, resource: Resource, record: Record, *, grace: int | None = None, policy: str = ""
     ) -> Record | None:
-        """Delete; the record that is left, or None when the object has gone."""
-        left, gone = self.deleted(resource, record, Wish(grace, policy))
+        """Deletes; returns the record that is left, or None when the object is gone."""
+        left, gone = self.deleted(resource, record, Deletion(grace, policy))
         return None if gone else left
 
-    def deleted(self, resource: Resource, record: Record, wish: Wish) -> tuple[Record, bool]:
-        """Delete; the last record of the object, and whether it has gone with that."""
+    def deleted(self, resource: Resource, record: Record, wish: Deletion) -> tuple[Record, bool]:
+        """Deletes; returns the last record of the object, and whether it is gone with that."""
         held = resource is NAMESPACES
         now = self.clock.now()
         obj = doomed(record.obj, now=now) if resource is DEFINITIONS else record.obj
@@ -293,27 +293,27 @@ class Registry:
     # ---- reading what a client sent
 
     def typed(self, resource: Resource, obj: Any) -> Object:
-        """An object of that kind, with metadata; a 400 if it says that it is another."""
+        """An object of that kind, with metadata; a 400 if it names another kind."""
         if not isinstance(obj, dict):
-            told = f"the object provided is unrecognized (must be of type {resource.kind})"
-            raise bad_request(f"{told}: it is no JSON object")
+            message = f"the object provided is unrecognized (must be of type {resource.kind})"
+            raise bad_request(f"{message}: it is no JSON object")
         kind, version = obj.get("kind", resource.kind), obj.get("apiVersion", resource.api_version)
         if resource.custom and version == resource.api_version and kind != resource.kind:
             raise other_kind(resource, str((obj.get("metadata") or {}).get("name", "")), str(kind))
         if kind != resource.kind or version != resource.api_version:
-            told = f'{kind} in version "{version}" cannot be handled as a {resource.kind}'
-            raise bad_request(f"{told}: it is not of that kind")
+            message = f'{kind} in version "{version}" cannot be handled as a {resource.kind}'
+            raise bad_request(f"{message}: it is not of that kind")
         meta = obj.get("metadata", {})
         if not isinstance(meta, dict):
-            told = f'{kind} in version "{resource.version}" cannot be handled as a {kind}'
-            raise bad_request(f"{told}: json: cannot unmarshal metadata")
+            message = f'{kind} in version "{resource.version}" cannot be handled as a {kind}'
+            raise bad_request(f"{message}: json: cannot unmarshal metadata")
         return (
             {"kind": resource.kind, "apiVersion": resource.api_version} | obj | {"metadata": meta}
         )
 
 
 def with_condition(status: Object, condition: Object) -> Object:
-    """A status with that condition in place of the one of the same type, whose reason and message end with it."""
+    """A status with that condition in place of the one of the same type, including its reason and message."""
     conditions = list(status.get("conditions") or [])
     for index, item in enumerate(conditions):
         if item.get("type") == condition["type"]:
@@ -326,12 +326,12 @@ def with_condition(status: Object, condition: Object) -> Object:
 
 
 def _bind_conflict(record: Record, why: str) -> StatusError:
-    told = f'Operation cannot be fulfilled on pods/binding "{record.name}": {why}'
-    return StatusError(409, "Conflict", told, {"name": record.name, "kind": "pods/binding"})
+    message = f'Operation cannot be fulfilled on pods/binding "{record.name}": {why}'
+    return StatusError(409, "Conflict", message, {"name": record.name, "kind": "pods/binding"})
 
 
 def _applicable(resource: Resource, wanted: Object, subresource: str) -> Object:
-    """The part of an applied object that this path takes; the server's own is no part of it."""
+    """The part of an applied object that this path takes, without server-owned fields."""
     if subresource in ("status", "approval"):
         kept = {"metadata": wanted["metadata"]} if not resource.custom else {"metadata": {}}
         return kept | ({"status": wanted["status"]} if wanted.get("status") is not None else {})
@@ -341,7 +341,7 @@ def _applicable(resource: Resource, wanted: Object, subresource: str) -> Object:
 
 
 def _same_but_times(one: Object, two: Object) -> bool:
-    """Whether two versions of an object differ at most in when somebody wrote."""
+    """Whether two versions of an object differ at most in the times of managed fields."""
     if _owners(one) != _owners(two):
         return False
     return _ownerless(one) == _ownerless(two)

@@ -1,10 +1,10 @@
-"""The kinds that the embedded API serves, and the ones it knows of and refuses.
+"""The kinds that the embedded API serves, and those that it knows and refuses.
 
 A `Resource` is one row: where it lives, which subresources it has, how its status is treated, and
 which fields a field selector may name. Everything generic in this package is driven by these rows.
 
 The rows here are the built-in kinds. Rows of custom resources are made from CustomResourceDefinitions while the
-server runs (`crd`); the `Catalogue` of a store knows both, so ask it, not these constants, for everything served.
+server runs (`crd`); the `Catalogue` of a store knows both, so use it, not these constants, for everything served.
 """
 
 from typing import Any
@@ -29,10 +29,10 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     version: str = "v1"
     namespaced: bool = True
     subresources: tuple[str, ...] = ()
-    status_on_create: bool = True  # False: a create ignores what it says about status
+    status_on_create: bool = True  # False: a create ignores its status
     counted: bool = False  # metadata.generation counts changes of spec
     custom: bool = False  # a custom resource: defined by a CustomResourceDefinition
-    stored: bool = True  # False: only answers questions, nothing is kept
+    stored: bool = True  # False: a review, nothing is stored
     fields: tuple[str, ...] = _COMMON_FIELDS
     short: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -189,11 +189,11 @@ BUILT_IN = (
     RUNTIME_CLASSES,
     DEFINITIONS,
 )
-# Subresources of Pods that the node serves: passed on as they come.
+# Subresources of Pods that the node serves: proxied.
 NODE_SUBRESOURCES = ("log", "exec", "attach", "portforward")
 
-# Parts of Kubernetes that a client may ask for in good faith: told 501 and why, not 404. Limits and quotas are not
-# among them: `kubectl describe namespace` asks for both, and goes on only where a server has never heard of them.
+# APIs of Kubernetes that a client may reasonably expect: answered 501 and why, not 404. Limits and quotas are not
+# among them: `kubectl describe namespace` requests both, and continues only after a 404.
 UNSERVED_CORE = (
     "bindings",
     "componentstatuses",

@@ -1,4 +1,4 @@
-"""Paths: from `/api/v1/namespaces/x/pods/y/status` to what is meant by it."""
+"""Parses paths: from `/api/v1/namespaces/x/pods/y/status` to its resource, name and subresource."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ ByPath = Mapping[tuple[str, str, str], Resource]
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a request is about."""
+    """The target of a request."""
 
     resource: Resource
     namespace: str = ""
@@ -26,7 +26,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse(path: str, by_path: ByPath, groups: Mapping[str, None]) -> Target:
-    """The target of a path; raises 404 for no path of ours, 501 for one that we know and refuse."""
+    """The target of a path; raises 404 for an unknown path, 501 for a known one that is not served."""
     steps = path.split("/")[1:]
     if steps and not steps[-1]:
         steps.pop()

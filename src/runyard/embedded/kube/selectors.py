@@ -1,12 +1,12 @@
 """Label and field selectors: parsed once, matched often.
 
-The grammar of labels is that of a real server, word for word of its complaints: `a`, `!a`, `a=b`, `a==b`, `a!=b`,
-`a in (b,c)`, `a notin (b)`, `a>1`, `a<1`, joined by commas. Fields know `=`, `==` and `!=`, and only the fields that
-their kind names.
+The grammar of labels and its error messages are those of a real server: `a`, `!a`, `a=b`, `a==b`, `a!=b`,
+`a in (b,c)`, `a notin (b)`, `a>1`, `a<1`, joined by commas. Fields support `=`, `==` and `!=`, and only the fields
+of their kind.
 
 A `Selector` is immutable and cached by its text, because every list and watch of a loop sends the same text. `pin` is
 the one equality that the watch fan-out can index by, so that a thousand agents that each watch "Pods on my node" do
-not each look at every Pod.
+not each read every Pod.
 """
 
 import re
@@ -33,9 +33,9 @@ _RULE = (
 )
 _PINS = ("metadata.name", "spec.nodeName")
 _BY_NAME = "metadata.name"
-_LOOKED_UP = (_BY_NAME, "spec.nodeName")  # a server has an index of these
+_LOOKED_UP = (_BY_NAME, "spec.nodeName")  # a server has an index for these
 _FLAGS = (("spec", "hostNetwork"), ("spec", "unschedulable"))  # absent: false
-_LONGEST = 512  # characters of what is remembered: what a program sends again and again is short
+_LONGEST = 512  # the longest selector that is cached: those that programs repeat are short
 _WORDS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
 _MARKS: dict[str, Operator] = {
     "=": "in",
@@ -54,7 +54,7 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def holds(self, value: str | None) -> bool:
-        """Whether a value (None: the key is absent) satisfies this."""
+        """Whether a value (None: the key is absent) satisfies this condition."""
         if self.operator == "in":
             return value is not None and value in self.values
         if self.operator == "notin":
@@ -78,7 +78,7 @@ class Selector(msgspec.Struct, frozen=True):
         return bool(self.labels or self.fields)
 
     def looked_up(self, obj: Object) -> bool:
-        """Whether the object is one that is looked at: all are, unless a name or a Node is asked for."""
+        """Whether the object is read at all: always, unless a name or a Node is selected."""
         for path, requirement in self.fields:
             if requirement.key in _LOOKED_UP and requirement.operator == "in":
                 return requirement.holds(field_value(obj, path))
@@ -98,7 +98,7 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 def field_value(obj: Object, path: tuple[str, ...]) -> str:
-    """The field as a selector sees it: text, empty when absent."""
+    """The field's value for a selector: text, empty when absent."""
     value: Any = obj
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
@@ -110,7 +110,7 @@ def field_value(obj: Object, path: tuple[str, ...]) -> str:
 
 
 def parse(resource: Resource, labels: str, fields: str) -> Selector:
-    """Read both selectors; raises a 400 on what is no selector or no field of this kind."""
+    """Parses both selectors; raises a 400 on an invalid selector or an unknown field of this kind."""
     if len(labels) + len(fields) > _LONGEST:
         return _parse(resource, labels, fields)
     return _remembered(resource, labels, fields)
@@ -139,7 +139,7 @@ def _parse(resource: Resource, labels: str, fields: str) -> Selector:
 
 
 class _Labels:
-    """Reads a label selector from left to right."""
+    """Parses a label selector from left to right."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [match["mark"] or match["word"] for match in _TOKEN.finditer(text)]
@@ -152,8 +152,8 @@ class _Labels:
             if token == "" and not found:
                 return ()
             if token != "!" and not _word(token):
-                told = "identifier after ','" if found else "!, identifier, or 'end of string'"
-                raise bad_request(f"found '{token}', expected: {told}")
+                given = "identifier after ','" if found else "!, identifier, or 'end of string'"
+                raise bad_request(f"found '{token}', expected: {given}")
             found.append(self._requirement())
             token = self._next()
             if token == "":
@@ -272,15 +272,15 @@ def _term(text: str) -> Requirement:
     match = _FIELD.fullmatch(text)
     if match is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{text}'")
-    key, told = match["key"], match["value"]
-    if wrong := re.search(r"(?<!\\)[=,]", told):
+    key, given = match["key"], match["value"]
+    if wrong := re.search(r"(?<!\\)[=,]", given):
         raise bad_request(f"invalid field selector: unescaped character in value: {ord(wrong[0])}")
     operator: Operator = "notin" if match["op"] == "!=" else "in"
-    return Requirement(key, operator, (_UNESCAPED.sub(r"\1", told),))
+    return Requirement(key, operator, (_UNESCAPED.sub(r"\1", given),))
 
 
 def exact_name(text: str) -> str:
-    """The one name that a field selector asks for, if it can be read and does."""
+    """The single name that a field selector selects, if it is valid and does."""
     if _BY_NAME not in text:
         return ""
     try:

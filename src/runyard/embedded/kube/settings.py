@@ -1,8 +1,8 @@
-"""The numbers of the embedded Kubernetes API that a test, the simulator or an operator may turn.
+"""The settings of the embedded Kubernetes API, for tests, the simulator and operators.
 
-The defaults are those of a stock cluster wherever a stock cluster has one. Two are deliberate:
-`pod_gc_after` is off, because a node that nobody can reach may still be running its VMs, and
-`gone_in_stream` is on, because that is how a stock server tells a watcher that it is too late.
+The defaults are those of a stock cluster wherever a stock cluster has one. Two are explained here:
+`pod_gc_after` is off, because an unreachable node may still be running its VMs, and
+`gone_in_stream` is on, because that is how a stock server informs a watcher that is too old.
 """
 
 import msgspec
@@ -13,10 +13,10 @@ from runyard.wire import names
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything tunable, in seconds or counts."""
 
-    tick: float = 5.0  # how often the controllers look at clocks
-    node_grace: float = 40.0  # silence of a node before it is Unknown
-    node_startup: float = 60.0  # the same for a node that has never said how it is
-    pod_eviction: float = 300.0  # lost for so long: Pods that say nothing else are asked to go
+    tick: float = 5.0  # how often the controllers check the time
+    node_grace: float = 40.0  # after this time without a heartbeat a node is Unknown
+    node_startup: float = 60.0  # the same for a node that has never posted its status
+    pod_eviction: float = 300.0  # the default toleration of Pods for a lost node
     pod_gc_after: float | None = None  # not ready for so long: its Pods are removed by force
     orphan_quarantine: float = 40.0  # a Pod's Node is deleted for so long: the Pod is removed
     event_ttl: float = 3600.0  # how long an Event object lives

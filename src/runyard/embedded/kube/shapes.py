@@ -1,4 +1,4 @@
-"""The parts of each kind that this server itself reads, as strict types.
+"""The fields of each kind that this server itself reads, as strict types.
 
 An object is stored only if it converts to its shape, so the scheduler, the node lifecycle and the
 deletion rules can rely on what they find. Fields that nothing here reads are stored as they came.
@@ -21,7 +21,7 @@ class Shape(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OwnerReference(Shape, frozen=True):
-    """Who must live for this object to live."""
+    """The owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -48,14 +48,14 @@ class Whole(Shape, frozen=True):
 
 
 class Resources(Shape, frozen=True):
-    """What a container asks for."""
+    """The resources that a container requests."""
 
     requests: Quantities = {}
     limits: Quantities = {}
 
 
 class Port(Shape, frozen=True):
-    """A port that a container wants, of its host if it names one."""
+    """A port of a container, of its host if it names one."""
 
     host_port: int = 0
     protocol: str = "TCP"
@@ -73,7 +73,7 @@ class Container(Shape, frozen=True):
 
 
 class Toleration(Shape, frozen=True):
-    """A taint that a Pod puts up with."""
+    """A taint that a Pod tolerates."""
 
     key: str = ""
     operator: Literal["", "Equal", "Exists"] = "Equal"
@@ -98,7 +98,7 @@ class Term(Shape, frozen=True):
 
 
 class Preference(Shape, frozen=True):
-    """A weighted wish."""
+    """A weighted preference."""
 
     weight: Annotated[int, msgspec.Meta(ge=1, le=100)]
     preference: Term
@@ -111,7 +111,7 @@ class NodeSelector(Shape, frozen=True):
 
 
 class NodeAffinity(Shape, frozen=True):
-    """Which nodes a Pod needs, and which it likes."""
+    """Which nodes a Pod requires, and which it prefers."""
 
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -122,7 +122,7 @@ class NodeAffinity(Shape, frozen=True):
 
 
 class PodAffinity(Shape, frozen=True):
-    """Wishes about the neighbours: read so that a Pod that insists on them is not placed against them."""
+    """Pod affinity: read so that a Pod that requires it is not placed against it."""
 
     required: list[dict[str, Any]] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
@@ -130,7 +130,7 @@ class PodAffinity(Shape, frozen=True):
 
 
 class Affinity(Shape, frozen=True):
-    """What is said about nodes is honoured; what is said about neighbours is not, see `fit`."""
+    """Node affinity is honoured; Pod affinity is not, see `fit`."""
 
     node_affinity: NodeAffinity = NodeAffinity()
     pod_affinity: PodAffinity = PodAffinity()
@@ -146,14 +146,14 @@ class LabelCondition(Shape, frozen=True):
 
 
 class LabelSelector(Shape, frozen=True):
-    """Which Pods are meant."""
+    """A selector of Pods."""
 
     match_labels: dict[str, str] = {}
     match_expressions: list[LabelCondition] = []
 
 
 class Spread(Shape, frozen=True):
-    """How evenly Pods of one kind shall lie over the Nodes."""
+    """How evenly Pods are to be spread over the Nodes."""
 
     max_skew: int
     topology_key: Word
@@ -201,7 +201,7 @@ class PodStatus(Shape, frozen=True):
 
 
 class Taint(Shape, frozen=True):
-    """A reason for Pods to stay away."""
+    """A taint of a Node."""
 
     key: Word
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -231,7 +231,7 @@ class Node(Whole, frozen=True):
 
 
 class LeaseSpec(Shape, frozen=True):
-    """Who holds a lease."""
+    """The holder of a lease."""
 
     holder_identity: str = ""
     lease_duration_seconds: int | None = None
@@ -240,7 +240,7 @@ class LeaseSpec(Shape, frozen=True):
     acquire_time: datetime | None = None
 
 
-# The parts of each kind that the server reads.
+# The fields of each kind that the server reads.
 PARTS: dict[str, tuple[tuple[str, type[Shape]], ...]] = {
     PODS.key: (("spec", PodSpec), ("status", PodStatus)),
     NODES.key: (("spec", NodeSpec), ("status", NodeStatus)),

@@ -1,4 +1,4 @@
-"""Refusals, as Kubernetes words them: a `Status` object with a code, a reason and details.
+"""Refusals as Kubernetes words them: a `Status` object with a code, a reason and details.
 
 Everything below `KubeCore.handle` refuses by raising `StatusError`; `handle` turns it into the
 answer. Each function here is one refusal, so that the wording of a reason exists once.
@@ -23,7 +23,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class StatusError(Exception):
-    """A refusal on its way to the client."""
+    """A refusal of a request."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class StatusError(Exception):
         message: str,
         details: dict[str, Any] | None = None,
         *,
-        more: str = "",  # where a listing that expired can go on all the same
+        more: str = "",  # where an expired listing can continue
     ) -> None:
         super().__init__(message)
         self.more = more
@@ -40,7 +40,7 @@ class StatusError(Exception):
         self.reason = reason
         self.message = message
         self.details = details
-        self.warnings: tuple[str, ...] = ()  # what was wrong with the request besides
+        self.warnings: tuple[str, ...] = ()  # further warnings about the request
 
     def body(self) -> dict[str, Any]:
         """The `Status` object."""
@@ -68,7 +68,7 @@ class StatusError(Exception):
 
 @contextmanager
 def warned(warnings: Iterable[str]) -> Iterator[None]:
-    """What a request is warned of it is told also when it is refused in here."""
+    """Adds the warnings of a request to a refusal raised inside."""
     try:
         yield
     except StatusError as refusal:
@@ -77,12 +77,12 @@ def warned(warnings: Iterable[str]) -> Iterator[None]:
 
 
 def warning_headers(warnings: Iterable[str]) -> Pairs:
-    """How warnings travel."""
+    """The warning headers."""
     return tuple(("warning", f"299 - {msgspec.json.encode(item).decode()}") for item in warnings)
 
 
 def success(resource: Resource, name: str, uid: str) -> Response:
-    """What a deletion or a binding answers when nothing else is left to show."""
+    """The answer of a deletion or a binding without an object to return."""
     details = _about(resource, name) | {"uid": uid}
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return json_response(200, {**body, "details": details})
@@ -93,8 +93,8 @@ def _about(resource: Resource, name: str) -> dict[str, Any]:
 
 
 def _details(name: str, group: str, kind: str) -> dict[str, Any]:
-    told = {"name": name, "group": group, "kind": kind}
-    return {key: value for key, value in told.items() if value}
+    given = {"name": name, "group": group, "kind": kind}
+    return {key: value for key, value in given.items() if value}
 
 
 def _titled(resource: Resource) -> str:
@@ -102,17 +102,17 @@ def _titled(resource: Resource) -> str:
 
 
 def bad_request(message: str) -> StatusError:
-    """The request itself cannot be read."""
+    """The request cannot be parsed."""
     return StatusError(400, "BadRequest", message)
 
 
 def unauthorized() -> StatusError:
-    """Nobody we know."""
+    """The caller is not authenticated."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
 def forbidden(resource: Resource, name: str, why: str) -> StatusError:
-    """Known, and not allowed."""
+    """The caller is authenticated, and not allowed."""
     message = f'{_titled(resource)} "{name}" is forbidden: {why}'
     return StatusError(403, "Forbidden", message, _about(resource, name))
 
@@ -124,7 +124,7 @@ def not_found(resource: Resource, name: str) -> StatusError:
 
 
 class NoPage(StatusError):
-    """Nothing at all is at that path, not even a refusal in the words of this API."""
+    """Nothing is at that path; the answer is plain text, not a Status."""
 
     def response(self) -> Response:
         """The HTTP answer: plain text."""
@@ -143,13 +143,13 @@ def unknown_path() -> StatusError:
 
 
 def method_not_allowed(method: str) -> StatusError:
-    """That path exists; that method does not, there."""
+    """That path exists, and does not support that method."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, {})
 
 
 def already_exists(resource: Resource, name: str, *, going: bool = False) -> StatusError:
-    """A create met an object of that name, which may be on its way out."""
+    """A create met an object of that name, which may be terminating."""
     message = f'{_titled(resource)} "{name}" already exists'
     if going:
         message = f"object is being deleted: {message}"
@@ -169,7 +169,7 @@ def conflict(resource: Resource, name: str, why: str) -> StatusError:
 
 
 def modified(resource: Resource, name: str) -> StatusError:
-    """The client has seen an older version."""
+    """The client has an older version."""
     why = "the object has been modified; please apply your changes to the latest version"
     return conflict(resource, name, f"{why} and try again")
 
@@ -184,14 +184,14 @@ def delete_conflict(resource: Resource, name: str, why: str) -> StatusError:
 def apply_conflict(causes: list[Cause]) -> StatusError:
     """Other managers own what an apply would change."""
     if len(causes) == 1:
-        told = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+        given = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
         lines: list[str] = []
         for who in dict.fromkeys(cause.message for cause in causes):
             lines.append(who.replace("conflict with", "conflicts with", 1) + ":")
             lines += [f"- {cause.field}" for cause in causes if cause.message == who]
-        told = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
-    return StatusError(409, "Conflict", told, {"causes": msgspec.to_builtins(causes)})
+        given = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    return StatusError(409, "Conflict", given, {"causes": msgspec.to_builtins(causes)})
 
 
 def expired(asked: int, oldest: int) -> StatusError:
@@ -216,38 +216,38 @@ def page_expired(more: str) -> StatusError:
 
 
 def version_too_large(asked: int, current: int) -> StatusError:
-    """The client is ahead of this server."""
+    """The client's version is newer than this server's."""
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return StatusError(504, "Timeout", message, {"causes": causes, "retryAfterSeconds": 1})
 
 
 def bad_version(text: str, *, listing: bool = False) -> StatusError:
-    """What should be a version is no number. Only a list calls that the client's mistake."""
-    told = f'resourceVersion: Invalid value: "{text[:64]}": strconv.ParseUint: invalid syntax'
+    """The version is not a number. Only a list answers with a client error."""
+    message = f'resourceVersion: Invalid value: "{text[:64]}": strconv.ParseUint: invalid syntax'
     if listing:
-        return bad_request(f"invalid resource version: {told}")
-    return StatusError(500, "", told)
+        return bad_request(f"invalid resource version: {message}")
+    return StatusError(500, "", message)
 
 
 def body_too_large(limit: int) -> StatusError:
-    """More than this server wants to hold."""
+    """The body is larger than the limit."""
     return StatusError(413, "RequestEntityTooLarge", f"limit is {limit} bytes")
 
 
 def unsupported_media(kind: str, accepted: Iterable[str]) -> StatusError:
-    """A body in a language this server does not read."""
+    """The content type of the body is not supported."""
     message = "the body of the request was in an unknown format - accepted media types include: "
     return StatusError(415, "UnsupportedMediaType", message + ", ".join(accepted))
 
 
 def unsupported_patch() -> StatusError:
-    """No kind of patch that anybody takes."""
+    """The patch type is unknown."""
     return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def not_acceptable(available: Iterable[str]) -> StatusError:
-    """An answer in a language this server does not speak."""
+    """The requested content type of the answer is not supported."""
     message = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(available)
     return StatusError(406, "NotAcceptable", message, {})
 
@@ -265,14 +265,14 @@ def invalid(resource: Resource, name: str, causes: Iterable[Cause]) -> StatusErr
 
 
 def other_kind(resource: Resource, name: str, kind: str) -> StatusError:
-    """An object of a custom kind says that it is of another."""
+    """An object of a custom kind names another kind."""
     cause = Cause("kind", f'Invalid value: "{kind}": must be {resource.kind}')
     about = _details(name, resource.group, kind)
     return _invalid(f"{kind}.{resource.group}", about, name, [cause])
 
 
 def version_required(resource: Resource, name: str) -> StatusError:
-    """A PUT of this kind must say which version it replaces."""
+    """A PUT of this kind must name the version that it replaces."""
     why = "Invalid value: 0: must be specified for an update"
     cause = Cause("metadata.resourceVersion", why)
     return _invalid(_titled(resource), _about(resource, name), name, [cause])
@@ -285,13 +285,13 @@ def invalid_options(kind: str, causes: Iterable[Cause]) -> StatusError:
 
 
 def invalid_log(pod: str, causes: Iterable[Cause]) -> StatusError:
-    """A log was asked for in a way that cannot be."""
+    """The options of a log request are invalid."""
     details = {"name": pod, "kind": "PodLogOptions"}
     return _invalid("PodLogOptions", details, pod, causes)
 
 
 def invalid_patch(value: str, why: str) -> StatusError:
-    """What a patch makes of the object cannot be read as one."""
+    """The result of a patch cannot be read as an object."""
     cause = Cause("patch", f"Invalid value: {value}: {why}")
     return _invalid("", {}, "", [cause])
 
@@ -300,14 +300,14 @@ def _invalid(
     titled: str, details: dict[str, Any], name: str, causes: Iterable[Cause]
 ) -> StatusError:
     listed = tuple(causes)
-    told = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in listed))
-    text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    given = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in listed))
+    text = given[0] if len(given) == 1 else f"[{', '.join(given)}]"
     details = details | {"causes": msgspec.to_builtins(listed)}
     return StatusError(422, "Invalid", f'{titled} "{name}" is invalid: {text}', details)
 
 
 def failed(why: str) -> StatusError:
-    """What was asked cannot be told, by no fault of the client."""
+    """The answer is unknown, by no fault of the client."""
     details = {"causes": [{"message": why}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {why}", details)
 
@@ -318,7 +318,7 @@ def internal() -> StatusError:
 
 
 def not_kept(why: str, *, full: bool) -> StatusError:
-    """The disk refused the write, so it was taken back as a whole."""
+    """The disk refused the write, so it was rolled back as a whole."""
     message = f"nothing was written: {why}"
     if full:
         return StatusError(507, "InsufficientStorage", message)
@@ -331,11 +331,11 @@ def stopped(why: str) -> StatusError:
 
 
 def not_ready(loops: Iterable[str]) -> StatusError:
-    """Requests are answered, and what should happen by itself does not."""
+    """Requests are answered, but the controllers do not run."""
     return StatusError(503, "ServiceUnavailable", f"no recent success of: {', '.join(loops)}")
 
 
 def not_served(what: str) -> StatusError:
-    """Kubernetes has it; the embedded API does not, and says so."""
+    """Kubernetes has it; the embedded API does not."""
     message = f"the embedded Kubernetes API does not serve {what}"
     return StatusError(501, "NotImplemented", message)

@@ -1,9 +1,10 @@
-"""What an object must look like before it is stored.
+"""Validates an object before it is stored.
 
-Names, labels and other grammar (`rules`), what a kind demands, what may not change any more, and for custom resources
-their schema. Every broken rule becomes a cause with the path of its field; all of them make one 422. At last the
-parts that the server itself reads must convert to their shape (`shapes`), so that the scheduler, the node lifecycle
-and the rules of deletion can rely on what they find. Parts that a write leaves alone are not looked at again.
+It checks names, labels and other grammar (`rules`), the requirements of the kind, immutable fields, and for custom
+resources their schema. Every broken rule becomes a cause with the path of its field; all of them make one 422. At last
+the parts that the server itself reads must convert to their shape (`shapes`), so that the scheduler, the node
+lifecycle and the rules of deletion can rely on what they find. Parts that a write does not change are not checked
+again.
 """
 
 import re
@@ -40,7 +41,7 @@ _ENDING = "create not allowed while custom resource definition is terminating"
 def check(
     resource: Resource, obj: Object, *, old: Object | None = None, also: Iterable[Cause] = ()
 ) -> None:
-    """Raise a 422 unless the object may be stored (in place of `old`, if given) and nothing else is wrong."""
+    """Raises a 422 unless the object may be stored (in place of `old`, if given) and nothing else is wrong."""
     meta = obj["metadata"]
     causes = metadata.name(resource, meta) if old is None else []
     if old is None or old["metadata"] is not meta:
@@ -62,7 +63,7 @@ def check(
 
 
 def _read(resource: Resource, obj: Object, old: Object | None) -> list[Cause]:
-    """Whether the parts that the server reads can be read."""
+    """Whether the fields that the server reads can be read."""
     causes: list[Cause] = []
     for key, shape in shapes.PARTS.get(resource.key, ()):
         value = obj.get(key)

@@ -1,8 +1,8 @@
-"""What each method does at each path, between the route and the registry.
+"""Performs each method at each path, between the route and the registry.
 
 A write is read (`bodies`, `options`), done by the registry, and answered with the object as it is then. With `dryRun`
-everything happens but the commit: the store makes records and keeps none, so nobody sees it, neither a watcher nor a
-controller.
+everything happens but the commit: the store makes records and stores none, so neither a watcher nor a controller gets
+it.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.kube import bodies, negotiation
+from runyard.embedded.kube import bodies, negotiation, patching
 from runyard.embedded.kube.access.tokens import Tokens
 from runyard.embedded.kube.bodies import decode
 from runyard.embedded.kube.controllers.podeviction import evict
@@ -29,10 +29,9 @@ from runyard.embedded.kube.options import (
     delete_options,
     write_options,
 )
-from runyard.embedded.kube.patches import patching
 from runyard.embedded.kube.patches.apply import Writer
 from runyard.embedded.kube.patches.patch import merge
-from runyard.embedded.kube.patches.patching import APPLY, Patched
+from runyard.embedded.kube.patching import APPLY, Patched
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import (
     NAMESPACES,
@@ -64,7 +63,7 @@ from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.wire.instants import to_rfc3339
 
 _JSON = (("content-type", "application/json"),)
-_SHOWN_WHEN_GONE = (PODS, SERVICE_ACCOUNTS)  # their deletion answers what was deleted
+_SHOWN_WHEN_GONE = (PODS, SERVICE_ACCOUNTS)  # their deletion answers with the deleted object
 _LASTING = ("default", "kube-system", "kube-public")  # namespaces that stay
 _SUBRESOURCES = ("status", "approval", "scale")
 
@@ -102,7 +101,7 @@ class Verbs:
         }
 
     def serve(self, request: Request) -> Response | Stream | NodeCall:
-        """Answer, or raise a `StatusError`."""
+        """Answers, or raises a `StatusError`."""
         target = self._store.catalogue.parse(request.path)
         verb = verb_of(target, request)
         if target.subresource in NODE_SUBRESOURCES:
@@ -137,10 +136,10 @@ class Verbs:
         options = self._options(request, "CreateOptions")
         body = bodies.read_object(target.resource, request)
         if not target.resource.stored:
-            told = self._registry.typed(target.resource, body)
+            given = self._registry.typed(target.resource, body)
             if target.resource is TOKEN_REVIEWS:
-                return json_response(201, told | {"status": self._tokens.review(body)})
-            return json_response(201, self._review(target.resource, told))
+                return json_response(201, given | {"status": self._tokens.review(body)})
+            return json_response(201, self._review(target.resource, given))
         if target.subresource == "token":
             return json_response(201, self._tokens.issue(self._found(target), body))
         if target.subresource == "eviction":
@@ -165,13 +164,13 @@ class Verbs:
     def _complaints(
         self, resource: Resource, request: Request, body: Any, options: WriteOptions
     ) -> list[str]:
-        """What to warn of; raises a 400 where the client wants no such thing at all."""
+        """The warnings; raises a 400 where the client wants strict validation."""
         if isinstance(body, dict) and not bodies.is_complete(resource, body):
-            told = f"the object provided is unrecognized (must be of type {resource.kind})"
-            raise bad_request(f"{told}: Object 'Kind' is missing")
+            message = f"the object provided is unrecognized (must be of type {resource.kind})"
+            raise bad_request(f"{message}: Object 'Kind' is missing")
         if options.validation == IGNORE:
             return []
-        found = bodies.strangers(resource, body)
+        found = bodies.unknown_fields(resource, body)
         if bodies.media(request) in ("", bodies.JSON):
             found += bodies.duplicates(request.body, body)
         if found and options.validation == STRICT:
@@ -183,11 +182,11 @@ class Verbs:
         meta = body.get("metadata") if isinstance(body, dict) else None
         if not isinstance(meta, dict) or meta.get("name") != target.name:
             raise bad_request("name in URL does not match name in Binding object")
-        told = body.get("target")
-        node = told.get("name") if isinstance(told, dict) else None
+        given = body.get("target")
+        node = given.get("name") if isinstance(given, dict) else None
         if not isinstance(node, str) or not node:
             raise StatusError(500, "", "target.name: Required value")
-        if (kind := told.get("kind") or NODES.kind) != NODES.kind:
+        if (kind := given.get("kind") or NODES.kind) != NODES.kind:
             why = f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"'
             raise StatusError(500, "", why)
         record = self._found(target)
@@ -235,7 +234,7 @@ class Verbs:
         return _answer(200, self._update(target, record, body, writer), warnings)
 
     def _unversioned(self, body: Object) -> Object:
-        """An object that is not there yet has no version, but where nothing is kept it is told again."""
+        """An object that does not exist yet has no version, but where nothing is stored the version is repeated."""
         if self._store.rehearsing:
             return body
         meta = {key: item for key, item in body["metadata"].items() if key != "resourceVersion"}
@@ -276,18 +275,18 @@ class Verbs:
 
     def _scale(self, verb: str, target: Target, request: Request) -> Response:
         record = self._found(target)
-        told = target.resource.definition.scale
+        given = target.resource.definition.scale
         if verb == "get":
-            return json_response(200, counted(told, record.obj))
+            return json_response(200, counted(given, record.obj))
         self._options(request, "PatchOptions" if verb == "patch" else "UpdateOptions")
         body = decode(request, keep_nulls=verb == "patch")
-        wanted = merge(scale_of(told, record.obj), body) if verb == "patch" else body
+        wanted = merge(scale_of(given, record.obj), body) if verb == "patch" else body
         meta = wanted.get("metadata") if isinstance(wanted, dict) else None
         check_preconditions(target.resource, record, meta)
-        desired = scaled(told, record.obj, wanted)
+        desired = scaled(given, record.obj, wanted)
         writer = self._writer(request, target, "Update")
         updated = self._registry.update(target.resource, record, desired, writer=writer)
-        return json_response(200, scale_of(told, updated.obj))
+        return json_response(200, scale_of(given, updated.obj))
 
     def _apply(self, target: Target, request: Request, options: WriteOptions) -> Response:
         resource = target.resource
@@ -343,8 +342,11 @@ class Verbs:
     def _deleted(
         self, resource: Resource, record: Record, options: DeleteOptions
     ) -> tuple[Record, bool]:
-        told = options.preconditions or {}
-        uid, version = told.get("uid", record.uid), told.get("resourceVersion", str(record.version))
+        given = options.preconditions or {}
+        uid, version = (
+            given.get("uid", record.uid),
+            given.get("resourceVersion", str(record.version)),
+        )
         if uid != record.uid:
             why = f"the UID in the precondition ({uid}) does not match the UID in record ({record.uid})"
             told_more = "The object might have been deleted and then recreated"
@@ -353,10 +355,10 @@ class Verbs:
             why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion"
             told_more = f"in record ({record.version}). The object might have been modified"
             raise delete_conflict(resource, record.name, f"{why} {told_more}")
-        return self._registry.deleted(resource, record, options.wish)
+        return self._registry.deleted(resource, record, options.deletion)
 
     def _delete_all(self, target: Target, request: Request) -> Response:
-        """Delete what a list would show, and show it as it was."""
+        """Deletes what a list would show, and returns it as it was."""
         options = delete_options(request)
         page = self._reader.page(target, request)
         self._store.rehearsing = bool(options.dry_run)
@@ -367,7 +369,7 @@ class Verbs:
         body = list_body(target.resource, page.records, page.meta)
         return Response(status=200, headers=_JSON, body=body)
 
-    # ---- who and when
+    # ---- manager and time
 
     def _options(self, request: Request, kind: str, *, applies: bool = False) -> WriteOptions:
         options = write_options(request, kind, applies=applies)
@@ -377,8 +379,8 @@ class Verbs:
     def _writer(
         self, request: Request, target: Target, operation: str, options: WriteOptions | None = None
     ) -> Writer:
-        told = options.manager if options is not None else request.param("fieldManager")
-        manager = told or request.header("user-agent").partition("/")[0] or "unknown"
+        given = options.manager if options is not None else request.param("fieldManager")
+        manager = given or request.header("user-agent").partition("/")[0] or "unknown"
         return Writer(
             manager=manager[:128],
             operation=operation,

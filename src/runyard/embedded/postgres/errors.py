@@ -1,7 +1,7 @@
-"""What can go wrong with the server that we run ourselves.
+"""The errors of the embedded Postgres server.
 
-One error type on purpose: whoever asked for a database can do nothing about it but tell a person, so
-the message is written for that person and ends with the last lines of the server's own log.
+One error type on purpose: a caller can only show it to the user, so the message is written for the user and ends
+with the last lines of the server's log.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ class EmbeddedPostgresError(Exception):
 
 
 class Abandoned(EmbeddedPostgresError):
-    """Nobody wants the server any more that was being started."""
+    """The start was cancelled."""
 
 
 class AlreadyRunning(EmbeddedPostgresError):

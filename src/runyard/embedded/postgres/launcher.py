@@ -1,16 +1,16 @@
-"""A small process that stands between us and the server, run as `python -I -S launcher.py SPEC`.
+"""A small process between us and the server, run as `python -I -S launcher.py SPEC`.
 
-Why a process of its own: giving up privileges and entering a user namespace must happen between fork
-and exec, which is not safe in a process with threads; and somebody must outlive a killed parent long
-enough to end the server. It imports nothing but the standard library.
+Why a process of its own: dropping privileges and entering a user namespace must happen between fork and exec, which
+is not safe in a process with threads; and when the parent is killed, a process must remain long enough to end the
+server. It imports nothing but the standard library.
 
-It is told what to do by a JSON document (see `process.py`) and speaks on two pipes:
+A JSON document configures it (see `process.py`), and it uses two pipes:
 
     stdin    one byte is an order (`f` fast, `i` immediate); end of file means that the parent is gone
     stdout   `ready PID` once, then `exited CODE`
 
-Invariants: the server never outlives this process (on Linux the kernel sees to it, elsewhere the
-order of death does), this process never outlives its parent by more than the server's shutdown, and
+Invariants: the server never outlives this process (on Linux the kernel ensures it, elsewhere the order of
+shutdown does), this process never outlives its parent by more than the server's shutdown, and
 the socket directory is removed when the server is gone.
 """
 
@@ -34,7 +34,7 @@ _SIGNALS = {b"f": signal.SIGINT, b"i": signal.SIGQUIT}
 
 
 def become(identity: dict[str, Any]) -> None:
-    """Turn this process into the user that the server runs as."""
+    """Switches this process to the server's user."""
     kind = identity["kind"]
     if kind == "drop":
         os.setgroups([])
@@ -50,13 +50,13 @@ def become(identity: dict[str, Any]) -> None:
 
 
 def execute(spec: dict[str, Any]) -> NoReturn:
-    """Become the server's user and its program; only for a freshly forked, single-threaded process."""
+    """Becomes the server's user and program; only in a newly forked, single-threaded process."""
     parent = os.getppid()
     try:
         os.chdir("/")
         become(spec["identity"])
         if sys.platform == "linux":
-            # After the change of user, which would clear it. The parent may be gone already.
+            # After the change of user, which would reset it. The parent may be gone already.
             _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             _libc().prctl(_PR_SET_PDEATHSIG, spec["stop_signal"], 0, 0, 0)
             if os.getppid() != parent:
@@ -73,7 +73,7 @@ def execute(spec: dict[str, Any]) -> NoReturn:
 
 
 def serve(spec: dict[str, Any]) -> int:
-    """Run the server until it ends, we are told to end it, or the parent is gone."""
+    """Runs the server until it ends, a stop order arrives, or the parent is gone."""
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -86,12 +86,12 @@ def serve(spec: dict[str, Any]) -> int:
     code = _watch(pid, spec, wake)
     for path in spec["remove"]:
         shutil.rmtree(path, ignore_errors=True)
-    _say(f"exited {code}")
+    _print(f"exited {code}")
     return 0
 
 
 def _watch(pid: int, spec: dict[str, Any], wake: int) -> int:
-    """Wait for the first of: server ended, order from the parent, parent gone, signal to us."""
+    """Waits for the first of: server ended, order from the parent, parent gone, signal to us."""
     ready, stopping, patience = False, 0, None
     inputs = [0, wake]
     while True:
@@ -102,7 +102,7 @@ def _watch(pid: int, spec: dict[str, Any], wake: int) -> int:
             return os.waitstatus_to_exitcode(status)
         if not ready and _is_ready(spec["ready_file"], pid):
             ready = True
-            _say(f"ready {pid}")
+            _print(f"ready {pid}")
         order = 0
         if 0 in readable:
             byte = os.read(0, 1)
@@ -110,7 +110,7 @@ def _watch(pid: int, spec: dict[str, Any], wake: int) -> int:
             order = _SIGNALS.get(byte, spec["stop_signal"])
         if wake in readable and any(n != signal.SIGCHLD for n in os.read(wake, 64)):
             order = spec["stop_signal"]
-        if stopping and not readable:  # patience is over: ask harder
+        if stopping and not readable:  # the time is over: escalate
             order = signal.SIGQUIT if stopping == signal.SIGINT else signal.SIGKILL
         if order:
             stopping = order
@@ -119,7 +119,7 @@ def _watch(pid: int, spec: dict[str, Any], wake: int) -> int:
 
 
 def _is_ready(path: str, pid: int) -> bool:
-    """The server writes its state into the last line of its pid file."""
+    """Whether the last line of the server's pid file says ready."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 pathlib is slow to import
             lines = file.read().splitlines()
@@ -128,15 +128,15 @@ def _is_ready(path: str, pid: int) -> bool:
     return len(lines) >= 8 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     try:
         os.write(1, f"{line}\n".encode())
-    except OSError:  # nobody listens any more
+    except OSError:  # the parent is gone
         return
 
 
 def _null_stdio() -> None:
-    """The server must not hold our pipes: they tell who is alive."""
+    """The server must not inherit our pipes: their closing signals an exit."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(2, 1)
@@ -153,7 +153,7 @@ def _write(path: str, text: str) -> None:
 
 
 def main() -> int:
-    """Serve, or become the program (`run`) when there is nothing to watch."""
+    """Serves, or becomes the program (`run`) when there is nothing to watch."""
     spec = json.loads(sys.argv[1])
     if spec["mode"] == "run":
         execute(spec)

@@ -1,14 +1,14 @@
-"""Decide as whom, with which copy of the programs, and where the server runs.
+"""Decides which user runs the server, with which copy of the programs, and in which directory.
 
-Postgres refuses to run as root, rightly. For a plain user there is nothing to decide. For root:
+Postgres refuses to run as root. For a normal user there is nothing to decide. For root:
 
 1. `nobody` can reach the data directory and the programs: run as nobody.
 2. Something lies below a private directory (a home with mode 0700, a virtual environment in it): run in
-   a user namespace that shows us as nobody. The server has no capability at all and its files stay ours;
-   but as their owner it can still open what root owns, so the first way is the better one. Tried out
-   before it is relied on, because some kernels and containers refuse it.
+   a user namespace that maps us to nobody. The server has no capability and its files stay ours; but as their
+   owner it can still open what root owns, so the first way is the better one. It is tried before it is used,
+   because some kernels and containers refuse it.
 3. Refused: the cluster and a copy of the programs go below the system's temporary directory, run as
-   nobody, and `notice` says so, because such a place may be emptied at a reboot.
+   nobody, and `notice` says so, because such a directory may be emptied at a reboot.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _PROBE_TIMEOUT = 20.0
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """`home` holds the cluster and the socket; `notice` is for a person, empty when nothing is odd."""
+    """`home` holds the cluster and the socket; `notice` is for the user, empty when nothing is unusual."""
 
     identity: Identity
     binaries: Binaries
@@ -40,7 +40,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def choose(binaries: Binaries, data_dir: Path, *, namespaces: bool = True) -> Placement:
-    """Where and as whom; `namespaces=False` acts as if the kernel refused user namespaces."""
+    """Chooses user and directory; `namespaces=False` acts as if the kernel refused user namespaces."""
     nobody = _nobody()
     inside = Identity(kind="namespace", uid=nobody.uid, gid=nobody.gid)
     if os.geteuid() != 0:
@@ -74,7 +74,7 @@ def reachable(path: Path, identity: Identity) -> bool:
 
 
 def namespace_works(binaries: Binaries, inside: Identity) -> bool:
-    """Really start a program in a user namespace: nothing else tells whether it is allowed."""
+    """Starts a program in a user namespace to find out whether that is allowed."""
     if not sys.platform.startswith(_WITH_NAMESPACES):
         return False
     argv = [binaries.program("postgres"), "--version"]
@@ -90,9 +90,9 @@ def _may_enter(info: os.stat_result, identity: Identity) -> bool:
 
 
 def _shelter(nobody: Identity) -> Path:
-    """A directory of ours below a temporary directory that everybody can reach.
+    """A directory of ours below a temporary directory that every user can reach.
 
-    Its name is known to all, so somebody may have been there first: it must be ours alone to write.
+    Its name is predictable, so another user may have created it first: only we may be able to write to it.
     """
     for base in (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")):  # noqa: S108 checked below
         if base.is_dir() and reachable(base, nobody):

@@ -1,7 +1,7 @@
-"""Start `launcher.py` and talk to it.
+"""Starts `launcher.py` and controls it.
 
-The launcher does what may only happen in a process without threads (change of user, user namespace)
-and ends the server when we are gone. This module is our end of its two pipes.
+The launcher does what may only happen in a process without threads (change of user, user namespace) and ends the
+server when we are gone. This module is the parent's end of its two pipes.
 """
 
 import json
@@ -22,10 +22,10 @@ _ENV = {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who the server runs as.
+    """The user that the server runs as.
 
-    `direct`: as we are. `drop`: as `uid`, really. `namespace`: in a user namespace where we appear as
-    `uid`: files stay ours and every capability is gone.
+    `direct`: our user. `drop`: the user `uid`. `namespace`: a user namespace where we appear as
+    `uid`: files stay ours and every capability is dropped.
     """
 
     kind: str
@@ -34,12 +34,12 @@ class Identity(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> tuple[int, int]:
-        """Who must own the server's files, as seen from outside."""
+        """The owner of the server's files, as seen from outside."""
         return (self.uid, self.gid) if self.kind == "drop" else (os.geteuid(), os.getegid())
 
 
 def command(spec: dict[str, object], identity: Identity) -> list[str]:
-    """The command line that starts the launcher with this order."""
+    """The command line that starts the launcher with this configuration."""
     whole = {"env": _ENV, **spec, "identity": msgspec.to_builtins(identity)}
     return [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(whole)]
 
@@ -47,7 +47,7 @@ def command(spec: dict[str, object], identity: Identity) -> list[str]:
 def run(
     argv: Sequence[str], *, identity: Identity, cwd: Path, timeout: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run one program to its end as the server's user; the caller judges the exit code."""
+    """Runs one program to its end as the server's user; the caller checks the exit code."""
     spec = {"mode": "run", "argv": list(argv), "cwd": str(cwd), "stop_signal": 9}
     try:
         return subprocess.run(
@@ -64,7 +64,7 @@ def run(
 
 
 class Launched:
-    """A running launcher: its server becomes ready, is told to stop, ends."""
+    """A running launcher: waits until its server is ready, stops it."""
 
     def __init__(self, argv: Sequence[str], *, log: int, keep: int) -> None:
         self._process = subprocess.Popen(
@@ -73,7 +73,7 @@ class Launched:
             stdout=subprocess.PIPE,
             stderr=log,
             pass_fds=(keep,),
-            start_new_session=True,  # Ctrl-C in a terminal is ours to answer, not the server's
+            start_new_session=True,  # Ctrl-C in a terminal must reach only us, not the server
             bufsize=0,
         )
         self._heard = b""
@@ -87,13 +87,13 @@ class Launched:
         return int(rest) if word == "ready" else None
 
     def order(self, order: bytes) -> None:
-        """Have it end, without waiting; from any thread, and once more with another order if need be."""
+        """Sends a stop order without waiting; callable from any thread, and again with another order."""
         assert self._process.stdin is not None
-        with suppress(OSError, ValueError):  # it ended by itself; that is what we want
+        with suppress(OSError, ValueError):  # it has already ended
             self._process.stdin.write(order)
 
     def stop(self, order: bytes, *, timeout: float) -> None:
-        """Give the order and wait until server and launcher are gone."""
+        """Sends the order and waits until server and launcher have exited."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.order(order)
@@ -111,11 +111,11 @@ class Launched:
 
     @property
     def running(self) -> bool:
-        """Whether the launcher, and so the server, is still there."""
+        """Whether the launcher, and so the server, runs."""
         return self._process.poll() is None
 
     def _line(self, timeout: float) -> str | None:
-        """The next line that the launcher says; None on timeout."""
+        """The launcher's next line; None on timeout."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         while b"\n" not in self._heard:

@@ -1,4 +1,4 @@
-"""Give a part its database: the one named in the environment, or an embedded server.
+"""Provides a database: the one named in the environment, or an embedded server.
 
 `DATABASE_URL` wins, always. It is then used as it is (and as the maintenance database by tests).
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from runyard.embedded.postgres.server import EmbeddedPostgres
+from runyard.embedded.postgres.server import EmbeddedPostgres, HostSetup
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def provide(
     cache_dir: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
-    """Yield a conninfo; an embedded server lives in `data_dir` for as long as the context does."""
+    """Yields a conninfo; an embedded server runs in `data_dir` until the context ends."""
     given = (os.environ if environ is None else environ).get("DATABASE_URL", "")
     if given:
         yield given
@@ -31,8 +31,7 @@ def provide(
         durable=durable,
         database=database,
         max_connections=max_connections,
-        cache_dir=cache_dir,
-        environ=environ,
+        host=HostSetup(cache_dir=cache_dir, environ=environ),
     )
     with server as conninfo:
         yield conninfo

@@ -1,13 +1,13 @@
-"""A real Postgres server for one machine, with nothing to install and nothing left behind.
+"""Runs a real Postgres server for one machine, with nothing to install and nothing left behind.
 
     with EmbeddedPostgres(Path("data"), durable=True) as conninfo: ...
 
 In the data directory: `cluster/` (the server's own), `password` (0600, random), `socket/` while it runs,
 `server.log`, and `lock`. The lock is held by this process, the launcher and every process of the server
-together, so it is free exactly when nothing of a former server is alive. That is why a left-over
-`postmaster.pid` can be removed without guessing who the process behind its number is.
+together, so it is free exactly when nothing of a former server runs. So a left-over `postmaster.pid` can be
+removed without checking which process has its number.
 
-Invariants: the server never runs as root; it listens on a unix socket only and asks for a password
+Invariants: the server never runs as root; it listens on a unix socket only and requires a password
 (SCRAM); it ends when this process ends, however this process ends; a second start on the same
 directory is an `AlreadyRunning` error; every error carries the last lines of the server's log.
 """
@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
 import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier, Literal
@@ -44,13 +45,27 @@ from runyard.files import write_whole
 # The kernel's limit for a socket's path, without its closing zero byte.
 _SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
 _SOCKET_NAME = "/.s.PGSQL.5432"
-_STILL_THERE = "shared memory block"  # its words when a process holds the memory of the last start
+_STILL_THERE = (
+    "shared memory block"  # in its log when a process still holds the memory of the last start
+)
 _LOG_LIMIT = 16 * 1024 * 1024
 _STOP_TIMEOUT = 60.0
 
 
+class HostSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server's programs come from and how they are started; None is found out on this machine."""
+
+    cache_dir: Path | None = None
+    binaries: Binaries | None = None
+    namespaces: bool = True
+    environ: Mapping[str, str] | None = None
+
+
+THIS_HOST = HostSetup()
+
+
 class EmbeddedPostgres:
-    """One server on one data directory. `start` and `stop` block; use a thread beside a loop."""
+    """One server on one data directory. `start` and `stop` block; use a thread beside an event loop."""
 
     def __init__(
         self,
@@ -60,11 +75,8 @@ class EmbeddedPostgres:
         database: str = "postgres",
         max_connections: int = 50,
         extra_settings: Mapping[str, str] | None = None,
-        cache_dir: Path | None = None,
         start_timeout: float = 120.0,
-        binaries: Binaries | None = None,
-        namespaces: bool = True,
-        environ: Mapping[str, str] | None = None,
+        host: HostSetup = THIS_HOST,
     ) -> None:
         self.data_dir = Path(os.path.abspath(data_dir))  # noqa: PTH100 links stay: a person chose them
         self.log = self.data_dir / "server.log"
@@ -75,11 +87,11 @@ class EmbeddedPostgres:
         self._database = database
         self._max_connections = max_connections
         self._extra = dict(extra_settings or {})
-        self._environ = os.environ if environ is None else environ
-        self._cache = cache_dir or cluster.default_cache(self._environ)
+        self._environ = os.environ if host.environ is None else host.environ
+        self._cache = host.cache_dir or cluster.default_cache(self._environ)
         self._start_timeout = start_timeout
-        self._binaries = binaries
-        self._namespaces = namespaces
+        self._binaries = host.binaries
+        self._namespaces = host.namespaces
         self._lock = DirectoryLock(self.data_dir)
         self._launched: Launched | None = None
         self._ending: Launched | None = None
@@ -87,7 +99,7 @@ class EmbeddedPostgres:
         self._socket: Path | None = None
 
     def start(self) -> str:
-        """Create the cluster if there is none, start the server, return how to connect to it."""
+        """Creates the cluster if there is none, starts the server, returns how to connect to it."""
         if self._launched is not None:
             raise EmbeddedPostgresError(f"the server in {self.data_dir} is already started")
         found = self._binaries or find(self._environ)
@@ -104,7 +116,7 @@ class EmbeddedPostgres:
             self.conninfo = self._open_up()
         except (EmbeddedPostgresError, psycopg.Error) as error:
             self.stop(immediate=self._abandoned.is_set())
-            self._go_on()  # or that is the reason
+            self._go_on()  # raises if this is why
             if isinstance(error, psycopg.Error):
                 raise self._locked_out(error) from error
             raise
@@ -114,19 +126,19 @@ class EmbeddedPostgres:
         return self.conninfo
 
     def abandon(self) -> None:
-        """Let a `start` in another thread, and every later one, end soon with `Abandoned`, leaving nothing."""
+        """Makes a `start` in another thread, and every later one, raise `Abandoned` soon, leaving nothing."""
         self._abandoned.set()
         self._lock.give_up()
         if self._launched is not None:
             self._launched.order(b"i")
 
     def hurry(self) -> None:
-        """Let a `stop` in another thread go on as if it were `immediate`."""
+        """Makes a `stop` in another thread continue as if it were `immediate`."""
         if self._ending is not None:
             self._ending.order(b"i")
 
     def stop(self, *, immediate: bool = False) -> None:
-        """End the server (`immediate`: as a power cut would) and remove its socket. Idempotent."""
+        """Ends the server (`immediate`: as a power cut would) and removes its socket. Idempotent."""
         launched, self._launched = self._launched, None
         self._ending = launched
         try:
@@ -143,7 +155,7 @@ class EmbeddedPostgres:
 
     @property
     def running(self) -> bool:
-        """Whether the server is there right now."""
+        """Whether the server runs."""
         return self._launched is not None and self._launched.running
 
     def __enter__(self) -> str:
@@ -162,25 +174,27 @@ class EmbeddedPostgres:
             raise Abandoned(f"the start of the server in {self.data_dir} was abandoned")
 
     def _locked_out(self, error: psycopg.Error) -> EmbeddedPostgresError:
-        """It was started, and lets nobody in: its password was lost, or it is just going down again."""
-        said = f"the server in {self.data_dir} was started and refuses us: {str(error).strip()}"
+        """The error for a server that starts and refuses the login: its password was lost, or it is stopping."""
+        said = (
+            f"the server in {self.data_dir} was started and refuses the login: {str(error).strip()}"
+        )
         lost = isinstance(error, psycopg.OperationalError) and "authentication failed" not in said
         if lost:
-            return EmbeddedPostgresError(f"{said}. Its own log is {self.log}")
+            return EmbeddedPostgresError(f"{said}. Its log is {self.log}")
         kept = self.data_dir / "password"
         return EmbeddedPostgresError(
-            f"{said}. Restore {kept}, or move {self.data_dir} away to begin with an empty database"
+            f"{said}. Restore {kept}, or move {self.data_dir} away to start with an empty database"
         )
 
     def _fallen(self, said: str) -> EmbeddedPostgresError:
-        """It ended before it was ready."""
+        """The error for a server that ended before it was ready."""
         if (
             _STILL_THERE in said
         ):  # after a kill the sessions of the earlier server end a moment later
             fix = "Processes of the earlier server are still ending; start it again in a moment."
         else:
             fix = (
-                f"If its files are damaged, restore them, or move {self.data_dir} away to begin with an empty"
+                f"If its files are damaged, restore them, or move {self.data_dir} away to start with an empty"
                 " database."
             )
         return EmbeddedPostgresError(
@@ -198,21 +212,21 @@ class EmbeddedPostgres:
             raise EmbeddedPostgresError(str(error)) from error
 
     def _prepare(self, placement: Placement) -> None:
-        """Make the directories; the server's user must be able to pass through to its cluster."""
+        """Creates the directories; the server's user must be able to pass through to its cluster."""
         mode = 0o711 if placement.identity.kind == "drop" else 0o700
         try:
             for folder in (self.data_dir, placement.home):
                 folder.mkdir(parents=True, exist_ok=True, mode=mode)
         except OSError as error:
             raise EmbeddedPostgresError(
-                f"cannot create the data directory: {error}. Make room for it, or move what is in its"
-                " place away"
+                f"cannot create the data directory: {error}. Free some space, or move away what has"
+                " its path"
             ) from error
         if self.log.exists() and self.log.stat().st_size > _LOG_LIMIT:
             self.log.replace(self.log.with_suffix(".log.1"))
 
     def _ensure_cluster(self, placement: Placement) -> None:
-        """Use the cluster that is there, or make one; the caller holds the lock."""
+        """Uses the existing cluster, or creates one; the caller holds the lock."""
         place = placement.home / "cluster"
         self._follow_moves(placement)
         if not place.exists():
@@ -229,7 +243,7 @@ class EmbeddedPostgres:
         (place / "postmaster.pid").unlink(missing_ok=True)  # stale: we hold the lock
 
     def _follow_moves(self, placement: Placement) -> None:
-        """Never start with an empty cluster because the full one lies in the other place."""
+        """Refuses to start with an empty cluster while the full one is in the other directory."""
         place, usual = placement.home / "cluster", self.data_dir / "cluster"
         note = self.data_dir / "cluster.moved"
         if place != usual:
@@ -246,9 +260,9 @@ class EmbeddedPostgres:
             note.unlink()
 
     def _make_socket_dir(self, placement: Placement) -> Path:
-        """`home/socket`, or a short private directory when that name cannot be a socket's.
+        """`home/socket`, or a short private directory when that path cannot be a socket's.
 
-        The kernel limits its length, and a client takes a comma for the end of a host's name.
+        The kernel limits its length, and a client parses a comma as the end of a host's name.
         """
         folder = placement.home / "socket"
         too_long = len(os.fsencode(str(folder) + _SOCKET_NAME)) > _SOCKET_PATH_LIMIT
@@ -284,7 +298,7 @@ class EmbeddedPostgres:
             since = os.fstat(log).st_size
             line = command(spec, placement.identity)
             self._launched = Launched(line, log=log, keep=self._lock.descriptor)
-            self._go_on()  # whoever abandons us from now on sees what was launched
+            self._go_on()  # from now on `abandon` sees what was launched
         finally:
             os.close(log)
         pid = self._launched.wait_ready(self._start_timeout)
@@ -294,7 +308,7 @@ class EmbeddedPostgres:
         self.pid = pid
 
     def _open_up(self) -> str:
-        """Replace the template's password, make sure of the database, return the conninfo."""
+        """Replaces the template's password, ensures that the database exists, returns the conninfo."""
         first = self.data_dir / "password.first"
         if first.exists():
             self._rotate(first)
@@ -309,14 +323,14 @@ class EmbeddedPostgres:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise EmbeddedPostgresError(
-                f"{path} cannot be read ({error}). Restore it, or move {self.data_dir} away to begin with an"
+                f"{path} cannot be read ({error}). Restore it, or move {self.data_dir} away to start with an"
                 " empty database"
             ) from error
 
     def _rotate(self, first: Path) -> None:
-        """Write the new password, then set it, then forget the first: a crash in between is repaired.
+        """Writes the new password, sets it, then removes the first: a crash in between is repaired.
 
-        When the first password no longer opens the door, the new one had been set already.
+        If the first password is refused, the new one had already been set.
         """
         kept = self.data_dir / "password"
         try:
@@ -330,7 +344,7 @@ class EmbeddedPostgres:
             with link:
                 new = secrets.token_urlsafe(24)
                 write_whole(kept, new)
-                link.execute("SET synchronous_commit = on")  # or a kill right now takes it back
+                link.execute("SET synchronous_commit = on")  # or a kill right now could undo it
                 order = SQL("ALTER ROLE {} PASSWORD {}")
                 link.execute(order.format(Identifier(cluster.USER), Literal(new)))
         first.unlink()
@@ -342,7 +356,7 @@ class EmbeddedPostgres:
 
 
 def _version_of(place: Path) -> str:
-    """Which release wrote the cluster, by its own words."""
+    """The release that wrote the cluster, from its version file."""
     path = place / "PG_VERSION"
     try:
         found = path.read_text(encoding="ascii").strip()
@@ -351,12 +365,12 @@ def _version_of(place: Path) -> str:
     if not found.isdecimal():
         raise EmbeddedPostgresError(
             f"{path} is damaged: {found[:60]!r} is no version. Restore {place} from a backup, or move"
-            f" {place.parent} away to begin with an empty database"
+            f" {place.parent} away to start with an empty database"
         )
     return found
 
 
 def _short_temp() -> str:
-    """The temporary directory, unless its own name is too long."""
+    """The temporary directory, unless its path is too long."""
     usual = tempfile.gettempdir()
     return usual if len(os.fsencode(usual)) < 60 else "/tmp"  # noqa: S108 mkdtemp makes it private

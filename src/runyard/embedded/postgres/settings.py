@@ -1,13 +1,13 @@
-"""The settings that the embedded server is started with.
+"""The settings of the embedded server.
 
-Given on its command line and not in its configuration file, so that an upgrade of runyard changes them
-and a person's own lines in `postgresql.conf` still work for everything else.
+Passed on its command line and not in its configuration file, so that an upgrade of runyard changes them
+and a user's lines in `postgresql.conf` still work for everything else.
 """
 
 from pathlib import Path
 
 _COMMON = {
-    "listen_addresses": "",  # a unix socket only: nothing on the network to guard
+    "listen_addresses": "",  # a unix socket only: no network access
     "unix_socket_permissions": "0700",
     "port": "5432",
     "timezone": "UTC",
@@ -19,7 +19,7 @@ _COMMON = {
 
 _DURABLE = {"shared_buffers": "64MB"}
 
-# Nothing has to survive the machine: no waiting for disks, few processes, small memory.
+# Nothing has to survive: no waiting for disks, few processes, little memory.
 _FAST = {
     "fsync": "off",
     "synchronous_commit": "off",

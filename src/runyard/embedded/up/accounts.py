@@ -1,9 +1,9 @@
-"""The parts' own accounts at the embedded API: made once, their tokens renewed while the machine runs.
+"""Creates the components' ServiceAccounts at the embedded API and renews their tokens while the machine runs.
 
-Each part speaks with a token of its own, read from a private file, and has the shipped roles, the same as in a
-cluster. So a log of the API tells who did what, taking away one part's rights does not touch the others, and a part
-that lacks a right fails here as it would there. Roles are written at each start of the machine: what somebody
-changed in them lasts until then.
+Each component uses its own token, read from a private file, and has the shipped roles, the same as in a cluster. So
+the API's log shows which component did what, revoking one component's rights does not affect the others, and a
+component that lacks a right fails here as it would there. Roles are applied at each start of the machine: manual
+changes to them last until then.
 """
 
 import base64
@@ -26,23 +26,26 @@ from runyard.kube.kinds import (
 from runyard.wire import names, rights
 
 TOKEN_SECONDS = 86400
-LOOK_EVERY = (
-    30.0  # of real time: a machine that slept, or whose clock jumped, has stale tokens at once
-)
+CHECK_EVERY = 30.0  # of real time: after a sleep or a clock jump tokens are stale at once
 _KINDS = {each.kind: each for each in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)}
 _MANAGER = "runyard"
 
 
-def account_of(part: str) -> str:
-    """The ServiceAccount that a part speaks as."""
-    if part == rights.SERVER:
+def account_of(component: str) -> str:
+    """The name of a component's ServiceAccount."""
+    if component == rights.SERVER:
         return rights.SERVER_ACCOUNT
-    return names.CONTROLLER_ACCOUNT if part == rights.OPERATOR else rights.host_account(part)
+    return (
+        names.CONTROLLER_ACCOUNT if component == rights.OPERATOR else rights.host_account(component)
+    )
 
 
-async def grant(kube: Kube, parts: tuple[str, ...]) -> None:
-    """Give every part its shipped roles; one that is neither server nor operator is a host."""
-    holders = {account_of(part): part if part in rights.PARTS else rights.HOST for part in parts}
+async def grant(kube: Kube, components: tuple[str, ...]) -> None:
+    """Binds the shipped roles to every component; one that is neither server nor operator is a host."""
+    holders = {
+        account_of(component): component if component in rights.COMPONENTS else rights.HOST
+        for component in components
+    }
     for obj in rights.granted(holders):
         kind, meta = _KINDS[obj["kind"]], obj["metadata"]
         await kube.apply(
@@ -55,13 +58,17 @@ async def grant(kube: Kube, parts: tuple[str, ...]) -> None:
         )
 
 
-def due(layout: Layout, parts: tuple[str, ...], *, now: float) -> tuple[str, ...]:
-    """The parts whose token has less than half of its life left, or cannot be read."""
-    return tuple(part for part in parts if _expiry(layout.token(part)) - now < TOKEN_SECONDS / 2)
+def due(layout: Layout, components: tuple[str, ...], *, now: float) -> tuple[str, ...]:
+    """The components whose token has less than half of its lifetime left, or cannot be read."""
+    return tuple(
+        component
+        for component in components
+        if _expiry(layout.token(component)) - now < TOKEN_SECONDS / 2
+    )
 
 
 def _expiry(path: Path) -> float:
-    """When the token in that file ends, by its own words; long ago if it has none."""
+    """When the token in that file expires, from its claims; long ago if it has none."""
     try:
         payload = path.read_text(encoding="ascii").split(".")[1]
         padded = payload + "=" * (-len(payload) % 4)
@@ -74,10 +81,10 @@ class _Claims(msgspec.Struct):
     exp: float
 
 
-async def renew(kube: Kube, layout: Layout, parts: tuple[str, ...]) -> None:
-    """Give every part a fresh token; makes accounts that are not there yet."""
-    for part in parts:
-        account = account_of(part)
+async def renew(kube: Kube, layout: Layout, components: tuple[str, ...]) -> None:
+    """Writes a new token for every component; creates missing accounts."""
+    for component in components:
+        account = account_of(component)
         body = {"metadata": {"name": account}}
         with contextlib.suppress(AlreadyExists):
             await kube.create(SERVICE_ACCOUNTS, body, namespace=names.CONTROLLER_NAMESPACE)
@@ -87,4 +94,4 @@ async def renew(kube: Kube, layout: Layout, parts: tuple[str, ...]) -> None:
             audience="",  # the API's own
             seconds=TOKEN_SECONDS,
         )
-        write_whole(layout.token(part), token)
+        write_whole(layout.token(component), token)

@@ -1,8 +1,8 @@
-"""What a child process is told when it is started.
+"""The start configuration of a child process.
 
-It travels as one line of JSON on the child's standard input, because it holds a secret (how to reach the
-database) and arguments and environments can be read by others. The pipe stays open afterwards: its end
-tells the child that its parent is gone.
+It is passed as one line of JSON on the child's standard input, because it contains a secret (the database's URL) and
+other users can read arguments and environments. The pipe stays open: when it closes, the parent is gone, and the child
+exits.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ _SERVER = Settings(webhook_secrets=(), seal_key=b"")
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """How patient the parts are, in seconds. The defaults are production's; a demo has no time."""
+    """Timeouts and intervals of the components, in seconds. The defaults are production's; a demo uses shorter ones."""
 
     stamped_grace: float = _SERVER.stamped_grace
     silent_grace: float = _SERVER.silent_grace
@@ -69,7 +69,7 @@ QUICK = Pace(
 
 
 class Hub(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the server is to a real GitHub. Key and token stay in their files."""
+    """The server's credentials at a real GitHub. Key and token stay in their files."""
 
     ca_file: str = ""
     app_id: int = 0
@@ -85,7 +85,7 @@ class Hub(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
-    """One child's orders."""
+    """One child's start configuration."""
 
     role: str
     name: str
@@ -100,9 +100,9 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     app_id: int = 1  # of the practice GitHub
     github: Hub | None = None  # a real one, instead of the practice GitHub
     runtime: str = "process"
-    disk_mb: int = 0  # that one VM may write; 0: as much as is usual
+    disk_mb: int = 0  # that one VM may write; 0: the default
 
     @property
     def layout(self) -> Layout:
-        """Where everything lies."""
+        """The layout of the data directory."""
         return Layout(Path(self.root))

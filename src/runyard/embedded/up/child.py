@@ -1,10 +1,10 @@
-"""The process of one part: `python -m runyard.embedded.up.child`, started by the supervisor.
+"""The process of one component: `python -m runyard.embedded.up.child`, started by the supervisor.
 
-Its orders come on standard input (see `boot.py`), it says `ready` on standard output once it serves, and it logs
-to standard error, which is its log file. It ends when told to (SIGTERM), and when its parent is gone, however
-the parent ended: the pipe of its orders closes then.
+It reads its configuration from standard input (see `boot.py`), prints `ready` to standard output once it serves, and
+logs to standard error, which is its log file. It ends on SIGTERM, and when its parent is gone: then its standard
+input closes.
 
-Exit codes: 0 ended as told, 1 crashed (start it again), 3 cannot work like this (a person must act).
+Exit codes: 0 ended on request, 1 crashed (restart it), 3 cannot work like this (an operator must act).
 """
 
 import asyncio
@@ -28,22 +28,22 @@ from runyard.telemetry.log import configure, get_logger
 
 CANNOT_WORK = 3
 ROLES = ("kube", "github", "server", "operator", "agent")
-_PATIENCE = 8.0  # after the parent's end, for a loop that does not listen
+_PATIENCE = 8.0  # seconds after the parent's end, for a loop that does not end
 Main = Callable[[Context], Awaitable[None]]
 
 
 def main() -> int:
-    """Live one part's life."""
+    """Runs one component."""
     orders = sys.stdin.buffer.readline()
     if not orders.strip():
         sys.stderr.write("this program is started by `runyard up`\n")
         return 2
     boot = msgspec.json.decode(orders, type=Boot)
     configure(level=os.environ.get("RUNYARD_LOG", "info"))
-    log = get_logger(boot.role, part=boot.name)
+    log = get_logger(boot.role, component=boot.name)
     role: Main = import_module(f"runyard.embedded.up.roles.{boot.role}").run
     try:
-        asyncio.run(_live(boot, role))
+        asyncio.run(_run(boot, role))
     except asyncio.CancelledError:
         return 0
     except BadDirectory as error:
@@ -56,7 +56,7 @@ def main() -> int:
     return 0
 
 
-async def _live(boot: Boot, role: Main) -> None:
+async def _run(boot: Boot, role: Main) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -64,12 +64,12 @@ async def _live(boot: Boot, role: Main) -> None:
         loop.add_signal_handler(number, task.cancel)
     watch = threading.Thread(target=_watch_parent, args=(loop, task), daemon=True)
     watch.start()
-    context = Context(boot=boot, clock=RealClock(), rng=random.SystemRandom(), ready=_say_ready)
+    context = Context(boot=boot, clock=RealClock(), rng=random.SystemRandom(), ready=_print_ready)
     await role(context)
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    while os.read(0, 4096):  # nothing more is said; the end is what we wait for
+    while os.read(0, 4096):  # no data follows; wait for the end of file
         pass
     try:
         loop.call_soon_threadsafe(task.cancel)
@@ -79,7 +79,7 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> 
     os._exit(CANNOT_WORK)
 
 
-def _say_ready() -> None:
+def _print_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

@@ -1,7 +1,7 @@
-"""One child process: started with its orders, heard, ended with everything that it started.
+"""Starts one child process with its configuration, waits until it is ready, ends it with everything that it started.
 
-Each child has a session of its own, so Ctrl-C in a terminal reaches only the supervisor, which ends its
-children in the right order; and its whole group can be ended at once.
+Each child has its own session, so Ctrl-C in a terminal reaches only the supervisor, which ends its children in the
+right order; and its whole process group can be killed at once.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _READY = b"ready\n"
 _LOG_LIMIT = 16 * 1024 * 1024
 _TAIL_BYTES = 65536
 _TAIL_LINES = 12
-# What a child inherits of our environment; everything else is none of its business.
+# What a child inherits of our environment; nothing else.
 _ENVIRONMENT = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "USER", "LOGNAME"),
     *("RUNYARD_LOG", "RUNYARD_ISOLATION"),
@@ -32,22 +32,20 @@ _ENVIRONMENT = (
 
 
 class Running:
-    """A child that was started, with pipes for its input and output.
+    """A child process, with pipes for its input and output.
 
-    Its end is the end of its process, not of its pipes: what it started may hold those open for as long as it likes.
+    It has ended when its process has ended, not its pipes: processes that it started may hold those open.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self._swept = (
-            False  # ended, and its group with it: the number may be somebody else's by now
-        )
+        self._swept = False  # ended with its group: the number may belong to another process by now
         self._loop = asyncio.get_running_loop()
         self._spoke: asyncio.Future[bytes] = self._loop.create_future()
         self._ended: asyncio.Future[int] = self._loop.create_future()
         assert process.stdin is not None and process.stdout is not None
         self._input, self._output = process.stdin, process.stdout
-        self._loop.add_reader(self._output.fileno(), self._hear)
+        self._loop.add_reader(self._output.fileno(), self._read_ready)
         threading.Thread(target=self._await_end, name=f"child {self.pid}", daemon=True).start()
 
     @property
@@ -61,21 +59,21 @@ class Running:
         return self._ended.result() if self._ended.done() else None
 
     async def ready(self) -> bool:
-        """Wait until it serves; False if it ended before that."""
+        """Waits until it is ready; False if it ended before that."""
         await asyncio.wait((self._spoke, self._ended), return_when=asyncio.FIRST_COMPLETED)
         return self._spoke.done() and self._spoke.result() == _READY
 
     async def wait(self) -> int:
-        """Wait for its end."""
+        """Waits for its end; returns the exit code."""
         return await asyncio.shield(self._ended)
 
     def ask_to_end(self) -> None:
-        """Orderly."""
+        """Sends SIGTERM."""
         if self.code is None:
             self._signal(signal.SIGTERM)
 
     def end(self) -> None:
-        """At once, with everything in its group; also what a process that has ended left behind there."""
+        """Kills its whole group, also what an ended process left behind there."""
         if not self._swept:
             self._swept = self.code is not None
             self._signal(signal.SIGKILL)
@@ -86,19 +84,21 @@ class Running:
 
     def _await_end(self) -> None:
         code = self._process.wait()
-        with contextlib.suppress(RuntimeError):  # nobody is left to be told
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._set_ended, code)
 
-    def _hear(self) -> None:
-        """The one word that it says, or the end of its output."""
+    def _read_ready(self) -> None:
+        """Reads `ready`, or the end of its output."""
         self._loop.remove_reader(self._output.fileno())
         self._spoke.set_result(os.read(self._output.fileno(), len(_READY)))
 
     def _set_ended(self, code: int) -> None:
         if not self._spoke.done():
             self._loop.remove_reader(self._output.fileno())
-            if select.select([self._output], [], [], 0)[0]:  # it may have spoken just before
-                self._hear()
+            if select.select([self._output], [], [], 0)[
+                0
+            ]:  # it may have printed `ready` just before
+                self._read_ready()
         self._output.close()
         with contextlib.suppress(OSError):
             self._input.close()
@@ -106,13 +106,13 @@ class Running:
 
 
 async def start(boot: Boot, keep: int) -> Running:
-    """Start the process of a part; `keep` is the data directory's lock, which it shares."""
+    """Starts the process of a component; `keep` is the data directory's lock, which it shares."""
     layout = boot.layout
     fds = tuple(fd for fd in (*(fd for _, fd in boot.sockets), keep) if fd >= 0)
     log = _open_log(layout, boot.name)
     try:
         process = subprocess.Popen(  # noqa: ASYNC220 our own program; starting one takes a moment only
-            # The last word is for people who look at a list of processes.
+            # The last argument is for readers of a process list.
             [sys.executable, "-m", "runyard.embedded.up.child", boot.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -126,18 +126,18 @@ async def start(boot: Boot, keep: int) -> Running:
     finally:
         os.close(log)
     assert process.stdin is not None
-    with contextlib.suppress(OSError):  # it died at once; whoever waits for it will see
+    with contextlib.suppress(OSError):  # it died at once; `wait` reports that
         process.stdin.write(msgspec.json.encode(boot) + b"\n")  # less than a pipe holds
     return Running(process)
 
 
 def _environment() -> dict[str, str]:
     inherited = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    # The child runs the same code as we do, wherever that was found.
+    # The child imports the same code as we do.
     return {**inherited, "PYTHONPATH": str(Path(runyard.__path__[0]).parent)}
 
 
-def last_words(layout: Layout, name: str) -> str:
+def log_tail(layout: Layout, name: str) -> str:
     """The end of a process's log."""
     try:
         with layout.log(name).open("rb") as file:
@@ -155,16 +155,18 @@ def _is_routine(line: str) -> bool:
 
 
 def _readable(line: str) -> str:
-    """A line of a log for a person: what happened and why, without the trimmings."""
+    """The message and the cause of a log line, without the other fields."""
     try:
-        said = msgspec.json.decode(line, type=dict[str, object])
+        fields = msgspec.json.decode(line, type=dict[str, object])
     except msgspec.MsgspecError:
         return line
-    text = str(said.get("error") or said.get("exception") or "")
+    text = str(fields.get("error") or fields.get("exception") or "")
     why = [
-        part for part in text.splitlines() if part and not part[0].isspace() and part[0] not in "+|"
+        component
+        for component in text.splitlines()
+        if component and not component[0].isspace() and component[0] not in "+|"
     ]
-    return f"{said.get('event', '')}: {why[-1]}" if why else str(said.get("event", line))
+    return f"{fields.get('event', '')}: {why[-1]}" if why else str(fields.get("event", line))
 
 
 def _open_log(layout: Layout, name: str) -> int:

@@ -1,4 +1,4 @@
-"""What the process of a part has at hand: its orders, time, chance, telemetry, and ways to its peers."""
+"""The dependencies of a component's process: configuration, clock, random generator, telemetry, transports."""
 
 import random
 import socket
@@ -20,7 +20,7 @@ _REREAD = 10.0
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """Given to a role's `run`."""
+    """The argument of a role's `run`."""
 
     boot: Boot
     clock: Clock
@@ -32,20 +32,20 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return load(self.boot.layout)
 
     def log(self) -> Logger:
-        """This part's logger."""
-        return get_logger(self.boot.role, part=self.boot.name)
+        """This component's logger."""
+        return get_logger(self.boot.role, component=self.boot.name)
 
     def sockets(self) -> tuple[tuple[str, socket.socket], ...]:
-        """What this part listens on: addresses and sockets, loopback first."""
+        """The sockets of this component with their addresses, loopback first."""
         return tuple((address, socket.socket(fileno=fd)) for address, fd in self.boot.sockets)
 
     def socket(self) -> socket.socket:
-        """The one socket of a part that listens on loopback alone."""
+        """The one socket of a component that listens on loopback alone."""
         ((_, only),) = self.sockets()
         return only
 
     def github(self) -> HttpTransport:
-        """A way to GitHub; close it."""
+        """A transport to GitHub; close it."""
         hub = self.boot.github
         if hub is None or not hub.ca_file:
             return transport(self.boot.github_url)
@@ -53,7 +53,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return HttpTransport(self.boot.github_url, tls=tls)
 
     def auth(self) -> Auth:
-        """Who the server is to GitHub."""
+        """The server's credentials at GitHub."""
         hub = self.boot.github
         if hub is None:
             key = self.secrets().app_key
@@ -65,30 +65,30 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
         return AppAuth(app_id=hub.app_id, private_key=key, clock=self.clock)
 
     def webhook_secrets(self) -> tuple[str, ...]:
-        """What GitHub's calls are signed with: the machine's own secret, and the App's if it has another."""
+        """The secrets of GitHub's webhooks: the machine's, and the App's if it has another."""
         own, hub = self.secrets().webhook_secret, self.boot.github
         return (own, hub.secret) if hub is not None and hub.secret else (own,)
 
     def kube(self) -> HttpTransport:
-        """A way to the API; close it."""
+        """A transport to the API; close it."""
         return kube_transport(self.boot.layout, self.boot.kube_url, now=self.clock.now())
 
-    def token(self, part: str) -> Callable[[], str]:
-        """This part's own credential, read again now and then: the machine renews it."""
-        return TokenFile(self, part)
+    def token(self, component: str) -> Callable[[], str]:
+        """This component's credential, re-read every few seconds: the machine renews it."""
+        return TokenFile(self, component)
 
 
 class TokenFile:
-    """A credential in a file, read again every few seconds."""
+    """A credential in a file, re-read every few seconds."""
 
-    def __init__(self, context: Context, part: str) -> None:
-        self._path = context.boot.layout.token(part)
+    def __init__(self, context: Context, component: str) -> None:
+        self._path = context.boot.layout.token(component)
         self._clock = context.clock
         self._value = ""
         self._until = float("-inf")
 
     def __call__(self) -> str:
-        """The credential of this moment."""
+        """The current credential."""
         now = self._clock.monotonic()
         if now >= self._until:
             self._value = self._path.read_text(encoding="utf-8").strip()
@@ -97,5 +97,5 @@ class TokenFile:
 
 
 def transport(url: str) -> HttpTransport:
-    """A way to a peer on this machine."""
+    """A transport to another component on this machine."""
     return HttpTransport(url)

@@ -1,7 +1,7 @@
-"""The machine's own Postgres: started with it, started again when it dies, unless a URL names another one.
+"""Runs the machine's Postgres and restarts it when it dies, unless DATABASE_URL names another one.
 
-A database that a URL names is not ours to run: it is checked at the start, it must be empty or this machine's own,
-and when it goes away later the parts wait for it.
+A database that a URL names is not run by us: it is checked at the start, it must be empty or already belong to this
+machine, and when it is unreachable later the components wait for it.
 """
 
 import asyncio
@@ -14,24 +14,24 @@ from runyard.db.contract import DatabaseError
 from runyard.db.owner import Owner, claim
 from runyard.embedded.postgres.errors import EmbeddedPostgresError
 from runyard.embedded.postgres.server import EmbeddedPostgres
-from runyard.embedded.up.ending import Ending, patiently
 from runyard.embedded.up.layout import Layout
+from runyard.embedded.up.shutdown import Shutdown, within_deadline
 from runyard.telemetry.log import Logger
 
 T = TypeVar("T")
 DATABASE = "runyard"
-STOP_WITHIN = 1.5  # then as after a power cut, which costs the next start a moment
-_LOOK_EVERY = 1.0
+STOP_WITHIN = 1.5  # seconds; then it is killed, and the next start replays its log
+_CHECK_EVERY = 1.0
 _GIVE_AWAY = "DELETE FROM machine"
 _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
 class BadDatabase(Exception):
-    """The database that was given cannot be used; the message says why and what to do."""
+    """The given database cannot be used; the message has the cause and the fix."""
 
 
 class MachineDatabase:
-    """`start` it, keep `watch` running, `stop` it. `given` names a database that is not ours to run."""
+    """`start` it, run `watch`, `stop` it. `given` names a database that we do not run."""
 
     def __init__(
         self,
@@ -42,73 +42,71 @@ class MachineDatabase:
         machine: Owner,
         given: str = "",
         durable: bool = True,
-        tell: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._given = given
         self._machine = machine
         self._clock = clock
         self._log = log
-        self._tell = tell
+        self._report = report
         self._server = EmbeddedPostgres(
             layout.postgres, durable=durable, database=DATABASE, max_connections=40
         )
-        self._busy = asyncio.Lock()  # the server is started or stopped by one at a time
+        self._busy = asyncio.Lock()  # one start or stop at a time
         self._starting = False
         self._over = False
 
     @property
     def notice(self) -> str:
-        """For a person; empty when nothing is odd."""
+        """A notice for the user, or an empty string."""
         return self._server.notice
 
     @property
     def pid(self) -> int:
-        """The server's process, 0 if it is not ours."""
+        """The server's process, 0 if we do not run it."""
         return self._server.pid
 
     async def start(self) -> str:
-        """How to connect."""
+        """Starts it; returns how to connect."""
         if self._given:
-            self._tell(
-                "the database is the one that DATABASE_URL names; unset it for one of our own"
-            )
+            self._report("using the database of DATABASE_URL; unset it to start an embedded one")
             await asyncio.to_thread(_check, self._given, self._machine)
             return self._given
         return await self._start_server()
 
     async def watch(self) -> None:
-        """Start it again whenever it has died. The address and the password stay the same."""
+        """Restarts it whenever it has died. The address and the password stay the same."""
         pause = _PAUSE
         while not self._given and not self._over:
-            await self._clock.sleep(_LOOK_EVERY)
+            await self._clock.sleep(_CHECK_EVERY)
             if self._server.running or self._over:
                 pause = _PAUSE
                 continue
             self._log.warning("postgres died")
-            self._tell("postgres died; it is started again")
+            self._report("postgres died; restarting it")
             try:
                 await self._start_server()
-                self._tell(f"postgres is back (process {self._server.pid})")
+                self._report(f"postgres is back (process {self._server.pid})")
             except (EmbeddedPostgresError, OSError) as error:
-                self._tell(f"postgres does not start: {error}")
+                self._report(f"postgres does not start: {error}")
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def stop(self, ending: Ending) -> None:
-        """End it, with everything on disk; in a hurry as a power cut would, which it survives."""
+    async def stop(self, shutdown: Shutdown) -> None:
+        """Stops it with everything on disk; on the second Ctrl-C it is killed, which loses nothing."""
         self._over = True
         if self._starting:
             self._server.abandon()
         async with self._busy:
             stopping = asyncio.get_running_loop().run_in_executor(None, self._server.stop)
-            if not await patiently(
-                _ended(stopping), clock=self._clock, within=STOP_WITHIN, ending=ending
+            if not await within_deadline(
+                _ended(stopping), clock=self._clock, within=STOP_WITHIN, shutdown=shutdown
             ):
                 self._server.hurry()
             await stopping
 
     async def _start_server(self) -> str:
-        """In a thread, which cannot be cancelled: it is told to give up instead, and waited for."""
+        """Starts it in a thread, which cannot be cancelled: it is asked to give up, and waited for."""
         async with self._busy:
             self._starting = True
             starting = asyncio.get_running_loop().run_in_executor(None, self._restart)
@@ -122,35 +120,35 @@ class MachineDatabase:
                 self._starting = False
 
     def _restart(self) -> str:
-        self._server.stop()  # what is left of one that died
+        self._server.stop()  # clears what is left of the process that died
         return self._server.start()
 
 
 async def _ended(work: "asyncio.Future[T]") -> None:
-    """Wait until it has ended, however."""
+    """Waits until it has ended, with or without an error."""
     await asyncio.wait((work,))
     if not work.cancelled():
-        work.exception()  # seen: whoever cares awaits the work itself
+        work.exception()  # marks it as retrieved; the caller awaits the work itself
 
 
 def _check(conninfo: str, machine: Owner) -> None:
-    """Refuse a database that does not answer, or that is somebody else's; make it ours otherwise."""
+    """Refuses a database that is unreachable or belongs to another machine; else records this machine as its owner."""
     try:
         if migrate.foreign(conninfo):
             raise BadDatabase(
-                "the database that DATABASE_URL names holds tables that are not runyard's."
-                " Name an empty database, or unset it for one of our own"
+                "the database that DATABASE_URL names contains tables that are not runyard's."
+                " Use an empty database, or unset DATABASE_URL to start an embedded one"
             )
         migrate.apply(conninfo)
         owner = claim(conninfo, machine)
     except DatabaseError as error:
         raise BadDatabase(
             f"the database that DATABASE_URL names cannot be used: {str(error).strip()}."
-            " Start it, correct the URL, or unset it"
+            " Start it, correct the URL, or unset DATABASE_URL"
         ) from error
     if owner.id != machine.id:
         raise BadDatabase(
             f"the database that DATABASE_URL names belongs to another machine, whose state is in {owner.place}."
-            " Name another database, or unset it for one of our own; if that machine is gone for good,"
-            f" give the database away: {_GIVE_AWAY}"
+            " Use another database, or unset DATABASE_URL to start an embedded one; if that machine is gone for good,"
+            f" release the database: {_GIVE_AWAY}"
         )

@@ -1,7 +1,7 @@
-"""The disk that everything of one machine lies on: whoever runs it hears that it is full before the parts suffer.
+"""Watches the free space of the disk that holds the data directory, and warns before it is full.
 
-Nothing is given up because of it. The API refuses writes, Postgres waits or is started again, and all of
-them go on by themselves once there is room.
+Nothing is stopped because of it. The API refuses writes, Postgres waits or is restarted, and all of them recover
+automatically once there is free space.
 """
 
 import os
@@ -13,30 +13,30 @@ from runyard.clock import Clock
 from runyard.embedded.up.layout import BadDirectory
 
 LOW = 64 << 20  # bytes: what an empty database takes
-ENOUGH = 2 * LOW  # more than `LOW`: what comes and goes is told once
+ENOUGH = 2 * LOW  # more than `LOW`: so that small changes are reported once
 FULL = 1 << 20
-LOOK_EVERY = 2.0
+CHECK_EVERY = 2.0
 
 
 def free(root: Path) -> int | None:
-    """How many bytes we may still write; None if that cannot be told."""
+    """How many bytes can be written; None if that is unknown."""
     try:
-        room = os.statvfs(root)
+        space = os.statvfs(root)
     except OSError:
         return None
-    return room.f_bavail * room.f_frsize
+    return space.f_bavail * space.f_frsize
 
 
-def suspicion(root: Path) -> str:
-    """For somebody who died there: that the disk is full, if it is."""
+def full_disk_note(root: Path) -> str:
+    """A note that the disk is full, for a process that died there; empty if it is not."""
     left = free(root)
     return (
         f"the disk of {root} is full: free some space" if left is not None and left < FULL else ""
     )
 
 
-def require_room(root: Path) -> None:
-    """Refuse to begin where nothing can be kept: what is half made is harder to understand."""
+def require_space(root: Path) -> None:
+    """Refuses to start without free space: a half-written directory is harder to understand."""
     left = free(root)
     if left is not None and left < LOW:
         raise BadDirectory(
@@ -45,18 +45,18 @@ def require_room(root: Path) -> None:
         )
 
 
-async def watch(root: Path, *, clock: Clock, tell: Callable[[str], None]) -> NoReturn:
-    """Tell when little is left, and when there is enough again."""
+async def watch(root: Path, *, clock: Clock, report: Callable[[str], None]) -> NoReturn:
+    """Reports when little space is left, and when there is enough again."""
     low = False
     while True:
         left = free(root)
         if left is not None and not low and left < LOW:
             low = True
-            tell(
+            report(
                 f"the disk of {root} is nearly full, {left >> 20} MiB are left: free some space."
-                " The machine goes on by itself when there is some"
+                " The machine continues automatically when there is some"
             )
         elif left is not None and low and left >= ENOUGH:
             low = False
-            tell(f"the disk of {root} has room again")
-        await clock.sleep(LOOK_EVERY)
+            report(f"the disk of {root} has free space again")
+        await clock.sleep(CHECK_EVERY)

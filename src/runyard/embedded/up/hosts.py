@@ -1,7 +1,7 @@
-"""The hosts of one machine: several Nodes on one computer, each with its own directory and seats.
+"""The hosts of one machine: several Nodes on one computer, each with its own directory and VM slots.
 
-How far VMs are kept apart is found out by trying. `RUNYARD_ISOLATION=none` in the environment asks for no sandbox,
-where one would work: for hosts on which a sandbox is in a job's way, and to see what a machine without one does.
+The best isolation that works is found by a probe. `RUNYARD_ISOLATION=none` in the environment disables the sandbox:
+for jobs that do not run in one, and to test what a machine without one does.
 """
 
 import os
@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from runyard.clock import Clock
+from runyard.components.hosting import Size, process_driver
 from runyard.embedded.up.layout import BadDirectory, Layout
-from runyard.telemetry.log import get_logger
 from runyard.vm.process.driver import ProcessDriver
-from runyard.vm.process.limits import Limits
-from runyard.vm.process.probe import probe_isolation
 
 FLEET = "local"
 PODS = 2
@@ -29,12 +27,12 @@ def host_names(count: int) -> tuple[str, ...]:
 
 
 def vm_home(layout: Layout, host: str) -> Path:
-    """Where a host's VMs and images lie."""
+    """Where a host's VMs and images are stored."""
     return layout.host(host) / "vm"
 
 
 def wanted_isolation(environ: Mapping[str, str]) -> Literal["auto", "none"]:
-    """What the environment asks for; raises `BadDirectory` on a word that means nothing."""
+    """The isolation that the environment asks for; raises `BadDirectory` on an unknown value."""
     match environ.get("RUNYARD_ISOLATION", ""):
         case "" | "auto":
             return "auto"
@@ -50,15 +48,17 @@ async def driver_for(
     layout: Layout, host: str, *, clock: Clock, disk_mb: int = DISK_MB
 ) -> ProcessDriver:
     """The driver of one host, with the best isolation that works here."""
-    home = vm_home(layout, host)
-    isolation = await probe_isolation(home, want=wanted_isolation(os.environ))
-    get_logger("vm", host=host).info(
-        "isolation", kind=isolation.kind, detail=isolation.detail, limits=isolation.limits
-    )
-    return ProcessDriver(
-        home,
-        image_source=layout.images,
+    return await process_driver(
+        vm_home(layout, host),
+        images=layout.images,
         clock=clock,
-        limits=Limits(disk_mb=disk_mb),
-        isolation=isolation,
+        size=size(disk_mb),
+        isolation=wanted_isolation(os.environ),
+    )
+
+
+def size(disk_mb: int = DISK_MB) -> Size:
+    """What each host offers."""
+    return Size(
+        pods=PODS, cpu_milli=SLOT_CPU_MILLI, memory_mb=SLOT_MEMORY_MB, disk_mb=disk_mb or DISK_MB
     )

@@ -1,4 +1,4 @@
-"""Who this machine is: a name made once, for a database that other machines can reach too."""
+"""The identity of this machine: a name generated once, for a database that other machines can reach too."""
 
 import random
 import re
@@ -11,7 +11,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 def identity(layout: Layout, rng: random.Random) -> Owner:
-    """This machine; the first call makes its name. `rng` must be the system's generator."""
+    """This machine's identity; the first call generates it. `rng` must be the system's generator."""
     try:
         found = layout.machine_id.read_text(encoding="ascii", errors="replace").strip()
     except FileNotFoundError:
@@ -19,7 +19,7 @@ def identity(layout: Layout, rng: random.Random) -> Owner:
         write_whole(layout.machine_id, f"{found}\n")
     if not _ID.fullmatch(found):
         raise BadDirectory(
-            f"{layout.machine_id} is damaged: it holds no name of a machine. Restore it from a backup, or"
-            " remove it to have another one made; a database of DATABASE_URL then takes this for another machine"
+            f"{layout.machine_id} is damaged: it contains no machine id. Restore it from a backup, or"
+            " remove it to generate another one; a database of DATABASE_URL then treats this as another machine"
         )
     return Owner(found, str(layout.root))

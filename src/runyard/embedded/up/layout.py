@@ -1,23 +1,23 @@
-"""Where one machine keeps its state: a directory, and what lies where in it.
+"""The layout of one machine's data directory.
 
-    kubeconfig            for kubectl, and for nobody else (0600)
-    tls/                  the machine's own authority, and the API's certificate
-    secrets.json          keys and tokens, made once (0600)
-    ports.json            the ports that were chosen, so that they stay
-    urls.json             where every part can be reached, for people and scripts
-    format                which version of this layout it is
-    machine-id            who this machine is, for a database that others can reach too
+    kubeconfig            for kubectl (0600)
+    tls/                  the machine's certificate authority, and the API's certificate
+    secrets.json          keys and tokens, generated once (0600)
+    ports.json            the chosen ports, so that they stay
+    urls.json             the address of every component, for users and scripts
+    format                the version of this layout
+    machine-id            the identity of this machine, for a shared database
     kube.db  github.db    the embedded API and the practice GitHub
     postgres/             the database
-    images/               what hosts pull from
+    images/               the images that hosts pull
     blobs/                uploads and attachments of test results
-    scratch/              what the processor of test results is working on; empty otherwise
+    scratch/              the working directory of the result processor; empty when idle
     hosts/NAME/           one host: its records and its VMs
-    tokens/NAME           the parts' own credentials, renewed while the machine runs (0600)
-    logs/NAME.log         one log a process
+    tokens/NAME           the components' credentials, renewed while the machine runs (0600)
+    logs/NAME.log         one log per process
 
-Everything is private to its owner: the directory has mode 0700. Under root it is 0711: the VMs' own users may pass
-through to their folders, and see nothing on the way.
+Everything is private to its owner: the directory has mode 0700. Under root it is 0711: the VMs' users may pass
+through to their folders, and cannot list anything on the way.
 """
 
 import errno
@@ -36,7 +36,7 @@ FORMAT = 1  # raised when an older version could no longer read what this one wr
 
 
 class BadDirectory(Exception):
-    """The data directory cannot be used; the message says why and what to do."""
+    """The data directory cannot be used; the message has the cause and the fix."""
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def kubeconfig(self) -> Path:
-        """What kubectl is given."""
+        """The kubeconfig for kubectl."""
         return self.root / "kubeconfig"
 
     @property
@@ -66,7 +66,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def urls(self) -> Path:
-        """Where every part can be reached."""
+        """The address of every component."""
         return self.root / "urls.json"
 
     @property
@@ -76,7 +76,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def machine_id(self) -> Path:
-        """Who this machine is."""
+        """The identity of this machine."""
         return self.root / "machine-id"
 
     @property
@@ -86,7 +86,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def github(self) -> Path:
-        """The practice GitHub's memory."""
+        """The practice GitHub's store."""
         return self.root / "github.db"
 
     @property
@@ -101,12 +101,12 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def blobs(self) -> Path:
-        """Where the server keeps uploads and attachments."""
+        """Where the server stores uploads and attachments."""
         return self.root / "blobs"
 
     @property
     def scratch(self) -> Path:
-        """Where the processor of test results works."""
+        """Where the result processor works."""
         return self.root / "scratch"
 
     @property
@@ -118,16 +118,16 @@ class Layout(msgspec.Struct, frozen=True):
         """The directory of one host."""
         return self.hosts / name
 
-    def token(self, part: str) -> Path:
-        """The credential of one part."""
-        return self.root / "tokens" / part
+    def token(self, component: str) -> Path:
+        """The credential of one component."""
+        return self.root / "tokens" / component
 
     def log(self, process: str) -> Path:
         """The log of one process."""
         return self.root / "logs" / f"{process}.log"
 
     def prepare(self) -> None:
-        """Make the directories; raises `BadDirectory`."""
+        """Creates the directories; raises `BadDirectory`."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._check_owner()
@@ -138,17 +138,19 @@ class Layout(msgspec.Struct, frozen=True):
             if os.geteuid() == 0:
                 self.root.chmod(0o711)
                 (self.root / "hosts").chmod(0o711)
-            write_whole(self.format, f"{FORMAT}\n")  # each time: it also tells whether we may write
+            write_whole(
+                self.format, f"{FORMAT}\n"
+            )  # each time: this also tests that it is writable
         except OSError as error:
             if error.errno in FULL:
-                raise  # told as what it is
+                raise  # a full disk has its own message
             raise BadDirectory(
                 f"cannot use {self.root} as data directory: {error.strerror}."
                 " Choose a directory that you may write, with --data DIR"
             ) from error
 
     def _check_owner(self) -> None:
-        """Whoever works in somebody else's directory leaves files there that its owner cannot use."""
+        """Refuses a directory of another user: its owner could not use the files that we leave there."""
         owner = self.root.stat().st_uid
         if owner == os.geteuid():
             return
@@ -161,24 +163,24 @@ class Layout(msgspec.Struct, frozen=True):
         )
 
     def _check_format(self) -> None:
-        """A directory of a newer version is not touched: it may hold what we would misread."""
+        """Refuses a directory of a newer version: we could misread its content."""
         try:
             found = self.format.read_text(encoding="ascii", errors="replace").strip()
         except FileNotFoundError:
             return  # new, or of the first version, which wrote none
         if not found.isdecimal():
             raise BadDirectory(
-                f"{self.format} is damaged: it holds no number. Write {FORMAT} into it if this version of"
-                " runyard made the directory"
+                f"{self.format} is damaged: it contains no number. Write {FORMAT} into it if this version of"
+                " runyard created the directory"
             )
         if int(found) > FORMAT:
             raise BadDirectory(
-                f"{self.root} was made by a newer version of runyard (format {found}, this one knows {FORMAT})."
+                f"{self.root} was made by a newer version of runyard (format {found}, this version supports {FORMAT})."
                 " Install that version, or choose another directory with --data DIR"
             )
 
     def _close(self) -> None:
-        """Keep others out; somebody's own directory, given by mistake, is not touched."""
+        """Closes the directory to other users; refuses one that holds other files, given by mistake."""
         if not self.root.stat().st_mode & 0o066:
             return
         if any(self.root.iterdir()) and not self.secrets.exists():
@@ -190,7 +192,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def default_root(environ: Mapping[str, str]) -> Path:
-    """`~/.local/share/runyard`, or where the user keeps such data."""
+    """`~/.local/share/runyard`, or below XDG_DATA_HOME."""
     home = environ.get("XDG_DATA_HOME", "")
     base = Path(home) if home.startswith("/") else Path.home() / ".local" / "share"
     return base / "runyard"
@@ -203,11 +205,11 @@ def _name_of(uid: int) -> str:
         return f"the user {uid}"
 
 
-_BEGIN_ANEW = "Restore it from a backup, or move the data directory away to begin anew"
+_BEGIN_ANEW = "Restore it from a backup, or move the data directory away to start with an empty one"
 
 
 def read_json(path: Path, *, fix: str = _BEGIN_ANEW) -> object:
-    """A small JSON file of ours, or None if there is none; raises `BadDirectory` if it is damaged."""
+    """Reads a small JSON file; None if there is none; raises `BadDirectory` if it is damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""One machine as a fleet: what a person may choose, where things are, and what can be done with it while it runs.
+"""One machine as a fleet: its options, its addresses, and what can be done with it while it runs.
 
-How it starts and how it ends, `life.py` tells.
+`lifecycle.py` starts and ends it.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from runyard.kube.client import Kube
 from runyard.vm.process.driver import ProcessDriver
 from runyard.wire import names
 
-DEMO_DISK_MB = 64  # one of its jobs fills it
+DEMO_DISK_MB = 64  # one job of the demo fills it
 
 
 class RealGitHub(msgspec.Struct, frozen=True, kw_only=True):
-    """A GitHub that is not ours, and who we are to it: an App, or the holder of a token for one repository."""
+    """A real GitHub and our credentials: those of an App, or a token for one repository."""
 
     url: str
     ca: Path | None = None
@@ -34,7 +34,7 @@ class RealGitHub(msgspec.Struct, frozen=True, kw_only=True):
     token: Path | None = None
     repository: str = ""
     secret: str = ""  # of the App's webhook, if we know it
-    pull: bool = True  # deliveries are fetched: no public address is needed
+    pull: bool = True  # deliveries are polled: no public address is needed
     runner_group: int = 1
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ class RealGitHub(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person may choose."""
+    """The options of `runyard up`."""
 
     data: Path
     hosts: int = 1
@@ -55,34 +55,33 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pace(self) -> Pace:
-        """A demo has no time for production's patience."""
+        """The timeouts: a demo uses shorter ones."""
         return QUICK if self.demo else Pace()
 
 
 class Urls(msgspec.Struct, frozen=True, kw_only=True):
-    """Where things are."""
+    """The addresses of the components."""
 
     kube: str
     server: str
     github: str
-    public: str = ""  # the server for others, if it is to be reached by them
-    # Parts that serve nothing but /healthz, /readyz and /metrics; the server has these beside its dashboard.
+    public: str = ""  # the server for other machines, if it listens for them
+    # Components that serve nothing but /healthz, /readyz and /metrics; the server has these beside its dashboard.
     probes: dict[str, str] = msgspec.field(default_factory=dict)
 
-    def by_part(self) -> dict[str, str]:
-        """Every address under the name of who serves it."""
+    def by_component(self) -> dict[str, str]:
+        """Every address, by component."""
         served = {"kube": self.kube, "server": self.server, "github": self.github}
         return served | ({"public": self.public} if self.public else {}) | self.probes
 
 
 class Machine:
-    """The running fleet, for whoever looks on or plays with it."""
+    """The running fleet, for display and for the demo."""
 
     def __init__(
         self,
         *,
         options: Options,
-        layout: Layout,
         secrets: Secrets,
         urls: Urls,
         supervisor: Supervisor,
@@ -91,7 +90,7 @@ class Machine:
         clock: Clock,
     ) -> None:
         self.options = options
-        self.layout = layout
+        self.layout = Layout(options.data)
         self.secrets = secrets
         self.urls = urls
         self.supervisor = supervisor
@@ -106,12 +105,12 @@ class Machine:
         return host_names(self.options.hosts)
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """The parts that speak to the API with a token of their own."""
+    def components(self) -> tuple[str, ...]:
+        """The components that use the API with a token of their own."""
         return ("server", "operator", *self.hosts)
 
     def boot(self, role: str, name: str, *socks: socket.socket) -> Boot:
-        """The orders of one part."""
+        """The start configuration of one component."""
         real = self.options.github
         return Boot(
             role=role,
@@ -124,18 +123,18 @@ class Machine:
             sockets=tuple((sock.getsockname()[0], sock.fileno()) for sock in socks),
             pace=self.options.pace,
             faults=self.options.demo,
-            github=_said(real) if real is not None and role == "server" else None,
+            github=_credentials(real) if real is not None and role == "server" else None,
             runtime=self.options.runtime,
             disk_mb=DEMO_DISK_MB if self.options.demo else 0,
         )
 
     async def renew_tokens(self, *, every: bool = False) -> None:
-        """Fresh credentials for every part whose own will not last; or for every part."""
-        due = accounts.due(self.layout, self.parts, now=self._clock.now())
-        await accounts.renew(self.kube, self.layout, self.parts if every else due)
+        """Renews the tokens that are due, or all of them."""
+        due = accounts.due(self.layout, self.components, now=self._clock.now())
+        await accounts.renew(self.kube, self.layout, self.components if every else due)
 
     async def stop_vms(self, *, grace: float) -> None:
-        """End every VM of every host that there ever was, side by side; one that cannot be ended keeps no other."""
+        """Ends every VM of every host that ever existed, concurrently; one that fails does not stop the others."""
         drivers = [
             ProcessDriver(
                 vm_home(self.layout, folder.name),
@@ -153,7 +152,7 @@ class Machine:
                 raise outcome
 
 
-def _said(real: RealGitHub) -> Hub:
+def _credentials(real: RealGitHub) -> Hub:
     return Hub(
         ca_file=str(real.ca or ""),
         app_id=real.app_id,

@@ -1,8 +1,8 @@
-"""The sockets of one machine: bound once by the process that owns everything, inherited by its children.
+"""Binds the sockets of one machine once, in the process that owns everything; its children inherit them.
 
-So a part that crashed comes back on the same port, requests that arrive meanwhile wait in the socket's queue,
-and no other program can take the port in between. A port that was chosen freely is written down and taken
-again at the next start, because links, kubeconfigs and whoever collects metrics point at it.
+So a component that crashed is restarted on the same port, requests that arrive meanwhile wait in the socket's queue,
+and no other program can take the port in between. A port that was chosen freely is stored and used again at the
+next start, because links, kubeconfigs and metric scrapers point at it.
 """
 
 import errno
@@ -16,28 +16,28 @@ from runyard.files import write_whole
 from runyard.http.addresses import is_loopback
 
 NAMES = ("kube", "server", "github")
-PUBLIC = "public"  # the server once more, for others, over TLS
+PUBLIC = "public"  # the server again, for other machines, over TLS
 LOOPBACK = "127.0.0.1"
 _BACKLOG = 512
 
 
 class PortTaken(Exception):
-    """A port that somebody asked for is in use."""
+    """A requested port is in use."""
 
 
 def bind(
     layout: Layout, *, host: str, wanted: Mapping[str, int], probed: tuple[str, ...] = ()
 ) -> dict[str, socket.socket]:
-    """Listen for each of `NAMES`, and for others too if `host` is not loopback.
+    """Listens for each of `NAMES`, and for other machines too if `host` is not loopback.
 
-    `wanted` names ports that must be had, 0 or absent means any; the server's is the one that others see.
-    `probed` names the parts that listen on loopback for nothing but questions about themselves.
+    `wanted` names ports that are required, 0 or absent means any; the server's is the public one. `probed` names the
+    components that listen on loopback for probes and metrics only.
     """
     exposed = not is_loopback(host)
     ports = dict(wanted)
     if exposed:
         ports[PUBLIC] = ports.pop("server", 0)
-    stored = read_json(layout.ports, fix="Remove it: ports are then chosen anew")
+    stored = read_json(layout.ports, fix="Remove it: new ports are then chosen")
     known = stored if isinstance(stored, dict) else {}
     bound: dict[str, socket.socket] = {}
     try:
@@ -53,7 +53,7 @@ def bind(
         for each in bound.values():
             each.close()
         raise
-    # Those of hosts that are not wanted this time are remembered too.
+    # Ports of hosts that do not run this time are stored too.
     chosen = {name: port for name, port in known.items() if _port(port)}
     chosen |= {name: each.getsockname()[1] for name, each in bound.items()}
     write_whole(layout.ports, msgspec.json.encode(chosen))
@@ -61,7 +61,7 @@ def bind(
 
 
 def _port(remembered: object) -> int:
-    """A number that was written down, if it makes sense; else any."""
+    """A stored port, if it is valid; else 0 for any."""
     sound = isinstance(remembered, int) and 1024 <= remembered < 65536
     return remembered if isinstance(remembered, int) and sound else 0
 
@@ -70,7 +70,7 @@ def _listen_again(address: str, port: int, name: str) -> socket.socket:
     try:
         return _listen(address, port, name)
     except PortTaken:
-        return _listen(address, 0, name)  # somebody took it while we were away
+        return _listen(address, 0, name)  # another program has taken it meanwhile
 
 
 def _listen(address: str, port: int, name: str) -> socket.socket:

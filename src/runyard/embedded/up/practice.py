@@ -1,6 +1,6 @@
-"""Names that the practice set-up uses: one account, one repository, one pool, two images.
+"""The names of the practice fleet: one account, one repository, one pool, two images.
 
-They are for trying things out. With a real GitHub the account and the repository are somebody's own.
+They are for trying things out. With a real GitHub, account and repository are the user's.
 """
 
 import sys

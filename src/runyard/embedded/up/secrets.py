@@ -1,7 +1,7 @@
-"""Keys and tokens of one machine: made once, kept in one private file, never shown.
+"""Generates and loads the keys and tokens of one machine; they are in one private file and never shown.
 
-They reach the processes of the machine through that file, never through arguments or the environment, where
-other users could read them.
+The processes of the machine read them from that file, never from arguments or the environment, where other users
+could read them.
 """
 
 import base64
@@ -17,13 +17,13 @@ _BYTES = 32
 
 
 class Secrets(msgspec.Struct, frozen=True, kw_only=True):
-    """What must not leave this machine."""
+    """The secrets of one machine."""
 
-    admin_token: str  # opens the embedded Kubernetes API
-    people_token: str  # lets people queue jobs at the practice GitHub
-    dashboard_token: str  # opens the dashboard when it is served off loopback
+    admin_token: str  # for the embedded Kubernetes API
+    practice_token: str = msgspec.field(name="people_token")  # for the practice routes
+    dashboard_token: str  # for the dashboard when it is served off loopback
     webhook_secret: str
-    seal_key: str  # base64 of 32 bytes: JITs at rest
+    seal_key: str  # base64 of 32 bytes: encrypts stored JIT configurations
     app_key: str  # PEM, of the practice GitHub's App
     app_public_key: str
 
@@ -32,18 +32,18 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seal(self) -> bytes:
-        """The key itself."""
+        """The decoded key."""
         return base64.b64decode(self.seal_key)
 
 
 def load_or_make(layout: Layout, rng: random.Random) -> Secrets:
-    """The secrets of this directory; the first call makes them. `rng` must be the system's generator."""
+    """The secrets of this directory; the first call generates them. `rng` must be the system's generator."""
     if read_json(layout.secrets) is not None:
         return load(layout)
     if layout.kube.exists() or layout.postgres.exists():
         raise BadDirectory(
-            f"{layout.secrets} is gone, but {layout.root} holds the state that it belongs to. Restore it from"
-            " a backup, or move the data directory away to begin anew"
+            f"{layout.secrets} is missing, but {layout.root} contains state that needs it. Restore it from"
+            " a backup, or move the data directory away to start with an empty one"
         )
     made = _make(rng, generate_key_pair())
     write_whole(layout.secrets, msgspec.json.encode(made).decode())
@@ -51,15 +51,15 @@ def load_or_make(layout: Layout, rng: random.Random) -> Secrets:
 
 
 def load(layout: Layout) -> Secrets:
-    """The secrets that are there already; raises `BadDirectory` if they are damaged or gone."""
+    """The existing secrets; raises `BadDirectory` if they are damaged or gone."""
     try:
         found = msgspec.convert(read_json(layout.secrets), Secrets)
         if len(found.seal) != _BYTES:
-            raise ValueError("the seal's key has another length")
+            raise ValueError("the seal key has the wrong length")
     except ValueError as error:
         raise BadDirectory(
             f"{layout.secrets} is damaged ({error}). Restore it from a backup: without it stored"
-            " credentials cannot be opened"
+            " credentials cannot be decrypted"
         ) from error
     return found
 
@@ -70,7 +70,7 @@ def _make(rng: random.Random, key: KeyPair) -> Secrets:
 
     return Secrets(
         admin_token=text(),
-        people_token=text(),
+        practice_token=text(),
         dashboard_token=text(),
         webhook_secret=text(),
         seal_key=base64.b64encode(rng.randbytes(_BYTES)).decode(),

@@ -1,6 +1,6 @@
-"""TLS on one machine: an authority of its own, a certificate for the API, and who trusts whom.
+"""TLS on one machine: its own certificate authority, a certificate for the API, and the contexts of clients.
 
-The authority lives as long as the data directory. Clients are given its certificate and trust nothing else.
+The authority lasts as long as the data directory. Clients trust its certificate and no other.
 """
 
 import socket
@@ -19,36 +19,36 @@ from runyard.http.tls import (
 )
 
 NAMES = ("localhost", "127.0.0.1", "::1")
-# Who the API is to a node, as a cluster made by kubeadm has it.
+# The API's client name towards a node, as in a cluster made by kubeadm.
 TO_NODES, TO_NODES_GROUP = "kube-apiserver-kubelet-client", "system:masters"
 _ANY = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
 def signer(layout: Layout, *, now: float) -> Pair:
-    """The authority with its key, for whoever signs."""
+    """The authority with its key, for signing."""
     return keep_authority(layout.tls, now=now)
 
 
 def authority(layout: Layout, *, now: float) -> bytes:
-    """The authority's certificate, as PEM; made when there is none."""
+    """The authority's certificate, as PEM; created if there is none."""
     try:
         return signer(layout, now=now).certificate
     except OSError as error:
         if error.errno in FULL:
-            raise  # told as what it is
+            raise  # a full disk has its own message
         raise BadDirectory(
             f"{layout.tls} cannot be used ({error.strerror}). Make it a directory that you may write, or"
-            " remove it to begin with a new authority"
+            " remove it to start with a new authority"
         ) from error
 
 
 def serving(
     layout: Layout, *, now: float, address: str = "", clients: bool = False
 ) -> ssl.SSLContext:
-    """The context of a server on this machine; its certificate is renewed when it is due.
+    """The TLS context of a server on this machine; its certificate is renewed when it is due.
 
-    `address` is where others reach it: the certificate is then good for that and for this machine's name too. With
-    `clients` those who connect may show a certificate of the authority, and need not.
+    `address` is where other machines reach it: the certificate is then also valid for that and for this machine's
+    name. With `clients` a client may present a certificate of the authority; it is optional.
     """
     folder = layout.tls / "others" if address else layout.tls
     names = (*NAMES, *_names_of(address)) if address else NAMES
@@ -69,12 +69,12 @@ def _names_of(address: str) -> tuple[str, ...]:
 
 
 def to_nodes(layout: Layout, *, now: float) -> ssl.SSLContext:
-    """How the API calls a node: it shows a certificate, new with each start, and believes the authority only."""
+    """The context for the API's calls to a node: shows a client certificate, new with each start."""
     own = signer(layout, now=now)
     pair = issue_client(own, TO_NODES, (TO_NODES_GROUP,), now=now)
     return client_context(own.certificate, files=write_pair(layout.tls, "kubelet-client", pair))
 
 
 def kube_transport(layout: Layout, url: str, *, now: float) -> HttpTransport:
-    """A way to the machine's own API."""
+    """A transport to the machine's API."""
     return HttpTransport(url, tls=client_context(authority(layout, now=now)))

@@ -1,24 +1,24 @@
-"""What may be done about one Pod and its VM: the vocabulary of the Pod plan.
+"""The actions of the Pod plan.
 
-Each action names the Pod incarnation that it is for and says why. A stale plan does no harm: what
-touches the API server carries the uid or the resourceVersion that it was decided on, and what touches
-a VM names it by a name that carries the uid.
+Each action names the Pod's uid and its reason. A stale plan does no harm: an action on the API server carries the uid
+or the resourceVersion that it was decided on, and an action on a VM uses a name that contains the uid.
 """
 
 import msgspec
 
+from runyard.node.plans.reasons import Why
 from runyard.node.plans.values import Outcome, Record
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """One effect, for one Pod incarnation, for a reason."""
+    """One effect on one Pod or its VM."""
 
     uid: str
-    reason: str
+    reason: Why
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Pod's status should say."""
+    """The Pod's status as it should be written."""
 
     phase: str
     reason: str = ""
@@ -30,86 +30,86 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
 
 
-class Prove(Action, frozen=True, tag=True):
-    """Ask the API server whether this incarnation still exists."""
+class VerifyPod(Action, frozen=True, tag=True):
+    """Read the Pod from the API server to learn whether this uid still exists."""
 
     namespace: str
     name: str
 
 
-class Look(Action, frozen=True, tag=True):
-    """Get a list of VMs that is newer than our last effect on this one."""
+class RefreshVms(Action, frozen=True, tag=True):
+    """Get a list of VMs that is newer than the last action on this one."""
 
 
 class AddFinalizer(Action, frozen=True, tag=True):
-    """Make sure that the Pod cannot vanish before its VM."""
+    """Add the finalizer that keeps the Pod until its VM is deleted."""
 
     resource_version: str
 
 
-class Save(Action, frozen=True, tag=True):
-    """Write the record, before what it announces."""
+class SaveRecord(Action, frozen=True, tag=True):
+    """Write the VM's record, before the action that it announces."""
 
     record: Record
 
 
-class Pull(Action, frozen=True, tag=True):
-    """Ask the image store to fetch the image; it wakes the Pod when it is done."""
+class PullImage(Action, frozen=True, tag=True):
+    """Have the image store pull the image; the Pod is queued again when that ended."""
 
     image: str
 
 
-class Create(Action, frozen=True, tag=True):
+class CreateVm(Action, frozen=True, tag=True):
     """Get the guest's token, resolve its environment, clone the image."""
 
     vm: str
     image: str
 
 
-class Start(Action, frozen=True, tag=True):
+class StartVm(Action, frozen=True, tag=True):
     """Start a VM that never ran."""
 
     vm: str
 
 
-class Publish(Action, frozen=True, tag=True):
+class PublishStatus(Action, frozen=True, tag=True):
     """Patch the Pod's status."""
 
     report: Report
 
 
-class Stop(Action, frozen=True, tag=True):
+class StopVm(Action, frozen=True, tag=True):
     """Ask the guest to end, then power off."""
 
     vm: str
     grace: float
 
 
-class Remove(Action, frozen=True, tag=True):
+class DeleteVm(Action, frozen=True, tag=True):
     """Delete the VM."""
 
     vm: str
 
 
-class Forget(Action, frozen=True, tag=True):
+class DeleteRecord(Action, frozen=True, tag=True):
     """Delete the record."""
 
 
 class RemoveFinalizer(Action, frozen=True, tag=True):
-    """Let the Pod go."""
+    """Remove the finalizer, so that the API server may remove the Pod."""
 
     resource_version: str
 
 
 class DeletePod(Action, frozen=True, tag=True):
-    """Confirm the deletion that somebody asked for."""
+    """Confirm a deletion that was requested."""
 
 
 class Wait(Action, frozen=True, tag=True):
-    """Nothing to do before so many seconds have passed."""
+    """Do nothing for this many seconds."""
 
     seconds: float
 
 
 class Ignore(Action, frozen=True, tag=True):
-    """Not a Pod for this agent."""
+    """Leave a Pod alone that this agent does not run."""

@@ -1,13 +1,13 @@
-"""What the collector should look after.
+"""Plans garbage collection on one host.
 
-It decides two things and no more. Records without a Pod are handed to the Pod plan, which has the one
-way to end a VM and asks for proof first. Images that nobody uses are dropped: after a long idle time, or
-at once when the disk is full. VMs without a record are counted, named and left alone: they belong to
-an operator or to another tool.
+Records without a Pod are queued for the Pod plan, which alone ends VMs and first verifies that the Pod is gone.
+Unused images are removed: after a long idle time, or at once when the disk is full. VMs without a record are counted
+and left alone: they belong to a person or to another tool.
 """
 
 import msgspec
 
+from runyard.node.plans.reasons import Why
 from runyard.node.plans.values import Record
 from runyard.node.settings import Settings
 from runyard.vm.contract import VmView
@@ -18,11 +18,11 @@ class HeldImage(msgspec.Struct, frozen=True, kw_only=True):
 
     image: str
     used: bool  # by a Pod, a record, or a pull
-    idle: float  # seconds since somebody used it
+    idle: float  # seconds since its last use
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What is on this host, and which Pods are bound to it."""
+    """The records, VMs and images of this host, and the Pods bound to it."""
 
     records: tuple[Record, ...] = ()
     pod_uids: tuple[str, ...] = ()
@@ -31,63 +31,61 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     disk_full: bool = False
 
 
-class Recheck(msgspec.Struct, frozen=True, kw_only=True):
-    """Let the Pod plan look at this record; it proves that the Pod is gone before it acts."""
+class RequeuePod(msgspec.Struct, frozen=True, kw_only=True):
+    """Have the Pod plan handle this record; it verifies that the Pod is gone before it acts."""
 
     uid: str
     key: str
-    reason: str
+    reason: Why
 
 
 class RemoveImage(msgspec.Struct, frozen=True, kw_only=True):
-    """Drop an image, if still nobody uses it when it comes to that."""
+    """Remove an image, unless it is in use by then."""
 
     image: str
-    reason: str
+    reason: Why
 
 
-class Strangers(msgspec.Struct, frozen=True, kw_only=True):
-    """VMs that we have no record for."""
+class CountUnownedVms(msgspec.Struct, frozen=True, kw_only=True):
+    """Publish how many VMs have no record."""
 
     vms: tuple[str, ...]
-    reason: str
+    reason: Why
 
 
-Action = Recheck | RemoveImage | Strangers
+Action = RequeuePod | RemoveImage | CountUnownedVms
 
 
 def plan_gc(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:
-    """What to do in one pass."""
+    """Return the actions of one pass."""
     bound = frozenset(snapshot.pod_uids)
     orphans = tuple(
-        Recheck(uid=record.uid, key=record.key, reason="no Pod in the list has this uid")
+        RequeuePod(uid=record.uid, key=record.key, reason=Why.POD_NOT_LISTED)
         for record in snapshot.records
         if record.uid not in bound
     )
-    return (*orphans, *_strangers(snapshot), *_images(snapshot, settings))
+    return (*orphans, *_unowned(snapshot), *_images(snapshot, settings))
 
 
-def _strangers(snapshot: Snapshot) -> tuple[Action, ...]:
+def _unowned(snapshot: Snapshot) -> tuple[Action, ...]:
     if snapshot.vms is None:
         return ()
     ours = frozenset(record.vm for record in snapshot.records)
     unknown = tuple(vm.name for vm in snapshot.vms if vm.name not in ours)
-    return (Strangers(vms=unknown, reason="no record"),)
+    return (CountUnownedVms(vms=unknown, reason=Why.NO_RECORD),)
 
 
 def _images(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:
     if not settings.gc_images:
         return ()
     if snapshot.disk_full:
-        reason = "the disk is full and nobody uses it"
         return tuple(
-            RemoveImage(image=held.image, reason=reason)
+            RemoveImage(image=held.image, reason=Why.DISK_FULL)
             for held in snapshot.images
             if not held.used
         )
-    reason = f"unused for {settings.image_idle:.0f} s"
     return tuple(
-        RemoveImage(image=held.image, reason=reason)
+        RemoveImage(image=held.image, reason=Why.IMAGE_UNUSED)
         for held in snapshot.images
         if not held.used and held.idle >= settings.image_idle
     )

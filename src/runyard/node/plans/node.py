@@ -1,39 +1,38 @@
-"""What the Node object should say about this host.
+"""Plans the writes to this host's Node object.
 
-The agent owns some labels, one taint, the size and five conditions, and changes nothing else: labels of
-other controllers are not pruned, their conditions and taints stay.
+The agent owns some labels, one taint, the capacity and four conditions, and changes nothing else: labels, conditions
+and taints of other controllers stay.
 
 Invariants:
 - A condition's transition time moves only when its status does.
 - `DiskPressure` starts as False, keeps its value when nothing could be measured, and is True as soon as
   one guest's root volume reaches the limit; the message names the guest.
-- What nobody measures is Unknown with a reason, never a reassuring False.
+- What is not measured is Unknown with a reason, never False.
 """
 
 import msgspec
 
 from runyard.kube.objects import Node
+from runyard.node.plans.reasons import NodeReason, Why
 from runyard.node.plans.values import bounded
 from runyard.node.settings import Settings
 from runyard.wire import names
+from runyard.wire.reasons import Reason, render
 
 READY = "Ready"
 DISK_PRESSURE = "DiskPressure"
-REASON_DISK_OK = "TartKubeletHasSufficientDisk"
-REASON_DISK_PRESSURE = "TartKubeletHasDiskPressure"
-REASON_DRIVER_SILENT = "DriverSilent"
-REASON_NOT_MEASURED = "NotMeasured"
+_DISK_OK = NodeReason.TART_KUBELET_HAS_SUFFICIENT_DISK.because()
 
 
 class GuestDisk(msgspec.Struct, frozen=True, kw_only=True):
-    """The last good answer of one running guest."""
+    """The last measurement of one running guest."""
 
     vm: str
     percent: float
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The Node as it is, and what the host's probes found."""
+    """The Node as it is, and what the host's loops found."""
 
     node: Node | None
     driver_silent_for: float  # since the last good list of VMs
@@ -46,17 +45,27 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str
     status: str
-    reason: str
-    message: str = ""
-    changed: bool = True  # the status is another one than before
+    reason: Reason
+    changed: bool = True  # the status differs from the one before
+
+    @property
+    def camel(self) -> str:
+        """The reason as the condition carries it."""
+        assert isinstance(self.reason.code, NodeReason), "a Node's condition has a Node's reason"
+        return self.reason.code.camel
+
+    @property
+    def message(self) -> str:
+        """The message of the condition."""
+        return bounded(render(self.reason))
 
 
 class CreateNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Register; also again, when somebody deleted the Node."""
+    """Register the Node; also again after it was deleted."""
 
     labels: tuple[tuple[str, str], ...]
     provider_id: str
-    reason: str
+    reason: Why
 
 
 class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +75,7 @@ class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
     add_taint: bool
     provider_id: str  # empty: leave
     resource_version: str
-    reason: str
+    reason: Why
 
 
 class PatchStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,23 +83,23 @@ class PatchStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     conditions: tuple[Condition, ...]
     capacity: tuple[tuple[str, str], ...]
-    reason: str
+    reason: Why
 
 
 Action = CreateNode | PatchNode | PatchStatus
 
 
 def plan_node(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:
-    """What to write; after `CreateNode` the caller reads again and plans again."""
+    """Return what to write; after `CreateNode` the caller reads and plans again."""
     wanted = wanted_labels(snapshot.images, settings)
     node = snapshot.node
     if node is None:
-        reason = "no Node of this name"
-        return (CreateNode(labels=wanted, provider_id=settings.provider_id, reason=reason),)
+        why = Why.NODE_MISSING
+        return (CreateNode(labels=wanted, provider_id=settings.provider_id, reason=why),)
     status = PatchStatus(
         conditions=conditions(snapshot, settings),
         capacity=capacity(settings),
-        reason="heartbeat",
+        reason=Why.HEARTBEAT,
     )
     changes = _label_changes(node, wanted, known=snapshot.images is not None)
     taint = all(taint.key != names.NODE_TAINT for taint in node.spec.taints)
@@ -102,7 +111,7 @@ def plan_node(snapshot: Snapshot, settings: Settings) -> tuple[Action, ...]:
         add_taint=taint,
         provider_id=provider,
         resource_version=node.metadata.resource_version,
-        reason="the Node lacks what this host is",
+        reason=Why.NODE_OUTDATED,
     )
     return (patch, status)
 
@@ -125,14 +134,14 @@ def wanted_labels(
 
 
 def capacity(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """What the host offers; all of it may be allocated."""
+    """Return the capacity; all of it may be allocated."""
     whole, part = divmod(settings.cpu_milli, 1000)
     cpu = f"{settings.cpu_milli}m" if part else str(whole)
     return (("cpu", cpu), ("memory", f"{settings.memory_mb}Mi"), ("pods", str(settings.pods)))
 
 
 def conditions(snapshot: Snapshot, settings: Settings) -> tuple[Condition, ...]:
-    """Our conditions, each compared with what the Node says now."""
+    """Return the agent's conditions, each compared with the Node's."""
     before = {} if snapshot.node is None else _statuses(snapshot.node)
     disk = _disk(snapshot, before.get(DISK_PRESSURE), settings)
     wanted = (
@@ -149,28 +158,29 @@ def conditions(snapshot: Snapshot, settings: Settings) -> tuple[Condition, ...]:
 def _ready(snapshot: Snapshot, settings: Settings) -> Condition:
     silence = snapshot.driver_silent_for
     if silence <= settings.driver_stale_after:
-        return Condition(type=READY, status="True", reason=names.REASON_NODE_READY)
-    message = f"no list of the host's VMs for {silence:.0f} s"
-    return Condition(type=READY, status="Unknown", reason=REASON_DRIVER_SILENT, message=message)
+        return _condition(READY, "True", NodeReason.TART_KUBELET_READY.because())
+    return _condition(READY, "Unknown", NodeReason.DRIVER_SILENT.because(seconds=silence))
 
 
 def _disk(snapshot: Snapshot, before: str | None, settings: Settings) -> Condition:
     if snapshot.disks is None:
         status = "True" if before == "True" else "False"
-        reason = REASON_DISK_PRESSURE if status == "True" else REASON_DISK_OK
-        return Condition(type=DISK_PRESSURE, status=status, reason=reason)
+        kept = NodeReason.TART_KUBELET_HAS_DISK_PRESSURE.because(guests="as last measured")
+        return _condition(DISK_PRESSURE, status, kept if status == "True" else _DISK_OK)
     full = [disk for disk in snapshot.disks if disk.percent >= settings.disk_pressure_percent]
     if not full:
-        return Condition(type=DISK_PRESSURE, status="False", reason=REASON_DISK_OK)
-    message = bounded("nearly full: " + ", ".join(f"{d.vm} at {d.percent:.0f} %" for d in full))
-    return Condition(
-        type=DISK_PRESSURE, status="True", reason=REASON_DISK_PRESSURE, message=message
-    )
+        return _condition(DISK_PRESSURE, "False", _DISK_OK)
+    guests = ", ".join(f"{disk.vm} at {disk.percent:.0f} %" for disk in full)
+    reason = NodeReason.TART_KUBELET_HAS_DISK_PRESSURE.because(guests=guests)
+    return _condition(DISK_PRESSURE, "True", reason)
 
 
 def _unmeasured(type_: str) -> Condition:
-    message = "this host does not measure it"
-    return Condition(type=type_, status="Unknown", reason=REASON_NOT_MEASURED, message=message)
+    return _condition(type_, "Unknown", NodeReason.NOT_MEASURED.because())
+
+
+def _condition(type_: str, status: str, reason: Reason) -> Condition:
+    return Condition(type=type_, status=status, reason=reason)
 
 
 def _statuses(node: Node) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""What to do next about one Pod incarnation and its VM.
+"""Plans the next actions for one Pod and its VM.
 
-The plan sees one uid: the Pod (if it exists), the record, the VM and the image. It answers with the next
-few actions; the loop applies them in order, stops at the first failure, looks again and asks again,
-until the plan has nothing to do. So every crash and every lost answer is only another starting point.
+The plan sees one uid: the Pod (if it exists), the record, the VM and the image. It returns the next few actions; the
+loop applies them in order, stops at the first failure, reads a new snapshot and plans again, until the plan is empty.
+So every crash and every lost answer is only another starting point.
 
 Invariants, each a property in the tests:
 - A deletion wins over everything else and waits for nothing that concerns another Pod.
@@ -18,22 +18,23 @@ import msgspec
 from runyard.node.plans.actions import (
     Action,
     AddFinalizer,
-    Create,
+    CreateVm,
     DeletePod,
-    Forget,
+    DeleteRecord,
+    DeleteVm,
     Ignore,
-    Look,
-    Prove,
-    Publish,
-    Pull,
-    Remove,
+    PublishStatus,
+    PullImage,
+    RefreshVms,
     RemoveFinalizer,
     Report,
-    Save,
-    Start,
-    Stop,
+    SaveRecord,
+    StartVm,
+    StopVm,
+    VerifyPod,
     Wait,
 )
+from runyard.node.plans.reasons import PodReason, Why
 from runyard.node.plans.values import Outcome, Phase, Record, bounded, vm_name
 from runyard.node.settings import Settings
 from runyard.vm.contract import VmState, VmView
@@ -41,13 +42,9 @@ from runyard.wire import names
 
 Plan = tuple[Action, ...]
 
-REASON_COMPLETED = "Completed"
-REASON_ERROR = "Error"
-REASON_ENDED = "PodEnded"
-
 
 class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What matters of a Pod."""
+    """The facts of a Pod that the plan uses."""
 
     uid: str
     namespace: str
@@ -69,14 +66,14 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def admitted(self) -> bool:
-        """Whether this Pod is for us: it opted in, or we accepted it before, or held it back."""
+        """Whether this agent runs the Pod: it opted in, or carries our finalizer."""
         return (self.fits and (self.opted_in or self.finalizer)) or (
             self.finalizer and self.deleting
         )
 
     @property
     def finished(self) -> bool:
-        """Whether the API server knows a result."""
+        """Whether the API server has a result."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
@@ -95,7 +92,7 @@ class ImageState(StrEnum):
 
 
 class ImageFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the image store says about the Pod's image."""
+    """The state of the Pod's image on this host."""
 
     state: ImageState = ImageState.ABSENT
     error: str = ""
@@ -109,7 +106,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pod: PodFacts | None = None
     proven_gone: bool = False  # the API server said so, about this uid
     record: Record | None = None
-    suspect: bool = False  # there was a record that nobody can read
+    suspect: bool = False  # there is a record that cannot be read
     listed: bool = False  # the list of VMs is newer than our last effect
     vm: VmView | None = None
     image: ImageFacts = ImageFacts()
@@ -117,12 +114,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_pod(snapshot: Snapshot, settings: Settings, now: float) -> Plan:
-    """The next actions; empty when there is nothing to do until something changes."""
+    """Return the next actions; empty until something changes."""
     pod = snapshot.pod
     if pod is None:
         return _orphan(snapshot, settings)
     if not pod.admitted and snapshot.record is None:
-        return (Ignore(uid=pod.uid, reason="not a Pod for a VM of this agent"),)
+        return (Ignore(uid=pod.uid, reason=Why.NOT_OURS),)
     if pod.deleting:
         return _delete(snapshot, pod, now)
     record = snapshot.record
@@ -135,22 +132,22 @@ def plan_pod(snapshot: Snapshot, settings: Settings, now: float) -> Plan:
     if not pod.finalizer:
         return (_add_finalizer(pod),)
     if not snapshot.listed:
-        return (Look(uid=pod.uid, reason="what became of the VM"),)
+        return (RefreshVms(uid=pod.uid, reason=Why.VM_STATE_UNKNOWN),)
     return _live(snapshot, pod, record, now)
 
 
 def create_failed(error: str) -> Report:
-    """The status of a Pod whose VM could not be made or started; it is tried again."""
+    """Return the status of a Pod whose VM could not be created or started; it is retried."""
     return Report(
         phase="Pending",
-        reason=names.REASON_CREATE_FAILED,
+        reason=PodReason.TART_CREATE_FAILED.camel,
         message=bounded(error),
-        waiting=names.REASON_CREATE_FAILED,
+        waiting=PodReason.TART_CREATE_FAILED.camel,
     )
 
 
 def differs(pod: PodFacts, report: Report) -> bool:
-    """Whether a report would change what the API server says."""
+    """Return whether a report differs from the Pod's status."""
     said = (pod.phase, pod.reason, pod.message, pod.pod_ip, pod.ready, pod.container)
     return said != (
         report.phase,
@@ -163,20 +160,20 @@ def differs(pod: PodFacts, report: Report) -> bool:
 
 
 def outcome_of(vm: VmView, now: float) -> Outcome:
-    """How an ended VM ended. The guest's own report counts; without one, the driver's words."""
+    """Return how a VM ended: by the guest's own exit code, else by the driver's reason."""
     finished_at = now if vm.finished_at is None else vm.finished_at
     if vm.exit_code is not None:
-        reason = REASON_COMPLETED if vm.exit_code == 0 else REASON_ERROR
+        reason = PodReason.COMPLETED if vm.exit_code == 0 else PodReason.ERROR
         code = vm.exit_code
     elif vm.exit_reason:
-        reason, code = names.REASON_RUN_FAILED, 1
+        reason, code = PodReason.TART_RUN_FAILED, 1
     else:
-        reason, code = names.REASON_RUN_EXITED, 0
+        reason, code = PodReason.TART_RUN_EXITED, 0
     message = bounded(vm.exit_reason)
-    return Outcome(exit_code=code, reason=reason, message=message, finished_at=finished_at)
+    return Outcome(exit_code=code, reason=reason.camel, message=message, finished_at=finished_at)
 
 
-# ── a Pod that is not there, or not for long ────────────────────────────────────────────────────
+# ── a Pod that is gone or being deleted ────────────────────────────────────────────────────
 
 
 def _orphan(snapshot: Snapshot, settings: Settings) -> Plan:
@@ -184,63 +181,65 @@ def _orphan(snapshot: Snapshot, settings: Settings) -> Plan:
     if record is None:
         return ()
     if not snapshot.proven_gone:
-        reason = "no such Pod in the list"
-        return (Prove(uid=record.uid, namespace=record.namespace, name=record.name, reason=reason),)
-    return _destroy(record, grace=settings.orphan_grace, reason="its Pod is gone")
+        why = Why.POD_NOT_LISTED
+        return (
+            VerifyPod(uid=record.uid, namespace=record.namespace, name=record.name, reason=why),
+        )
+    return _destroy(record, grace=settings.orphan_grace, reason=Why.POD_GONE)
 
 
 def _delete(snapshot: Snapshot, pod: PodFacts, now: float) -> Plan:
-    why = "the Pod is being deleted"
+    why = Why.POD_DELETING
     record = snapshot.record
     actions: Plan = ()
     if record is not None:
         actions = _destroy(record, grace=pod.grace, reason=why)
     elif not snapshot.listed:
-        return (Look(uid=pod.uid, reason=f"{why}; is there a VM without a record"),)
+        return (RefreshVms(uid=pod.uid, reason=Why.VM_STATE_UNKNOWN),)
     elif snapshot.vm is not None:
         adopted = _adopted(pod, snapshot.vm, now)
-        saved = Save(uid=pod.uid, record=adopted, reason="a VM of this Pod without a record")
+        saved = SaveRecord(uid=pod.uid, record=adopted, reason=Why.VM_WITHOUT_RECORD)
         actions = (saved, *_destroy(adopted, grace=pod.grace, reason=why))
     elif snapshot.suspect:
-        actions = (Forget(uid=pod.uid, reason=why),)
+        actions = (DeleteRecord(uid=pod.uid, reason=why),)
     if pod.finalizer:
         version = pod.resource_version
         actions += (RemoveFinalizer(uid=pod.uid, resource_version=version, reason=why),)
     return (*actions, DeletePod(uid=pod.uid, reason=why))
 
 
-def _destroy(record: Record, *, grace: float, reason: str) -> Plan:
-    forget = Forget(uid=record.uid, reason=reason)
+def _destroy(record: Record, *, grace: float, reason: Why) -> Plan:
+    forget = DeleteRecord(uid=record.uid, reason=reason)
     if record.phase is Phase.DELETED:
         return (forget,)
     return (
-        Stop(uid=record.uid, vm=record.vm, grace=grace, reason=reason),
-        Remove(uid=record.uid, vm=record.vm, reason=reason),
+        StopVm(uid=record.uid, vm=record.vm, grace=grace, reason=reason),
+        DeleteVm(uid=record.uid, vm=record.vm, reason=reason),
         forget,
     )
 
 
-# ── a Pod that we know nothing of yet ───────────────────────────────────────────────────────────
+# ── a Pod without a record ───────────────────────────────────────────────────────────
 
 
 def _admit(snapshot: Snapshot, pod: PodFacts, now: float) -> Plan:
     if pod.finished:
         return ()
     if not snapshot.listed:
-        return (Look(uid=pod.uid, reason="is there a VM already"),)
+        return (RefreshVms(uid=pod.uid, reason=Why.VM_STATE_UNKNOWN),)
     if snapshot.vm is not None:
-        record, reason = _adopted(pod, snapshot.vm, now), "a VM of this Pod without a record"
+        record, reason = _adopted(pod, snapshot.vm, now), Why.VM_WITHOUT_RECORD
     elif snapshot.suspect or pod.has_run:
-        record, reason = _lost(_recorded(pod, now), now), "it may have run and its record is lost"
+        record, reason = _lost(_recorded(pod, now), now), Why.RECORD_LOST
     elif not pod.finalizer:
         return (_add_finalizer(pod),)
     else:
-        record, reason = _recorded(pod, now), "bound to this node"
-    return (Save(uid=pod.uid, record=record, reason=reason),)
+        record, reason = _recorded(pod, now), Why.POD_BOUND
+    return (SaveRecord(uid=pod.uid, record=record, reason=reason),)
 
 
 def _add_finalizer(pod: PodFacts) -> Action:
-    version, reason = pod.resource_version, "the Pod must outlive its VM"
+    version, reason = pod.resource_version, Why.FINALIZER_MISSING
     return AddFinalizer(uid=pod.uid, resource_version=version, reason=reason)
 
 
@@ -267,46 +266,48 @@ def _adopted(pod: PodFacts, vm: VmView, now: float) -> Record:
 
 
 def _finished(record: Record, pod: PodFacts, now: float) -> Plan:
-    reason = "the API server has the result"
+    reason = Why.RESULT_PUBLISHED
     if record.result is None:
-        outcome = Outcome(exit_code=137, reason=REASON_ENDED, message=pod.reason, finished_at=now)
-        reason = "somebody else ended this Pod"
+        outcome = Outcome(
+            exit_code=137, reason=PodReason.POD_ENDED.camel, message=pod.reason, finished_at=now
+        )
+        reason = Why.POD_ENDED_EXTERNALLY
         record = msgspec.structs.replace(record, result=outcome)
         grace = pod.grace
     elif record.phase is Phase.DELETED:
         return ()
     elif record.phase is Phase.EXITED:
         published = msgspec.structs.replace(record, phase=Phase.PUBLISHED)
-        return (Save(uid=record.uid, record=published, reason=reason),)
+        return (SaveRecord(uid=record.uid, record=published, reason=reason),)
     else:
         grace = 0.0
     return (
-        Stop(uid=record.uid, vm=record.vm, grace=grace, reason=reason),
-        Remove(uid=record.uid, vm=record.vm, reason=reason),
+        StopVm(uid=record.uid, vm=record.vm, grace=grace, reason=reason),
+        DeleteVm(uid=record.uid, vm=record.vm, reason=reason),
         _save(record, reason, phase=Phase.DELETED),
     )
 
 
 def _publish_result(record: Record, outcome: Outcome) -> Plan:
-    reason = "it has ended"
+    reason = Why.RESULT_KNOWN
     report = Report(
         phase="Succeeded" if outcome.succeeded else "Failed",
-        reason=names.REASON_RUN_EXITED,
+        reason=PodReason.TART_RUN_EXITED.camel,
         message=outcome.message,
         started_at=record.started_at,
         outcome=outcome,
     )
-    publish = Publish(uid=record.uid, report=report, reason=reason)
+    publish = PublishStatus(uid=record.uid, report=report, reason=reason)
     if record.phase is not Phase.EXITED:
         return (publish,)
-    return (publish, _save(record, "acknowledged", phase=Phase.PUBLISHED))
+    return (publish, _save(record, Why.RESULT_PUBLISHED, phase=Phase.PUBLISHED))
 
 
 def _lost(record: Record, now: float) -> Record:
     outcome = Outcome(
         exit_code=1,
-        reason=names.REASON_RUN_FAILED,
-        message="the VM vanished from its host",
+        reason=PodReason.TART_RUN_FAILED.camel,
+        message=Why.VM_VANISHED.template,
         finished_at=now,
     )
     return msgspec.structs.replace(record, phase=Phase.EXITED, result=outcome)
@@ -319,12 +320,12 @@ def _live(snapshot: Snapshot, pod: PodFacts, record: Record, now: float) -> Plan
     vm = snapshot.vm
     if vm is None:
         if record.phase is Phase.STARTED:
-            reason = "started, and not on this host any more"
-            return (Save(uid=record.uid, record=_lost(record, now), reason=reason),)
+            reason = Why.VM_VANISHED
+            return (SaveRecord(uid=record.uid, record=_lost(record, now), reason=reason),)
         return _provision(pod, record, snapshot)
     if vm.state is VmState.EXITED:
         ended = msgspec.structs.replace(record, phase=Phase.EXITED, result=outcome_of(vm, now))
-        return (Save(uid=record.uid, record=ended, reason="the VM has ended"),)
+        return (SaveRecord(uid=record.uid, record=ended, reason=Why.VM_EXITED),)
     if vm.state is VmState.STOPPED:
         return _start(record, snapshot.hold, now)
     return _running(pod, record, vm, now)
@@ -333,40 +334,40 @@ def _live(snapshot: Snapshot, pod: PodFacts, record: Record, now: float) -> Plan
 def _provision(pod: PodFacts, record: Record, snapshot: Snapshot) -> Plan:
     image = snapshot.image
     if record.phase is not Phase.INTENDED:
-        return (_save(record, "created, never started, and gone", phase=Phase.INTENDED),)
+        return (_save(record, Why.CREATED_VM_GONE, phase=Phase.INTENDED),)
     if image.state is ImageState.HELD and snapshot.hold > 0:
         return (_hold(record, snapshot.hold),)
     if image.state is ImageState.HELD:
-        reason = "the image is here"
+        reason = Why.IMAGE_HELD
         return (
-            Create(uid=record.uid, vm=record.vm, image=record.image, reason=reason),
-            _save(record, "created", phase=Phase.CREATED),
+            CreateVm(uid=record.uid, vm=record.vm, image=record.image, reason=reason),
+            _save(record, Why.VM_CREATED, phase=Phase.CREATED),
         )
     if image.state is ImageState.ABSENT:
-        return (Pull(uid=record.uid, image=record.image, reason="the image is not here"),)
+        return (PullImage(uid=record.uid, image=record.image, reason=Why.IMAGE_ABSENT),)
     if image.state is ImageState.FAILED:
-        said = _say(pod, create_failed(image.error), "the image cannot be had")
-        wait = Wait(uid=record.uid, seconds=image.retry_in, reason="before the next pull")
+        said = _say(pod, create_failed(image.error), Why.IMAGE_PULL_FAILED)
+        wait = Wait(uid=record.uid, seconds=image.retry_in, reason=Why.IMAGE_PULL_FAILED)
         return (*said, wait)
     report = Report(phase="Pending", waiting=names.WAITING_PULL)
-    return _say(pod, report, "the image is being pulled")
+    return _say(pod, report, Why.IMAGE_PULLING)
 
 
 def _start(record: Record, hold: float, now: float) -> Plan:
     if record.phase is Phase.INTENDED:
-        # Cut short while it was made: nobody knows what of the guest's files is there.
-        return (Remove(uid=record.uid, vm=record.vm, reason="half made"),)
+        # Interrupted while it was created: the guest's files may be incomplete.
+        return (DeleteVm(uid=record.uid, vm=record.vm, reason=Why.VM_INCOMPLETE),)
     if hold > 0:
         return (_hold(record, hold),)
-    start = Start(uid=record.uid, vm=record.vm, reason="it never ran")
+    start = StartVm(uid=record.uid, vm=record.vm, reason=Why.VM_NEVER_STARTED)
     if record.phase is Phase.STARTED:
         return (start,)
     announced = msgspec.structs.replace(record, phase=Phase.STARTED, started_at=now)
-    return (Save(uid=record.uid, record=announced, reason="about to start"), start)
+    return (SaveRecord(uid=record.uid, record=announced, reason=Why.VM_START_DUE), start)
 
 
 def _hold(record: Record, seconds: float) -> Action:
-    return Wait(uid=record.uid, seconds=seconds, reason="before the next attempt")
+    return Wait(uid=record.uid, seconds=seconds, reason=Why.RETRY_LATER)
 
 
 def _running(pod: PodFacts, record: Record, vm: VmView, now: float) -> Plan:
@@ -379,25 +380,25 @@ def _running(pod: PodFacts, record: Record, vm: VmView, now: float) -> Plan:
     )
     saves: Plan = ()
     if seen != record:
-        saves = (Save(uid=record.uid, record=seen, reason="the VM is up"),)
+        saves = (SaveRecord(uid=record.uid, record=seen, reason=Why.VM_UP),)
     report = Report(phase="Pending", waiting=names.WAITING_BOOT)
     if booted:
         address = vm.address
         report = Report(phase="Running", ready=True, pod_ip=address, started_at=seen.started_at)
     elif pod.phase == "Running":
         return saves  # an address that is not seen for a moment is no reason to take Ready back
-    return (*saves, *_say(pod, report, f"the VM is {vm.state}"))
+    return (*saves, *_say(pod, report, Why.VM_UP if booted else Why.VM_BOOTING))
 
 
-def _say(pod: PodFacts, report: Report, reason: str) -> Plan:
+def _say(pod: PodFacts, report: Report, reason: Why) -> Plan:
     if not differs(pod, report):
         return ()
-    return (Publish(uid=pod.uid, report=report, reason=reason),)
+    return (PublishStatus(uid=pod.uid, report=report, reason=reason),)
 
 
-def _save(record: Record, reason: str, *, phase: Phase) -> Action:
+def _save(record: Record, reason: Why, *, phase: Phase) -> Action:
     record = msgspec.structs.replace(record, phase=phase)
-    return Save(uid=record.uid, record=record, reason=reason)
+    return SaveRecord(uid=record.uid, record=record, reason=reason)
 
 
 def _container(report: Report) -> str:

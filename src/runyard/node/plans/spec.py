@@ -1,7 +1,6 @@
-"""From a Pod's words to what a VM needs: its environment and its size.
+"""Converts a Pod's spec into a VM's environment and size.
 
-What cannot be honoured is an error that names it. Dropping it in silence would start a guest that
-waits for ever for a variable.
+What is not supported is an error that names it: a guest without a variable it needs would hang.
 """
 
 import re
@@ -28,7 +27,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 
 
 class UnsupportedSpec(ValueError):
-    """The Pod asks for something that a VM cannot be given."""
+    """The Pod's spec has something that a VM does not support."""
 
 
 class EnvVar(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,6 +1,6 @@
-"""What the agent remembers of one VM.
+"""The record of one VM.
 
-A record is written before each side effect and is what proves that a VM is ours. It also carries the
+A record is written before each side effect and proves that the agent owns the VM. It also carries the
 VM's result, which outlives the VM until the API server has acknowledged it.
 
     intended ──▶ created ──▶ started ──▶ exited ──▶ published ──▶ deleted
@@ -24,7 +24,7 @@ _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9.-]+")
 
 
 class Phase(StrEnum):
-    """How far a VM's life has come, as far as we can prove."""
+    """How far a VM has come, as far as the record proves."""
 
     INTENDED = "intended"
     CREATED = "created"
@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One VM of ours."""
+    """The record of one VM that the agent owns."""
 
     uid: str  # the Pod's
     namespace: str
@@ -76,6 +76,6 @@ def vm_name(pod_name: str, uid: str) -> str:
 
 
 def bounded(text: str) -> str:
-    """Text from a guest or a tool, fit for a status: printable, one line, of limited length."""
+    """Return text from a guest or a tool as one printable line of limited length."""
     clean = _UNPRINTABLE.sub(" ", text).strip()
     return clean if len(clean) <= MESSAGE_LIMIT else clean[: MESSAGE_LIMIT - 1] + "…"

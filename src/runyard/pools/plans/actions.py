@@ -1,32 +1,20 @@
-"""What a plan can ask for. Each action says why, and for which version of the object it was decided.
+"""The actions of a pool plan. Each carries its reason and the version of the object it was decided on.
 
-An action whose precondition no longer holds is refused by the API and does nothing: that is how a
-stamp which lands between plan and deletion saves its Pod.
+An action whose precondition no longer holds is refused by the API and does nothing: a stamp that lands between the
+plan and the deletion protects its Pod.
 """
-
-from typing import Literal
 
 import msgspec
 
-ReapReason = Literal[
-    "terminal",
-    "failed-start",
-    "node-leaving",
-    "node-gone",
-    "start-timeout",
-    "unschedulable",
-    "drain-overdue",
-    "rolled",
-    "scaled-down",
-    "pool-deleted",
-]
+from runyard.pools.plans.reasons import Blocked, PoolReason, Why
+from runyard.wire.reasons import Reason
 
 
 class CreateRunner(msgspec.Struct, frozen=True, kw_only=True):
     """Create one ServiceAccount and one Pod, under a name that the operator draws."""
 
     pool_uid: str
-    reason: str
+    reason: Why
 
 
 class ReapRunner(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +24,7 @@ class ReapRunner(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     resource_version: str
     ended_at: float
-    reason: ReapReason
+    reason: Why
     detail: str = ""
     counted: bool = True
     """The plan counted this runner as alive until now: if it survives, one creation less is needed."""
@@ -48,7 +36,7 @@ class ReapAccount(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     resource_version: str
-    reason: str
+    reason: Why
 
 
 class MarkDrainEligible(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +45,7 @@ class MarkDrainEligible(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     resource_version: str
-    reason: str
+    reason: Why
 
 
 class ForceDelete(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,16 +54,16 @@ class ForceDelete(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     resource_version: str
-    reason: str
+    reason: Why
 
 
 class ReportStopped(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell the server that a runner which somebody else deleted has stopped."""
+    """Report to the server that a runner which another client deleted has stopped."""
 
     name: str
     uid: str
     ended_at: float
-    reason: str
+    reason: Why
 
 
 Action = CreateRunner | ReapRunner | ReapAccount | MarkDrainEligible | ForceDelete | ReportStopped
@@ -87,17 +75,29 @@ class FinalizerChange(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     resource_version: str
     finalizers: tuple[str, ...]
-    reason: str
+    reason: Why
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition of the pool: what is so or not, the deciding function's reason, and its numbers."""
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition of the pool: its type, whether it holds, and the reason with its numbers."""
 
     type: str
     holds: bool
-    reason: str
-    message: str
-    numbers: tuple[tuple[str, float], ...] = ()
+    reason: Reason
+    extra: tuple[tuple[str, float], ...] = ()
+    """Numbers that the reason's text does not show."""
+
+    @property
+    def camel(self) -> str:
+        """The reason as the status carries it."""
+        assert isinstance(self.reason.code, PoolReason), "a pool's condition has a pool's reason"
+        return self.reason.code.camel
+
+    @property
+    def numbers(self) -> tuple[tuple[str, float], ...]:
+        """Every number, by name."""
+        shown = [(name, value) for name, value in self.reason.detail if not isinstance(value, str)]
+        return (*shown, *self.extra)
 
 
 class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     image_rolled_at: str
     written: int
     written_image: str
-    told: tuple[Told, ...]
+    conditions: tuple[Condition, ...]
     news: bool
     """Another reason than the one that was last written."""
     due: bool
@@ -121,7 +121,7 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What the metrics say about this pool after the plan."""
+    """The values of the pool's metrics after the plan."""
 
     rolling: int = 0
     stale: int = 0
@@ -134,8 +134,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     oldest_pending_seconds: float | None = None
     stuck: tuple[str, ...] = ()
     """uids of runners that are being deleted for too long, on hosts that still exist."""
-    blocked: str = ""
-    """Why creations were held back; empty when they were not."""
+    blocked: Blocked | None = None
+    """Why creations were held back; None when they were not."""
 
 
 class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,5 +147,5 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures = Figures()
     gap: int = 0
     """Runners still missing after this plan, were all of it carried out."""
-    waiting: str = ""
+    waiting: Reason | None = None
     """What a pool that is being deleted waits for."""

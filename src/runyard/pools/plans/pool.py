@@ -1,20 +1,21 @@
-"""The decision for one pool: which runners to create, to retire and to let be.
+"""Plans one pool: which runners to create and which to retire.
 
-The order matters. What is over goes first (ended runners, hosts that leave, starts that lead nowhere),
-then the surplus, then the roll, and last the gap that all of this leaves, so that a runner is
-replaced in the same plan that retires it.
+The order matters. Ended runners, hosts that leave and starts that timed out come first, then the surplus, then the
+roll, and last the gap that all of this leaves, so that a runner is replaced in the same plan that retires it.
 
 Invariants:
-- A runner that is neither idle nor ended is never deleted. Whoever is deleted was seen idle in exactly the
+- A runner that is neither idle nor ended is never deleted. A deleted runner was idle in exactly the
   version that the deletion names.
 - Scaling down takes stale runners first, then those that are not warm, then warm ones.
-- Whatever is unknown (a node nobody knows, a creation without an answer) delays; it never deletes.
+- What is unknown (a node that is not listed, a creation without an answer) delays; it never deletes.
 - The plan is a function of its arguments: same snapshot, same plan.
 """
 
-from runyard.pools.plans import predicates, rollout, telling
+from runyard.pools.plans import conditions as condition
+from runyard.pools.plans import predicates, rollout
 from runyard.pools.plans.actions import (
     Action,
+    Condition,
     CreateRunner,
     Figures,
     FinalizerChange,
@@ -22,13 +23,12 @@ from runyard.pools.plans.actions import (
     MarkDrainEligible,
     PoolPlan,
     ReapAccount,
-    ReapReason,
     ReapRunner,
     ReportStopped,
     StatusPatch,
-    Told,
 )
 from runyard.pools.plans.admission import Admission, admit
+from runyard.pools.plans.reasons import Waiting, Why
 from runyard.pools.plans.views import NodeView, Phase, PoolView, RunnerView, Snapshot
 from runyard.pools.settings import Settings
 from runyard.wire import names
@@ -36,7 +36,7 @@ from runyard.wire.instants import from_rfc3339, to_rfc3339
 
 
 def plan_pool(snapshot: Snapshot, settings: Settings, now: float) -> PoolPlan:
-    """Decide. Pure."""
+    """Return the plan for one pool."""
     if snapshot.pool.deleting:
         return _plan_deletion(snapshot, settings, now)
     if names.POOL_DRAIN_FINALIZER not in snapshot.pool.finalizers:
@@ -55,7 +55,7 @@ def _plan_replicas(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
     surplus = _surplus(kept, pool, expected=expected, now=now)
     kept = _without(kept, surplus)
     roll = rollout.plan_roll(kept, pool, expected=expected)
-    rolled = tuple(_reap(runner, "rolled", now, detail="stale template") for runner in roll.reap)
+    rolled = tuple(_reap(runner, Why.ROLLED, now) for runner in roll.reap)
     kept = _without(kept, rolled)
     gap = max(0, pool.spec.replicas - len(kept) - expected)
     admission = admit(gap, snapshot.fleet, held=snapshot.held_for > 0)
@@ -66,16 +66,18 @@ def _plan_replicas(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
         *rolled,
         *(_mark(runner) for runner in roll.mark),
         *_orphans(snapshot, settings, now),
-        *(_create(pool, gap) for _ in range(admission.count)),
+        *(_create(pool) for _ in range(admission.count)),
     )
     return PoolPlan(
         actions=actions,
         status=_status(
             pool,
             observed=len(alive) + expected,
-            told=(
-                telling.filled(snapshot, missing=gap - admission.count, blocked=admission.blocked),
-                telling.rolled(roll, replicas=pool.spec.replicas),
+            conditions=(
+                condition.filled(
+                    snapshot, missing=gap - admission.count, blocked=admission.blocked
+                ),
+                condition.rolled(roll, replicas=pool.spec.replicas),
             ),
             settings=settings,
             now=now,
@@ -86,32 +88,36 @@ def _plan_replicas(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
 
 
 def _plan_deletion(snapshot: Snapshot, settings: Settings, now: float) -> PoolPlan:
-    """Let jobs finish, take everything else away, and only then let the pool go."""
+    """Let jobs finish, delete everything else, and only then release the pool."""
     pool = snapshot.pool
     if names.POOL_DRAIN_FINALIZER not in pool.finalizers:
         return PoolPlan()
     ended, stuck = _ended(snapshot, settings, now)
     alive = tuple(runner for runner in snapshot.runners if predicates.alive(runner))
     leaving = tuple(
-        _reap(runner, "pool-deleted", now) for runner in alive if predicates.idle(runner)
+        _reap(runner, Why.POOL_DELETED, now) for runner in alive if predicates.idle(runner)
     )
     busy = len(alive) - len(leaving)
     present = {runner.name for runner in snapshot.runners if runner.deleting_at is None}
     accounts = tuple(
-        _reap_account(account.name, account.uid, account.resource_version, "the pool is deleted")
+        _reap_account(account.name, account.uid, account.resource_version, Why.POOL_DELETED)
         for account in snapshot.accounts
         if not account.deleting and account.name not in present
     )
-    waiting = ""
+    waiting = None
     if busy:
-        waiting = f"{busy} busy runners"
+        waiting = Waiting.BUSY_RUNNERS.because(count=busy)
     elif present or snapshot.accounts or snapshot.expected:
-        waiting = "runners on their way out"
+        waiting = Waiting.RUNNERS_TERMINATING.because()
     return PoolPlan(
         actions=(*ended, *leaving, *accounts),
         finalizers=None if waiting else _finalizer_removed(pool),
         status=_status(
-            pool, observed=len(alive), told=(telling.leaves(waiting),), settings=settings, now=now
+            pool,
+            observed=len(alive),
+            conditions=(condition.leaves(waiting),),
+            settings=settings,
+            now=now,
         )
         if waiting
         else None,
@@ -135,7 +141,7 @@ def _ended(
     for runner in snapshot.runners:
         if predicates.terminal(runner):
             early = predicates.failed_start(runner, within=settings.early_seconds)
-            reason: ReapReason = "failed-start" if early else "terminal"
+            reason = Why.FAILED_START if early else Why.TERMINAL
             actions.append(_reap(runner, reason, now, detail=runner.phase, counted=False))
             continue
         if runner.deleting_at is None:
@@ -153,7 +159,7 @@ def _ended(
 def _lost(
     alive: tuple[RunnerView, ...], snapshot: Snapshot, settings: Settings, now: float
 ) -> tuple[ReapRunner, ...]:
-    """Idle runners that will not become or remain useful where they are."""
+    """Reap idle runners whose host leaves or that did not start or drain in time."""
     nodes = {node.name: node for node in snapshot.nodes}
     reaps = []
     for runner in alive:
@@ -171,19 +177,19 @@ def _loss(
     *,
     settings: Settings,
     now: float,
-) -> ReapReason | None:
+) -> Why | None:
     node = nodes.get(runner.node) if runner.node else None
     if node is not None and node.gone:
-        return "node-gone"
+        return Why.NODE_GONE
     if node is not None and node.leaving:
-        return "node-leaving"
+        return Why.NODE_LEAVING
     floor = settings.darwin_start_seconds
     if predicates.start_overdue(runner, pool, darwin_floor=floor, now=now):
-        return "start-timeout"
+        return Why.START_TIMEOUT
     if predicates.unschedulable_overdue(runner, pool, now=now):
-        return "unschedulable"
+        return Why.UNSCHEDULABLE
     if predicates.drain_overdue(runner, limit=settings.drain_seconds, now=now):
-        return "drain-overdue"
+        return Why.DRAIN_OVERDUE
     return None
 
 
@@ -195,7 +201,7 @@ def _surplus(
         return ()
     idle = [runner for runner in kept if predicates.idle(runner)]
     idle.sort(key=lambda runner: _retirement_order(runner, pool))
-    return tuple(_reap(runner, "scaled-down", now) for runner in idle[:overflow])
+    return tuple(_reap(runner, Why.SCALED_DOWN, now) for runner in idle[:overflow])
 
 
 def _retirement_order(runner: RunnerView, pool: PoolView) -> tuple[int, bool, float, str]:
@@ -213,7 +219,7 @@ def _orphans(snapshot: Snapshot, settings: Settings, now: float) -> tuple[ReapAc
     present = {runner.name for runner in snapshot.runners}
     present.update(snapshot.expected)
     return tuple(
-        _reap_account(account.name, account.uid, account.resource_version, "its Pod is gone")
+        _reap_account(account.name, account.uid, account.resource_version, Why.POD_GONE)
         for account in snapshot.accounts
         if account.name not in present
         and not account.deleting
@@ -258,7 +264,12 @@ def _in_phase(alive: tuple[RunnerView, ...], phase: Phase) -> int:
 
 
 def _status(
-    pool: PoolView, *, observed: int, told: tuple[Told, ...], settings: Settings, now: float
+    pool: PoolView,
+    *,
+    observed: int,
+    conditions: tuple[Condition, ...],
+    settings: Settings,
+    now: float,
 ) -> StatusPatch:
     rolled_at = pool.status.image_rolled_at
     if pool.spec.image != pool.status.observed_image:
@@ -270,8 +281,8 @@ def _status(
         image_rolled_at=rolled_at,
         written=pool.status.observed_replicas,
         written_image=pool.status.observed_image,
-        told=told,
-        news=telling.news(told, pool.status.conditions),
+        conditions=conditions,
+        news=condition.news(conditions, pool.status.conditions),
         due=_due(pool.status.last_reconcile, settings.steady_seconds, now),
     )
 
@@ -299,7 +310,7 @@ def _without(
 
 
 def _reap(
-    runner: RunnerView, reason: ReapReason, now: float, *, detail: str = "", counted: bool = True
+    runner: RunnerView, reason: Why, now: float, *, detail: str = "", counted: bool = True
 ) -> ReapRunner:
     return ReapRunner(
         name=runner.name,
@@ -323,7 +334,7 @@ def _report(runner: RunnerView, now: float) -> ReportStopped:
         name=runner.name,
         uid=runner.uid,
         ended_at=_ended_at(runner, now),
-        reason="somebody else deleted it",
+        reason=Why.DELETED_EXTERNALLY,
     )
 
 
@@ -332,7 +343,7 @@ def _force(runner: RunnerView) -> ForceDelete:
         name=runner.name,
         uid=runner.uid,
         resource_version=runner.resource_version,
-        reason=f"host {runner.node} is gone" if runner.node else "it never had a host",
+        reason=Why.NODE_GONE if runner.node else Why.NEVER_SCHEDULED,
     )
 
 
@@ -341,16 +352,16 @@ def _mark(runner: RunnerView) -> MarkDrainEligible:
         name=runner.name,
         uid=runner.uid,
         resource_version=runner.resource_version,
-        reason="stale image",
+        reason=Why.STALE_TEMPLATE,
     )
 
 
-def _reap_account(name: str, uid: str, resource_version: str, reason: str) -> ReapAccount:
+def _reap_account(name: str, uid: str, resource_version: str, reason: Why) -> ReapAccount:
     return ReapAccount(name=name, uid=uid, resource_version=resource_version, reason=reason)
 
 
-def _create(pool: PoolView, gap: int) -> CreateRunner:
-    return CreateRunner(pool_uid=pool.uid, reason=f"{gap} of {pool.spec.replicas} replicas missing")
+def _create(pool: PoolView) -> CreateRunner:
+    return CreateRunner(pool_uid=pool.uid, reason=Why.REPLICAS_MISSING)
 
 
 def _finalizer_added(pool: PoolView) -> FinalizerChange:
@@ -358,7 +369,7 @@ def _finalizer_added(pool: PoolView) -> FinalizerChange:
         uid=pool.uid,
         resource_version=pool.resource_version,
         finalizers=(*pool.finalizers, names.POOL_DRAIN_FINALIZER),
-        reason="jobs must be able to finish when the pool is deleted",
+        reason=Why.GUARD_JOBS,
     )
 
 
@@ -367,5 +378,5 @@ def _finalizer_removed(pool: PoolView) -> FinalizerChange:
         uid=pool.uid,
         resource_version=pool.resource_version,
         finalizers=tuple(f for f in pool.finalizers if f != names.POOL_DRAIN_FINALIZER),
-        reason="no runner is left",
+        reason=Why.NO_RUNNER_LEFT,
     )

@@ -1,7 +1,7 @@
-"""What is true of one runner.
+"""Predicates on one runner.
 
-"Idle" guards every deletion, so it is the predicate that must never err in one direction: a runner is
-idle only if nothing says that it is busy and everything about it could be read.
+"Idle" guards every deletion, so it must never be wrong in one direction: a runner is idle
+only if nothing marks it as busy and all of its fields could be read.
 """
 
 from runyard.pools.plans.views import PoolView, RunnerView
@@ -15,7 +15,7 @@ def alive(runner: RunnerView) -> bool:
 
 
 def terminal(runner: RunnerView) -> bool:
-    """Ended, and nobody has deleted it yet."""
+    """Ended, and not being deleted."""
     return runner.deleting_at is None and runner.phase in TERMINAL
 
 
@@ -30,7 +30,7 @@ def failed_start(runner: RunnerView, *, within: float) -> bool:
 
 
 def idle(runner: RunnerView) -> bool:
-    """No owner's stamp, no poller that ended with a job in its hands, and all of it readable."""
+    """Without a stamp, without a poller that ended with a job, and with every field readable."""
     return runner.readable and not runner.owner and runner.poller != "terminated"
 
 
@@ -72,7 +72,7 @@ def provisioning(runner: RunnerView, pool: PoolView) -> bool:
 
 
 def start_seconds(pool: PoolView, *, darwin_floor: float) -> float:
-    """How long a bound runner may make no progress before it is given up; 0 means for ever."""
+    """How long a bound runner may make no progress before it is reaped; 0 means no limit."""
     seconds = float(max(0, pool.spec.provisioning.start_timeout_seconds))
     if seconds and pool.spec.os == "darwin":
         return max(seconds, darwin_floor)

@@ -8,7 +8,7 @@ Invariants:
 - Unavailable are: marked idle stale runners, current runners that are not warm yet, and replicas that
   do not exist. The last keeps a roll from eating the pool when nothing can be created.
 - A busy runner holds no roll slot, marked or not: a job may run for hours.
-- Runners that serve nobody (stale and not warm) are retired before those that do.
+- Stale runners that are not warm are retired before those that are.
 """
 
 import msgspec
@@ -53,7 +53,7 @@ def unavailable(alive: tuple[RunnerView, ...], pool: PoolView, *, expected: int 
 
 
 def plan_roll(alive: tuple[RunnerView, ...], pool: PoolView, *, expected: int = 0) -> Roll:
-    """Retire as many stale idle runners as the cap leaves room for."""
+    """Retire as many stale idle runners as the cap allows."""
     limit = cap(pool.spec.replicas, pool.spec.rollout.max_concurrent_percent)
     stale = [runner for runner in alive if predicates.stale(runner, pool)]
     if not stale:

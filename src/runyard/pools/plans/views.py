@@ -1,4 +1,4 @@
-"""What a plan looks at: one pool, its runners, their accounts and nodes, at one moment.
+"""The snapshot that a plan reads: one pool, its runners, their accounts and nodes.
 
 The views hold instants as numbers and facts as words, so that decisions need no parsing and a test can
 write a pool down in a line. `projection.py` makes them out of Kubernetes objects.
@@ -6,8 +6,7 @@ write a pool down in a line. `projection.py` makes them out of Kubernetes object
 Invariants:
 - A view is a claim about one version of an object: `uid` and `resource_version` travel with it into every
   action, so an action on an outdated view is refused by the API and changes nothing.
-- `readable` is False when some field made no sense. Such a runner counts as busy: what we cannot read
-  we do not delete.
+- `readable` is False when a field is invalid. Such a runner counts as busy and is not deleted.
 - A node that is absent from `nodes` is *unknown*, not gone. Gone is a fact of its own, proven by a read.
 """
 
@@ -44,7 +43,7 @@ class RunnerView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     deleting_at: float | None = None
     grace_seconds: int = 30
     reported: bool = False
-    """The server has already been told that this runner stopped."""
+    """The stop of this runner was reported to the server."""
 
 
 class AccountView(msgspec.Struct, frozen=True, kw_only=True, gc=False):

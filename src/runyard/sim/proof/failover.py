@@ -1,47 +1,47 @@
-"""The database fails over and has lost its last commit.
+"""Models a failover of the database that loses its last commit.
 
-What happened outside the database has happened. No generation is ever given away twice, but the
-row has its earlier one again, so an answer that was asked for it and had come too late would be
-taken for a timely one. Therefore what was asked before a failover is not committed after it.
+What happened outside the database has happened. No generation is ever issued twice, but the row has its earlier one
+again, so a late answer to a question about it would be accepted as timely. Therefore what was asked before a
+failover is not committed after it.
 """
 
+from runyard.sim.proof.model import Model
 from runyard.sim.proof.rows import ANSWERS, tidy
-from runyard.sim.proof.scene import Scene
-from runyard.sim.proof.world import NOBODY, NOW, STALE, THEN, JobLane, Lane, Task, World
+from runyard.sim.proof.state import NO_ROW, NOW, STALE, THEN, JobLane, Lane, State, Task
 
 
-def lose_commit(scene: Scene, world: World) -> World:
+def lose_commit(model: Model, state: State) -> State:
     """The rows as they were before the last commit."""
-    lanes = tuple(Lane(lane.old, None, False, lane.pod, lane.unheard) for lane in world.lanes)
-    jobs = tuple(JobLane(job.old, None, job.status, job.runner, job.late) for job in world.jobs)
-    survive = scene.settings.answers_survive_failover
-    aged = (_survives(world, task) if survive else _is_void(task) for task in world.tasks)
+    lanes = tuple(Lane(lane.old, None, False, lane.pod, lane.silent) for lane in state.lanes)
+    jobs = tuple(JobLane(job.old, None, job.status, job.runner, job.late) for job in state.jobs)
+    survive = model.settings.answers_survive_failover
+    aged = (_survives(state, task) if survive else _is_void(task) for task in state.tasks)
     tasks = tuple(sorted(task for task in aged if task is not None))
-    return World((lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, world.hooks, False, world.left)
+    return State((lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, state.hooks, False, state.left)
 
 
-def keep_commits(world: World) -> World:
-    """From now on no commit can be lost: forget the older rows."""
-    if not world.undo:
-        return world
-    lanes = tuple(Lane(lane.cell, None, False, lane.pod, lane.unheard) for lane in world.lanes)
-    jobs = tuple(JobLane(job.row, None, job.status, job.runner, job.late) for job in world.jobs)
+def drop_old_rows(state: State) -> State:
+    """From now on no commit can be lost: drops the older rows."""
+    if not state.undo:
+        return state
+    lanes = tuple(Lane(lane.cell, None, False, lane.pod, lane.silent) for lane in state.lanes)
+    jobs = tuple(JobLane(job.row, None, job.status, job.runner, job.late) for job in state.jobs)
     tasks = tuple(
-        sorted(_aged(task, STALE) if task.generation == THEN else task for task in world.tasks)
+        sorted(_aged(task, STALE) if task.generation == THEN else task for task in state.tasks)
     )
-    after = World((lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, world.hooks, False, world.left)
+    after = State((lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, state.hooks, False, state.left)
     return tidy(after)
 
 
 def _is_void(task: Task) -> Task | None:
-    """An answer is dropped; what has effects still to come goes on, and is refused when it commits."""
+    """An answer is dropped; a task with effects still to come continues, and is refused when it commits."""
     if task.kind in ANSWERS or task.kind == "queued":
         return None
     return _aged(task, STALE)
 
 
-def _survives(world: World, task: Task) -> Task:
-    if task.pod < 0 or task.generation == NOBODY or world.lanes[task.pod].same:
+def _survives(state: State, task: Task) -> Task:
+    if task.pod < 0 or task.generation == NO_ROW or state.lanes[task.pod].same:
         return task
     return _aged(task, NOW if task.generation == THEN else STALE)
 

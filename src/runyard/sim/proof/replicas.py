@@ -1,6 +1,6 @@
-"""The server's replicas: matcher, minter, sweeper, reader, recovery.
+"""Models the server's replicas: matcher, minter, sweeper, reader, recovery.
 
-Whatever a replica does between two of its effects is a `Task`, so that everything else may happen
+What a replica does between two of its effects is a `Task`, so that everything else may happen
 in between. Every change of a row goes through the machine; every answer carries the generation that
 it was asked for.
 """
@@ -9,72 +9,72 @@ from collections.abc import Iterator
 
 from runyard.dispatch.machine.table import Question, question
 from runyard.dispatch.machine.values import CLAIMS, JobState, SlotState
-from runyard.sim.proof.hub import fence, register
-from runyard.sim.proof.promises import Violation, judge_deletion
+from runyard.sim.proof.fake_github import fence, register
+from runyard.sim.proof.invariants import Broken, Violation, check_deletion
+from runyard.sim.proof.model import Model, Step
 from runyard.sim.proof.rows import to_slot
-from runyard.sim.proof.scene import Scene, Step
-from runyard.sim.proof.world import (
+from runyard.sim.proof.state import (
     ALIVE,
     JOBS,
-    NOBODY,
+    NO_ROW,
     NOW,
     PODS,
     Guest,
     Pod,
     Runner,
+    State,
     Task,
-    World,
     dead,
     with_pod,
     with_task,
 )
 
 
-def replica_steps(scene: Scene, world: World) -> Iterator[Step]:
-    """What the replicas may do next."""
-    busy = scene.busy(world)
+def replica_steps(model: Model, state: State) -> Iterator[Step]:
+    """The possible next steps of the replicas."""
+    busy = model.busy(state)
     for index in PODS:
-        if world.lanes[index].pod.guest is Guest.NEVER:
+        if state.lanes[index].pod.guest is Guest.NEVER:
             continue
-        if world.lanes[index].cell is not None:
-            yield from _match(scene, world, index, busy=busy)
-            yield from _prove_gone(scene, world, index)
-            if not premature(world, index):
-                yield from ask(scene, world, index)
+        if state.lanes[index].cell is not None:
+            yield from _match(model, state, index, busy=busy)
+            yield from _prove_gone(model, state, index)
+            if not premature(state, index):
+                yield from ask(model, state, index)
         if not busy:
-            yield from _recover(scene, world, index)
+            yield from _recover(model, state, index)
     for job in JOBS:
-        if _worth_reading(world, job):
-            yield from _read(scene, world, job, busy=busy)
-    for task in dict.fromkeys(world.tasks):
-        yield from _go_on(scene, world, task)
+        if _worth_reading(state, job):
+            yield from _read(model, state, job, busy=busy)
+    for task in dict.fromkeys(state.tasks):
+        yield from _go_on(model, state, task)
 
 
 # ---------------------------------------------------------------------------------- matcher and reader
 
 
-def _match(scene: Scene, world: World, index: int, *, busy: bool) -> Iterator[Step]:
-    cell = world.lanes[index].cell
+def _match(model: Model, state: State, index: int, *, busy: bool) -> Iterator[Step]:
+    cell = state.lanes[index].cell
     if cell is None or cell.state not in (SlotState.IDLE, SlotState.ARMED):
         return
     for job in JOBS:
-        row = world.jobs[job].row
+        row = state.jobs[job].row
         if row is None or row.state is not JobState.QUEUED:
             continue
         if cell.state is SlotState.ARMED:
-            adopted = scene.db.commit(world, "adopt", pod=index, job=job)
+            adopted = model.db.commit(state, "adopt", pod=index, job=job)
             if adopted is not None:
                 yield f"the vacant runner of Pod {index} is meant for job {job}", adopted
         elif not busy:
-            offered = scene.db.commit(world, "offer", pod=index, job=job)
+            offered = model.db.commit(state, "offer", pod=index, job=job)
             if offered is not None:
                 task = Task("mint", index, NOW, "todo", "todo")
                 yield f"job {job} is offered to Pod {index}", with_task(offered, None, task)
 
 
-def _worth_reading(world: World, job: int) -> bool:
-    """The reader looks at jobs that were given back, and at the others now and then."""
-    lane = world.jobs[job]
+def _worth_reading(state: State, job: int) -> bool:
+    """The reader reads jobs that were requeued, and the others now and then."""
+    lane = state.jobs[job]
     if lane.row is None:
         return False
     if lane.row.state in (JobState.WAITING, JobState.QUEUED):
@@ -82,174 +82,174 @@ def _worth_reading(world: World, job: int) -> bool:
     return lane.row.state is JobState.RUNNING and lane.status == "done"
 
 
-def _read(scene: Scene, world: World, job: int, *, busy: bool) -> Iterator[Step]:
-    """Ask GitHub about a job. "Queued" may be outdated when it is committed; the rest stays true."""
-    known = world.jobs[job]
+def _read(model: Model, state: State, job: int, *, busy: bool) -> Iterator[Step]:
+    """Asks GitHub about a job. "Queued" may be outdated when it is committed; the rest stays true."""
+    known = state.jobs[job]
     runner = -1 if known.runner is None else known.runner
     if known.status == "held":
-        return  # it says so, and nothing follows
+        return  # the answer changes nothing
     if known.status == "running":
-        yield f"read: job {job} runs", scene.fact(world, "started", job=job, runner=runner)
+        yield f"read: job {job} runs", model.fact(state, "started", job=job, runner=runner)
     elif known.status == "done":
-        yield f"read: job {job} is over", scene.fact(world, "ended", job=job, runner=runner)
-    elif not busy and scene.settings.stale_reads:
-        yield f"read: job {job} is queued", with_task(world, None, Task("queued", job=job))
-    elif not scene.settings.stale_reads:
-        yield f"read: job {job} is queued", scene.fact(world, "queued again", job=job)
+        yield f"read: job {job} is over", model.fact(state, "ended", job=job, runner=runner)
+    elif not busy and model.settings.stale_reads:
+        yield f"read: job {job} is queued", with_task(state, None, Task("queued", job=job))
+    elif not model.settings.stale_reads:
+        yield f"read: job {job} is queued", model.fact(state, "queued-again", job=job)
 
 
 # ---------------------------------------------------------------------------------- sweeper and recovery
 
 
-def _prove_gone(scene: Scene, world: World, index: int) -> Iterator[Step]:
-    lane = world.lanes[index]
+def _prove_gone(model: Model, state: State, index: int) -> Iterator[Step]:
+    lane = state.lanes[index]
     if lane.cell is None or lane.pod.guest not in (Guest.ABSENT, Guest.LOST):
         return
-    if lane.cell.state is not SlotState.IDLE or scene.db.due(lane):
-        gone = scene.db.commit(world, "gone", pod=index)
+    if lane.cell.state is not SlotState.IDLE or model.db.due(lane):
+        gone = model.db.commit(state, "gone", pod=index)
         if gone is not None:
             yield f"Pod {index} is proven gone", gone
 
 
-def premature(world: World, index: int) -> bool:
-    """Would it take unusual slowness for this deadline to pass before somebody moves?"""
-    lane = world.lanes[index]
+def premature(state: State, index: int) -> bool:
+    """Whether only unusual slowness makes this deadline pass before its owner acts."""
+    lane = state.lanes[index]
     cell, pod = lane.cell, lane.pod
-    if cell is None or lane.unheard:
-        return False  # an outage is slowness enough
+    if cell is None or lane.silent:
+        return False  # after an outage this is normal
     if cell.state is SlotState.OFFERED:
         return any(task.kind == "mint" and task.pod == index and task.generation == NOW
-                   for task in world.tasks)  # fmt: skip
+                   for task in state.tasks)  # fmt: skip
     if cell.state is SlotState.ARMED:
         if pod.guest in (Guest.POLLING, Guest.ARMED):
             return True
-        waits = any(job.status == "queued" for job in world.jobs)
+        waits = any(job.status == "queued" for job in state.jobs)
         return pod.guest is Guest.CONNECTED and pod.runner is Runner.ONLINE and waits
     return False
 
 
-def ask(scene: Scene, world: World, index: int) -> Iterator[Step]:
-    """The sweeper's question about an overdue slot; GitHub's answer is committed later."""
-    lane = world.lanes[index]
+def ask(model: Model, state: State, index: int) -> Iterator[Step]:
+    """The sweeper's request about an overdue slot; GitHub's answer is committed later."""
+    lane = state.lanes[index]
     cell, pod = lane.cell, lane.pod
-    if cell is None or not scene.db.due(lane):
+    if cell is None or not model.db.due(lane):
         return
     asked = question(to_slot(index, cell))
-    harmful = asked in (Question.FENCE, Question.REAP) and cell.state in CLAIMS
-    if lane.unheard and pod.speaks and harmful:
-        promise = "a healthy Pod is reaped because the service was away"
-        raise Violation(promise, step=f"the sweeper asks about Pod {index}")
-    if asked in (Question.FENCE, Question.ASK_INTENDED) and not scene.busy(world):
-        yield from _fence(scene, world, index)
-    if asked is Question.ASK_INTENDED and cell.intended is not None:
-        yield from _read(scene, world, cell.intended, busy=scene.busy(world))
-    job = cell.executing if asked is Question.ASK_JOB else None
-    if job is not None and world.jobs[job].status == "done":
-        yield from _read(scene, world, job, busy=True)
-    if asked is Question.REAP and pod.guest in ALIVE:
+    harmful = asked in (Question.FENCE, Question.REAP_POD) and cell.state in CLAIMS
+    if lane.silent and pod.polls and harmful:
+        step = f"the sweeper asks about Pod {index}"
+        raise Violation(Broken.HEALTHY_POD_REAPED, step=step)
+    if asked in (Question.FENCE, Question.READ_INTENDED_JOB) and not model.busy(state):
+        yield from _fence(model, state, index)
+    if asked is Question.READ_INTENDED_JOB and cell.intended is not None:
+        yield from _read(model, state, cell.intended, busy=model.busy(state))
+    job = cell.executing if asked is Question.READ_JOB else None
+    if job is not None and state.jobs[job].status == "done":
+        yield from _read(model, state, job, busy=True)
+    if asked is Question.REAP_POD and pod.guest in ALIVE:
         step = f"Pod {index} is reaped"
-        judge_deletion(pod, step=step)
-        yield step, with_pod(world, index, dead(pod))
+        check_deletion(pod, step=step)
+        yield step, with_pod(state, index, dead(pod))
 
 
-def _fence(scene: Scene, world: World, index: int) -> Iterator[Step]:
-    cell = world.lanes[index].cell
-    answered, answer = (world, "deleted") if scene.settings.skip_fence else fence(world, index)
+def _fence(model: Model, state: State, index: int) -> Iterator[Step]:
+    cell = state.lanes[index].cell
+    answered, answer = (state, "deleted") if model.settings.skip_fence else fence(state, index)
     if cell is None or (answer == "busy" and cell.state in (SlotState.EXECUTING, SlotState.CLOSED)):
-        return  # it would only be asked again later
+        return  # it would only be repeated later
     task = Task(answer, index, NOW)
     yield f"the runner of Pod {index} is fenced: {answer}", with_task(answered, None, task)
 
 
-def _recover(scene: Scene, world: World, index: int) -> Iterator[Step]:
-    """A Pod that no claim speaks for, stamped or silent for long, is taken out of service."""
-    lane = world.lanes[index]
+def _recover(model: Model, state: State, index: int) -> Iterator[Step]:
+    """Retires a Pod without a claim that is stamped or has been silent for long."""
+    lane = state.lanes[index]
     if lane.pod.guest is Guest.HUNG or lane.pod.stamped:
-        yield from retire(world, index)
+        yield from retire(state, index)
 
 
-def retire(world: World, index: int) -> Iterator[Step]:
-    """Fence what may run in a stamped Pod, then commit, if the slot is still as it was judged."""
-    lane = world.lanes[index]
+def retire(state: State, index: int) -> Iterator[Step]:
+    """Fences the runner of a stamped Pod, then commits if the slot has not changed since."""
+    lane = state.lanes[index]
     cell, pod = lane.cell, lane.pod
     spoken = cell is not None and cell.state is not SlotState.IDLE
     if spoken or pod.terminating or pod.guest not in ALIVE:
         return
-    if any(task.kind == "retire" and task.pod == index for task in world.tasks):
+    if any(task.kind == "retire" and task.pod == index for task in state.tasks):
         return
-    answered, answer = fence(world, index) if pod.stamped else (world, "")
+    answered, answer = fence(state, index) if pod.stamped else (state, "")
     if answer != "busy":
-        task = Task("retire", index, NOBODY if cell is None else NOW)
-        yield f"Pod {index} is judged a leak", with_task(answered, None, task)
+        task = Task("retire", index, NO_ROW if cell is None else NOW)
+        yield f"Pod {index} is found to be leaked", with_task(answered, None, task)
 
 
-# ---------------------------------------------------------------------------------- what is under way
+# ---------------------------------------------------------------------------------- tasks under way
 
 
-def _go_on(scene: Scene, world: World, task: Task) -> Iterator[Step]:
+def _go_on(model: Model, state: State, task: Task) -> Iterator[Step]:
     pod = task.pod
-    done = with_task(world, task, None)
+    done = with_task(state, task, None)
     match task.kind:
         case "mint":
-            yield from _minting(scene, world, task)
+            yield from _minting(model, state, task)
         case "late":
             yield f"a late mint for Pod {pod} arrives", register(done, pod)[0]
         case "drop":
             after, _ = fence(done, pod)
             yield f"the registration of Pod {pod} is deleted by its minter", after
         case "unstamp":
-            if task.generation != NOW and not scene.settings.unstamp_blindly:
+            if task.generation != NOW and not model.settings.unstamp_blindly:
                 yield f"the stamp of Pod {pod} is another offer's", done
                 return
-            cleared = with_pod(world, pod, _stamped(world.lanes[pod].pod, stamped=False))
+            cleared = with_pod(state, pod, _stamped(state.lanes[pod].pod, stamped=False))
             after = with_task(cleared, task, Task("failed", pod, task.generation))
             yield f"the stamp of Pod {pod} is cleared", after
         case "failed":
             after = (
-                scene.db.commit(done, "mint failed", pod=pod, generation=task.generation) or done
+                model.db.commit(done, "mint-failed", pod=pod, generation=task.generation) or done
             )
             yield f"the offer to Pod {pod} is given up", after
         case "queued":
             yield (
                 f"the read of job {task.job} is committed",
-                scene.fact(done, "queued again", job=task.job),
+                model.fact(done, "queued-again", job=task.job),
             )
         case _:
-            after = scene.db.commit(done, task.kind, pod=pod, generation=task.generation) or done
+            after = model.db.commit(done, task.kind, pod=pod, generation=task.generation) or done
             yield f"the answer {task.kind!r} about Pod {pod} is committed", after
 
 
-def _minting(scene: Scene, world: World, task: Task) -> Iterator[Step]:
-    index, pod = task.pod, world.lanes[task.pod].pod
+def _minting(model: Model, state: State, task: Task) -> Iterator[Step]:
+    index, pod = task.pod, state.lanes[task.pod].pod
     if task.mint == "todo":
-        minted, free = register(world, index)
+        minted, free = register(state, index)
         after = with_task(minted, task, _on(task, mint="ok" if free else "unknown"))
         yield f"the runner of Pod {index} is minted", after
     if task.stamp == "todo" and task.mint != "failed":
         ok = pod.guest in ALIVE and not pod.terminating
-        marked = with_pod(world, index, _stamped(pod, stamped=True)) if ok else world
+        marked = with_pod(state, index, _stamped(pod, stamped=True)) if ok else state
         after = with_task(marked, task, _on(task, stamp="ok" if ok else "failed"))
         yield f"Pod {index} is stamped" if ok else f"stamping Pod {index} is refused", after
-    unstamped_is_fine = not scene.rules.stamp_before_delivery
+    unstamped_is_fine = not model.rules.stamp_before_delivery
     if task.mint in {"ok", "gone"} and (task.stamp == "ok" or unstamped_is_fine):
-        yield _arm(scene, world, task)
+        yield _arm(model, state, task)
     elif task.mint == "failed":
         kind = "failed" if task.stamp == "todo" else "unstamp"
-        after = with_task(world, task, Task(kind, index, task.generation))
+        after = with_task(state, task, Task(kind, index, task.generation))
         yield f"the refused mint for Pod {index} is noticed", after
     elif task.mint in {"unknown", "late"} or task.stamp in {"failed", "unknown"}:
         follow = Task("late", index) if task.mint in {"late", "todo"} else None
-        ended = with_task(world, task, follow)
-        after = scene.db.commit(
-            ended, "mint abandoned", pod=index, generation=task.generation
+        ended = with_task(state, task, follow)
+        after = model.db.commit(
+            ended, "mint-abandoned", pod=index, generation=task.generation
         ) or ended  # fmt: skip
         yield f"the mint for Pod {index} is abandoned", after
 
 
-def _arm(scene: Scene, world: World, task: Task) -> Step:
-    what = "arm" if task.stamp == "ok" else "arm without stamp"
-    done = with_task(world, task, None)
-    armed = scene.db.commit(done, what, pod=task.pod, generation=task.generation)
+def _arm(model: Model, state: State, task: Task) -> Step:
+    what = "arm" if task.stamp == "ok" else "arm-without-stamp"
+    done = with_task(state, task, None)
+    armed = model.db.commit(done, what, pod=task.pod, generation=task.generation)
     if armed is None:
         follow = Task("drop", task.pod) if task.mint == "ok" else None
         return f"arming Pod {task.pod} comes too late", with_task(done, None, follow)

@@ -1,20 +1,29 @@
-"""Between the proof's cells and the machine's own rows.
+"""Converts between the proof's cells and the machine's rows.
 
 `Database.commit` builds the `View` that the store would load, calls `dispatch.machine.transition`,
 and writes the decision back. Since cells are few, each distinct question is put to the machine once
-and remembered. A commit also ages the generations that tasks carry, and forgets news that can
+and cached. A commit also ages the generations that tasks carry, and drops messages that can
 change nothing any more.
 """
 
 from runyard.dispatch.machine.changes import Context
-from runyard.dispatch.machine.table import budget_states, due
+from runyard.dispatch.machine.table import due
 from runyard.dispatch.machine.transition import transition
-from runyard.dispatch.machine.values import Fence, Job, JobState, Room, Slot, View
-from runyard.sim.proof.happenings import TENANT, happening, runner_name
-from runyard.sim.proof.promises import Cells, JobRows, Violation, judge_rows
-from runyard.sim.proof.world import (
+from runyard.dispatch.machine.values import (
+    CLAIMS,
+    Fence,
+    Headroom,
+    Job,
+    JobState,
+    Slot,
+    SlotState,
+    View,
+)
+from runyard.sim.proof.events import TENANT, event, runner_name
+from runyard.sim.proof.invariants import Broken, Cells, JobRows, Violation, check_rows
+from runyard.sim.proof.state import (
     JOBS,
-    NOBODY,
+    NO_ROW,
     NOW,
     PODS,
     STALE,
@@ -24,8 +33,8 @@ from runyard.sim.proof.world import (
     JobLane,
     JobRow,
     Lane,
+    State,
     Task,
-    World,
 )
 
 GENERATION = (
@@ -38,28 +47,35 @@ Question = tuple[object, ...]
 
 
 class Database:
-    """Commits happenings to rows by asking the machine."""
+    """Commits events to rows by calling the machine."""
 
-    def __init__(self, ctx: Context, *, limit: int, may_lose: bool) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        *,
+        limit: int,
+        may_lose: bool,
+        budget: tuple[SlotState, ...] = CLAIMS,  # the states that count against it, as in SQL
+    ) -> None:
         self.ctx = ctx
         self.limit = limit
         self._may_lose = may_lose
-        self._budget = budget_states(ctx.rules)
+        self._budget = budget
         self._asked: dict[Question, Effect | None] = {}
         self._due: dict[tuple[Cell, bool], bool] = {}
 
     def commit(
         self,
-        world: World,
+        state: State,
         what: str,
         *,
         pod: int | None = None,
         job: int = -1,
         runner: int = -1,
         generation: int = NOW,
-    ) -> World | None:
-        """The world after the machine's answer, or None if it changed no row."""
-        (first, second), (one, two) = world.lanes, world.jobs
+    ) -> State | None:
+        """The state after the machine's decision, or None if it changed no row."""
+        (first, second), (one, two) = state.lanes, state.jobs
         asked: Question = (
             what, pod, job, runner, generation, first.cell, second.cell, one.row, two.row,
         )  # fmt: skip
@@ -70,34 +86,32 @@ class Database:
             self._asked[asked] = effect
         if effect is None:
             return None
-        if what in {"offer", "adopt"} and world.jobs[job].late:
-            promise = "a job was offered again although GitHub had it no longer queued"
-            raise Violation(promise, step=_told(what, pod, job))
-        if what in {"offer", "adopt"} and world.jobs[job].status == "held":
-            promise = "a job was offered that nobody has approved"
-            raise Violation(promise, step=_told(what, pod, job))
-        return self._written(world, effect, read=job if what == "queued again" else -1)
+        if what in {"offer", "adopt"} and state.jobs[job].late:
+            raise Violation(Broken.OFFERED_NOT_QUEUED, step=_label(what, pod, job))
+        if what in {"offer", "adopt"} and state.jobs[job].status == "held":
+            raise Violation(Broken.OFFERED_UNAPPROVED, step=_label(what, pod, job))
+        return self._written(state, effect, read=job if what == "queued-again" else -1)
 
     def due(self, lane: Lane) -> bool:
-        """May the sweeper ask about this slot now?"""
+        """Whether the sweeper may ask about this slot now."""
         cell = lane.cell
         if cell is None:
             return False
-        asked = (cell, lane.unheard)
+        asked = (cell, lane.silent)
         if asked not in self._due:
             slot = to_slot(0, cell)
-            settled = not lane.unheard
+            settled = not lane.silent
             self._due[asked] = due(slot, overdue=True, settled=settled, rules=self.ctx.rules)
         return self._due[asked]
 
-    # ------------------------------------------------------------------------------ the machine is asked
+    # ------------------------------------------------------------------------------ calling the machine
 
     def _decide(self, cells: Cells, jobs: JobRows, asked: Question) -> Effect | None:
         what, pod, job, runner, generation = asked[:5]
         assert isinstance(what, str) and isinstance(job, int) and isinstance(runner, int)
         number = NUMBER.get(generation) if isinstance(generation, int) else None
-        event = happening(what, pod=pod, job=job, runner=runner, generation=number)
-        decision = transition(self._view(cells, jobs, pod, job), event, self.ctx)
+        asked_event = event(what, pod=pod, job=job, runner=runner, generation=number)
+        decision = transition(self._view(cells, jobs, pod, job), asked_event, self.ctx)
         new_cells, new_jobs, bumped = list(cells), list(jobs), [False, False]
         for change in decision.slots:
             index = int(change.slot.pod_uid[1:])
@@ -113,12 +127,12 @@ class Database:
         )
         if after[:2] == (cells, jobs) and not any(bumped):
             return None
-        step = _told(what, pod, job)
-        # Without the requeue at the fence rows are untied at once; then look for the harm it does.
+        step = _label(what, pod, job)
+        # Without the requeue at the fence rows are untied at once; then search for the damage it does.
         tied = self.ctx.rules.requeue_at_fence
-        judge_rows(after[0], after[1], before=jobs, tied=tied, step=step)
+        check_rows(after[0], after[1], before=jobs, tied=tied, step=step)
         if what == "offer" and self._used(after[0]) > self.limit:
-            raise Violation("the tenant's claims exceed its budget", step=step)
+            raise Violation(Broken.CLAIMS_OVER_BUDGET, step=step)
         return after
 
     def _view(self, cells: Cells, jobs: JobRows, pod: object, job: int) -> View:
@@ -130,33 +144,33 @@ class Database:
         free = self.limit - self._used(cells)
         return View(
             slot=None if slot is None or not isinstance(pod, int) else to_slot(pod, slot),
-            rival=None if rival is None or holder is None else to_slot(holder, rival),
+            holder=None if rival is None or holder is None else to_slot(holder, rival),
             jobs=tuple(to_job(i, row) for i in JOBS if (row := jobs[i]) is not None),
-            room=Room(vcpus=free, memory_gb=free),
+            headroom=Headroom(vcpus=free, memory_gb=free),
         )
 
     def _used(self, cells: Cells) -> int:
         return sum(1 for cell in cells if cell is not None and cell.state in self._budget)
 
-    # ------------------------------------------------------------------------------ its answer is written
+    # ------------------------------------------------------------------------------ writing its decision
 
-    def _written(self, world: World, effect: Effect, *, read: int) -> World:
+    def _written(self, state: State, effect: Effect, *, read: int) -> State:
         cells, rows, bumped = effect
-        undo = self._may_lose and world.left > 0
-        lanes = tuple(_lane(world.lanes[i], cells[i], bumped=bumped[i], undo=undo) for i in PODS)
-        jobs = tuple(_job(world.jobs[i], rows[i], fresh=i == read, undo=undo) for i in JOBS)
-        tasks = world.tasks
+        undo = self._may_lose and state.left > 0
+        lanes = tuple(_lane(state.lanes[i], cells[i], bumped=bumped[i], undo=undo) for i in PODS)
+        jobs = tuple(_job(state.jobs[i], rows[i], fresh=i == read, undo=undo) for i in JOBS)
+        tasks = state.tasks
         if tasks:
             aged = [self._aged(task, bumped, undo=undo) for task in tasks]
             tasks = tuple(sorted(task for task in aged if task is not None))
-        after = World(
-            (lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, world.hooks, undo, world.left
+        after = State(
+            (lanes[0], lanes[1]), (jobs[0], jobs[1]), tasks, state.hooks, undo, state.left
         )
         return tidy(after)
 
     def _aged(self, task: Task, bumped: tuple[bool, bool], *, undo: bool) -> Task | None:
-        """The task after a commit. Without a chance to write, an answer is as good as dropped."""
-        if task.pod < 0 or task.generation == NOBODY:
+        """The task after a commit. An answer that can no longer be written is dropped."""
+        if task.pod < 0 or task.generation == NO_ROW:
             return task
         age = task.generation
         if age == THEN or (age == NOW and bumped[task.pod] and not undo):
@@ -171,41 +185,45 @@ class Database:
         return Task(task.kind, task.pod, age, task.mint, task.stamp, task.job)
 
 
-def _told(what: str, pod: object, job: int) -> str:
+def _label(what: str, pod: object, job: int) -> str:
     about = [f"job {job}"] * (job >= 0) + [f"Pod {pod}"] * (pod is not None)
     return f"commit: {what}, {', '.join(about)}"
 
 
-def tidy(world: World) -> World:
-    """Forget what can no longer matter, so that equal futures have equal names."""
-    if world.hooks:
-        news = tuple(hook for hook in world.hooks if not _is_old(world, hook))
-        if len(news) != len(world.hooks):
-            world = World(world.lanes, world.jobs, world.tasks, news, world.undo, world.left)
+def tidy(state: State) -> State:
+    """Drops what can no longer matter, so that equal futures have equal names."""
+    if state.hooks:
+        news = tuple(hook for hook in state.hooks if not _is_old(state, hook))
+        if len(news) != len(state.hooks):
+            state = State(state.lanes, state.jobs, state.tasks, news, state.undo, state.left)
     for index in JOBS:
-        job = world.jobs[index]
-        if job.status == "done" and job.runner is not None and _spent(world.lanes[job.runner]):
+        job = state.jobs[index]
+        if (
+            job.status == "done"
+            and job.runner is not None
+            and _lane_settled(state.lanes[job.runner])
+        ):
             new = JobLane(job.row, job.old, "done", None, job.late)
-            jobs = (new, world.jobs[1]) if index == 0 else (world.jobs[0], new)
-            world = World(world.lanes, jobs, world.tasks, world.hooks, world.undo, world.left)
-    return world
+            jobs = (new, state.jobs[1]) if index == 0 else (state.jobs[0], new)
+            state = State(state.lanes, jobs, state.tasks, state.hooks, state.undo, state.left)
+    return state
 
 
-def _is_old(world: World, hook: Hook) -> bool:
-    """A start after the end, or an end that slot and job have taken note of, in every version of the rows."""
-    job = world.jobs[hook.job]
+def _is_old(state: State, hook: Hook) -> bool:
+    """A start after the end, or an end that slot and job have recorded, in every version of the rows."""
+    job = state.jobs[hook.job]
     if job.row is None or job.row.state is not JobState.DONE:
         return False
-    if world.undo and (job.old is None or job.old.state is not JobState.DONE):
+    if state.undo and (job.old is None or job.old.state is not JobState.DONE):
         return False
-    return hook.kind == "started" or hook.runner < 0 or _spent(world.lanes[hook.runner])
+    return hook.kind == "started" or hook.runner < 0 or _lane_settled(state.lanes[hook.runner])
 
 
-def _spent(lane: Lane) -> bool:
-    return _took_note(lane.cell) and _took_note(lane.old)
+def _lane_settled(lane: Lane) -> bool:
+    return _cell_settled(lane.cell) and _cell_settled(lane.old)
 
 
-def _took_note(cell: Cell | None) -> bool:
+def _cell_settled(cell: Cell | None) -> bool:
     return cell is None or (cell.fence is Fence.DONE and cell.intended is None)
 
 
@@ -213,10 +231,10 @@ def _lane(lane: Lane, cell: Cell | None, *, bumped: bool, undo: bool) -> Lane:
     if cell is not None and cell.settled:
         cell = None  # at rest for ever: as good as no row
     if undo:
-        return Lane(cell, lane.cell, not bumped, lane.pod, lane.unheard)
+        return Lane(cell, lane.cell, not bumped, lane.pod, lane.silent)
     if cell == lane.cell and lane.old is None and not lane.same:
         return lane
-    return Lane(cell, None, False, lane.pod, lane.unheard)
+    return Lane(cell, None, False, lane.pod, lane.silent)
 
 
 def _job(job: JobLane, row: JobRow | None, *, fresh: bool, undo: bool) -> JobLane:

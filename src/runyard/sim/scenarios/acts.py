@@ -1,4 +1,4 @@
-"""What scenarios are made of: wait for something within a bound, queue jobs, look at the fleet."""
+"""Building blocks of scenarios: wait for a condition within a bound, queue jobs, read the fleet's state."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,62 +6,66 @@ from typing import Any
 
 from runyard.sim.fleet import SPACE, Fleet
 from runyard.sim.guest import GuestView
-from runyard.sim.invariants import Violation
-from runyard.sim.liveness import unrest
-from runyard.telemetry.catalogue import Metric
+from runyard.sim.liveness import not_at_rest
+from runyard.sim.scenarios.expectations import Expectation
+from runyard.sim.violations import Violation
+from runyard.telemetry.metric import Metric
 from runyard.wire import names
+from runyard.wire.reasons import Code
 
 STEP = 1.0
 
 
 class Expected(Violation):
-    """A scenario did not go as it must."""
+    """A scenario did not have its expected outcome."""
 
 
 @contextmanager
 def trouble(fleet: Fleet, kind: str) -> Iterator[None]:
-    """What happens in this block has an excuse."""
+    """Marks this block as a fault, so that liveness checks ignore it."""
     fleet.disturb(kind)
-    fleet.tell(f"{kind} begins")
+    fleet.report(f"{kind} starts")
     try:
         yield
     finally:
         fleet.calm(kind)
-        fleet.tell(f"{kind} is over")
+        fleet.report(f"{kind} is over")
 
 
 async def until(
-    fleet: Fleet, what: str, holds: Callable[[], bool], *, within: float, step: float = STEP
+    fleet: Fleet, what: Code, holds: Callable[[], bool], *, within: float, step: float = STEP
 ) -> float:
-    """Wait until it holds; returns how long that took. Longer than `within` is a violation."""
+    """Waits until it holds; returns how long that took. Longer than `within` is a violation."""
     began = fleet.clock.monotonic()
     while not holds():
         if fleet.clock.monotonic() - began > within:
-            left = "\n  ".join(unrest(fleet)[:12])
-            raise Expected(f"{what}: not within {within:.0f} s\n  {left}")
+            left = "\n  ".join(not_at_rest(fleet)[:12])
+            raise Expected(what.because(), note=f": not within {within:.0f} s\n  {left}")
         await fleet.clock.sleep(step)
     return fleet.clock.monotonic() - began
 
 
-def expect(what: str, holds: object) -> None:
-    """It must hold now."""
+def expect(what: Code, holds: object, *, found: object = "") -> None:
+    """Raises unless it holds now; `found` is shown then."""
     if not holds:
-        raise Expected(what)
+        raise Expected(what.because(), note=f": {found}" if found != "" else "")
 
 
 async def warm(fleet: Fleet, *, within: float = 1800.0) -> None:
-    """Wait until every runner of every pool asks for work."""
+    """Waits until every runner of every pool polls."""
     wanted = sum(fleet.shape.seats_of(pool) for pool in fleet.shape.pools)
-    await until(fleet, "warm", lambda: len(polling(fleet)) == wanted, within=within)
+    await until(fleet, Expectation.WARM, lambda: len(polling(fleet)) == wanted, within=within)
 
 
 async def at_rest(fleet: Fleet, *, within: float = 3600.0) -> float:
-    """Wait until nothing is left over."""
-    return await until(fleet, "at rest", lambda: not unrest(fleet), within=within, step=10.0)
+    """Waits until nothing is left over."""
+    return await until(
+        fleet, Expectation.AT_REST, lambda: not not_at_rest(fleet), within=within, step=10.0
+    )
 
 
 def polling(fleet: Fleet) -> list[str]:
-    """The Pods whose guests ask for work and that carry no stamp."""
+    """The Pods whose guests poll and that carry no stamp."""
     return [
         guest.pod
         for guest in fleet.guests.values()
@@ -76,7 +80,7 @@ def labels(fleet: Fleet, pod: str) -> dict[str, str]:
 
 
 def stamped(fleet: Fleet) -> list[dict[str, Any]]:
-    """Pods that carry an owner's stamp."""
+    """Pods that carry an owner stamp."""
     return [
         pod
         for pod in fleet.kube.objects("pods")
@@ -87,7 +91,7 @@ def stamped(fleet: Fleet) -> list[dict[str, Any]]:
 def queue(
     fleet: Fleet, count: int, *, duration: float = 60.0, tenant: str = "acme", pool: int = 0
 ) -> list[int]:
-    """Somebody pushes."""
+    """Queues jobs."""
     owner = next(each for each in fleet.shape.tenants if each.name == tenant)
     repository = f"{tenant}/{owner.repositories[0]}"
     label = fleet.shape.pools[pool].label
@@ -95,10 +99,11 @@ def queue(
 
 
 def over(fleet: Fleet, jobs: list[int], conclusion: str = "success") -> bool:
-    """Whether all of these jobs have ended, and ended so."""
+    """Whether all of these jobs have ended, with this conclusion."""
     found = [fleet.github.jobs()[job] for job in jobs]
     if any(job.status == "completed" and job.conclusion != conclusion for job in found):
-        raise Expected(f"a job ended otherwise: {[job.conclusion for job in found]}")
+        ends = [job.conclusion for job in found]
+        raise Expected(Expectation.EVERY_JOB_ENDS_AS_EXPECTED.because(), note=f": {ends}")
     return all(job.status == "completed" for job in found)
 
 
@@ -113,5 +118,5 @@ def statuses(fleet: Fleet, jobs: list[int], status: str) -> int:
 
 
 def counted(fleet: Fleet, metric: Metric, **labels: str) -> float:
-    """A counter of the servers, over all replicas and all of their lives."""
+    """The value of a counter, summed over all replicas and all of their lives."""
     return sum(meter.get(metric, **labels) or 0.0 for meter in fleet.meters["server"])

@@ -1,4 +1,4 @@
-"""Incidents about who holds what: a claim and the runner that it speaks for disagreed."""
+"""Incidents about claims: a claim and its runner disagreed."""
 
 import msgspec
 
@@ -16,9 +16,11 @@ from runyard.sim.scenarios.acts import (
     until,
     warm,
 )
+from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.scenarios.pods import GRACE, POOL, QUICK, RICH
 from runyard.sim.scenarios.scenario import Scenario, Without
 from runyard.sim.shape import Shape, TenantShape
+from runyard.sim.violations import Violated
 from runyard.wire.paths import DISPATCH
 
 BIRCH = TenantShape(name="birch", repositories=("shop",), vcpus=400, memory_gb=800, share=1.0)
@@ -33,9 +35,9 @@ def two_tenants(seed: int) -> tuple[Shape, ...]:
 
 
 def unaudited(seed: int) -> tuple[Shape, ...]:
-    """The same without the audit, which makes up for lost starts before a mistake does harm."""
+    """The same without the audit, which would repair lost in_progress events before they do damage."""
     (shape,) = two_tenants(seed)
-    return (msgspec.structs.replace(shape, off=("loop_audit",)),)
+    return (msgspec.structs.replace(shape, off=("loop_delivery_audit",)),)
 
 
 def three_hosts(seed: int) -> tuple[Shape, ...]:
@@ -48,16 +50,16 @@ def one_host(seed: int) -> tuple[Shape, ...]:
     return (Shape(seed=seed, hosts=1, pools=(POOL,), tenants=(RICH,), machine=QUICK),)
 
 
-def room_for_one(seed: int) -> tuple[Shape, ...]:
+def budget_for_one(seed: int) -> tuple[Shape, ...]:
     """Four runners, and a tenant that may have one at a time."""
     return (Shape(seed=seed, hosts=2, pools=(POOL,), tenants=(ONE,), machine=QUICK),)
 
 
 async def job_code_asks_for_more(fleet: Fleet) -> None:
-    """A job finds its machine's token and polls with it, while another tenant's jobs wait for a runner."""
+    """A job polls with its Pod's token, while another tenant's jobs wait for a runner."""
     await warm(fleet)
     jobs = queue(fleet, 1, duration=90.0)
-    await until(fleet, "it runs", lambda: len(running(fleet)) == 1, within=MINUTE)
+    await until(fleet, Expectation.IT_RUNS, lambda: len(running(fleet)) == 1, within=MINUTE)
     (guest,) = running(fleet)
     token = next(token for token, each in fleet.pollers.items() if each is guest)
     others = queue(fleet, 8, tenant="birch")
@@ -65,80 +67,82 @@ async def job_code_asks_for_more(fleet: Fleet) -> None:
     while not over(fleet, jobs) or len(answers) < 12:
         answers.append(await _ask(fleet, guest.host, token))
         await fleet.clock.sleep(5.0)
-    told = sorted(dict.fromkeys(answers))
-    expect(f"whoever was given a runner gets no other: {told}", not {200, 204} & {*told})
-    expect(f"it is told to leave: {told}", 410 in told)
-    await until(fleet, "the others run", lambda: over(fleet, others), within=10 * MINUTE)
+    answered = sorted(dict.fromkeys(answers))
+    expect(Expectation.NO_SECOND_RUNNER, not {200, 204} & {*answered}, found=answered)
+    expect(Expectation.ANSWERED_GONE, 410 in answered, found=answered)
+    await until(fleet, Expectation.THE_OTHERS_RUN, lambda: over(fleet, others), within=10 * MINUTE)
     await at_rest(fleet)
 
 
 async def reaper_meets_a_working_runner(fleet: Fleet) -> None:
-    """The row of a runner that works is lost, so its Pod is stamped and no claim speaks for it.
+    """The row of a working runner is lost, so its Pod is stamped and has no claim.
 
     A reaper that trusted the missing row deleted such Pods in the middle of their jobs. GitHub is asked first.
     """
     await warm(fleet)
     await fleet.clock.sleep(GRACE)  # older than any grace for young ones
     jobs = queue(fleet, 1, duration=4 * MINUTE)
-    await until(fleet, "it runs", lambda: len(running(fleet)) == 1, within=MINUTE)
+    await until(fleet, Expectation.IT_RUNS, lambda: len(running(fleet)) == 1, within=MINUTE)
     (guest,) = running(fleet)
-    fleet.tell(f"the row of {guest.pod} is lost")
-    fleet.books.lose(guest.uid)
-    await until(fleet, "the job ends well", lambda: over(fleet, jobs), within=5 * MINUTE)
+    fleet.report(f"the row of {guest.pod} is lost")
+    fleet.ledger.lose(guest.uid)
+    await until(fleet, Expectation.THE_JOB_ENDS_WELL, lambda: over(fleet, jobs), within=5 * MINUTE)
     await at_rest(fleet)
-    expect("executed once", fleet.github.jobs()[jobs[0]].executions == 1)
+    expect(Expectation.EXECUTED_ONCE, fleet.github.jobs()[jobs[0]].executions == 1)
 
 
 async def runner_takes_another_job(fleet: Fleet) -> None:
-    """GitHub gives a runner any job with its labels: the one that it was minted for goes back to the queue.
+    """GitHub gives a runner any job with its labels: the one that it was minted for is requeued.
 
-    A job that was displaced so never left the state "bound" once, and nobody made a runner for it again.
+    In the incident a displaced job stayed in the state "bound", and was never offered again.
     """
     await warm(fleet)
     jobs = queue(fleet, 9, duration=30.0)
-    await until(fleet, "all run", lambda: over(fleet, jobs), within=20 * MINUTE)
-    displaced = fleet.books.counts.get("bound→queued", 0)
-    expect("some were displaced", displaced > 0)
-    fleet.tell(f"{displaced} jobs were displaced")
+    await until(fleet, Expectation.ALL_RUN, lambda: over(fleet, jobs), within=20 * MINUTE)
+    displaced = fleet.ledger.counts.get("bound→queued", 0)
+    expect(Expectation.SOME_WERE_DISPLACED, displaced > 0)
+    fleet.report(f"{displaced} jobs were displaced")
     await at_rest(fleet)
     executions = [fleet.github.jobs()[job].executions for job in jobs]
-    expect(f"each was executed once: {executions}", executions == [1] * len(jobs))
+    expect(Expectation.EACH_WAS_EXECUTED_ONCE, executions == [1] * len(jobs), found=executions)
 
 
-async def another_jobs_end_frees_nobody(fleet: Fleet) -> None:
-    """Runners have swapped their jobs, and the starts were not heard of when the first ends are.
+async def another_jobs_end_frees_no_runner(fleet: Fleet) -> None:
+    """Runners have swapped their jobs, and their starts are unknown when the first ends arrive.
 
-    A release by the job's number freed the runner that the job was meant for, and that one was at work.
+    In the incident the completed event freed the runner that the job was intended for, which was busy.
     """
     await warm(fleet)
-    fleet.tell("no start is heard of")
+    fleet.report("starts are lost")
     fleet.lose_webhook = lambda delivery: delivery.action == "in_progress"
     jobs = [queue(fleet, 1, duration=30.0 if at % 2 else LONG)[0] for at in range(4)]
     short, long = jobs[1::2], jobs[0::2]
-    await until(fleet, "all run", lambda: len(running(fleet)) == 4, within=MINUTE)
-    expect("a long one runs where a short one was meant to", _swapped(fleet, long))
-    await until(fleet, "the short ones end", lambda: over(fleet, short), within=MINUTE)
+    await until(fleet, Expectation.ALL_RUN, lambda: len(running(fleet)) == 4, within=MINUTE)
+    expect(Expectation.LONG_ONE_SWAPPED, _swapped(fleet, long))
+    await until(fleet, Expectation.THE_SHORT_ONES_END, lambda: over(fleet, short), within=MINUTE)
     await fleet.clock.sleep(30.0)
     fleet.lose_webhook = None
-    await until(fleet, "the long ones end well", lambda: over(fleet, long), within=LONG)
+    await until(fleet, Expectation.THE_LONG_ONES_END_WELL, lambda: over(fleet, long), within=LONG)
     await at_rest(fleet)
 
 
 async def claim_of_a_pod_that_vanished(fleet: Fleet) -> None:
-    """A Pod is removed by force while its runner is about to register, and nobody says that it stopped.
+    """A Pod is removed by force while its runner is about to register, and its stop is not reported.
 
-    Two sweeps once looked for such claims by different keys, and each left them to the other, for ten days.
+    In the incident two sweeps searched for such claims by different keys, and each missed the other's for ten days.
     """
     await warm(fleet)
-    fleet.deaf_to_stops = True
+    fleet.ignore_stop_reports = True
     fleet.break_next("hang-with-jit")
     jobs = queue(fleet, 1, duration=30.0)
-    await until(fleet, "it hangs", lambda: bool(_hung(fleet)), within=MINUTE)
+    await until(fleet, Expectation.IT_HANGS, lambda: bool(_hung(fleet)), within=MINUTE)
     (guest,) = _hung(fleet)
     await _remove_by_force(fleet, guest)
-    took = await until(fleet, "the job runs elsewhere", lambda: over(fleet, jobs), within=150.0)
-    fleet.tell(f"its job was over {took:.0f} s later")
-    fleet.deaf_to_stops = False
+    took = await until(
+        fleet, Expectation.THE_JOB_RUNS_ELSEWHERE, lambda: over(fleet, jobs), within=150.0
+    )
+    fleet.report(f"its job was over {took:.0f} s later")
+    fleet.ignore_stop_reports = False
     await at_rest(fleet)
 
 
@@ -154,7 +158,7 @@ async def _ask(fleet: Fleet, host: str, token: str) -> int:
 
 def _swapped(fleet: Fleet, long: list[int]) -> bool:
     return any(
-        guest.job_id in long and fleet.books.slots[guest.uid].intended_job not in (None, *long)
+        guest.job_id in long and fleet.ledger.slots[guest.uid].intended_job not in (None, *long)
         for guest in running(fleet)
     )
 
@@ -164,7 +168,7 @@ def _hung(fleet: Fleet) -> list[GuestView]:
 
 
 async def _remove_by_force(fleet: Fleet, guest: GuestView) -> None:
-    fleet.tell(f"{guest.pod} is removed by force")
+    fleet.report(f"{guest.pod} is removed by force")
     fleet.hosts[guest.host].process.crash()
     await fleet.admin.delete(PODS, guest.pod, namespace=SPACE, grace=0)
     body: dict[str, object] = {"metadata": {"finalizers": []}}
@@ -174,37 +178,43 @@ async def _remove_by_force(fleet: Fleet, guest: GuestView) -> None:
 SCENARIOS = (
     Scenario(
         name="job-code-asks-for-more",
-        tells="a job polls with its machine's token while another tenant's jobs wait",
+        summary="a job uses its Pod's token to poll for another job, while another tenant's jobs wait",
         shapes=two_tenants,
         play=job_code_asks_for_more,
-        without=(Without(guard="one_job_a_pod", fails="from 'executing' to 'idle'"),),
+        without=(
+            Without(
+                guard="one_job_a_pod",
+                fails=Violated.ILLEGAL_TRANSITION,
+                detail=(("source", "executing"), ("target", "idle")),
+            ),
+        ),
     ),
     Scenario(
         name="reaper-meets-a-working-runner",
-        tells="the row of a runner that works is lost, and its Pod looks leaked",
+        summary="the slot of a busy runner is lost, so that its Pod looks leaked",
         shapes=one_host,
         play=reaper_meets_a_working_runner,
-        without=(Without(guard="busy_is_heard", fails="while it was working"),),
+        without=(Without(guard="busy_answer_counts", fails=Violated.BUSY_POD_DELETED),),
     ),
     Scenario(
         name="runner-takes-another-job",
-        tells="GitHub gives runners other jobs than those that they were minted for",
-        shapes=room_for_one,
+        summary="GitHub assigns runners other jobs than the intended ones",
+        shapes=budget_for_one,
         play=runner_takes_another_job,
-        without=(Without(guard="requeue_displaced", fails="without excuse while"),),
+        without=(Without(guard="requeue_displaced", fails=Violated.JOB_WAITS_UNEXCUSED),),
     ),
     Scenario(
-        name="another-jobs-end-frees-nobody",
-        tells="runners have swapped their jobs, and an end is heard of before the starts",
+        name="another-jobs-end-frees-no-runner",
+        summary="two runners execute each other's job, and a completed event arrives before both in_progress events",
         shapes=unaudited,
-        play=another_jobs_end_frees_nobody,
-        without=(Without(guard="end_by_runner", fails="while it was working"),),
+        play=another_jobs_end_frees_no_runner,
+        without=(Without(guard="end_by_runner", fails=Violated.BUSY_POD_DELETED),),
     ),
     Scenario(
         name="claim-of-a-pod-that-vanished",
-        tells="a Pod is removed by force before its runner registered, and nobody reports it",
+        summary="a Pod is force-deleted before its runner registers, and its stop is not reported",
         shapes=two_tenants,
         play=claim_of_a_pod_that_vanished,
-        without=(Without(guard="deadline_closed", fails="the job runs elsewhere: not within"),),
+        without=(Without(guard="deadline_closed", fails=Expectation.THE_JOB_RUNS_ELSEWHERE),),
     ),
 )

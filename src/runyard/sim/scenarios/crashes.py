@@ -1,7 +1,7 @@
-"""Kill a part at every effect of one life: no point is safe only by luck.
+"""Kills a component at every effect of one life: no crash point may be safe only by luck.
 
 A run with a crash at one number is one fleet; the scenario is as many fleets as there are numbers. The number
-counts from the moment when the life in question begins, so it means the same in each of them.
+counts from the start of the life in question, so it means the same in each of them.
 """
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from runyard.sim.fleet import Fleet
 from runyard.sim.process import Process
 from runyard.sim.scenarios.acts import at_rest, over, queue, until, warm
+from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.scenarios.pods import POOL, QUICK, RICH
 from runyard.sim.shape import Shape
 
@@ -29,23 +30,23 @@ def server_shapes(seed: int) -> tuple[Shape, ...]:
 
 
 async def agent_crash_at_every_effect(fleet: Fleet) -> None:
-    """One job makes one Pod's life end and another's begin; the agent dies somewhere in between."""
+    """One job ends one Pod's life and starts another's; the agent dies somewhere in between."""
     await warm(fleet)
     jobs = queue(fleet, 1, duration=30.0)
     _arm(fleet, next(iter(fleet.hosts.values())).process)
-    await until(fleet, "the job ends well", lambda: over(fleet, jobs), within=BOUND)
+    await until(fleet, Expectation.THE_JOB_ENDS_WELL, lambda: over(fleet, jobs), within=BOUND)
     await at_rest(fleet, within=1800.0)
 
 
 async def server_crash_at_every_effect(fleet: Fleet) -> None:
-    """A job is queued, and the server that is to dispatch it dies somewhere on the way."""
+    """A job is queued, and the server that is to dispatch it dies at some point of the dispatch."""
     await warm(fleet)
     for replica in fleet.replicas[1:]:
         replica.process.crash()  # one replica does it all, while the other restarts
     await fleet.clock.sleep(4.0)  # by then no balancer sends anything to the dead one
     _arm(fleet, fleet.replicas[0].process)
     jobs = queue(fleet, 1, duration=30.0)
-    await until(fleet, "the job ends well", lambda: over(fleet, jobs), within=BOUND)
+    await until(fleet, Expectation.THE_JOB_ENDS_WELL, lambda: over(fleet, jobs), within=BOUND)
     await at_rest(fleet, within=2400.0)
 
 
@@ -60,5 +61,5 @@ def _numbered(seed: int, effects: int) -> tuple[Shape, ...]:
 def _arm(fleet: Fleet, process: Process) -> None:
     number, after = divmod(fleet.shape.seed % 10_000, 2)
     when = "after" if after else "before"
-    fleet.tell(f"{process.name} dies {when} effect {number}")
+    fleet.report(f"{process.name} dies {when} effect {number}")
     process.crash_at(process.effects + number, when="after" if after else "before")

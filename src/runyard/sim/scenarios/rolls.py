@@ -1,8 +1,9 @@
-"""The incident of the image roll: every host pulled the new image at once, and nobody served."""
+"""The incident of the image roll: every host pulled the new image at once, and no runner served."""
 
 from runyard.sim.driver import GB, Host
 from runyard.sim.fleet import Fleet
 from runyard.sim.scenarios.acts import Expected, at_rest, over, polling, queue, warm
+from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.shape import PoolShape, Shape, TenantShape
 from runyard.sim.workload import Workload
 
@@ -13,7 +14,7 @@ EVERY = 5.0
 
 
 def shapes(seed: int) -> tuple[Shape, ...]:
-    """Eight hosts with two seats; a pull takes five minutes."""
+    """Eight hosts with two VM slots; a pull takes five minutes."""
     return (
         Shape(
             seed=seed, hosts=8, pools=(POOL,), tenants=(RICH,), machine=SLOW, quiet_limit=4 * 3600.0
@@ -29,22 +30,23 @@ async def roll_does_not_collapse_the_pool(fleet: Fleet) -> None:
     await Workload(fleet).roll_to(POOL.name, 7)
     jobs: list[int] = []
     lowest = seats
-    looks = 0
+    checks = 0
     while _stale(fleet):
-        looks += 1
-        if looks > 4 * 3600 / EVERY:
-            raise Expected(f"the roll does not end: {_stale(fleet)} are stale")
-        if looks % 60 == 0:
+        checks += 1
+        if checks > 4 * 3600 / EVERY:
+            raise Expected(Expectation.THE_ROLL_ENDS.because(), note=f": {_stale(fleet)} are stale")
+        if checks % 60 == 0:
             jobs += queue(fleet, 1, duration=30.0)
         serving = sum(
             guest.state in ("polling", "armed", "running") for guest in fleet.guests.values()
         )
         lowest = min(lowest, serving)
-        # A runner that has done its job is replaced by one that has to pull: that is not the roll's doing.
+        # A runner that has done its job is replaced by one that has to pull: that is not caused by the roll.
         if serving < seats - cap - 2:
-            raise Expected(f"only {serving} of {seats} serve, the roll may take {cap}")
+            note = f": only {serving} of {seats} serve, it may take {cap}"
+            raise Expected(Expectation.THE_ROLL_TAKES_NO_MORE_THAN_ITS_CAP.because(), note=note)
         await fleet.clock.sleep(EVERY)
-    fleet.tell(f"rolled; at worst {lowest} of {seats} served")
+    fleet.report(f"rolled; at worst {lowest} of {seats} served")
     await at_rest(fleet)
     over(fleet, jobs)
 

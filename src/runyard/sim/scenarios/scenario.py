@@ -1,4 +1,4 @@
-"""An incident as a value: what happened, the fleets that it is played on, the play, and the guards that answer it."""
+"""An incident as a value: what happened, the fleets that it runs on, the run, and the guards that prevent it."""
 
 from collections.abc import Awaitable, Callable
 
@@ -6,25 +6,27 @@ import msgspec
 
 from runyard.sim.fleet import Fleet
 from runyard.sim.shape import Shape
+from runyard.wire.reasons import Code
 
 
 class Without(msgspec.Struct, frozen=True, kw_only=True):
-    """A guard of this incident. Played without it, the run must fail, and the failure say `fails`."""
+    """A guard of this incident. Without it the run must fail with this code, and with at least this detail."""
 
     guard: str
-    fails: str
+    fails: Code
+    detail: tuple[tuple[str, str], ...] = ()
     long: bool = False  # to fail takes more than a few seconds
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """An incident: the fleets that it is played on, one run each, and the play."""
+    """An incident: the fleets that it runs on, one run each, and the run."""
 
     name: str
-    tells: str
+    summary: str
     shapes: Callable[[int], tuple[Shape, ...]]
     play: Callable[[Fleet], Awaitable[None]]
     without: tuple[Without, ...] = ()
-    unguarded: str = ""  # why no single guard answers it, if none does
+    unguarded: str = ""  # why no single guard prevents it, if none does
     long: bool = False  # takes more than a few seconds
 
 

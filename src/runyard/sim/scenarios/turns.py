@@ -1,4 +1,4 @@
-"""Incidents about who is next: a head that blocks its queue, an account that captures the fleet, a flood."""
+"""Incidents about the order of jobs: a head that blocks its queue, an account that captures the fleet, a flood."""
 
 from collections import Counter
 from functools import partial
@@ -18,11 +18,13 @@ from runyard.sim.scenarios.acts import (
     until,
     warm,
 )
-from runyard.sim.scenarios.claims import room_for_one, two_tenants
+from runyard.sim.scenarios.claims import budget_for_one, two_tenants
+from runyard.sim.scenarios.expectations import Expectation
 from runyard.sim.scenarios.pods import POOL, QUICK, RICH
 from runyard.sim.scenarios.scenario import Scenario, Without
 from runyard.sim.shape import PoolShape, Shape, TenantShape
 from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
+from runyard.telemetry.names import Component
 from runyard.wire.bodies import ScalingSignals
 from runyard.wire.paths import DESIRED_REPLICAS
 
@@ -39,7 +41,7 @@ MINTS = "/actions/runners/generate-jitconfig"
 
 
 def two_sizes(seed: int) -> tuple[Shape, ...]:
-    """Three hosts, two sizes of runners, a tenant with room for three small ones; one server sees them all."""
+    """Three hosts, two sizes of runners, a tenant with headroom for three small ones; one server serves them all."""
     pools = (SMALL, LARGE)
     return (Shape(seed=seed, hosts=3, pools=pools, tenants=(TIGHT,), machine=QUICK, replicas=1),)
 
@@ -50,28 +52,30 @@ def three_tenants(seed: int) -> tuple[Shape, ...]:
     return (Shape(seed=seed, hosts=3, pools=(POOL,), tenants=tenants, machine=QUICK),)
 
 
-async def head_of_the_queue_blocks_nobody(fleet: Fleet) -> None:
-    """The oldest job wants more than its tenant has left; those behind it do not.
+async def head_of_the_queue_does_not_block(fleet: Fleet) -> None:
+    """The oldest job needs more than its tenant has left; those behind it do not.
 
-    Every poll once chose the oldest job, could not serve it, and said that there was no work.
+    In the incident every poll chose the oldest job, could not serve it, and was answered with "no job".
     """
     await warm(fleet)
     long = queue(fleet, 2, duration=10 * MINUTE)
-    await until(fleet, "two run", lambda: statuses(fleet, long, "in_progress") == 2, within=MINUTE)
+    await until(
+        fleet, Expectation.TWO_RUN, lambda: statuses(fleet, long, "in_progress") == 2, within=MINUTE
+    )
     head = queue(fleet, 1, duration=30.0, pool=1)
     await fleet.clock.sleep(10.0)
     behind = queue(fleet, 1, duration=30.0)
     started = partial(_started, fleet, behind)
-    await until(fleet, "the one behind starts", started, within=5.0, step=0.5)
-    expect("the head still waits", statuses(fleet, head, "queued") == 1)
-    await until(fleet, "the head runs", lambda: over(fleet, head), within=15 * MINUTE)
+    await until(fleet, Expectation.THE_ONE_BEHIND_STARTS, started, within=5.0, step=0.5)
+    expect(Expectation.THE_HEAD_STILL_WAITS, statuses(fleet, head, "queued") == 1)
+    await until(fleet, Expectation.THE_HEAD_RUNS, lambda: over(fleet, head), within=15 * MINUTE)
     await at_rest(fleet)
 
 
 async def account_that_cannot_mint(fleet: Fleet) -> None:
-    """GitHub refuses every runner for one account, which has twenty jobs queued; another goes on working.
+    """GitHub refuses every runner for one account, which has twenty jobs queued; another account keeps working.
 
-    Each refused mint gave its runner back and took the next job of the same account: nobody else was served.
+    In the incident each refused registration took the next job of the same account, so no other account was served.
     """
     await warm(fleet)
     with trouble(fleet, "no-runners-for-birch"):
@@ -82,33 +86,45 @@ async def account_that_cannot_mint(fleet: Fleet) -> None:
         for _ in range(3):
             jobs = queue(fleet, 1, duration=30.0)
             ended = partial(over, fleet, jobs)
-            took = await until(fleet, "acme's job runs", ended, within=MINUTE)
+            took = await until(fleet, Expectation.ACMES_JOB_RUNS, ended, within=MINUTE)
             longest = max(longest, took)
             await fleet.clock.sleep(MINUTE - took)
-        wasted = counted(fleet, RUNYARD_ACTIONS_TOTAL, room="dispatch", action="mint", outcome=VAIN)
-        expect(f"runners are not asked for in vain again and again: {wasted:.0f}", wasted <= 10)
-        fleet.tell(f"{wasted:.0f} mints in vain, acme waited {longest:.0f} s at most")
-        fleet.github.faults.mend()
+        wasted = counted(
+            fleet, RUNYARD_ACTIONS_TOTAL, component=Component.SERVER, action="mint", outcome=VAIN
+        )
+        expect(Expectation.NO_MINTS_IN_VAIN, wasted <= 10, found=wasted)
+        fleet.report(f"{wasted:.0f} mints in vain, acme waited {longest:.0f} s at most")
+        fleet.github.faults.repair()
     with trouble(fleet, "birch-is-passed-over"):
         tried = partial(_fewer_queued, fleet, refused)
-        took = await until(fleet, "birch is tried again", tried, within=10 * MINUTE)
-        fleet.tell(f"birch was tried again {took:.0f} s after the repair")
-    await until(fleet, "birch's jobs run", lambda: over(fleet, refused), within=30 * MINUTE)
+        took = await until(fleet, Expectation.BIRCH_IS_TRIED_AGAIN, tried, within=10 * MINUTE)
+        fleet.report(f"birch was tried again {took:.0f} s after the repair")
+    await until(
+        fleet, Expectation.BIRCHS_JOBS_RUN, lambda: over(fleet, refused), within=30 * MINUTE
+    )
     await at_rest(fleet)
 
 
 async def capped_tenant_asks_for_no_hosts(fleet: Fleet) -> None:
-    """A tenant with room for one runner queues thirty jobs: no pool may grow for what cannot run.
+    """A tenant with headroom for one runner queues thirty jobs: no pool may grow for what cannot run.
 
-    A pool that was sized by the whole queue held hosts idle that others needed.
+    In the incident a pool was sized by the whole queue and kept hosts idle that other tenants needed.
     """
     await warm(fleet)
     jobs = queue(fleet, 30)
-    await until(fleet, "one runs", lambda: statuses(fleet, jobs, "queued") == 29, within=MINUTE)
+    await until(
+        fleet, Expectation.ONE_RUNS, lambda: statuses(fleet, jobs, "queued") == 29, within=MINUTE
+    )
     await fleet.clock.sleep(5.0)
-    told = await _signals(fleet)
-    expect(f"what cannot run is no demand: {told}", (told.queued, told.withheld) == (0, 29))
-    expect(f"what runs is counted: {told}", told.claimed == told.occupied == 1)
+    signals = await _signals(fleet)
+    expect(
+        Expectation.WHAT_CANNOT_RUN_IS_NO_DEMAND,
+        (signals.queued, signals.withheld) == (0, 29),
+        found=signals,
+    )
+    expect(
+        Expectation.WHAT_RUNS_IS_COUNTED, signals.claimed == signals.occupied == 1, found=signals
+    )
     for job in jobs:
         if fleet.github.jobs()[job].status == "queued":
             fleet.github.cancel_job(job)
@@ -125,12 +141,12 @@ async def flood_of_one_tenant(fleet: Fleet, *, jobs: int) -> None:
     first = queue(fleet, 1, tenant="birch", duration=JOB)
     took = await until(
         fleet,
-        "birch's first job starts within one job's length",
+        Expectation.FIRST_JOB_STARTS_SOON,
         partial(_started, fleet, first),
         within=JOB,
         step=0.5,
     )
-    fleet.tell(f"birch's first job started after {took:.1f} s")
+    fleet.report(f"birch's first job started after {took:.1f} s")
     for _ in range(40):
         queue(fleet, 1, tenant="birch", duration=chance.uniform(0.5 * JOB, JOB))
         queue(fleet, 1, tenant="cedar", duration=chance.uniform(0.5 * JOB, JOB))
@@ -139,21 +155,21 @@ async def flood_of_one_tenant(fleet: Fleet, *, jobs: int) -> None:
     await fleet.clock.sleep(6 * MINUTE)
     served = [_served(fleet)[name] - before[name] for name in ("acme", "birch", "cedar")]
     index = jain(served)
-    fleet.tell(f"served {served}, Jain index {index:.3f}")
-    expect(f"everybody gets a fair share: {served}, Jain index {index:.3f}", index >= FAIR)
+    fleet.report(f"served {served}, Jain index {index:.3f}")
+    expect(Expectation.EVERY_TENANT_GETS_A_FAIR_SHARE, index >= FAIR, found=(served, index))
     left = [statuses(fleet, _jobs_of(fleet, name), "queued") for name in ("acme", "birch", "cedar")]
-    expect(f"everybody still had jobs to do: {left}", all(left))
+    expect(Expectation.EVERY_TENANT_STILL_HAD_JOBS, all(left), found=left)
     for job in list(fleet.github.jobs()):
         fleet.github.cancel_job(job)
     await at_rest(fleet)
 
 
 async def _signals(fleet: Fleet) -> ScalingSignals:
-    """What an autoscaler hears of the first pool."""
+    """The scaling signals of the first pool."""
     asked = (("fleet", fleet.shape.pools[0].name),)
     request = Request(method="GET", path=DESIRED_REPLICAS, query=asked)
     answer = await fleet.ask_as_operator(request)
-    expect(f"it is answered: {answer.status}", answer.status == 200)
+    expect(Expectation.IT_IS_ANSWERED, answer.status == 200, found=answer.status)
     assert isinstance(answer, Response)
     return msgspec.json.decode(answer.body, type=ScalingSignals)
 
@@ -173,7 +189,7 @@ def jain(shares: list[int]) -> float:
 
 
 def _served(fleet: Fleet) -> Counter[str]:
-    """The virtual processors of all runners that a tenant has been given so far."""
+    """The virtual processors of all runners that each tenant has got so far."""
     size = fleet.shape.pools[0].cpu_milli // 1000
     served: Counter[str] = Counter()
     for job in fleet.github.jobs().values():
@@ -187,40 +203,38 @@ def _jobs_of(fleet: Fleet, tenant: str) -> list[int]:
 
 SCENARIOS = (
     Scenario(
-        name="head-of-the-queue-blocks-nobody",
-        tells="the oldest job wants more than its tenant has left, those behind it do not",
+        name="head-of-the-queue-does-not-block",
+        summary="the oldest job needs more than its tenant's remaining budget; the jobs behind it do not",
         shapes=two_sizes,
-        play=head_of_the_queue_blocks_nobody,
-        without=(Without(guard="step_aside", fails="the one behind starts: not within"),),
+        play=head_of_the_queue_does_not_block,
+        without=(Without(guard="step_aside", fails=Expectation.THE_ONE_BEHIND_STARTS),),
     ),
     Scenario(
         name="account-that-cannot-mint",
-        tells="GitHub refuses every runner for one account that has twenty jobs queued",
+        summary="GitHub refuses every runner registration for one account with twenty queued jobs",
         shapes=two_tenants,
         play=account_that_cannot_mint,
-        without=(
-            Without(
-                guard="exclude_failing", fails="runners are not asked for in vain again and again"
-            ),
-        ),
+        without=(Without(guard="exclude_failing", fails=Expectation.NO_MINTS_IN_VAIN),),
     ),
     Scenario(
         name="capped-tenant-asks-for-no-hosts",
-        tells="a tenant with room for one runner queues thirty jobs",
-        shapes=room_for_one,
+        summary="a tenant with budget for one runner queues thirty jobs",
+        shapes=budget_for_one,
         play=capped_tenant_asks_for_no_hosts,
-        without=(Without(guard="dispatchable_only", fails="what cannot run is no demand"),),
+        without=(
+            Without(guard="dispatchable_only", fails=Expectation.WHAT_CANNOT_RUN_IS_NO_DEMAND),
+        ),
     ),
     Scenario(
         name="flood-of-one-tenant",
-        tells="one tenant queues two hundred jobs, and others come later",
+        summary="one tenant queues two hundred jobs before the other tenants queue theirs",
         shapes=three_tenants,
         play=partial(flood_of_one_tenant, jobs=200),
-        without=(Without(guard="fair_turns", fails="birch's first job starts within"),),
+        without=(Without(guard="fair_turns", fails=Expectation.FIRST_JOB_STARTS_SOON),),
     ),
     Scenario(
         name="flood-of-ten-thousand-jobs",
-        tells="one tenant queues ten thousand jobs, and others come later",
+        summary="one tenant queues ten thousand jobs before the other tenants queue theirs",
         shapes=three_tenants,
         play=partial(flood_of_one_tenant, jobs=10_000),
         unguarded="the smaller flood is played without its guard",

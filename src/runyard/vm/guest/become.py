@@ -1,7 +1,7 @@
-"""Give up who we are and run a program: `python -I -S become.py UID:GID PROGRAM ARGUMENT…` (`-`: stay who we are).
+"""Switches to another user and runs a program: `python -I -S become.py UID:GID PROGRAM ARGUMENT…` (`-`: no switch).
 
-For the job, which must not be the poller: it then can neither look into the poller's memory and files nor
-report in its name. The same process becomes the program, so signals and the exit code are the program's own.
+The job runs as another user than the poller: it can neither read the poller's memory and files nor report in its
+name. The same process becomes the program, so signals and the exit code are the program's own.
 """
 
 import os
@@ -18,7 +18,7 @@ def main(user: str, program: list[str]) -> NoReturn:
         os.setgid(int(gid or uid))
         os.setuid(int(uid))
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # a shell's background and Python itself ignore some
+        signal.signal(number, signal.SIG_DFL)  # background shells and Python ignore some of them
     os.execvp(program[0], program)
 
 

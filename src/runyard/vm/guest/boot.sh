@@ -1,7 +1,7 @@
 #!/bin/sh
-# What a VM executes: take over what the host has staged, then ask for work.
+# The boot script of a VM: import the environment that the host has staged, then poll for work.
 #
-# Every way out of here and of the poller leaves an exit code for the host and then halts the machine.
+# On every exit path, this script and the poller leave an exit code for the host and then halt the machine.
 set -u
 umask 077
 here=$(cd "$(dirname "$0")" && pwd) || exit 1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Ask the dispatch server for work until there is some, run exactly one job, halt.
+# Poll the dispatch server until there is a job, run exactly one job, halt.
 #
 #   200 with a JIT configuration  run the runner; its exit code is ours
 #   200 without one, 204          ask again
@@ -8,8 +8,8 @@
 #   anything else, no answer      ask again, for ever
 #
 # The token is in no variable, no argument and no environment of any process here: the HTTP client reads it
-# from a file, and the file is gone before the job starts. Asked to end (TERM), the runner is asked too, and
-# we stay until it has ended: the exit code is then 143.
+# from a file, and the file is gone before the job starts. TERM is forwarded to the runner, and the script waits
+# until the runner has ended: the exit code is then 143.
 set -u
 umask 077
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -17,9 +17,9 @@ here=$(cd "$(dirname "$0")" && pwd) || exit 1
 . "$here/lib.sh"
 
 child=''   # what we wait for: a poll, a pause, or the runner
-asked=''   # the exit code, once somebody has asked us to end
+asked=''   # the exit code, once TERM has arrived
 running='' # whether the child is the runner, which may take its time
-listener='' # who keeps the newest of what the runner prints
+listener='' # the process that keeps the runner's newest output
 
 # shellcheck disable=SC2329 # called by the traps below
 ask_to_end() {
@@ -36,7 +36,7 @@ trap 'ask_to_end 143' TERM
 trap 'ask_to_end 130' INT
 trap 'ask_to_end 129' HUP
 
-# Let the listener take the runner's last words, on every way out: or it would be left behind.
+# On every exit path, let the listener write the runner's last output and end it.
 # shellcheck disable=SC2329 # called by the trap above
 leave() {
     if [ -n "$listener" ]; then
@@ -119,7 +119,7 @@ await_work() {
     done
 }
 
-# What else the answer says that a job may use.
+# The other fields of the answer that a job may use.
 take_extras() {
     if cache=$("$here/json-field.sh" cache_endpoint_url <"$body"); then
         TUIST_CACHE_ENDPOINT=$cache
@@ -140,7 +140,7 @@ forget_token() {
     fi
 }
 
-# A shell lets what it puts in the background ignore INT, which a runner uses to cancel a step: Python undoes that.
+# Background processes of a shell ignore INT, which a runner uses to cancel a step: Python undoes that.
 as_job() {
     if [ -n "$RUNYARD_PYTHON" ]; then
         exec "$RUNYARD_PYTHON" -I -S "$here/become.py" "${RUNYARD_JOB_USER:--}" "$@"
@@ -151,8 +151,8 @@ as_job() {
     exec "$@"
 }
 
-# What the runner prints goes through a pipe to somebody who keeps the newest of it. Without one it goes into a file
-# that is as long as the runner is talkative.
+# The runner's output goes through a pipe to a listener that keeps the newest part. Without a Python there is no
+# listener, and the output goes into a file of unlimited size.
 open_log() {
     talk=$log
     if [ -n "$RUNYARD_PYTHON" ] && rm -f "$log.pipe" && mkfifo "$log.pipe" &&
@@ -166,7 +166,7 @@ start_runner() {
     ACTIONS_RUNNER_HOOK_JOB_STARTED="$here/job-started.sh"
     export ACTIONS_RUNNER_HOOK_JOB_STARTED
     cd "$RUNYARD_WORK_DIR/runner" || exit 1
-    # Arguments can be read by everybody on the machine: a file is better, where the runner takes one.
+    # Every user of the machine can read arguments: pass a file where the runner takes one.
     if [ -n "$RUNYARD_JIT_FILE" ] || grep -q -e '--jitconfig-file' run.sh; then
         mv -f "$jit" "$RUNYARD_WORK_DIR/.jit" || exit 1
         if [ -n "$RUNYARD_JOB_USER" ]; then
@@ -179,7 +179,7 @@ start_runner() {
         as_job ./run.sh --jitconfig "$config" --disableupdate >"$talk" 2>&1 &
     fi
     child=$!
-    if [ -n "$asked" ]; then # while there was nobody to pass it on to
+    if [ -n "$asked" ]; then # while there was no runner to forward it to
         kill -TERM "$child" 2>/dev/null
     fi
 }

@@ -1,4 +1,4 @@
-"""The file that carries a Pod's environment to its guest: one `KEY=value` a line, exactly invertible.
+"""Encodes a Pod's environment for its guest: one `KEY=value` a line, exactly invertible.
 
 A value may hold anything but NUL. Backslash, newline and carriage return are written as two letters each, the
 backslash first: without that a value that holds a backslash and an n comes back as another value.
@@ -18,13 +18,13 @@ class BadEnvironment(ValueError):
 
 
 def encode(env: Iterable[tuple[str, str]]) -> bytes:
-    """The file's bytes; of two values for one name the later wins, as in a Pod."""
+    """Encodes; of two values for one name the later wins, as in a Pod."""
     lines = [f"{_key(key)}={_value(key, value)}\n" for key, value in dict(env).items()]
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
 def decode(data: bytes) -> dict[str, str]:
-    """What `encode` was given."""
+    """Decodes what `encode` wrote."""
     found: dict[str, str] = {}
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         key, equals, value = line.partition("=")

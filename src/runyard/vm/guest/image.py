@@ -1,7 +1,7 @@
-"""Lay out an image for VMs that are processes: a directory, nothing more.
+"""Builds an image for process VMs: a directory.
 
-    boot.sh …     what a VM executes, and what that needs; the poller's, which a job cannot change
-    work/         how the VM's work folder begins; the job's own. The runner lies in work/runner/
+    boot.sh …     what a VM executes, and its helpers; owned by the poller, a job cannot change them
+    work/         the initial content of the VM's work folder, owned by the job. The runner is in work/runner/
 
 The packaged scripts are in this folder; a real VM's image gets the same ones.
 """
@@ -16,14 +16,14 @@ _PROGRAMS = ("boot.sh", "inject-env.sh", "dispatch-poll.sh", "job-started.sh", "
 _PARTS = ("lib.sh", "post.py", "become.py", "newest.py")
 ID = "image.id"
 _LARGE = 1 << 20
-_COMPILED = "__pycache__"  # beside a program that was run from where it lies; says nothing about it
+_COMPILED = "__pycache__"  # written when a program was run in place; not part of the content
 
 
 def build_image(target: Path, *, runner: Path, scripts: Path = SCRIPTS) -> Path:
-    """Make an image of the guest's scripts and a runner (a directory with run.sh).
+    """Builds an image of the guest's scripts and a runner (a directory with run.sh).
 
-    An older one is replaced; one of the same content is left as it is. What it is made of is in its `image.id`, by
-    which a host that has pulled it notices that there is another one under the same name.
+    An older one is replaced; one of the same content is left as it is. Its `image.id` identifies the content, so that
+    a host that has pulled it notices a newer one under the same name.
     """
     if not (runner / "run.sh").is_file():
         raise FileNotFoundError(f"{runner} holds no run.sh")
@@ -48,7 +48,7 @@ def build_image(target: Path, *, runner: Path, scripts: Path = SCRIPTS) -> Path:
 
 
 def image_id(image: Path) -> str:
-    """What an image is made of; empty if it does not say."""
+    """The content's identity; empty if the image has none."""
     try:
         return (image / ID).read_text(encoding="ascii", errors="replace")[:128].strip()
     except OSError:

@@ -3,7 +3,7 @@
 #
 # A line of tuist.env is KEY=value; in a value \\ \n \r stand for backslash, newline and carriage return,
 # so every value comes back exactly. Lines that are blank, comments or have no proper key are skipped.
-# The token goes into no variable: from file to file, and the staged one is removed.
+# The token is copied from file to file, never into a variable, and the staged file is removed.
 set -u
 umask 077
 here=$(cd "$(dirname "$0")" && pwd) || exit 1

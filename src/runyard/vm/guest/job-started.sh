@@ -1,3 +1,3 @@
 #!/bin/sh
-# The runner calls this when it was given its one job: from here on it is not idle, and nobody ends it for that.
+# The runner calls this hook when its job starts: from here on it is not idle, and the idle timeout does not end it.
 : >"${RUNYARD_WORK_DIR:?}/.job-started"

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What the guest's scripts share: where things lie, how an end is reported, how the machine is halted.
+# Shared by the guest's scripts: paths, how the exit code is reported, how the machine is halted.
 #
 # The settings have defaults for a real VM, where the host shares two folders; a driver that runs the
 # guest as plain processes sets them all. Nothing here is a secret and nothing secret may be put here:
@@ -23,12 +23,12 @@ say() {
     printf 'runyard: %s\n' "$*" >&2
 }
 
-# Write a file whole or not at all: the host may look at any moment.
+# Write a file atomically: the host may read it at any moment.
 put() {
     cat >"$1.new" && mv -f "$1.new" "$1"
 }
 
-# The one way out. Whoever sources this ends with it, in a trap on EXIT, from its first line on.
+# The one exit path: every script that sources this file calls it in a trap on EXIT.
 finish() {
     trap '' HUP INT TERM
     trap - EXIT

@@ -1,15 +1,14 @@
-"""Keep the newest of what a runner prints.
+"""Keeps the newest output of a runner in a file of bounded size.
 
-    python -I -S newest.py listen PIPE FILE KEPT    begin, and print the listener's process id
-    python -I -S newest.py end PID FILE             let it take what is there, and wait until it has
+    python -I -S newest.py listen PIPE FILE KEPT    start, and print the listener's process id
+    python -I -S newest.py end PID FILE             let it read what is in the pipe, and wait for its end
 
-A runner may print for days, and nobody should find a full disk for it. The file has at most sixteen times KEPT bytes;
-when that is used up it begins again with the newest KEPT. Asked to end, the listener takes what is in the pipe at that
-moment and waits for nobody: a daemon that the job has left behind holds the pipe open for ever.
+A runner may print for days, and its output must not fill the disk. The file has at most sixteen times KEPT bytes;
+when that is used up it starts again with the newest KEPT. On TERM the listener reads what is in the pipe at that
+moment and then ends: it does not wait for the end of the pipe, which a daemon of the job may hold open for ever.
 
-Once its process id is printed it can be asked to end, however soon: it hears of it already. A shell's own background
-process loses a signal that comes before it has begun. It holds the file's lock as long as it lives, so that its end can
-be waited for.
+From the moment its process id is printed, TERM is handled; a shell's own background process would lose a signal that
+comes before it has started. The listener holds the file's lock until it ends, so that its end can be waited for.
 """
 
 import contextlib
@@ -19,11 +18,11 @@ import select
 import signal
 import sys
 
-_ROOM = 16
+_GROWTH = 16
 
 
 class Newest:
-    """The file, and what it would begin again with."""
+    """The file, and the newest bytes, with which it starts again."""
 
     def __init__(self, path: str, kept: int) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -33,29 +32,29 @@ class Newest:
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        """Keep it if the disk lets us: a runner must not wait, nor fail, for its log."""
+        """Appends the data; disk errors are ignored, because a runner must not fail for its log."""
         self._tail = (self._tail + data)[-self._kept :]
         with contextlib.suppress(OSError):
-            if self._size + len(data) > _ROOM * self._kept:
+            if self._size + len(data) > _GROWTH * self._kept:
                 os.ftruncate(self._file, 0)
                 data, self._size = self._tail, 0
             self._size += os.write(self._file, data)
 
 
 def listen(pipe: str, path: str, kept: int) -> None:
-    """Begin to read, and leave that to a process of its own."""
+    """Starts a process that reads the pipe."""
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     signal.signal(signal.SIGTERM, lambda *_: None)
     newest = Newest(path, kept)
-    # Opened for both: so it is at its end only when we say so, not when the first of many writers has closed it.
+    # Opened for reading and writing: so there is no end of file when the first of many writers closes it.
     handle = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     listener = os.fork()
     if listener:
         os.write(1, b"%d\n" % listener)
         return
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # whoever reads our number waits for its end
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # the caller reads our output until its end
     _read(handle, wake, newest)
 
 
@@ -72,7 +71,7 @@ def _read(handle: int, wake: int, newest: Newest) -> None:
 
 
 def end(listener: int, path: str) -> None:
-    """Ask it to end, and return when it has."""
+    """Sends TERM and returns when the listener has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(listener, signal.SIGTERM)
     fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX)

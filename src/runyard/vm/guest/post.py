@@ -1,8 +1,8 @@
-"""One poll where there is no curl: `python -I -S post.py URL HEADERS ANSWER SECONDS`.
+"""Sends one poll where there is no curl: `python -I -S post.py URL HEADERS ANSWER SECONDS`.
 
-The headers come from a file, because arguments are for everybody to read. The status is written to standard
+The headers come from a file, because other users can read arguments. The status is written to standard
 output (000 if there was no answer) and the body, at most a mebibyte of it, to a file. Redirects are not
-followed: the token is for one address. Runs on any Python 3 of the last years, with its library alone.
+followed: the token is for one address. It runs on any recent Python 3 with its standard library alone.
 """
 
 import http.client
@@ -15,7 +15,7 @@ _LIMIT = 1 << 20
 
 
 def post(url: str, headers: dict[str, str], answer: str, *, timeout: float) -> str:
-    """Ask once; the status as three digits."""
+    """Sends the request; returns the status as three digits."""
     parts = urllib.parse.urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.netloc, timeout=timeout)
@@ -48,7 +48,7 @@ def _headers(path: str) -> dict[str, str]:
 
 
 def main(url: str, headers: str, answer: str, seconds: str) -> int:
-    """Ask, say the status."""
+    """Sends the request and prints the status."""
     # A socket's timeout is per read; this one is for the whole poll, however slowly the answer drips.
     watchdog = threading.Timer(float(seconds), os._exit, (28,))
     watchdog.daemon = True

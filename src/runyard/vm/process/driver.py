@@ -1,17 +1,17 @@
-"""A VM is a directory and a group of processes: the driver for a machine without virtual machines.
+"""The driver that runs a VM as a directory and a group of processes, for machines without virtual machines.
 
-It runs real jobs with real scripts and is what `runyard up` uses where there is neither tart nor QEMU. How far VMs are
-kept apart, `isolation.py` tells; where things lie and how a VM's state is read from its files, `layout.py`; how a VM's
-keeper is started and told, `keeping.py`.
+It runs real jobs with real scripts; `runyard up` uses it where there is neither tart nor QEMU. `isolation.py` says how
+far VMs are isolated, `layout.py` where files are and how a VM's state is read from them, `shims.py` how a VM's shim is
+started and controlled.
 
 Invariants:
-- This object knows nothing that is not on disk. Killed at any moment, another one on the same home goes on.
-- A VM appears and disappears by a rename: half a VM has a name with a dot, is not listed, and is swept away unless
-  somebody who lives holds its lock.
-- A VM without a keeper and without an exit is *buried* (its processes are ended, its exit is written) before
-  anybody hears of its end.
-- What a VM had outside its directory, a control group and users, goes with the directory; what a killed agent has left
-  of either is cleared by the next one.
+- All state is on disk. If the process is killed at any moment, another driver on the same home continues.
+- A VM appears and disappears by a rename: an incomplete VM has a name with a dot, is not listed, and is removed
+  unless a live process holds its lock.
+- A VM without a shim and without an exit record is *reaped* (its processes are killed, its exit record is written)
+  before its end is reported.
+- A VM's control group and users are released with its directory; the next driver clears what a killed agent has
+  left of either.
 """
 
 import asyncio
@@ -22,18 +22,25 @@ import msgspec
 
 from runyard.clock import Clock
 from runyard.vm.contract import DriverFailed, VmDriver, VmError, VmSpec, VmView
-from runyard.vm.process import groups, keeping, sandbox, staging, users
-from runyard.vm.process.folders import Fresh, away, copy, full_disk_is_told, sweep, visible
+from runyard.vm.process import cgroups, sandbox, shims, staging, users
+from runyard.vm.process.folders import (
+    NewDirectory,
+    copy,
+    map_os_errors,
+    remove_whole,
+    sweep,
+    visible,
+)
 from runyard.vm.process.imagestore import ImageStore
 from runyard.vm.process.isolation import Isolation
-from runyard.vm.process.keeping import POWER_OFF_PATIENCE
-from runyard.vm.process.layout import Kept, Place, Pulse, vm_name
+from runyard.vm.process.layout import ShimState, StoredSpec, VmDirectory, vm_name
 from runyard.vm.process.limits import Limits, leaf_limits
 from runyard.vm.process.probe import sweep_trials
+from runyard.vm.process.shims import POWER_OFF_TIMEOUT
 
 
 class ProcessDriver(VmDriver):
-    """The VMs and images of one host, under `home`; images are "pulled" from `image_source`."""
+    """Runs the VMs of one host under `home`; images are "pulled" from `image_source`."""
 
     def __init__(
         self,
@@ -55,75 +62,77 @@ class ProcessDriver(VmDriver):
     # ── the contract ────────────────────────────────────────────────────────────────────────────
 
     async def list(self) -> tuple[VmView, ...]:
-        """Every VM; those whose keeper was killed are buried first."""
+        """Lists every VM; those whose shim was killed are reaped first."""
         await self._open()
-        for place in self._places():
-            if place.pulse() is Pulse.ORPHANED:
-                with contextlib.suppress(VmError):  # then it is shown as running, and tried again
-                    await keeping.bury(place, self._clock)
-        return tuple(place.view() for place in self._places() if place.exists())
+        for directory in self._directories():
+            if directory.shim_state() is ShimState.ORPHANED:
+                with contextlib.suppress(
+                    VmError
+                ):  # it is shown as running, and reaped at the next call
+                    await shims.reap(directory, self._clock)
+        return tuple(directory.view() for directory in self._directories() if directory.exists())
 
     async def create(self, spec: VmSpec) -> None:
-        """Copy the image and stage the guest's files; the VM appears when it is complete."""
+        """Copies the image and stages the guest's files; the VM appears when it is complete."""
         await self._open()
-        place = self._place(spec.name)
-        if place.exists():
+        directory = self._directory(spec.name)
+        if directory.exists():
             return
         image = self._images.find(spec.image)
-        with full_disk_is_told():
-            async with Fresh(place.path) as fresh:
-                own = users.claim(self.isolation, fresh.holder, place.path)
+        with map_os_errors():
+            async with NewDirectory(directory.path) as fresh:
+                own = users.claim(self.isolation, fresh.holder, directory.path)
                 made = staging.skeleton(fresh.path, env=spec.env, token=spec.token)
                 await copy(image, made.image)
                 _take_work(made)
-                kept = Kept(
+                stored = StoredSpec(
                     name=spec.name,
                     image=spec.image,
                     cpu_milli=spec.cpu_milli,
                     memory_mb=spec.memory_mb,
                     users=own,
                 )
-                staging.private(fresh.path / "spec.json", msgspec.json.encode(kept))
+                staging.private(fresh.path / "spec.json", msgspec.json.encode(stored))
                 await staging.give(made, own)
-                fresh.appear()
+                fresh.publish()
 
     async def start(self, name: str) -> None:
-        """Start its keeper, and return when the guest has been started."""
-        place = self._place(name)
-        if not place.exists():
+        """Starts its shim, and returns when the guest has started."""
+        directory = self._directory(name)
+        if not directory.exists():
             raise DriverFailed(f"{name} does not exist")
-        if _is_up(place):
+        if _is_up(directory):
             return
-        async with keeping.locked(place, self._clock) as lock:
-            if lock is None or _is_up(place):
-                return  # somebody else is at it: one start
-            kept = place.kept()
-            if kept is None:
-                raise DriverFailed(f"what {name} was created from cannot be read")
-            with full_disk_is_told():
-                self._give_order(place, kept)
-                await keeping.start(place, lock, self._clock)
+        async with shims.locked(directory, self._clock) as lock:
+            if lock is None or _is_up(directory):
+                return  # another caller starts it
+            stored = directory.stored_spec()
+            if stored is None:
+                raise DriverFailed(f"the spec.json of {name} cannot be read")
+            with map_os_errors():
+                self._give_order(directory, stored)
+                await shims.start(directory, lock, self._clock)
 
     async def stop(self, name: str, *, grace: float) -> None:
-        """Ask the guest's first process, wait, then end every process of the VM."""
-        place = self._place(name)
-        pulse = place.pulse()
-        if pulse is Pulse.ORPHANED:
-            await keeping.bury(place, self._clock)
-        if pulse not in (Pulse.BOOTING, Pulse.RUNNING):
+        """Asks the guest to end, waits `grace` seconds, then kills every process of the VM."""
+        directory = self._directory(name)
+        shim_state = directory.shim_state()
+        if shim_state is ShimState.ORPHANED:
+            await shims.reap(directory, self._clock)
+        if shim_state not in (ShimState.BOOTING, ShimState.RUNNING):
             return
         if grace > 0:
-            await keeping.tell(place, keeping.ASK, self._clock)
-            if await keeping.gone(place, self._clock, within=grace):
+            await shims.send(directory, shims.ASK, self._clock)
+            if await shims.wait_gone(directory, self._clock, within=grace):
                 return
-        await keeping.tell(place, keeping.POWER_OFF, self._clock)
-        if not await keeping.gone(place, self._clock, within=POWER_OFF_PATIENCE):
+        await shims.send(directory, shims.POWER_OFF, self._clock)
+        if not await shims.wait_gone(directory, self._clock, within=POWER_OFF_TIMEOUT):
             raise DriverFailed(
-                f"{name} did not end within {POWER_OFF_PATIENCE:g} s of its power-off"
+                f"{name} did not end within {POWER_OFF_TIMEOUT:g} s of its power-off"
             )
 
     async def stop_all(self, *, grace: float) -> None:
-        """Stop every VM at once, for an orderly end of the host's agent; one that does not end keeps no other up."""
+        """Stops all VMs at the same time, for an orderly end of the agent; one that hangs does not delay the others."""
         views = await self.list()
         stops = (self.stop(view.name, grace=grace) for view in views)
         outcomes = await asyncio.gather(*stops, return_exceptions=True)
@@ -133,108 +142,114 @@ class ProcessDriver(VmDriver):
                 raise outcome
 
     async def delete(self, name: str) -> None:
-        """Remove its directory, its control group and its users."""
+        """Removes its directory, its control group and its users."""
         await self._open()
-        place = self._place(name)
-        if not place.exists():
+        directory = self._directory(name)
+        if not directory.exists():
             return
-        if place.pulse() is Pulse.ORPHANED:
-            await keeping.bury(place, self._clock)
-        if place.pulse() in (Pulse.BOOTING, Pulse.RUNNING, Pulse.ORPHANED):
+        if directory.shim_state() is ShimState.ORPHANED:
+            await shims.reap(directory, self._clock)
+        if directory.shim_state() in (ShimState.BOOTING, ShimState.RUNNING, ShimState.ORPHANED):
             raise DriverFailed(f"{name} is running")
-        await keeping.gone(place, self._clock, within=POWER_OFF_PATIENCE)  # a keeper's last breath
-        async with keeping.locked(place, self._clock) as lock:
+        await shims.wait_gone(
+            directory, self._clock, within=POWER_OFF_TIMEOUT
+        )  # the shim ends after its exit record
+        async with shims.locked(directory, self._clock) as lock:
             if lock is None:
                 raise DriverFailed(f"{name} is being started")
             if self.isolation.cgroup:
-                await groups.clear(groups.leaf_of(self._group, place.path), self._clock)
-            await away(place.path)
+                await cgroups.clear(cgroups.leaf_path(self._group, directory.path), self._clock)
+            await remove_whole(directory.path)
         users.tidy(self.isolation.registry)
 
     async def images(self) -> tuple[str, ...]:
-        """What was pulled, and is still what the source offers under that name."""
+        """The pulled images that are still current at the source."""
         await self._open()
         return self._images.names()
 
     async def pull(self, image: str) -> None:
-        """Copy it from the source; it appears when it is complete."""
+        """Copies it from the source; it appears when it is complete."""
         await self._open()
         await self._images.pull(image)
 
     async def remove_image(self, image: str) -> None:
-        """Remove its directory; VMs have their own copies."""
+        """Removes its directory; VMs have their own copies."""
         await self._open()
         await self._images.remove(image)
 
     async def disk_usage(self, name: str) -> float | None:
-        """What the VM has written, of what it may write."""
-        place = self._place(name)
-        used = place.disk_bytes()
-        if used is None or not self.limits.disk_mb or place.pulse() is not Pulse.RUNNING:
+        """Percent of the allowed disk space that the VM has used."""
+        directory = self._directory(name)
+        used = directory.disk_bytes()
+        if (
+            used is None
+            or not self.limits.disk_mb
+            or directory.shim_state() is not ShimState.RUNNING
+        ):
             return None
         return min(100.0, 100.0 * used / (self.limits.disk_mb << 20))
 
-    # ── orders and directories ──────────────────────────────────────────────────────────────────
+    # ── launch orders and directories ──────────────────────────────────────────────────────────────────
 
     @property
     def _group(self) -> Path:
         return Path(self.isolation.cgroup)
 
-    def _give_order(self, place: Place, kept: Kept) -> None:
+    def _give_order(self, directory: VmDirectory, stored: StoredSpec) -> None:
         order = sandbox.order(
-            place,
+            directory,
             self.isolation,
-            users=kept.users,
+            users=stored.users,
             limits=self.limits,
-            cgroup=self._make_group(place, kept),
+            cgroup=self._make_group(directory, stored),
         )
-        fresh = place.state / "order.new"
+        fresh = directory.state / "order.new"
         fresh.unlink(missing_ok=True)
         staging.private(fresh, msgspec.json.encode(order))
-        fresh.replace(place.state / "order.json")
+        fresh.replace(directory.state / "order.json")
 
-    def _make_group(self, place: Place, kept: Kept) -> str:
+    def _make_group(self, directory: VmDirectory, stored: StoredSpec) -> str:
         if not self.isolation.cgroup:
             return ""
         limits = leaf_limits(
             self.isolation.controllers,
-            cpu_milli=self.limits.cpu_milli or kept.cpu_milli,
-            memory_mb=self.limits.memory_mb or kept.memory_mb,
+            cpu_milli=self.limits.cpu_milli or stored.cpu_milli,
+            memory_mb=self.limits.memory_mb or stored.memory_mb,
             pids=self.limits.pids,
         )
-        return str(groups.make(self._group, place.path, limits))
+        return str(cgroups.make(self._group, directory.path, limits))
 
-    def _place(self, name: str) -> Place:
-        return Place(self._vms / vm_name(name))
+    def _directory(self, name: str) -> VmDirectory:
+        return VmDirectory(self._vms / vm_name(name))
 
-    def _places(self) -> tuple[Place, ...]:
-        return tuple(Place(path) for path in visible(self._vms))
+    def _directories(self) -> tuple[VmDirectory, ...]:
+        return tuple(VmDirectory(path) for path in visible(self._vms))
 
     async def _open(self) -> None:
-        """Make the folders; once, clear what a killed agent has left half made, half removed or without an owner."""
+        """Creates the folders; the first call removes what a killed agent left incomplete or without an owner."""
         if self._swept:
             return
         self._swept = True
         self._vms.mkdir(parents=True, exist_ok=True)
-        self._vms.chmod(0o711)  # a VM's own user must get through, and need not look around
+        self._vms.chmod(0o711)  # a VM's user may pass through, but not list
         await sweep_trials(self._home)
         await sweep(self._vms)
         await self._images.open()
         if self.isolation.cgroup:
-            await groups.sweep(self._group, self._clock)
+            await cgroups.sweep(self._group, self._clock)
         users.tidy(self.isolation.registry)
 
 
-def _is_up(place: Place) -> bool:
-    """Whether it lives; one that has ended never starts again."""
-    pulse = place.pulse()
-    if pulse in (Pulse.EXITED, Pulse.ORPHANED):
-        raise DriverFailed(f"{place.name} has ended")
-    return pulse is not Pulse.STOPPED
+def _is_up(directory: VmDirectory) -> bool:
+    """Whether it runs; a VM that has ended never starts again."""
+    shim_state = directory.shim_state()
+    if shim_state in (ShimState.EXITED, ShimState.ORPHANED):
+        raise DriverFailed(f"{directory.name} has ended")
+    return shim_state is not ShimState.STOPPED
 
 
-def _take_work(made: Place) -> None:
-    """The image's work folder is how the VM's own begins."""
+def _take_work(made: VmDirectory) -> None:
+    """Makes the image's work folder the VM's work folder."""
     first = made.image / "work"
     if first.is_dir() and not first.is_symlink():
         made.work.rmdir()

@@ -1,24 +1,24 @@
-"""How a VM's end is recorded, and what is believed of the guest's own report.
+"""Records how a VM ended, and validates the guest's own report.
 
-Imported by the keeper, so it imports nothing but the standard library.
+Imported by the shim, so it imports nothing but the standard library.
 
 Invariants:
-- The exit record is replaced whole, into room that was reserved beforehand: a full disk does not lose it.
+- The exit record is replaced whole, in space that was reserved beforehand: a full disk does not lose it.
 - What the guest reports is hostile input.
-- A VM that has ended is sealed before that is recorded: nobody but us gets into its directory, also not who is given
-  its users after it.
+- A VM that has ended is sealed before its exit is recorded: its directory is closed to its users, and to the next VM
+  that gets the same users.
 """
 
 import json
 import os
 import stat
 
-KEEPER_DIED = "the process that kept this VM was killed, or the host was restarted"
+SHIM_DIED = "the VM's shim was killed, or the host was restarted"
 _RESERVE = 4096
 
 
 def read_report(directory: str) -> int | None:
-    """The exit code that the guest wrote, or None if there is no honest one.
+    """The exit code that the guest wrote, or None if there is no valid one.
 
     The guest may have put anything there: a link, a pipe that never ends, a huge file, another directory.
     """
@@ -46,13 +46,13 @@ def read_report(directory: str) -> int | None:
 
 
 def seal(directory: str) -> None:
-    """Take a VM's directory back from its users; what is in it stays as it is."""
+    """Takes a VM's directory back from its users; its content stays as it is."""
     os.chown(directory, os.geteuid(), os.getegid())
     os.chmod(directory, 0o700)  # noqa: PTH101 pathlib is slow to import
 
 
 def reserve(state: str) -> None:
-    """Take the room that the exit record will need."""
+    """Reserves the disk space that the exit record will need."""
     with open(f"{state}/exit.new", "wb") as file:  # noqa: PTH123 pathlib is slow to import
         file.write(b" " * _RESERVE)
         file.flush()
@@ -60,7 +60,7 @@ def reserve(state: str) -> None:
 
 
 def write_exit(state: str, code: int | None, reason: str, finished_at: float) -> None:
-    """Put the exit record in place, durably, once."""
+    """Writes the exit record durably."""
     record = {"exit_code": code, "exit_reason": reason[:1024], "finished_at": finished_at}
     path = f"{state}/exit.new"
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -78,9 +78,9 @@ def write_exit(state: str, code: int | None, reason: str, finished_at: float) ->
 
 
 def ended_how(code: int | None, status: int | None) -> str:
-    """The reason in words, when the guest ended by itself."""
+    """The exit reason when the guest ended by itself."""
     if code is not None:
         return "completed" if code == 0 else f"the guest reported {code}"
     if status is not None and status < 0:
-        return f"the guest was ended by signal {-status} and reported nothing"
+        return f"the guest was killed by signal {-status} and reported nothing"
     return f"the guest ended with status {status} and reported nothing"

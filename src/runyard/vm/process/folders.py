@@ -1,8 +1,8 @@
-"""Directories that appear and disappear whole.
+"""Creates and removes directories atomically.
 
-What is being made or removed has a name that begins with a dot and is held by a lock on the directory itself, so that
-a sweep takes away what a killed agent has left and nothing that somebody is working on. Programs do the work (`cp`,
-`rm`): cancelled, they are ended; and they get through whatever depth and modes a guest has made.
+A directory that is being created or removed has a name with a leading dot and is locked, so that a sweep removes what
+a killed agent has left and nothing that is in use. The programs `cp` and `rm` do the work: cancelling kills them, and
+they handle whatever depth and modes a guest has made.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ from runyard import proc
 from runyard.vm.contract import DriverFailed, NoSpace, VmError
 from runyard.vm.guest.envfile import BadEnvironment
 
-_PATIENCE = 3600.0
+_TIMEOUT = 3600.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"}
 _numbers = itertools.count()
 
 
-def within(place: str, homes: tuple[Path, ...]) -> bool:
-    """Is that in one of these? Everything is in none."""
-    return not homes or any(Path(place).is_relative_to(home) for home in homes)
+def within(path: str, homes: tuple[Path, ...]) -> bool:
+    """Whether the path is in one of the homes; always true if no homes are given."""
+    return not homes or any(Path(path).is_relative_to(home) for home in homes)
 
 
-class Fresh:
-    """A directory that is being made, at `path`: either it appears at its place or nothing of it stays."""
+class NewDirectory:
+    """A directory under construction at `path`: it is published whole at its target, or removed."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -43,8 +43,8 @@ class Fresh:
         self._stack.enter_context(holding(self.holder))
         return self
 
-    def appear(self) -> None:
-        """Let it be seen; one that is there already is kept."""
+    def publish(self) -> None:
+        """Renames it to its target; a target that already exists is kept."""
         try:
             self.path.rename(self._target)
         except OSError as error:
@@ -54,12 +54,12 @@ class Fresh:
                 ) from error
 
     async def __aexit__(self, *_: object) -> None:
-        with self._stack, contextlib.suppress(VmError):  # what stays is swept away another time
+        with self._stack, contextlib.suppress(VmError):  # a later sweep removes what stays
             await remove(self.holder)
 
 
-async def away(path: Path) -> None:
-    """Out of sight at once, then removed. Absent is success."""
+async def remove_whole(path: Path) -> None:
+    """Hides it by a rename, then removes it. Absent is success."""
     gone = _hidden(path, "gone")
     try:
         path.rename(gone)
@@ -70,7 +70,7 @@ async def away(path: Path) -> None:
 
 
 async def sweep(folder: Path) -> None:
-    """Remove what is half made or half removed and held by nobody."""
+    """Removes incomplete directories that no process holds."""
     for path in sorted(folder.glob(".*")):
         with contextlib.suppress(OSError, VmError), holding(path) as held:
             if held:
@@ -83,7 +83,7 @@ def _hidden(path: Path, word: str) -> Path:
 
 @contextlib.contextmanager
 def holding(path: Path, *, shared: bool = False) -> Iterator[bool]:
-    """Hold a directory that is on its way in or out, so that nobody sweeps it away; False if somebody else does."""
+    """Locks a directory that is being created or removed, against sweeps; yields whether it got the lock."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield flock(handle, shared=shared)
@@ -92,7 +92,7 @@ def holding(path: Path, *, shared: bool = False) -> Iterator[bool]:
 
 
 def flock(handle: int, *, shared: bool = False) -> bool:
-    """Whether the lock is ours now."""
+    """Tries to take the lock; returns whether it is ours now."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
@@ -111,8 +111,8 @@ def visible(folder: Path) -> tuple[Path, ...]:
 
 
 @contextlib.contextmanager
-def full_disk_is_told() -> Iterator[None]:
-    """Turn the system's errors into the contract's."""
+def map_os_errors() -> Iterator[None]:
+    """Turns OSErrors into the contract's errors: NoSpace for a full disk, else DriverFailed."""
     try:
         yield
     except OSError as error:
@@ -124,20 +124,20 @@ def full_disk_is_told() -> Iterator[None]:
 
 
 async def copy(source: Path, target: Path) -> None:
-    """Copy a directory as it is; links stay links. A program does it: cancelled, it is ended."""
+    """Copies a directory as it is; links stay links. Cancelling kills the copying program."""
     argv = ["cp", "-R", "-P", "-p", "--", str(source), str(target)]
-    await _do(argv, timeout=_PATIENCE)
+    await _do(argv, timeout=_TIMEOUT)
 
 
 async def remove(path: Path) -> None:
-    """Remove a directory, however deep and whatever a guest has done to its modes."""
+    """Removes a directory, whatever its depth and modes."""
     argv = ["rm", "-rf", "--", str(path)]
     try:
-        await _do(argv, timeout=_PATIENCE)
+        await _do(argv, timeout=_TIMEOUT)
     except DriverFailed:
         with contextlib.suppress(DriverFailed):
-            await _do(["chmod", "-R", "u+rwx", str(path)], timeout=_PATIENCE)
-        await _do(argv, timeout=_PATIENCE)
+            await _do(["chmod", "-R", "u+rwx", str(path)], timeout=_TIMEOUT)
+        await _do(argv, timeout=_TIMEOUT)
 
 
 async def _do(argv: list[str], *, timeout: float) -> None:

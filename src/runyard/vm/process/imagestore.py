@@ -1,6 +1,6 @@
-"""The images of one host: directories that are copied from a source, whole or not there.
+"""Stores the images of one host: directories that are copied from a source, atomically.
 
-An image that was made anew under the same reference is outdated: it is not offered any more, and pulled again. VMs have
+An image that was rebuilt under the same reference is outdated: it is no longer listed and is pulled again. VMs have
 their own copies, so an image may be replaced or removed at any moment.
 """
 
@@ -8,51 +8,58 @@ from pathlib import Path
 
 from runyard.vm.contract import ImageMissing
 from runyard.vm.guest.image import image_id
-from runyard.vm.process.folders import Fresh, away, copy, full_disk_is_told, sweep, visible
+from runyard.vm.process.folders import (
+    NewDirectory,
+    copy,
+    map_os_errors,
+    remove_whole,
+    sweep,
+    visible,
+)
 from runyard.vm.process.layout import quoted, unquoted
 
 
 class ImageStore:
-    """What lies under `home`, "pulled" from `source`."""
+    """The images under `home`, "pulled" from `source`."""
 
     def __init__(self, home: Path, source: Path) -> None:
         self._home = home
         self._source = source
 
     async def open(self) -> None:
-        """Make the folder; sweep away what is half copied or half removed."""
+        """Creates the folder; removes what is half copied or half removed."""
         self._home.mkdir(mode=0o700, exist_ok=True)
         await sweep(self._home)
 
     def names(self) -> tuple[str, ...]:
-        """What was pulled, and is still what the source offers under that name."""
+        """The pulled images that are still current at the source."""
         found = visible(self._home)
         return tuple(unquoted(path.name) for path in found if not self._outdated(path))
 
     def find(self, image: str) -> Path:
-        """Where it lies; raises `ImageMissing`."""
+        """The directory of an image; raises `ImageMissing`."""
         path = self._home / quoted(image)
         if not path.is_dir():
             raise ImageMissing(f"{image} has not been pulled")
         return path
 
     async def pull(self, image: str) -> None:
-        """Copy it from the source; it appears when it is complete."""
+        """Copies it from the source; it appears when it is complete."""
         target = self._home / quoted(image)
         source = self._source / quoted(image)
         if target.is_dir() and not self._outdated(target):
             return
         if not (source / "boot.sh").is_file():
-            raise ImageMissing(f"there is no image {image} with a boot.sh in {self._source}")
-        with full_disk_is_told():
-            async with Fresh(target) as fresh:
+            raise ImageMissing(f"{self._source} holds no image {image} with a boot.sh")
+        with map_os_errors():
+            async with NewDirectory(target) as fresh:
                 await copy(source, fresh.path)
-                await away(target)  # an outdated one
-                fresh.appear()
+                await remove_whole(target)  # an outdated one
+                fresh.publish()
 
     async def remove(self, image: str) -> None:
-        """Remove its directory. Absent is success."""
-        await away(self._home / quoted(image))
+        """Removes its directory. Absent is success."""
+        await remove_whole(self._home / quoted(image))
 
     def _outdated(self, held: Path) -> bool:
         """Whether the source has another image under this name by now."""

@@ -1,8 +1,8 @@
-"""How far VMs that are processes are kept apart from each other and from the host: as far as this machine allows.
+"""Describes how far process VMs are isolated from each other and from the host on this machine.
 
-It is not a security boundary. It keeps an ordinary job from seeing its neighbour's files and token, from
-outliving its VM and from filling the machine; code that is out to break free needs a real VM around it.
-What works here, `probe.py` finds out; which limits hold, `limits.py` decides.
+It is not a security boundary. It keeps an ordinary job from reading another VM's files and token, from outliving its
+VM and from filling the machine; hostile code needs a real VM. `probe.py` finds out what works here, `limits.py`
+decides which limits are enforced.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from runyard.vm.process.limits import Means, processes_by
+from runyard.vm.process.limits import Mechanisms, process_limit_by
 
 UID_BASE = 200_000
 LOWEST_UID = 70_000
@@ -23,30 +23,30 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["bwrap", "none"] = "none"
     detail: str = "not probed"
-    limits: str = ""  # which limits hold and which do not, in words
-    # pair: poller and job are users of their own; one: one user for both; empty: everything runs as we do
+    limits: str = ""  # which limits are enforced and which are not, as text
+    # pair: poller and job have a user each; one: one user for both; empty: all run as the agent's user
     users: Literal["pair", "one", ""] = ""
     uid_base: int = UID_BASE
-    registry: str = REGISTRY  # which users are taken, for all agents of this machine
+    registry: str = REGISTRY  # records which users are taken, for all agents of this machine
     bwrap: str = ""
     user_namespace: bool = False  # bwrap makes one, because we are not root
-    closed: bool = (
-        False  # a guest cannot make user namespaces, and with them play root before the kernel
-    )
+    closed: bool = False  # a guest cannot create user namespaces, in which it would be root
     cgroup: str = ""  # the control group in which VMs get theirs
-    controllers: tuple[str, ...] = ()  # whose limits hold there
+    controllers: tuple[str, ...] = ()  # those whose limits are enforced there
     guest_python: str = ""
-    guest_prefix: str = ""  # where that Python lies, to be shown to a sandboxed guest
+    guest_prefix: str = ""  # where that Python is installed, to be mounted for a sandboxed guest
 
     def __post_init__(self) -> None:
-        """Everything that runs as a VM's user is ended with the VM: that must not be a person, nor a service."""
+        """Refuses low uids: a VM's end kills everything of its users, so they must not be real users."""
         if self.uid_base < LOWEST_UID:
-            raise ValueError(f"users of VMs begin at {LOWEST_UID} or above, not at {self.uid_base}")
+            raise ValueError(
+                f"the first uid of VMs is {self.uid_base}; it must be at least {LOWEST_UID}"
+            )
 
     @property
-    def means(self) -> Means:
-        """What there is to hold limits with."""
-        return Means(
+    def mechanisms(self) -> Mechanisms:
+        """What limits can be enforced with."""
+        return Mechanisms(
             controllers=self.controllers,
             own_users=bool(self.users),
             user_namespace=self.user_namespace,
@@ -56,12 +56,12 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts_processes(self) -> bool:
-        """Whether a limit on processes means this VM's own, and not all of somebody's."""
-        return bool(processes_by(self.means))
+        """Whether a limit on processes counts only this VM's."""
+        return bool(process_limit_by(self.mechanisms))
 
 
 def kernel() -> tuple[int, ...]:
-    """The version of Linux."""
+    """The version of the Linux kernel."""
     if platform.system() != "Linux":
         return ()
     numbers = platform.release().split("-")[0].split(".")[:2]

@@ -1,20 +1,20 @@
-"""Where a host that runs VMs as processes keeps what, and what it says about a VM.
+"""The files of a host that runs VMs as processes, and how a VM's state is read from them.
 
-    home/images/<quoted reference>/        images, whole or not there
-    home/vms/<name>/                       a VM, whole or not there; names with a dot are on their way in or out
+    home/images/<quoted reference>/        images, complete or absent
+    home/vms/<name>/                       VMs, complete or absent; a name with a dot is incomplete
         spec.json                          what it was created from, without secrets
-        env/ status/ run/ work/ tmp/       the guest's: staged for it, reported by it, its poller's, its job's
+        env/ status/ run/ work/ tmp/       the guest's: staged files, its report, its poller's, its job's
         image/                             its own copy of the image
-        state/                             the keeper's: order.json lock alive control started exit.json …
+        state/                             the shim's: order.json lock alive control started exit.json …
 
-Everything that is known is on disk: an agent may be killed at any moment, and the next one sees the same.
+All state is on disk: an agent may be killed at any moment, and the next one reads the same.
 A VM's state is read from three facts:
 
-    exit.json   alive (somebody has it open for writing)   started
+    exit.json   alive (a process has it open for writing)  started
     yes         –                                          –         exited
     no          yes                                        no        booting
     no          yes                                        yes       running
-    no          no                                         yes       its keeper was killed: to be buried
+    no          no                                         yes       its shim was killed: to be reaped
     no          no                                         no        stopped
 """
 
@@ -32,7 +32,7 @@ ADDRESS = "127.0.0.1"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class StoredSpec(msgspec.Struct, frozen=True, kw_only=True):
     """spec.json: what a VM was created from."""
 
     name: str
@@ -50,8 +50,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     finished_at: float
 
 
-class Pulse(Enum):
-    """What the files say."""
+class ShimState(Enum):
+    """The state of a VM according to its files."""
 
     STOPPED = "stopped"
     BOOTING = "booting"
@@ -60,17 +60,17 @@ class Pulse(Enum):
     EXITED = "exited"
 
 
-_kept = msgspec.json.Decoder(Kept)
+_stored_spec = msgspec.json.Decoder(StoredSpec)
 _exit = msgspec.json.Decoder(Exit)
 _STATES = {
-    Pulse.STOPPED: VmState.STOPPED,
-    Pulse.BOOTING: VmState.BOOTING,
-    Pulse.RUNNING: VmState.RUNNING,
-    Pulse.ORPHANED: VmState.RUNNING,  # until it has been buried something of it may live
+    ShimState.STOPPED: VmState.STOPPED,
+    ShimState.BOOTING: VmState.BOOTING,
+    ShimState.RUNNING: VmState.RUNNING,
+    ShimState.ORPHANED: VmState.RUNNING,  # until it is reaped, processes of it may run
 }
 
 
-class Place:
+class VmDirectory:
     """The directory of one VM."""
 
     def __init__(self, path: Path) -> None:
@@ -88,10 +88,10 @@ class Place:
         """Whether there is such a VM."""
         return self.path.is_dir()
 
-    def kept(self) -> Kept | None:
-        """What it was created from; None if somebody has damaged that."""
+    def stored_spec(self) -> StoredSpec | None:
+        """What it was created from; None if the file is missing or damaged."""
         try:
-            return _kept.decode((self.path / "spec.json").read_bytes())
+            return _stored_spec.decode((self.path / "spec.json").read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
 
@@ -103,11 +103,11 @@ class Place:
             return None
 
     def has_ended(self) -> bool:
-        """Whether there is an exit record; nothing of it runs any more, nor ever will."""
+        """Whether there is an exit record: then nothing of it runs, nor ever will."""
         return (self.state / "exit.json").exists()
 
     def alive(self) -> bool:
-        """Whether somebody keeps it: a pipe that has a writer is empty, one that has none is at its end."""
+        """Whether a shim runs: reading a pipe without a writer gives end of file, with a writer it would block."""
         try:
             handle = self.listen()
         except OSError:
@@ -120,25 +120,25 @@ class Place:
             os.close(handle)
 
     def listen(self) -> int:
-        """The reading end of `alive`: it becomes readable when the keeper is gone."""
+        """The reading end of `alive`; it becomes readable when the shim is gone."""
         return os.open(self.state / "alive", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def pulse(self) -> Pulse:
-        """What the files say. The exit is looked at again last: it may have been written meanwhile."""
+    def shim_state(self) -> ShimState:
+        """Reads the state. The exit record is checked again last, because it may have been written meanwhile."""
         if self.has_ended():
-            return Pulse.EXITED
+            return ShimState.EXITED
         started = (self.state / "started").exists()
         if self.alive():
-            return Pulse.RUNNING if started else Pulse.BOOTING
+            return ShimState.RUNNING if started else ShimState.BOOTING
         if self.has_ended():
-            return Pulse.EXITED
-        return Pulse.ORPHANED if (self.state / "started").exists() else Pulse.STOPPED
+            return ShimState.EXITED
+        return ShimState.ORPHANED if (self.state / "started").exists() else ShimState.STOPPED
 
     def view(self) -> VmView:
-        """What the contract wants to know."""
-        pulse = self.pulse()
-        if pulse is not Pulse.EXITED:
-            state = _STATES[pulse]
+        """The VM as the driver contract shows it."""
+        shim_state = self.shim_state()
+        if shim_state is not ShimState.EXITED:
+            state = _STATES[shim_state]
             address = ADDRESS if state is VmState.RUNNING else ""
             return VmView(name=self.name, state=state, address=address)
         ended = self.ended() or Exit(
@@ -153,7 +153,7 @@ class Place:
         )
 
     def disk_bytes(self) -> int | None:
-        """How much it has written, as of the keeper's last look."""
+        """How much it has written, as of the shim's last measurement."""
         try:
             return int((self.state / "disk").read_text(encoding="ascii"))
         except (OSError, ValueError):
@@ -161,22 +161,26 @@ class Place:
 
 
 def vm_name(name: str) -> str:
-    """A name that is safe as a file's name."""
+    """Checks that a name is safe as a file's name."""
     if not _NAME.fullmatch(name):
-        raise DriverFailed(f"not a name for a VM: {name!r}")
+        raise DriverFailed(
+            f"invalid VM name {name!r}: at most 200 letters, digits, '.', '_' and '-' are allowed"
+        )
     return name
 
 
 def quoted(image: str) -> str:
-    """An image's reference as a file's name."""
+    """An image's reference, quoted as a file's name."""
     name = urllib.parse.quote(image, safe="")
     if name.startswith("."):
         name = "%2E" + name[1:]
     if not name or len(name) > 240:
-        raise DriverFailed(f"not a reference that a directory can be named after: {image[:80]!r}")
+        raise DriverFailed(
+            f"image reference {image[:80]!r} is empty or too long for a directory name"
+        )
     return name
 
 
 def unquoted(name: str) -> str:
-    """The reference that a file was named after."""
+    """The reference that `quoted` was given."""
     return urllib.parse.unquote(name)

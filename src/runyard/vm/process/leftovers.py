@@ -1,14 +1,14 @@
-"""What VMs have left outside their own directories: for whoever counts leaks.
+"""Lists what VMs have left outside their directories, for leak checks.
 
-A VM that is processes touches three places beyond its directory: the register of this machine's users, the control
-groups, and the home's hidden directories in which VMs, images and trials are made and removed. All of them are cleared
-by the VM's end or by the next driver's start; what is named here belongs to nobody and is only waiting for that.
+A process VM uses three places beyond its directory: the registry of VM users, the control groups, and the home's
+hidden directories in which VMs, images and trials are created and removed. All of them are cleared when the VM ends
+or when the next driver starts; what is listed here has no owner and waits for that.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from runyard.vm.process import groups, users
+from runyard.vm.process import cgroups, users
 from runyard.vm.process.folders import holding
 from runyard.vm.process.isolation import REGISTRY
 
@@ -16,20 +16,20 @@ from runyard.vm.process.isolation import REGISTRY
 def leftovers(
     homes: Iterable[Path] = (), *, registry: str = REGISTRY, group: Path | None = None
 ) -> tuple[str, ...]:
-    """What no VM owns any more, each as a path: empty on a machine at rest.
+    """What no VM owns any more, each as a path: empty on an idle machine.
 
-    - users that are noted as taken in `registry`, by VMs that have ended or whose directories are gone;
+    - users that `registry` records as taken, by VMs that have ended or whose directories are gone;
     - control groups in `group` (ours, if left out) of VMs whose directories are gone;
-    - half-made and half-removed directories in the `homes` of drivers, which nobody is working on.
+    - incomplete directories in the `homes` of drivers that no process is working on.
 
-    It only looks. With `homes`, users and groups of VMs that lived elsewhere are not named: another machine on this
-    computer, which may have ended a moment ago, leaves them to its own next start.
+    It only reads. With `homes`, users and groups of VMs elsewhere are not listed: another fleet on this machine, which
+    may have ended a moment ago, clears them at its own next start.
     """
     homes = tuple(homes)
     found = [*users.abandoned(registry, homes)]
-    ours = group or groups.own()
+    ours = group or cgroups.own()
     if ours is not None:
-        found += groups.abandoned(ours, homes)
+        found += cgroups.abandoned(ours, homes)
     for home in homes:
         found += _unheld(home)
     return tuple(str(path) for path in found)
@@ -48,5 +48,5 @@ def _free(path: Path) -> bool:
     try:
         with holding(path) as held:
             return held
-    except OSError:  # gone meanwhile, or not ours
+    except OSError:  # removed meanwhile, or not ours
         return False

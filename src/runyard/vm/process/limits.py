@@ -1,17 +1,17 @@
-"""Which limits of a VM hold on this machine, and by what: decided from what the probe found, told in words.
+"""Decides which limits of a VM are enforced on this machine, and by what, from what the probe found.
 
-Nothing here touches the machine: `groups.py` looks and acts, this says what follows.
+Nothing here touches the machine: `cgroups.py` reads and writes it, this module decides.
 
     limit        control group        else
-    cpu          cpu.max              not held
-    memory       memory.max           not held: a limit on address space breaks honest programs
-    processes    pids.max             counted by user, where the user is this VM's own
-    disk         –                    watched: measured, and ended when it is a quarter over
-    one file, open files, core dumps  by each process
+    cpu          cpu.max              not enforced
+    memory       memory.max           not enforced: a limit on address space breaks ordinary programs
+    processes    pids.max             counted per user, where the user belongs to this VM alone
+    disk         –                    watched: measured, and the VM is ended when it is a quarter over
+    one file, open files, core dumps  per process
 
-The kernel's rule about control groups (version 2): a group that hands out memory to groups below it may hold no
-processes itself, unless it is the hierarchy's true root. Whoever lives in ours has to step aside into a group below
-it first, and may be asked to only if the group is ours to divide.
+The kernel's rule about control groups (version 2): a group that gives memory limits to groups below it may hold no
+processes itself, unless it is the hierarchy's true root. Its processes must first be moved into a group below it,
+which is allowed only if the group was delegated to us.
 """
 
 import msgspec
@@ -23,9 +23,9 @@ BY_GROUP, BY_USER, BY_PROCESS, WATCHED = "by control group", "by user", "by proc
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one VM may use; 0 means: as much as there is. Which of them hold, `Isolation.limits` tells."""
+    """What one VM may use; 0 means no limit. `Isolation.limits` says which of them are enforced."""
 
-    cpu_milli: int = 0  # 0: what the VM asked for, where it can be held
+    cpu_milli: int = 0  # 0: what the VM asked for, where it can be enforced
     memory_mb: int = 0  # the same
     pids: int = 2048
     disk_mb: int = 20_480
@@ -33,52 +33,50 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     disk_watch_seconds: float = 5.0
 
 
-# ── dividing a control group ────────────────────────────────────────────────────────────────────
+# ── splitting a control group ────────────────────────────────────────────────────────────────────
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of the control group in which VMs are to get theirs."""
+class CgroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read about the control group in which VMs are to get theirs."""
 
     true_root: bool = (
         False  # of the whole hierarchy: the one group to which the rule does not apply
     )
-    top: bool = False  # the highest that we can see: a container's own
-    owned: bool = False  # by the user that we are, who is not root: somebody gave it to us
+    top: bool = False  # the highest one that is visible: a container's
+    owned: bool = False  # by our user, which is not root: it was delegated to us
     delegated: bool = False  # marked so by the service manager
-    inhabitants: int = 0
-    hidden: bool = False  # some of them cannot be seen from here
+    processes: int = 0
+    hidden: bool = False  # some of its processes are not visible to us
     offered: tuple[str, ...] = ()  # controllers
     enabled: tuple[str, ...] = ()  # those that groups below it already have
 
 
-class Division(msgspec.Struct, frozen=True, kw_only=True):
-    """How to divide it."""
+class SplitPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How to split it."""
 
     enable: tuple[str, ...] = ()
-    step_aside: bool = False  # everybody in it, into a group below
-    why: str = ""  # there is not more
+    move_processes: bool = False  # all processes in it, into a group below
+    why: str = ""  # why not more controllers
 
 
-def division(ground: Ground, wanted: tuple[str, ...] = CONTROLLERS) -> Division:
-    """What to do so that groups below this one have as many of the wanted controllers as can be."""
-    lacking = [name for name in wanted if name not in ground.offered]
-    missing = tuple(
-        name for name in wanted if name in ground.offered and name not in ground.enabled
-    )
+def split_plan(facts: CgroupFacts, wanted: tuple[str, ...] = CONTROLLERS) -> SplitPlan:
+    """Plans how the groups below get as many of the wanted controllers as possible."""
+    lacking = [name for name in wanted if name not in facts.offered]
+    missing = tuple(name for name in wanted if name in facts.offered and name not in facts.enabled)
     why = f"this control group offers no {' nor '.join(lacking)} controller" if lacking else ""
-    if not missing or ground.true_root or not ground.inhabitants:
-        return Division(enable=missing, why=why)
-    if ground.hidden:
-        return Division(why="processes that cannot be seen from here live in this control group")
-    if not (ground.top or ground.owned or ground.delegated):
-        return Division(why="this control group was not delegated to us")
-    return Division(enable=missing, step_aside=True, why=why)
+    if not missing or facts.true_root or not facts.processes:
+        return SplitPlan(enable=missing, why=why)
+    if facts.hidden:
+        return SplitPlan(why="this control group holds processes that are not visible to us")
+    if not (facts.top or facts.owned or facts.delegated):
+        return SplitPlan(why="this control group was not delegated to us")
+    return SplitPlan(enable=missing, move_processes=True, why=why)
 
 
 def leaf_limits(
     controllers: tuple[str, ...], *, cpu_milli: int, memory_mb: int, pids: int
 ) -> tuple[tuple[str, str], ...]:
-    """The files of a VM's own group, and what to write into them; 0 is no limit."""
+    """The files of a VM's leaf and their values; 0 is no limit."""
     found: list[tuple[str, str]] = []
     if "cpu" in controllers and cpu_milli:
         quota = max(_LEAST, cpu_milli * _PERIOD // 1000)
@@ -91,59 +89,59 @@ def leaf_limits(
     return tuple(found)
 
 
-# ── which limits hold ───────────────────────────────────────────────────────────────────────────
+# ── which limits are enforced ───────────────────────────────────────────────────────────────────────────
 
 
-class Means(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to hold limits with."""
+class Mechanisms(msgspec.Struct, frozen=True, kw_only=True):
+    """What limits can be enforced with."""
 
     controllers: tuple[str, ...] = ()
-    own_users: bool = False  # each VM has users that nobody else has
+    own_users: bool = False  # each VM has users of its own
     user_namespace: bool = False  # each VM is in one
     root: bool = False
     kernel: tuple[int, ...] = ()  # of Linux
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """One limit, and by what it is held; empty: not held."""
+class LimitStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One limit and its mechanism; empty: not enforced."""
 
     limit: str
     by: str = ""
 
 
-def processes_by(means: Means) -> str:
-    """By what the number of a VM's processes is limited, so that it means this VM's own and not all of somebody's."""
-    if "pids" in means.controllers:
+def process_limit_by(mechanisms: Mechanisms) -> str:
+    """The mechanism that limits the number of this VM's processes alone; empty: there is none."""
+    if "pids" in mechanisms.controllers:
         return BY_GROUP
-    # In a user namespace they are counted by namespace, but for root they do not count at all.
-    counted = means.user_namespace and not means.root and means.kernel >= (5, 14)
-    return BY_USER if means.own_users or counted else ""
+    # In a user namespace they are counted per namespace, but those of root are not counted.
+    counted = mechanisms.user_namespace and not mechanisms.root and mechanisms.kernel >= (5, 14)
+    return BY_USER if mechanisms.own_users or counted else ""
 
 
-def holds(means: Means) -> tuple[Hold, ...]:
-    """Every limit that there is, and by what it is held."""
+def limit_statuses(mechanisms: Mechanisms) -> tuple[LimitStatus, ...]:
+    """Every limit, with the mechanism that enforces it."""
     return (
-        Hold(limit="cpu", by=BY_GROUP if "cpu" in means.controllers else ""),
-        Hold(limit="memory", by=BY_GROUP if "memory" in means.controllers else ""),
-        Hold(limit="processes", by=processes_by(means)),
-        Hold(limit="disk", by=WATCHED),
-        Hold(limit="one file", by=BY_PROCESS),
-        Hold(limit="open files", by=BY_PROCESS),
+        LimitStatus(limit="cpu", by=BY_GROUP if "cpu" in mechanisms.controllers else ""),
+        LimitStatus(limit="memory", by=BY_GROUP if "memory" in mechanisms.controllers else ""),
+        LimitStatus(limit="processes", by=process_limit_by(mechanisms)),
+        LimitStatus(limit="disk", by=WATCHED),
+        LimitStatus(limit="one file", by=BY_PROCESS),
+        LimitStatus(limit="open files", by=BY_PROCESS),
     )
 
 
-def in_words(held: tuple[Hold, ...], why: str = "") -> str:
-    """For people: what is not held is said as plainly as what is, and why."""
+def describe(held: tuple[LimitStatus, ...], why: str = "") -> str:
+    """Text for users: every limit, whether it is enforced, and why not."""
     words = ", ".join(f"{each.limit}: {_held(each.by)}" for each in held)
-    return f"{words} ({why})" if why and missing(held) else words
+    return f"{words} ({why})" if why and unenforced(held) else words
 
 
-def missing(held: tuple[Hold, ...]) -> tuple[Hold, ...]:
-    """Those that are not held."""
+def unenforced(held: tuple[LimitStatus, ...]) -> tuple[LimitStatus, ...]:
+    """The limits that are not enforced."""
     return tuple(each for each in held if not each.by)
 
 
 def _held(by: str) -> str:
     if not by:
-        return "not held"
-    return by if by == WATCHED else f"held {by}"
+        return "not enforced"
+    return by if by == WATCHED else f"enforced {by}"

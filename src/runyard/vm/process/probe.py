@@ -1,12 +1,12 @@
-"""Find out how far VMs can be kept apart on this machine.
+"""Probes how far VMs can be isolated on this machine.
 
-It believes nothing that it has not tried: it builds a VM's directory, runs a guest in it in each way that it knows,
-best first, and takes the first in which the guest could do its work, its job, if it is another user, could not read
-the token, and what should be closed was closed. Where nothing better works the answer is "none", with the reasons.
-What control groups can do is tried by `grouptrial.py`.
+Every way is tried, best first: a VM's directory is built and a guest runs in it. The first way is taken in which the
+guest could do its work, its job could not read the token (if it is another user), and user namespaces were refused
+where they should be. Where nothing better works the answer is "none", with the reasons.
+`cgroup_probe.py` probes control groups.
 
-A trial lies in the home as a directory whose name begins with a dot; a home is held while something is tried in it, so
-that only what a killed prober has left is swept away.
+A trial is a directory in the home whose name begins with a dot; the home is locked while something is tried in it, so
+that only what a killed probe has left is removed.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ import msgspec
 from runyard import proc
 from runyard.vm.contract import VmError
 from runyard.vm.process import sandbox, staging
+from runyard.vm.process.cgroup_probe import probe_cgroups
 from runyard.vm.process.folders import holding, remove
-from runyard.vm.process.grouptrial import try_groups
 from runyard.vm.process.isolation import REGISTRY, UID_BASE, Isolation
-from runyard.vm.process.limits import Limits, holds, in_words, missing
+from runyard.vm.process.limits import Limits, describe, limit_statuses, unenforced
 from runyard.vm.process.users import claim, tidy
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 _TRIAL = ".probe-"
 _ONLY_MARK = "runyard-guest-ran"
-_but = msgspec.structs.replace
+_replace = msgspec.structs.replace
 
 
 async def probe_isolation(
@@ -43,12 +43,12 @@ async def probe_isolation(
     registry: str = REGISTRY,
     cgroup: Path | None = None,
 ) -> Isolation:
-    """The best way to keep VMs apart that works here, for VMs under `home`; `cgroup` was delegated to us."""
+    """The best isolation that works for VMs under `home`; `cgroup` was delegated to us."""
     home.mkdir(parents=True, exist_ok=True)
-    found = await asyncio.to_thread(try_groups, cgroup)
+    found = await asyncio.to_thread(probe_cgroups, cgroup)
     refused: list[str] = []
     for candidate in _candidates(want, Isolation(uid_base=uid_base, registry=registry)):
-        candidate = _but(candidate, cgroup=found.group, controllers=found.controllers)
+        candidate = _replace(candidate, cgroup=found.group, controllers=found.controllers)
         trouble = await _trial(home, candidate)
         if not trouble:
             return _described(candidate, refused, found.why)
@@ -57,16 +57,16 @@ async def probe_isolation(
 
 
 def _described(isolation: Isolation, refused: list[str], why: str) -> Isolation:
-    """In words: what it is, why it is not more, and which limits hold."""
-    held = holds(isolation.means)
+    """Adds the descriptions: what it is, why it is not more, and which limits are enforced."""
+    held = limit_statuses(isolation.mechanisms)
     reasons = f" ({'; '.join(refused)})" if refused else ""
-    short = in_words(missing(held)) or "all limits held"
+    short = describe(unenforced(held)) or "all limits enforced"
     detail = f"{isolation.detail}{reasons}; {short}"
-    return _but(isolation, detail=detail, limits=in_words(held, why))
+    return _replace(isolation, detail=detail, limits=describe(held, why))
 
 
 async def sweep_trials(home: Path) -> None:
-    """Remove what a killed prober has left, unless something is being tried there."""
+    """Removes what a killed probe has left, unless a probe is running there."""
     left = sorted(home.glob(f"{_TRIAL}*"))
     if left:
         with holding(home) as held:
@@ -80,36 +80,38 @@ def _candidates(want: str, base: Isolation) -> list[Isolation]:
     root, linux = os.geteuid() == 0, sys.platform == "linux"
     bwrap = (shutil.which("bwrap") if want == "auto" and linux else None) or ""
     plain = _with_python(base, public=False)
-    boxed = _but(plain, kind="bwrap", bwrap=bwrap)
+    boxed = _replace(plain, kind="bwrap", bwrap=bwrap)
     owned = _with_python(plain, public=True)
-    words = "no sandbox: VMs run as we do and can see each other's files"
+    words = "no sandbox: VMs run as the agent's user and can read each other's files"
     if want == "auto" and linux and not bwrap:
-        words += " (install bubblewrap for more)"
+        words += " (install bubblewrap for isolation)"
     pair = "with users of its own for each VM's poller and job"
-    paired = _but(boxed, users="pair", detail=f"bwrap, {pair}")
-    alike = _but(boxed, user_namespace=True, detail="bwrap, all VMs as one user")
+    paired = _replace(boxed, users="pair", detail=f"bwrap, {pair}")
+    alike = _replace(boxed, user_namespace=True, detail="bwrap, all VMs as one user")
     ways = [
         (bool(bwrap) and root, _closed(paired)),
         (bool(bwrap) and root, paired),
         (bool(bwrap), _closed(alike)),
         (bool(bwrap), alike),
-        (root and linux, _but(owned, users="pair", detail=f"no sandbox, but {pair}")),
+        (root and linux, _replace(owned, users="pair", detail=f"no sandbox, but {pair}")),
         (
             root,
-            _but(owned, users="one", detail="no sandbox, but with a user of its own for each VM"),
+            _replace(
+                owned, users="one", detail="no sandbox, but with a user of its own for each VM"
+            ),
         ),
-        (True, _but(plain, detail=words)),
+        (True, _replace(plain, detail=words)),
     ]
     return [candidate for possible, candidate in ways if possible]
 
 
 def _closed(isolation: Isolation) -> Isolation:
-    """The same, but nobody inside can make a user namespace."""
-    return _but(isolation, closed=True, detail=f"{isolation.detail}, no user namespaces inside")
+    """The same, without user namespaces inside the guest."""
+    return _replace(isolation, closed=True, detail=f"{isolation.detail}, no user namespaces inside")
 
 
 async def _trial(home: Path, candidate: Isolation) -> str:
-    """Run a guest that checks its own surroundings; empty if all was well, else what was wrong."""
+    """Runs a guest that checks its surroundings; returns what was wrong, empty if nothing."""
     with holding(home, shared=True):
         path = Path(tempfile.mkdtemp(prefix=_TRIAL, dir=home))
         try:
@@ -122,21 +124,21 @@ async def _trial(home: Path, candidate: Isolation) -> str:
 async def _try_in(path: Path, candidate: Isolation) -> str:
     try:
         users = claim(candidate, path)
-        place = staging.skeleton(path / "vm", env=(), token="secret")
-        place.image.mkdir()
-        (place.image / "boot.sh").write_text(_GUEST, encoding="utf-8")
-        (place.image / "boot.sh").chmod(0o755)
+        directory = staging.skeleton(path / "vm", env=(), token="secret")
+        directory.image.mkdir()
+        (directory.image / "boot.sh").write_text(_GUEST, encoding="utf-8")
+        (directory.image / "boot.sh").chmod(0o755)
         become = Path(__file__).parent.parent / "guest" / "become.py"
-        shutil.copyfile(become, place.image / "become.py")
+        shutil.copyfile(become, directory.image / "become.py")
         path.chmod(0o711)
-        await staging.give(place, users)
-        order = sandbox.order(place, candidate, users=users, limits=Limits())
+        await staging.give(directory, users)
+        order = sandbox.order(directory, candidate, users=users, limits=Limits())
         numbers = {"{info}": "9", sandbox.KNOBS: "8"}
         words = [sandbox.filled(word, numbers) for word in order["argv"]]
         knobs = f" 8<{sandbox.KNOBS_AT}" if order["knobs"] else ""
         argv = ["/bin/sh", "-c", f'exec "$@" 9>/dev/null{knobs}', "sh", *words]
         env = {**order["env"], "RUNYARD_TRIAL_CLOSED": "yes" if candidate.closed else ""}
-        done = await proc.run(argv, timeout=_PATIENCE, env=env, cwd="/")
+        done = await proc.run(argv, timeout=_TIMEOUT, env=env, cwd="/")
         if done.code == 0 and _ONLY_MARK.encode() in done.stdout:
             return ""
         said = done.stderr.decode(errors="replace").strip().splitlines()
@@ -145,8 +147,8 @@ async def _try_in(path: Path, candidate: Isolation) -> str:
         return str(error)[:200]
 
 
-# The guest of a trial: its folders are there, its job is another user if it should be, and sees no token. If it
-# should not get a user namespace it asks for one.
+# The guest of a trial: its folders exist, its job is another user if it should be, and cannot read the token. If user
+# namespaces should be refused, it asks for one.
 _GUEST = f"""#!/bin/sh
 set -e
 echo 0 >"$RUNYARD_STATUS_DIR/runner-rc"
@@ -170,7 +172,7 @@ echo {_ONLY_MARK}
 
 
 def _with_python(isolation: Isolation, *, public: bool) -> Isolation:
-    """With a Python for guests, and where it lies. `public`: one that any user of this host can run."""
+    """Adds a Python for guests and its prefix. `public`: one that any user of this host can run."""
     own = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
     python, prefix = "", ""
     if not public or _for_all(own):
@@ -180,7 +182,7 @@ def _with_python(isolation: Isolation, *, public: bool) -> Isolation:
             if other.exists() and _for_all(other.resolve()):
                 python, prefix = str(other), "/usr"
                 break
-    return _but(isolation, guest_python=python, guest_prefix=prefix)
+    return _replace(isolation, guest_python=python, guest_prefix=prefix)
 
 
 def _for_all(path: Path) -> bool:

@@ -1,12 +1,11 @@
-"""The host's processes: who descends from whom, who belongs to a VM, and how to end them all.
+"""Reads the host's process table, finds the processes of a VM, and kills them.
 
-Imported by the keeper, so it imports nothing but the standard library. A process is its number together with its start:
-a number alone may be somebody else's a moment later.
+Imported by the shim, so it imports nothing but the standard library. A process is identified by its number and its
+start time: the number alone may soon belong to another process.
 
-Who belongs to a VM is told by ancestry while its keeper lives. When the keeper is gone it is told by the VM's own
-users, where it has some; by its control group, where it has one; and by the mark in the environment that every process
-of it inherits. Where there is neither user nor group, a process that has dropped its environment outlives a killed
-keeper.
+While its shim runs, a VM's processes are found by ancestry. After that they are found by the VM's own users, by its
+control group, and by the mark that every process of it inherits in its environment. Where there is neither user nor
+group, a process that has dropped its environment survives a killed shim.
 """
 
 import contextlib
@@ -19,14 +18,14 @@ MARK = "RUNYARD_VM_MARK"  # in the environment of every process of a guest: the 
 
 
 class Process:
-    """One line of the process table; a process is its number together with its start."""
+    """One line of the process table; identified by number and start time."""
 
     def __init__(self, pid: int, parent: int, *, uid: int, start: str) -> None:
         self.pid, self.parent, self.uid, self.start = pid, parent, uid, start
 
 
 def table() -> dict[int, Process]:
-    """Every process that has not ended, by number."""
+    """Every process that has not exited, by number."""
     if sys.platform == "linux":
         return _proc_table()
     else:  # noqa: RET505 a type checker follows platforms only so
@@ -37,14 +36,14 @@ def _proc_table() -> dict[int, Process]:
     found: dict[int, Process] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 pathlib is slow to import
         if name.isdigit():
-            process = look(int(name))
+            process = read_process(int(name))
             if process is not None:
                 found[process.pid] = process
     return found
 
 
-def look(pid: int) -> Process | None:
-    """One process of Linux, if it is there and not merely waiting to be buried."""
+def read_process(pid: int) -> Process | None:
+    """Reads one process from /proc; None if it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 as above
             fields = file.read().rpartition(b")")[2].split()
@@ -64,7 +63,7 @@ def _ps(*options: str) -> str:
 
 
 def parse_ps(text: str) -> dict[int, Process]:
-    """The same from `ps`, where there is no /proc."""
+    """Parses the output of `ps`, where there is no /proc."""
     found: dict[int, Process] = {}
     for line in text.splitlines():
         words = line.split()
@@ -76,7 +75,7 @@ def parse_ps(text: str) -> dict[int, Process]:
 
 
 def descendants(root: int, processes: dict[int, Process]) -> list[Process]:
-    """Children, their children and so on; the root itself is not among them."""
+    """Children, their children and so on, without the root itself."""
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
@@ -92,13 +91,13 @@ def descendants(root: int, processes: dict[int, Process]) -> list[Process]:
     return found
 
 
-def strike(process: Process, number: int) -> None:
-    """Signal this very process: its number may be another's by now."""
+def signal_process(process: Process, number: int) -> None:
+    """Signals this process, unless its number now belongs to another one."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "linux":
             handle = os.pidfd_open(process.pid)
             try:
-                now = look(process.pid)
+                now = read_process(process.pid)
                 if now is not None and now.start == process.start:
                     signal.pidfd_send_signal(handle, number)
             finally:
@@ -107,8 +106,8 @@ def strike(process: Process, number: int) -> None:
             os.kill(process.pid, number)
 
 
-def end_user(uid: int) -> None:
-    """End every process of a user in one stroke, which no fork outruns. Only for root, and users of our own."""
+def kill_user(uid: int) -> None:
+    """Kills every process of a user at once, so that no fork escapes. Only for root, and for users of VMs."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -122,43 +121,43 @@ def end_user(uid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def end(processes: list[Process], users: list[int]) -> None:
-    """One round: afterwards these are ended; whom they have started meanwhile the next round finds."""
+def kill(processes: list[Process], users: list[int]) -> None:
+    """Stops and kills these processes once; the caller's next round finds those that they started meanwhile."""
     for uid in users:
-        end_user(uid)
-    for number in (signal.SIGSTOP, signal.SIGKILL):  # who is stopped cannot fork
+        kill_user(uid)
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # a stopped process cannot fork
         for process in processes:
-            strike(process, number)
+            signal_process(process, number)
 
 
 def marked(mark: str, users: list[int]) -> list[Process]:
-    """The processes of a guest whose keeper is gone, by its users or its mark; only ours and the VM's own."""
-    everybody = table()
-    ours = {pid: p for pid, p in everybody.items() if p.uid in (os.geteuid(), *users)}
-    bearers = _bearers(ours, mark)
+    """The processes of a guest whose shim is gone, by its users or its mark; only ours and the VM's."""
+    processes = table()
+    ours = {pid: p for pid, p in processes.items() if p.uid in (os.geteuid(), *users)}
+    bearers = _with_mark(ours, mark)
     found = {pid: p for pid, p in ours.items() if p.uid in users or pid in bearers}
     for process in list(found.values()):
-        for child in descendants(process.pid, everybody):
+        for child in descendants(process.pid, processes):
             found.setdefault(child.pid, child)
     found.pop(os.getpid(), None)
     return list(found.values())
 
 
-def _bearers(processes: dict[int, Process], mark: str) -> dict[int, bool]:
-    """Those that carry the mark in their environment."""
+def _with_mark(processes: dict[int, Process], mark: str) -> dict[int, bool]:
+    """The processes that carry the mark in their environment."""
     if sys.platform == "linux":
-        return {pid: True for pid in processes if _bears(pid, mark)}
+        return {pid: True for pid in processes if _has_mark(pid, mark)}
     else:  # noqa: RET505 a type checker follows platforms only so
         return dict.fromkeys(parse_marks(_ps("-E", "-ww", "-o", "command="), mark), True)
 
 
 def parse_marks(text: str, mark: str) -> list[int]:
-    """Who bears the mark, from `ps` with environments."""
+    """The ids of processes with the mark, from the output of `ps` with environments."""
     lines = [line.split() for line in text.splitlines()]
     return [int(words[0]) for words in lines if f"{MARK}={mark}" in words]
 
 
-def _bears(pid: int, mark: str) -> bool:
+def _has_mark(pid: int, mark: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 as above
             return f"{MARK}={mark}".encode() in file.read().split(b"\0")

@@ -1,10 +1,10 @@
-"""What a keeper is told: the command that runs a guest, its environment, its limits.
+"""Builds a shim's launch order: the command that runs a guest, its environment, its limits.
 
-Inside bwrap a guest sees: the system's programs and libraries, read-only; the few files of /etc that programs need to
-find names, certificates and the time; devices of its own, processes of its own; its own folders under /vm, and
-nothing else of this host's disks. The network is the host's.
+Inside bwrap a guest sees: the system's programs and libraries, read-only; the files of /etc for name resolution,
+certificates and the time zone; its own devices and processes; its own folders under /vm. It sees nothing else of the
+host's disks. The network is the host's.
 
-Nothing here is secret: arguments and the order's file may be read by the host's users.
+Nothing here is secret: the host's users can read arguments and the order's file.
 """
 
 import json
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from runyard.vm.process.isolation import Isolation
-from runyard.vm.process.layout import Place
-from runyard.vm.process.limits import BY_USER, Limits, processes_by
+from runyard.vm.process.layout import VmDirectory
+from runyard.vm.process.limits import BY_USER, Limits, process_limit_by
 from runyard.vm.process.processes import MARK
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-KNOBS = "{knobs}"  # in an argument: the number of an open folder, this one
+KNOBS = "{knobs}"  # in an argument: stands for the number of this open directory
 KNOBS_AT = "/proc/sys/user"
-_FIRST = Path(__file__).with_name("first.py")
-_FIRST_INSIDE = "/run/runyard/first.py"
+_FIRST = Path(__file__).with_name("guest_init.py")
+_FIRST_INSIDE = "/run/runyard/guest_init.py"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     *(
@@ -40,19 +40,19 @@ _ETC = (
 
 
 def order(
-    place: Place,
+    directory: VmDirectory,
     isolation: Isolation,
     *,
     users: tuple[int, ...],
     limits: Limits,
     cgroup: str = "",
 ) -> dict[str, Any]:
-    """The keeper's order, as it is written to state/order.json."""
+    """The shim's launch order, as written to state/order.json."""
     inside = isolation.kind == "bwrap"
-    root = "/vm" if inside else str(place.path)
-    boot = place.image / "boot.sh"
+    root = "/vm" if inside else str(directory.path)
+    boot = directory.image / "boot.sh"
     program = [f"{root}/image/boot.sh"]
-    # With users of its own the guest needs one user namespace, so bwrap cannot close the door: first.py does.
+    # With its own users the guest needs one user namespace, so guest_init.py forbids further ones, not bwrap.
     knobs = isolation.closed and len(users) == 2
     first = {
         "argv": program if os.access(boot, os.X_OK) else ["/bin/sh", *program],
@@ -64,37 +64,39 @@ def order(
     python = isolation.guest_python if inside else sys.executable
     argv = [python, "-I", "-S", _FIRST_INSIDE if inside else str(_FIRST), json.dumps(first)]
     return {
-        "argv": [*_bwrap(place, isolation), *argv] if inside else argv,
+        "argv": [*_bwrap(directory, isolation), *argv] if inside else argv,
         "info": inside,
         "knobs": KNOBS_AT if knobs else "",
-        "env": _environment(place, isolation, root=root, users=users),
-        "mark": str(place.path),
+        "env": _environment(directory, isolation, root=root, users=users),
+        "mark": str(directory.path),
         "users": list(users),
-        "status": str(place.status),
+        "status": str(directory.status),
         "cgroup": cgroup,
-        "disk_dirs": [str(path) for path in (place.work, place.tmp, place.status, place.run)],
+        "disk_dirs": [
+            str(path) for path in (directory.work, directory.tmp, directory.status, directory.run)
+        ],
         "disk_bytes": limits.disk_mb << 20,
         "watch_every": limits.disk_watch_seconds,
     }
 
 
 def filled(word: str, numbers: dict[str, str]) -> str:
-    """An argument with the numbers of the open files that it speaks of."""
+    """Replaces names of open files in an argument by their numbers."""
     for name, number in numbers.items():
         word = word.replace(name, number)
     return word
 
 
 def _environment(
-    place: Place, isolation: Isolation, *, root: str, users: tuple[int, ...]
+    directory: VmDirectory, isolation: Isolation, *, root: str, users: tuple[int, ...]
 ) -> dict[str, str]:
     return {
         "PATH": PATH,
         "HOME": f"{root}/work",
         "TMPDIR": "/tmp" if isolation.kind == "bwrap" else f"{root}/tmp",  # noqa: S108 the guest's own, not the host's
         "LANG": "C.UTF-8",
-        "RUNYARD_VM": place.name,
-        MARK: str(place.path),
+        "RUNYARD_VM": directory.name,
+        MARK: str(directory.path),
         "RUNYARD_VM_DIR": root,
         "RUNYARD_ENV_DIR": f"{root}/env",
         "RUNYARD_STATUS_DIR": f"{root}/status",
@@ -111,20 +113,20 @@ def _rlimits(isolation: Isolation, limits: Limits) -> dict[str, int]:
         found["FSIZE"] = limits.disk_mb << 20
     if limits.open_files:
         found["NOFILE"] = limits.open_files
-    if limits.pids and processes_by(isolation.means) == BY_USER:
+    if limits.pids and process_limit_by(isolation.mechanisms) == BY_USER:
         found["NPROC"] = limits.pids
     return found
 
 
-def _bwrap(place: Place, isolation: Isolation) -> list[str]:
+def _bwrap(directory: VmDirectory, isolation: Isolation) -> list[str]:
     argv = [isolation.bwrap, "--die-with-parent", "--as-pid-1", "--info-fd", "{info}"]
     argv += ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    argv += ["--hostname", place.name[:63], "--cap-drop", "ALL"]
+    argv += ["--hostname", directory.name[:63], "--cap-drop", "ALL"]
     if isolation.user_namespace:
         argv += ["--unshare-user", *(["--disable-userns"] if isolation.closed else [])]
-    else:  # for the first process: to name the guest's users, to become them and to signal them
+    else:  # the init process needs them to map the guest's users, to switch to them and to signal them
         argv += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
-    argv += ["--proc", "/proc", "--dev", "/dev", "--bind", str(place.tmp), "/tmp"]  # noqa: S108 the guest's own, not the host's
+    argv += ["--proc", "/proc", "--dev", "/dev", "--bind", str(directory.tmp), "/tmp"]  # noqa: S108 the guest's own, not the host's
     for path in _SYSTEM:
         if Path(path).is_symlink():
             argv += ["--symlink", str(Path(path).readlink()), path]
@@ -137,13 +139,20 @@ def _bwrap(place: Place, isolation: Isolation) -> list[str]:
     if prefix and not prefix.startswith("/usr"):
         argv += [*_passable(prefix), "--ro-bind", prefix, prefix]
     argv += [*_passable(_FIRST_INSIDE), *_passable("/vm/image")]
-    argv += ["--ro-bind", str(_FIRST), _FIRST_INSIDE, "--ro-bind", str(place.image), "/vm/image"]
-    for folder in (place.env, place.status, place.run, place.work):
+    argv += [
+        "--ro-bind",
+        str(_FIRST),
+        _FIRST_INSIDE,
+        "--ro-bind",
+        str(directory.image),
+        "/vm/image",
+    ]
+    for folder in (directory.env, directory.status, directory.run, directory.work):
         argv += ["--bind", str(folder), f"/vm/{folder.name}"]
     return [*argv, "--chdir", "/", "--"]
 
 
 def _passable(path: str) -> list[str]:
-    """Folders on the way to what is shown: bwrap would make them for root alone."""
+    """The folders above a mounted path: bwrap would create them readable for root alone."""
     above = reversed(Path(path).parents[:-1])
     return [word for folder in above for word in ("--perms", "0755", "--dir", str(folder))]

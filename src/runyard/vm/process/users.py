@@ -1,10 +1,9 @@
-"""Users for VMs, where we are root: each VM has its own, on the whole machine.
+"""Assigns users to VMs, where we are root: each VM has its own, unique on the whole machine.
 
-Several agents may live on one machine, each with a home of its own, and a VM's user is how its processes are told from
-all others and ended. So which users are taken is written in one place for all of them: a file per slot, which names the
-directories of the VM that has it. A slot is free when each of them is gone or holds a VM that has ended, which is
-sealed, and nothing runs as its users: there is nothing to give back, and what a killed agent has left is tidied away by
-the next one.
+Several agents may run on one machine, each with its own home, and a VM's processes are found and killed by its users.
+So one registry for all of them records which users are taken: a file per slot, which names the directories of the VM
+that has it. A slot is free when each directory is gone or holds a VM that has ended (and is sealed), and no process
+runs as its users. So users need not be returned, and the next agent removes what a killed one has left.
 """
 
 import contextlib
@@ -17,14 +16,14 @@ from pathlib import Path
 from runyard.vm.contract import DriverFailed
 from runyard.vm.process.folders import within
 from runyard.vm.process.isolation import Isolation
-from runyard.vm.process.layout import Place
+from runyard.vm.process.layout import VmDirectory
 from runyard.vm.process.processes import table
 
-_TRIES = 30_000  # below the next range of users, whoever has that
+_TRIES = 30_000  # stays below the next range of users
 
 
 def claim(isolation: Isolation, *owners: Path) -> tuple[int, ...]:
-    """The users of a new VM (poller and job, one for both, or none), as long as one of `owners` exists."""
+    """Claims the users of a new VM (poller and job, one for both, or none), as long as one of `owners` exists."""
     if not isolation.users:
         return ()
     registry = Path(isolation.registry)
@@ -33,7 +32,7 @@ def claim(isolation: Isolation, *owners: Path) -> tuple[int, ...]:
         handle = _open(registry)
     except OSError as error:
         raise DriverFailed(
-            f"the users of this machine's VMs cannot be told apart: {error}"
+            f"the registry of VM users {registry} cannot be used: {error}"
         ) from error
     with _locked(handle):
         slot = _free_slot(isolation, registry)
@@ -44,20 +43,20 @@ def claim(isolation: Isolation, *owners: Path) -> tuple[int, ...]:
 
 
 def abandoned(registry: str, homes: tuple[Path, ...] = ()) -> tuple[Path, ...]:
-    """Slots whose owners are gone, or have ended; with `homes`, only of VMs that lived in one of them."""
+    """Slots whose owners are gone or have ended; with `homes`, only those of VMs in one of them."""
     try:
         found = sorted(path for path in Path(registry).iterdir() if path.name.isdigit())
-    except OSError:  # there is none, or it is not ours to look at
+    except OSError:  # it does not exist, or we may not read it
         return ()
     return tuple(path for path in found if not _taken(path) and within(_owner(path), homes))
 
 
 def tidy(registry: str) -> None:
-    """Remove the files of slots that nobody has. Whether somebody runs as such a user, a claim looks itself."""
+    """Removes the files of free slots. Whether processes run as their users is checked by the next claim."""
     if not abandoned(registry):
         return
     with contextlib.suppress(OSError), _locked(_open(Path(registry))):
-        for path in abandoned(registry):  # again, now that nobody is claiming
+        for path in abandoned(registry):  # again, now that no other process can claim
             path.unlink(missing_ok=True)
 
 
@@ -67,7 +66,7 @@ def _open(registry: Path) -> int:
 
 @contextlib.contextmanager
 def _locked(handle: int) -> Iterator[None]:
-    """Held for a few reads, by whoever has it."""
+    """Holds the registry's lock, for a few reads."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -79,7 +78,7 @@ def _free_slot(isolation: Isolation, registry: Path) -> int:
     busy = dict.fromkeys((p.uid - isolation.uid_base) // 2 for p in table().values())
     for slot in itertools.count():
         if slot >= _TRIES:
-            raise DriverFailed("every user that VMs may have is taken")
+            raise DriverFailed(f"all {_TRIES} user slots for VMs are taken")
         if slot not in busy and not _taken(registry / str(slot)):
             break
     return slot
@@ -98,11 +97,11 @@ def _taken(path: Path) -> bool:
         return False
     except OSError:
         return True
-    return any(_needs_them(Path(owner)) for owner in owners)
+    return any(_in_use(Path(owner)) for owner in owners)
 
 
-def _needs_them(owner: Path) -> bool:
+def _in_use(owner: Path) -> bool:
     try:
-        return owner.exists() and not Place(owner).has_ended()
-    except OSError:  # it cannot be looked at: then it is somebody's
+        return owner.exists() and not VmDirectory(owner).has_ended()
+    except OSError:  # it cannot be read: assume that it is in use
         return True

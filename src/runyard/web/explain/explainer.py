@@ -1,10 +1,11 @@
-"""Ask why: one question about a job, a Pod, a pool or a runner, one chain of reasons as the answer.
+"""Explains the state of a job, a Pod, a pool or a runner as a chain of reasons.
 
-    explainer = Explainer(database, picture=dashboard.picture, dispatch=Dispatch(…), …)
+    explainer = Explainer(database, snapshot=dashboard.snapshot, dispatch=Dispatch(…), …)
     await explainer.explain("job", "48190300")
 
-The fleet is taken as the dashboard has it, so a hundred questions cost no more than a look; only the rows of the one
-thing are read for the question itself. A source that does not answer is the answer, if the rest depends on it.
+The fleet's state is the dashboard's snapshot, so explanations add no load on Kubernetes; only the rows of the job or
+slot in question are read for a request. If a source that the explanation needs does not answer, that is the
+explanation.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,109 +16,120 @@ from runyard.db.contract import Database, DatabaseError
 from runyard.dispatch.machine.values import SlotState
 from runyard.dispatch.matching.values import Matching
 from runyard.telemetry.log import redact
-from runyard.web.explain import outside
-from runyard.web.explain.jobs import of_job
-from runyard.web.explain.pods import drained, of_pod, on_host, stamped
-from runyard.web.explain.pools import of_pool
-from runyard.web.explain.reading import Rows, number, read_job, read_slot
-from runyard.web.explain.scene import Purse, Scene, SlotFacts, Terms, scene_of
-from runyard.web.explain.slots import of_slot
+from runyard.web.explain import dependencies
+from runyard.web.explain.context import (
+    Context,
+    DispatchLimits,
+    RateBudget,
+    SlotFacts,
+    build_context,
+)
+from runyard.web.explain.jobs import explain_job
+from runyard.web.explain.pods import explain_drain, explain_pod, explain_stamp, with_host
+from runyard.web.explain.pools import explain_pool
+from runyard.web.explain.queries import Rows, number, read_job, read_slot
+from runyard.web.explain.slots import explain_slot
 from runyard.web.explain.values import Explanation, Step, Subject, Unknown, explained
-from runyard.web.picture import Picture
-from runyard.web.settings import Settings as Looking
+from runyard.web.settings import Settings
+from runyard.web.snapshot import Snapshot
 from runyard.web.values import Source
 from runyard.wire import names
 
-JOBS = "the jobs that GitHub has told of (a webhook that was lost is made up for by the audit, within minutes)"
-SLOTS = "the slots of Pods that have asked for work, open and closed (a number: while GitHub may have its runner)"
+JOBS = "the jobs that GitHub reported (a job whose webhook was lost is found within minutes)"
+SLOTS = "the slots, open and closed (by runner id: only while the runner may exist at GitHub)"
 PODS = "the runner Pods in Kubernetes"
 POOLS = "the RunnerPools in Kubernetes"
 _MESSAGE = 300
 
 
-async def _no_purses() -> tuple[Purse, ...]:
+async def _no_rate_budgets() -> tuple[RateBudget, ...]:
     return ()
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the dispatch server an explanation stands on: its matcher's word, its budget's, its terms."""
+    """The dispatch server's matching, limits and rate budgets, which explanations refer to."""
 
-    look: Callable[[], Awaitable[Matching]]
-    terms: Terms = Terms()
-    purses: Callable[[], Awaitable[tuple[Purse, ...]]] = _no_purses
+    read_matching: Callable[[], Awaitable[Matching]]
+    limits: DispatchLimits = DispatchLimits()
+    rate_budgets: Callable[[], Awaitable[tuple[RateBudget, ...]]] = _no_rate_budgets
 
 
 class Explainer:
-    """Answers questions; holds nothing."""
+    """Builds explanations; stateless."""
 
     def __init__(
         self,
         database: Database,
         *,
-        picture: Callable[[], Awaitable[Picture]],
+        snapshot: Callable[[], Awaitable[Snapshot]],
         dispatch: Dispatch,
-        settings: Looking,
+        settings: Settings,
     ) -> None:
         self._database = database
-        self._picture = picture
+        self._snapshot = snapshot
         self._dispatch = dispatch
         self._settings = settings
 
     async def explain(self, subject: Subject, id_: str) -> Explanation | Unknown:
-        """Why it is as it is; `Unknown` if there is no such thing."""
-        picture = await self._picture()
-        unknown = _unread(picture)
-        down = _down(picture)
+        """Explain one object; `Unknown` if it does not exist."""
+        snapshot = await self._snapshot()
+        unknown = _unread(snapshot)
+        down = _down(snapshot)
         chain: tuple[Step, ...] | None
         try:
-            chain = await self._chain(subject, id_, await self._scene(picture))
+            chain = await self._chain(subject, id_, await self._context(snapshot))
         except DatabaseError as error:
             source = Source(
                 name="Postgres", state="down", message=str(redact(str(error)))[:_MESSAGE]
             )
-            chain = (outside.database(down or source),)
+            chain = (dependencies.database(down or source),)
         if not chain:
             if not unknown:
                 return Unknown(subject=subject, id=id_, searched=_SEARCHED[subject])
-            away = picture.kubernetes if down is None else down
-            chain = (outside.kubernetes(away) if down is None else outside.database(away),)
-        return explained(subject, id_, chain, at=picture.at, unknown=unknown)
+            chain = (
+                dependencies.kubernetes(snapshot.kubernetes)
+                if down is None
+                else dependencies.database(down),
+            )
+        return explained(subject, id_, chain, at=snapshot.at, unknown=unknown)
 
-    async def _chain(self, subject: Subject, id_: str, scene: Scene) -> tuple[Step, ...]:
+    async def _chain(self, subject: Subject, id_: str, context: Context) -> tuple[Step, ...]:
         if subject == "job":
-            return await self._job(id_, scene)
+            return await self._job(id_, context)
         if subject == "pool":
-            pool = scene.pool(id_)
-            return () if pool is None else of_pool(pool, scene)
-        rows = await read_slot(self._database, id_, self._dispatch.terms)
-        return of_runner(id_, rows.slot, scene)
+            pool = context.pool(id_)
+            return () if pool is None else explain_pool(pool, context)
+        rows = await read_slot(self._database, id_, self._dispatch.limits)
+        return explain_runner(id_, rows.slot, context)
 
-    async def _job(self, id_: str, scene: Scene) -> tuple[Step, ...]:
+    async def _job(self, id_: str, context: Context) -> tuple[Step, ...]:
         job_id = number(id_)
         if job_id is None:
             return ()
-        rows: Rows = await read_job(self._database, job_id, self._dispatch.terms)
-        return () if rows.job is None else of_job(rows.job, rows.slot, scene)
+        rows: Rows = await read_job(self._database, job_id, self._dispatch.limits)
+        return () if rows.job is None else explain_job(rows.job, rows.slot, context)
 
-    async def _scene(self, picture: Picture) -> Scene:
-        purses = await self._dispatch.purses()
-        return scene_of(picture, self._settings, self._dispatch.terms, purses=purses)
+    async def _context(self, snapshot: Snapshot) -> Context:
+        rate_budgets = await self._dispatch.rate_budgets()
+        return build_context(
+            snapshot, self._settings, self._dispatch.limits, rate_budgets=rate_budgets
+        )
 
 
-def of_runner(name: str, slot: SlotFacts | None, scene: Scene) -> tuple[Step, ...]:
-    """A Pod and its slot together: the slot is the authority on work, the Pod on existence."""
-    pod = scene.pod(name if slot is None else slot.slot.pod_uid)
+def explain_runner(name: str, slot: SlotFacts | None, context: Context) -> tuple[Step, ...]:
+    """Explain a Pod and its slot: the slot decides what it works on, the Pod whether it exists."""
+    pod = context.pod(name if slot is None else slot.slot.pod_uid)
     if slot is None or (slot.slot.state is SlotState.CLOSED and pod is not None):
-        return () if pod is None else of_pod(pod, scene)
+        return () if pod is None else explain_pod(pod, context)
     if slot.slot.state is SlotState.IDLE and pod is not None:
         if pod.metadata.labels.get(names.POOL_OWNER):
-            return stamped(pod, scene)
+            return explain_stamp(pod, context)
         if pod.metadata.deletion_timestamp:
-            return of_pod(pod, scene)
-        leaving = drained(pod)
+            return explain_pod(pod, context)
+        leaving = explain_drain(pod)
         if leaving:
             return leaving
-    return on_host(of_slot(slot, scene), pod, scene)
+    return with_host(explain_slot(slot, context), pod, context)
 
 
 _SEARCHED: dict[Subject, tuple[str, ...]] = {
@@ -128,10 +140,10 @@ _SEARCHED: dict[Subject, tuple[str, ...]] = {
 }
 
 
-def _down(picture: Picture) -> Source | None:
-    return picture.postgres if picture.postgres.state == "down" else None
+def _down(snapshot: Snapshot) -> Source | None:
+    return snapshot.postgres if snapshot.postgres.state == "down" else None
 
 
-def _unread(picture: Picture) -> tuple[str, ...]:
-    sources = (picture.postgres, picture.kubernetes)
+def _unread(snapshot: Snapshot) -> tuple[str, ...]:
+    sources = (snapshot.postgres, snapshot.kubernetes)
     return tuple(f"{s.name}: {s.message}" for s in sources if s.state == "down")

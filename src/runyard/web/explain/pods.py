@@ -1,20 +1,22 @@
-"""Why a Pod does not serve yet, or no longer: told by its conditions, its container's state, its host.
+"""Explains why a Pod is not ready for a job, from its conditions, its container's state and its host.
 
-The scheduler says why it has no host, the agent what it does with it (`PullingImage`, `ContainerCreating`, a failure
-with its words), the Node and its lease whether anybody is there to do it.
+The scheduler's condition says why it has no host, the agent's container status what it is doing (`PullingImage`,
+`ContainerCreating`, a failure with its message), the Node and its lease whether the agent is alive.
 """
 
 import msgspec
 
 from runyard.kube.objects import Condition, Pod
-from runyard.web.explain import outside
-from runyard.web.explain.scene import Scene
+from runyard.web.durations import format_duration
+from runyard.web.explain import dependencies
+from runyard.web.explain.context import Context
+from runyard.web.explain.reasons import Ends, What
 from runyard.web.explain.values import Constraint, Step
 from runyard.web.fleet import ENDED, instant
-from runyard.web.words import lasted
 from runyard.wire import names
+from runyard.wire.reasons import Reason
 
-_GUESTS_TURN = (
+_WAITS_FOR_GUEST = (
     Constraint.NO_JOB,
     Constraint.NOT_ASKING,
     Constraint.REGISTERING,
@@ -23,59 +25,62 @@ _GUESTS_TURN = (
 )
 
 
-def of_pod(pod: Pod, scene: Scene) -> tuple[Step, ...]:
-    """A Pod that has no slot, or whose slot says nothing: from its own status to its host."""
+def explain_pod(pod: Pod, context: Context) -> tuple[Step, ...]:
+    """Explain a Pod without an active slot, from its status and its host."""
     if pod.metadata.deletion_timestamp:
-        away = _host(pod, scene)
-        return (_leaving(pod, leads=bool(away)), *away)
+        down = _host(pod, context)
+        return (_leaving(pod, leads=bool(down)), *down)
     if pod.status.phase in ENDED:
         return (_ended(pod),)
     if pod.metadata.labels.get(names.POOL_OWNER):
-        return stamped(pod, scene)
+        return explain_stamp(pod, context)
     if not pod.spec.node_name:
-        return (_unplaced(pod, scene),)
-    away = _host(pod, scene)
-    return (_starting(pod, leads=bool(away)), *away)
+        return (_unplaced(pod, context),)
+    down = _host(pod, context)
+    return (_starting(pod, leads=bool(down)), *down)
 
 
-def on_host(steps: tuple[Step, ...], pod: Pod | None, scene: Scene) -> tuple[Step, ...]:
-    """The steps of a slot, and its Pod's host if nobody is there: that is why, where the guest would be next."""
-    away = () if pod is None else _host(pod, scene)
-    if away and steps[-1].constraint in _GUESTS_TURN:
+def with_host(steps: tuple[Step, ...], pod: Pod | None, context: Context) -> tuple[Step, ...]:
+    """Add the Pod's host if it is down: that is the cause where the guest would act next."""
+    down = () if pod is None else _host(pod, context)
+    if down and steps[-1].constraint in _WAITS_FOR_GUEST:
         steps = tuple(msgspec.structs.replace(step, leads=True) for step in steps)
-    return (*steps, *away)
+    return (*steps, *down)
 
 
-def stamped(pod: Pod, scene: Scene) -> tuple[Step, ...]:
-    """An owner's stamp, and no claim that speaks for it."""
+def explain_stamp(pod: Pod, context: Context) -> tuple[Step, ...]:
+    """Explain a Pod that has an owner label and no claim."""
     owner = pod.metadata.labels.get(names.POOL_OWNER, "")
-    age = scene.at - (instant(pod.metadata.creation_timestamp) or scene.at)
-    left = max(0.0, scene.terms.stamped_grace - age)
-    when = f"once it is {lasted(scene.terms.stamped_grace)} old" if left else "at its next look"
-    rests = outside.switched(scene, "orphaned_stamped_pods")
+    age = context.at - (instant(pod.metadata.creation_timestamp) or context.at)
+    left = max(0.0, context.limits.stamped_grace - age)
+    at_age = Ends.RECOVERED_AT_AGE.because(age=format_duration(context.limits.stamped_grace))
+    inactive = dependencies.inactive_reconciler(context, "orphaned_stamped_pods")
     step = Step(
         constraint=Constraint.STAMPED,
         subject=f"pod {pod.metadata.name}",
-        what=f"carries the stamp of {owner} and no claim speaks for it: it counts as busy",
+        what=What.STAMPED_UNCLAIMED.because(owner=owner),
         who="dispatch: recovery of stamped Pods",
         since=instant(pod.metadata.creation_timestamp),
-        numbers={"age": round(age, 1), "grace": scene.terms.stamped_grace},
-        ends=f"recovery fences, checks again and removes it {when}",
-        leads=bool(rests),
+        numbers={"age": round(age, 1), "grace": context.limits.stamped_grace},
+        ends=at_age if left else Ends.RECOVERED_NEXT.because(),
+        leads=bool(inactive),
     )
-    return (step, *rests)
+    return (step, *inactive)
 
 
-def drained(pod: Pod) -> tuple[Step, ...]:
-    """An idle Pod that is told to leave: by a roll, or by a person."""
+def explain_drain(pod: Pod) -> tuple[Step, ...]:
+    """Explain an idle Pod that is marked for removal, by a rollout or by an operator."""
     labels = pod.metadata.labels
     name = f"pod {pod.metadata.name}"
     if labels.get(names.OPERATOR_DRAIN):
-        what = "somebody wants this Pod gone: it is sent away when it asks for work"
-        ends = "it leaves, and the pool makes another one"
+        what, ends = What.MARKED_BY_OPERATOR.because(), Ends.POD_REPLACED.because()
         return (
             Step(
-                constraint=Constraint.DRAINING, subject=name, what=what, who="a person", ends=ends
+                constraint=Constraint.DRAINING,
+                subject=name,
+                what=what,
+                who="an operator",
+                ends=ends,
             ),
         )
     if labels.get(names.DRAIN_ELIGIBLE):
@@ -83,10 +88,10 @@ def drained(pod: Pod) -> tuple[Step, ...]:
             Step(
                 constraint=Constraint.ROLL,
                 subject=name,
-                what="is made from an older image and is sent away when it asks for work",
-                who="operator: the roll",
+                what=What.OLDER_IMAGE.because(),
+                who="operator: rollout",
                 since=instant(pod.metadata.annotations.get(names.DRAIN_ELIGIBLE_AT, "")),
-                ends="it leaves, and one with the new image takes its place",
+                ends=Ends.IMAGE_REPLACED.because(),
             ),
         )
     return ()
@@ -98,39 +103,42 @@ def _leaving(pod: Pod, *, leads: bool) -> Step:
     return Step(
         constraint=Constraint.DRAINING,
         subject=f"pod {pod.metadata.name}",
-        what="is being deleted",
+        what=What.BEING_DELETED.because(),
         who="Kubernetes",
         since=None if ends is None else ends - grace,
-        ends="its host confirms that the VM is gone",
+        ends=Ends.VM_GONE.because(),
         leads=leads,
     )
 
 
 def _ended(pod: Pod) -> Step:
     status = pod.status
-    said = ": ".join(filter(None, (status.reason, status.message)))
+    cause = ": ".join(filter(None, (status.reason, status.message)))
     failed = status.phase == "Failed"
     return Step(
         constraint=Constraint.START_FAILED if failed else Constraint.OVER,
         subject=f"pod {pod.metadata.name}",
-        what=f"{'failed' if failed else 'has ended'}{f': {said}' if said else ''}",
+        what=(What.POD_FAILED if failed else What.POD_ENDED).because(),
+        cause=What.MESSAGE.because(text=cause) if cause else None,
         who=f"agent of {pod.spec.node_name}" if pod.spec.node_name else "Kubernetes",
-        ends="the operator removes it and makes another one",
+        ends=Ends.OPERATOR_REPLACES.because(),
     )
 
 
-def _unplaced(pod: Pod, scene: Scene) -> Step:
-    told = _condition(pod, "PodScheduled")
-    said = "" if told is None else told.message or told.reason
-    ready = sum(host.state == "ready" for host in scene.hosts)
+def _unplaced(pod: Pod, context: Context) -> Step:
+    scheduled = _condition(pod, "PodScheduled")
+    cause = "" if scheduled is None else scheduled.message or scheduled.reason
+    ready = sum(host.state == "ready" for host in context.hosts)
     return Step(
         constraint=Constraint.NO_HOST,
         subject=f"pod {pod.metadata.name}",
-        what=f"no host takes it: {said}" if said else "waits for a host",
+        what=What.NOT_SCHEDULED.because(message=cause) if cause else What.WAITS_FOR_HOST.because(),
         who="the scheduler",
-        since=instant(told.last_transition_time if told else pod.metadata.creation_timestamp),
-        numbers={"hosts": len(scene.hosts), "hosts_ready": ready},
-        ends="a host of its fleet has a free place, or a new host joins",
+        since=instant(
+            pod.metadata.creation_timestamp if scheduled is None else scheduled.last_transition_time
+        ),
+        numbers={"hosts": len(context.hosts), "hosts_ready": ready},
+        ends=Ends.HOST_FREE.because(),
     )
 
 
@@ -151,51 +159,53 @@ def _starting(pod: Pod, *, leads: bool) -> Step:
     )
 
 
-def _progress(pod: Pod) -> tuple[Constraint, str, str]:
+def _progress(pod: Pod) -> tuple[Constraint, Reason, Reason]:
     if pod.status.phase == "Running":
-        what = "is up and has not asked for work yet"
-        return Constraint.NOT_ASKING, what, "its poller asks for work"
+        return Constraint.NOT_ASKING, What.UP_NOT_POLLING.because(), Ends.POLLS.because()
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     waits = next((s.state.waiting for s in statuses if s.state.waiting is not None), None)
     reason = "" if waits is None else waits.reason
-    said = "" if waits is None else waits.message
+    message = "" if waits is None else waits.message
     image = pod.spec.containers[0].image if pod.spec.containers else ""
     if reason == names.WAITING_PULL:
-        return Constraint.IMAGE_STAGING, f"its host pulls {image}", "the pull ends"
+        pulls = What.PULLS_IMAGE.because(image=image)
+        return Constraint.IMAGE_STAGING, pulls, Ends.PULL_ENDS.because()
     failed = reason == names.REASON_CREATE_FAILED or reason.startswith(("Err", "ImagePull"))
     if failed or "BackOff" in reason:
-        words = pod.status.message or said or reason
+        cause = pod.status.message or message or reason
         return (
             Constraint.START_FAILED,
-            f"its VM could not be made: {words}",
-            "the agent tries again",
+            What.VM_NOT_CREATED.because(message=cause),
+            Ends.ATTEMPT_OF_AGENT.because(),
         )
     if not reason:
-        return Constraint.BOOTING, "its host has not begun with it yet", "its agent takes it up"
-    return Constraint.BOOTING, "its VM is made and boots", "the guest is up and asks for work"
+        return Constraint.BOOTING, What.NOT_STARTED.because(), Ends.AGENT_STARTS.because()
+    return Constraint.BOOTING, What.VM_BOOTS.because(), Ends.GUEST_POLLS.because()
 
 
-def _host(pod: Pod, scene: Scene) -> tuple[Step, ...]:
+def _host(pod: Pod, context: Context) -> tuple[Step, ...]:
     name = pod.spec.node_name
-    host = scene.host(name) if name else None
-    listed = scene.cluster is not None and "nodes" not in scene.cluster.refused
+    host = context.host(name) if name else None
+    listed = context.cluster is not None and "nodes" not in context.cluster.refused
     if not name or (host is None and not listed) or (host is not None and host.tone != "bad"):
         return ()
+    cause: Reason | None = None
     if host is None:
-        what, since = "the host of this Pod does not exist any more", None
+        what, since = What.HOST_GONE.because(), None
     else:
-        what = f"{host.state}: {host.reason}" if host.reason else host.state
-        since = host.heartbeat_at
-    silent = {} if since is None else {"silent": round(scene.at - since, 1)}
+        what, since = What.HOST_DOWN.because(state=host.state), host.heartbeat_at
+        cause = What.MESSAGE.because(text=host.reason) if host.reason else None
+    numbers = {} if since is None else {"silent": round(context.at - since, 1)}
     return (
         Step(
             constraint=Constraint.HOST_AWAY,
             subject=f"host {name}",
             what=what,
+            cause=cause,
             who="the Node and its lease",
             since=since,
-            numbers=silent,
-            ends="its agent reports again, or the Node is removed",
+            numbers=numbers,
+            ends=Ends.AGENT_REPORTS.because(),
         ),
     )
 

@@ -1,184 +1,189 @@
-"""Why a runner is where it is in its one life: told by its slot, its deadline, and the machine's own question."""
+"""Explains the state of a runner from its slot, its deadline and the state machine's next check."""
 
-from runyard.dispatch.machine.table import Question, question, stay
+from runyard.dispatch.machine.table import Question, question, time_limit
 from runyard.dispatch.machine.values import Slot, SlotState
-from runyard.web.explain import outside
-from runyard.web.explain.scene import Scene, SlotFacts
+from runyard.web.durations import format_duration
+from runyard.web.explain import dependencies
+from runyard.web.explain.context import Context, SlotFacts
+from runyard.web.explain.reasons import Ends, What
 from runyard.web.explain.values import Constraint, Step
-from runyard.web.words import lasted
+from runyard.wire.reasons import Reason
+from runyard.wire.reasons_dispatch import TRANSITIONS
 
 SWEEPER = "dispatch: the sweeper"
-_HEALER = {SlotState.OFFERED: "stale_claims", SlotState.ARMED: "orphaned_runners"}
+_RECONCILERS = {SlotState.OFFERED: "stale_claims", SlotState.ARMED: "orphaned_runners"}
 
 
-def of_slot(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
-    """The slot's state, then what its overdue question waits for."""
+def explain_slot(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
+    """Explain the slot's state, then what its overdue check waits for."""
     slot = facts.slot
-    if question(slot) is Question.FENCE and (facts.overdue or _put_off(facts, scene)):
-        return _fence(facts, scene)
+    if question(slot) is Question.FENCE and (facts.overdue or _fence_postponed(facts, context)):
+        return _fence(facts, context)
     match slot.state:
         case SlotState.IDLE:
-            return _idle(facts, scene)
+            return _idle(facts, context)
         case SlotState.OFFERED:
-            return _minting(facts, scene)
+            return _minting(facts, context)
         case SlotState.ARMED:
-            return _registering(facts, scene)
+            return _registering(facts, context)
         case SlotState.EXECUTING:
-            return (_running(facts, scene),)
+            return (_running(facts, context),)
         case SlotState.DRAINING:
-            return (_draining(facts, scene),)
+            return (_draining(facts, context),)
         case SlotState.CLOSED:
             return (_closed(facts),)
 
 
-def _put_off(facts: SlotFacts, scene: Scene) -> bool:
-    """Its fence was asked for and had no answer: the deadline is a later one, and the question is still open."""
+def _fence_postponed(facts: SlotFacts, context: Context) -> bool:
+    """Return whether a fence got no answer: its deadline was postponed, and it is still needed."""
     if facts.slot.state is SlotState.CLOSED:
         return True
-    limit = stay(facts.slot, scene.terms.deadlines)
-    return facts.last is not None and scene.at - facts.last.at > limit
+    limit = time_limit(facts.slot, context.limits.deadlines)
+    return facts.last is not None and context.at - facts.last.at > limit
 
 
-def _fence(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
-    """Its time is over: GitHub must forget the runner before anything is concluded."""
+def _fence(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
+    """Explain an overdue slot: its runner must be deleted at GitHub before anything is freed."""
     slot = facts.slot
-    since = min(facts.deadline, _moved(facts) + stay(slot, scene.terms.deadlines))
-    grace = () if facts.settled else (_grace(facts, scene),)
-    rests = outside.switched(scene, _HEALER.get(slot.state, ""))
-    beyond = grace or rests or outside.github(scene, key=str(slot.installation_id))
-    told = f" ({facts.last.why})" if facts.last is not None and facts.last.why else ""
+    since = min(facts.deadline, _changed_at(facts) + time_limit(slot, context.limits.deadlines))
+    grace = () if facts.settled else (_grace(facts, context),)
+    inactive = dependencies.inactive_reconciler(context, _RECONCILERS.get(slot.state, ""))
+    causes = grace or inactive or dependencies.github(context, key=str(slot.installation_id))
     step = Step(
         constraint=Constraint.FENCE,
-        subject=_named(facts),
-        what=f"{_was(slot)}{told}: its runner must be gone at GitHub first",
+        subject=_subject(facts),
+        what=_overdue_state(slot),
+        cause=None if facts.last is None else facts.last.why,
         who=SWEEPER,
         since=since,
-        numbers={"late": max(0.0, round(scene.at - since, 1))},
-        ends="GitHub deletes the runner, or says that it works",
-        leads=bool(beyond),
+        numbers={"late": max(0.0, round(context.at - since, 1))},
+        ends=Ends.RUNNER_FENCED.because(),
+        leads=bool(causes),
     )
-    return (step, *beyond)
+    return (step, *causes)
 
 
-def _was(slot: Slot) -> str:
-    gone = slot.state is SlotState.CLOSED
-    return "its Pod is gone" if gone else f"was {slot.state} for too long"
+def _overdue_state(slot: Slot) -> Reason:
+    if slot.state is SlotState.CLOSED:
+        return What.POD_GONE_UNFENCED.because()
+    return What.STATE_OVERDUE.because(state=slot.state.value)
 
 
-def _grace(facts: SlotFacts, scene: Scene) -> Step:
-    left = max(0.0, round(facts.settles_at - scene.at, 1))
+def _grace(facts: SlotFacts, context: Context) -> Step:
+    left = max(0.0, round(facts.settles_at - context.at, 1))
     return Step(
         constraint=Constraint.OUTAGE_GRACE,
         subject="dispatch",
-        what="the service is just back from an outage: nobody is reaped who had no chance to speak",
+        what=What.AFTER_OUTAGE.because(),
         who=SWEEPER,
         numbers={"left": left},
-        ends=f"{lasted(left)} more without an outage",
+        ends=Ends.NO_OUTAGE_FOR.because(left=format_duration(left)),
     )
 
 
-def _idle(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
-    silent = scene.at - facts.last_beat
-    if silent <= scene.silent_after:
+def _idle(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
+    silent = context.at - facts.last_beat
+    if silent <= context.silent_after:
         step = Step(
             constraint=Constraint.NO_JOB,
-            subject=_named(facts),
-            what=f"waits for work in pool {facts.slot.pool}",
+            subject=_subject(facts),
+            what=What.WAITS_FOR_WORK.because(pool=facts.slot.pool),
             who="dispatch: the matcher",
             since=facts.opened_at,
-            ends="a job fits",
+            ends=Ends.JOB_FITS.because(),
         )
         return (step,)
-    rests = outside.switched(scene, "pods_against_slots")
+    inactive = dependencies.inactive_reconciler(context, "pods_against_slots")
     step = Step(
         constraint=Constraint.NOT_ASKING,
-        subject=_named(facts),
-        what=f"has not asked for work for {lasted(silent)}",
+        subject=_subject(facts),
+        what=What.NOT_POLLING.because(silent=format_duration(silent)),
         who="the guest",
         since=facts.last_beat,
-        numbers={"silent": round(silent, 1), "limit": scene.silent_after},
-        ends="it asks again, or recovery removes it",
-        leads=bool(rests),
+        numbers={"silent": round(silent, 1), "limit": context.silent_after},
+        ends=Ends.POLLS_OR_REMOVED.because(),
+        leads=bool(inactive),
     )
-    return (step, *rests)
+    return (step, *inactive)
 
 
-def _minting(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
-    beyond = outside.github(scene, key=str(facts.slot.installation_id))
+def _minting(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
+    causes = dependencies.github(context, key=str(facts.slot.installation_id))
     step = Step(
         constraint=Constraint.MINTING,
-        subject=_named(facts),
-        what=f"its runner is being registered at GitHub for job {facts.slot.intended_job}",
+        subject=_subject(facts),
+        what=What.REGISTERS_RUNNER.because(job=str(facts.slot.intended_job)),
         who="dispatch: the mint",
-        since=_moved(facts),
-        numbers={"left": _left(facts, scene)},
-        ends="GitHub answers, or the deadline's fence settles it",
-        leads=bool(beyond),
+        since=_changed_at(facts),
+        numbers={"left": _left(facts, context)},
+        ends=Ends.GITHUB_ANSWERS_OR_FENCE.because(),
+        leads=bool(causes),
     )
-    return (step, *beyond)
+    return (step, *causes)
 
 
-def _registering(facts: SlotFacts, scene: Scene) -> tuple[Step, ...]:
-    beyond = outside.github_away(scene)
-    meant = facts.slot.intended_job
-    job = "no job any more" if meant is None else f"job {meant}"
+def _registering(facts: SlotFacts, context: Context) -> tuple[Step, ...]:
+    causes = dependencies.github_unreachable(context)
+    intended = facts.slot.intended_job
+    vacant = What.RUNNER_CONNECTS_VACANT.because()
     step = Step(
         constraint=Constraint.REGISTERING,
-        subject=_named(facts),
-        what=f"has its configuration for {job}; its runner connects to GitHub",
+        subject=_subject(facts),
+        what=vacant if intended is None else What.RUNNER_CONNECTS.because(job=intended),
         who="the guest",
-        since=_moved(facts),
-        numbers={"left": _left(facts, scene)},
-        ends="GitHub gives it a job, or the deadline's fence settles it",
-        leads=bool(beyond),
+        since=_changed_at(facts),
+        numbers={"left": _left(facts, context)},
+        ends=Ends.GETS_JOB_OR_FENCE.because(),
+        leads=bool(causes),
     )
-    return (step, *beyond)
+    return (step, *causes)
 
 
-def _running(facts: SlotFacts, scene: Scene) -> Step:
+def _running(facts: SlotFacts, context: Context) -> Step:
     job = facts.slot.executing_job
-    what = "works on a job that is not known yet" if job is None else f"works on job {job}"
+    unknown = What.RUNS_UNKNOWN_JOB.because()
     return Step(
         constraint=Constraint.RUNNING,
-        subject=_named(facts),
-        what=what,
+        subject=_subject(facts),
+        what=unknown if job is None else What.RUNS_JOB.because(job=job),
         who="GitHub",
-        since=_moved(facts),
-        ends=f"the job ends; GitHub is asked again in {lasted(_left(facts, scene))}",
+        since=_changed_at(facts),
+        ends=Ends.JOB_ENDS_OR_READ.because(left=format_duration(_left(facts, context))),
     )
 
 
-def _draining(facts: SlotFacts, scene: Scene) -> Step:
-    why = "" if facts.last is None else f": {facts.last.why}"
+def _draining(facts: SlotFacts, context: Context) -> Step:
     return Step(
         constraint=Constraint.DRAINING,
-        subject=_named(facts),
-        what=f"is on its way out{why}; the budget is held until its Pod is gone",
+        subject=_subject(facts),
+        what=What.STOPPING.because(),
+        cause=None if facts.last is None else facts.last.why,
         who=SWEEPER,
-        since=_moved(facts),
-        numbers={"left": _left(facts, scene)},
-        ends=f"the Pod goes; it is removed in {lasted(_left(facts, scene))} otherwise",
+        since=_changed_at(facts),
+        numbers={"left": _left(facts, context)},
+        ends=Ends.POD_ENDS.because(left=format_duration(_left(facts, context))),
     )
 
 
 def _closed(facts: SlotFacts) -> Step:
-    reason = facts.slot.close_reason
+    closed = facts.slot.close_reason
     return Step(
         constraint=Constraint.OVER,
-        subject=_named(facts),
-        what=f"its Pod is proven gone{f': {reason}' if reason else ''}",
+        subject=_subject(facts),
+        what=What.POD_GONE.because(),
+        cause=TRANSITIONS.read(closed) if closed else None,
         who=SWEEPER,
-        since=_moved(facts),
+        since=_changed_at(facts),
     )
 
 
-def _named(facts: SlotFacts) -> str:
+def _subject(facts: SlotFacts) -> str:
     return f"pod {facts.slot.pod_name}"
 
 
-def _moved(facts: SlotFacts) -> float:
+def _changed_at(facts: SlotFacts) -> float:
     return facts.opened_at if facts.last is None else facts.last.at
 
 
-def _left(facts: SlotFacts, scene: Scene) -> float:
-    return max(0.0, round(facts.deadline - scene.at, 1))
+def _left(facts: SlotFacts, context: Context) -> float:
+    return max(0.0, round(facts.deadline - context.at, 1))

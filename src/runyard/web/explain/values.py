@@ -1,8 +1,8 @@
-"""An explanation as a value: what holds something up, with its numbers, and who decided so.
+"""Types of an explanation.
 
-A chain of steps leads from what was asked about towards the cause: job, pool, Pod, host. Each step repeats what
-the part that decides has returned or published; nothing here is a guess of a second mind. A step that `leads` is itself
-caused by the next one; the first step that does not is the *binding* constraint: remove it, and the thing moves on.
+A chain of steps leads from the object in question to the cause: job, pool, Pod, host. Each step repeats what the
+deciding component returned or published; nothing is decided again here. A step that `leads` is caused by the next
+one. The first step that does not lead is the *binding* constraint: when it is removed, the object makes progress.
 """
 
 from enum import StrEnum
@@ -10,57 +10,59 @@ from typing import Literal
 
 import msgspec
 
+from runyard.wire.reasons import Reason
+
 Subject = Literal["job", "pod", "pool", "runner"]
 SUBJECTS: tuple[Subject, ...] = ("job", "pod", "pool", "runner")
 
 
 class Constraint(StrEnum):
-    """Everything that can hold a job, a Pod or a pool up. The first seven are the matcher's own words."""
+    """What can hold a job, a Pod or a pool. The first seven are the matcher's holds."""
 
-    NO_POOL = "no_pool"
-    NO_RUNNER = "no_runner"
-    TENANT_CAP = "tenant_cap"
+    NO_POOL = "no-pool"
+    NO_RUNNER = "no-runner"
+    TENANT_CAP = "tenant-cap"
     EXCLUDED = "excluded"
     PAUSED = "paused"
     GITHUB = "github"
     NEXT = "next"
 
     APPROVAL = "approval"
-    ASKED_FIRST = "asked_first"
+    ASKED_FIRST = "asked-first"
     MINTING = "minting"
     REGISTERING = "registering"
     FENCE = "fence"
-    OUTAGE_GRACE = "outage_grace"
-    SWITCHED_OFF = "switched_off"
-    GITHUB_BUDGET = "github_budget"
-    GITHUB_AWAY = "github_away"
-    GITHUB_REFUSED = "github_refused"
-    DATABASE_AWAY = "database_away"
-    KUBERNETES_AWAY = "kubernetes_away"
+    OUTAGE_GRACE = "outage-grace"
+    SWITCHED_OFF = "switched-off"
+    GITHUB_BUDGET = "github-budget"
+    GITHUB_AWAY = "github-away"
+    GITHUB_REFUSED = "github-refused"
+    DATABASE_AWAY = "database-away"
+    KUBERNETES_AWAY = "kubernetes-away"
 
-    ALL_BUSY = "all_busy"
-    SCALED_TO_ZERO = "scaled_to_zero"
-    PROVISIONING_CEILING = "provisioning_ceiling"
+    ALL_BUSY = "all-busy"
+    SCALED_TO_ZERO = "scaled-to-zero"
+    PROVISIONING_CEILING = "provisioning-ceiling"
     BACKOFF = "backoff"
     ROLL = "roll"
-    POOL_DELETED = "pool_deleted"
+    POOL_DELETED = "pool-deleted"
 
-    NO_HOST = "no_host"
-    HOST_AWAY = "host_away"
-    IMAGE_STAGING = "image_staging"
+    NO_HOST = "no-host"
+    HOST_AWAY = "host-away"
+    IMAGE_STAGING = "image-staging"
     BOOTING = "booting"
-    START_FAILED = "start_failed"
-    NOT_ASKING = "not_asking"
+    START_FAILED = "start-failed"
+    NOT_ASKING = "not-asking"
     STAMPED = "stamped"
     DRAINING = "draining"
 
-    NO_JOB = "no_job"
+    NO_JOB = "no-job"
     RUNNING = "running"
     OVER = "over"
-    AS_ASKED = "as_asked"
+    AS_ASKED = "as-asked"
 
 
-# Nothing holds it up: it works, it waits for somebody to need it, or it is over.
+# Nothing holds it: it is running, idle or done.
 FREE = (
     Constraint.NO_JOB,
     Constraint.RUNNING,
@@ -70,20 +72,27 @@ FREE = (
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One link of the chain."""
+    """One step of the chain."""
 
     constraint: Constraint
     subject: str  # job 7, pool mac, pod mac-runner-1, host mini-1, GitHub, Postgres, Kubernetes
-    what: str
-    who: str  # the part that decides
+    what: Reason
+    who: str  # the component that decides
     since: float | None = None  # seconds since the epoch
     numbers: dict[str, float] = {}
-    ends: str = ""  # what would end it
-    leads: bool = False  # the next step is why
+    ends: Reason | None = None  # what would end it
+    cause: Reason | None = None  # of `what`, where it is known
+    leads: bool = False  # the next step is the cause
+    reason: str = ""  # the exact reason code, where the component that decides publishes one
+
+    @property
+    def code(self) -> str:
+        """The exact reason's slug, or that of the constraint."""
+        return self.reason or self.constraint.value
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why it is as it is. `binding` is one of the chain; `unknown` are sources that could not be read."""
+    """The chain of causes. `binding` is one of its steps; `unknown` are sources that could not be read."""
 
     subject: Subject
     id: str
@@ -94,12 +103,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> bool:
-        """Nothing holds it up."""
+        """Whether nothing holds the object."""
         return self.binding.constraint in FREE
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):
-    """There is no such thing, as far as this was searched."""
+    """The object was not found; `searched` lists where."""
 
     subject: Subject
     id: str
@@ -109,7 +118,7 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
 def explained(
     subject: Subject, id_: str, chain: tuple[Step, ...], *, at: float, unknown: tuple[str, ...] = ()
 ) -> Explanation:
-    """Name the binding constraint of a chain; a chain whose last step leads on ends there for want of knowledge."""
+    """Build an explanation. If every step leads, the cause is not known, and the last step is binding."""
     binding = next((step for step in chain if not step.leads), chain[-1])
     return Explanation(
         subject=subject, id=id_, at=at, binding=binding, chain=chain, unknown=unknown

@@ -1,4 +1,4 @@
--- One job, with when GitHub is asked about it again and where its tenant is installed.
+-- One job, with the time of its next check at GitHub and its tenant's installation.
 SELECT j.job_id, j.tenant, j.repository, j.labels, j.state, j.verified, j.runner_name, j.conclusion,
     t.installation_id,
     extract(epoch FROM j.enqueued_at)::double precision AS enqueued_at,

@@ -1,3 +1,3 @@
--- The last thing that the log says about a job itself.
-SELECT extract(epoch FROM at)::double precision AS at, source, target, why, actor FROM transitions
+-- The last transition of a job.
+SELECT extract(epoch FROM at)::double precision AS at, source, target, reason, detail, actor FROM transitions
 WHERE job_id = %(job_id)s AND subject = 'job' ORDER BY id DESC LIMIT 1;

@@ -1,5 +1,5 @@
--- The newest slot that goes by this name: a Pod's uid or name, a runner's name or its number at GitHub, or the job
--- that it is meant for; `tenant` is whose runner it must be, if that is known; with how the sweeper would judge it now.
+-- The newest slot with this name: a Pod's uid or name, a runner's name or its id at GitHub, or the id of the assigned
+-- job. `tenant` limits the search if it is known. Includes the conditions that the sweeper checks.
 SELECT s.*,
     extract(epoch FROM s.opened_at)::double precision AS opened_epoch,
     extract(epoch FROM s.last_beat)::double precision AS beat_epoch,

@@ -1,3 +1,3 @@
--- Everything that the log says about a job and about the slots that were meant for it, oldest first.
-SELECT extract(epoch FROM at)::double precision AS at, subject, pod_uid, job_id, source, target, why, actor
+-- The transitions of a job and of the slots that were assigned to it, oldest first.
+SELECT extract(epoch FROM at)::double precision AS at, subject, pod_uid, job_id, source, target, reason, detail, actor
 FROM transitions WHERE job_id = %(job_id)s ORDER BY id LIMIT %(limit)s;

@@ -1,5 +1,4 @@
--- Jobs that wait, that somebody must approve first, or that run, the longest waiting first; each state has its own
--- limit.
+-- Jobs that are queued, waiting for approval or running, the longest waiting first; each state has its own limit.
 SELECT j.job_id, j.tenant, j.repository, j.labels, j.state, j.verified, j.runner_name, j.conclusion,
     t.installation_id,
     extract(epoch FROM j.look_at)::double precision AS look_at,

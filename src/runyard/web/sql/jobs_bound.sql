@@ -1,4 +1,4 @@
--- Jobs that some runner is about to take: found through the runner, for which there is an index.
+-- Jobs that are assigned to a runner; found through the slots, which have an index for it.
 SELECT j.job_id, j.tenant, j.repository, j.labels, j.state, j.verified, s.runner_name, j.conclusion,
     extract(epoch FROM j.enqueued_at)::double precision AS enqueued_at,
     extract(epoch FROM j.started_at)::double precision AS started_at,

@@ -1,5 +1,4 @@
--- The jobs that ended last. Found through the end of the log, whose key is in order: the table of jobs is
--- never searched.
+-- The jobs that finished last; found through the end of the transition log, so the job table is not scanned.
 SELECT j.job_id, j.tenant, j.repository, j.labels, j.state, j.verified, j.runner_name, j.conclusion,
     extract(epoch FROM j.enqueued_at)::double precision AS enqueued_at,
     extract(epoch FROM j.started_at)::double precision AS started_at,

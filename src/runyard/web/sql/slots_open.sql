@@ -1,4 +1,4 @@
--- Every slot whose Pod should exist, with the job that it runs or is meant for.
+-- Every slot that is not closed, with the job that it runs or is assigned to.
 SELECT s.pod_uid, s.pod_name, s.pool, s.state,
     extract(epoch FROM s.opened_at)::double precision AS opened_at,
     s.last_beat < runyard_now() - make_interval(secs => %(silent_after)s) AS silent,

@@ -1,20 +1,20 @@
-// Keeps the page current: the server sends the changed part as HTML, rendered and escaped where the first page was,
-// and this file fits it into the document without touching what stayed the same. No library, no inline script.
+// Updates the page: the server sends the live part as rendered HTML, and this script changes only the nodes that differ.
+// No library, no inline script.
 "use strict";
 
 (() => {
   const EVENTS = "/api/v1/events?view=page";
-  const SILENCE = 30000; // the server speaks at least every ten seconds
+  const SILENCE = 30000; // the server sends an event at least every ten seconds
   const RETRY = 2000;
   const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
   const live = document.getElementById("live");
   const word = document.getElementById("live-word");
-  let skew = 0; // what the server's clock is ahead of this one, in seconds
+  let skew = 0; // how far the server's clock is ahead of this one, in seconds
   let source = null;
   let watchdog = 0;
 
-  function say(state, text) {
+  function show(state, text) {
     if (live.dataset.state === state) return;
     live.dataset.state = state;
     word.textContent = text;
@@ -35,9 +35,9 @@
     }
   }
 
-  // ── fitting a new tree into the old one ────────────────────────────────────────────────────
+  // ── updating the old tree with the new one ────────────────────────────────────────────────────
 
-  function alike(old, fresh) {
+  function matches(old, fresh) {
     if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) return false;
     if (old.nodeType !== Node.ELEMENT_NODE) return true;
     return (old.dataset?.key ?? "") === (fresh.dataset?.key ?? "");
@@ -69,11 +69,11 @@
     let place = old.firstChild;
     for (const wanted of [...fresh.childNodes]) {
       const known = wanted.dataset?.key ? keyed.get(wanted.dataset.key) : null;
-      if (known && alike(known, wanted)) {
+      if (known && matches(known, wanted)) {
         if (known === place) place = place.nextSibling;
         else old.insertBefore(known, place);
         morph(known, wanted);
-      } else if (place && !wanted.dataset?.key && alike(place, wanted)) {
+      } else if (place && !wanted.dataset?.key && matches(place, wanted)) {
         const here = place;
         place = place.nextSibling;
         morph(here, wanted);
@@ -101,7 +101,7 @@
     const app = document.getElementById("app");
     if (!fresh || !app) return;
     if (fresh.dataset.version !== app.dataset.version) {
-      location.reload(); // the server was replaced: its page is another one
+      location.reload(); // the server has another version of the page
       return;
     }
     clock(fresh.dataset.at);
@@ -114,42 +114,42 @@
     if (Number(at) > 0) skew = Number(at) - Date.now() / 1000;
   }
 
-  // ── the line to the server ─────────────────────────────────────────────────────────────────
+  // ── the connection to the server ─────────────────────────────────────────────────────────────────
 
-  function heard() {
-    say("live", "live");
+  function received() {
+    show("live", "live");
     clearTimeout(watchdog);
     watchdog = setTimeout(lost, SILENCE);
   }
 
   function lost() {
-    say("reconnecting", "reconnecting");
+    show("reconnecting", "reconnecting");
     clearTimeout(watchdog);
     source?.close();
     source = null;
-    setTimeout(again, RETRY);
+    setTimeout(reconnect, RETRY);
   }
 
-  // A refused stream does not say why: a session that is over needs the login page, anything else needs patience.
-  function again() {
+  // EventSource hides the status code: an expired session needs the login page, any other failure a retry.
+  function reconnect() {
     fetch("/api/v1/overview", { method: "HEAD", cache: "no-store" }).then(
-      (answer) => (answer.status === 401 ? location.reload() : connect()),
-      () => setTimeout(again, RETRY),
+      (response) => (response.status === 401 ? location.reload() : connect()),
+      () => setTimeout(reconnect, RETRY),
     );
   }
 
   function connect() {
     if (source) return;
     source = new EventSource(EVENTS);
-    source.addEventListener("page", (event) => { heard(); update(event.data); });
-    source.addEventListener("beat", (event) => { heard(); clock(event.data); });
+    source.addEventListener("page", (event) => { received(); update(event.data); });
+    source.addEventListener("beat", (event) => { received(); clock(event.data); });
     source.addEventListener("error", lost);
     clearTimeout(watchdog);
     watchdog = setTimeout(lost, SILENCE);
   }
 
   clock(document.getElementById("app").dataset.at);
-  say("connecting", "connecting");
+  show("connecting", "connecting");
   setInterval(tick, 1000);
   tick();
   connect();

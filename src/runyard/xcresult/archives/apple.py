@@ -1,7 +1,7 @@
-"""Apple Archives: the entries, and the layer of compressed blocks around them.
+"""Reads Apple Archives: the entries, and the layer of compressed blocks around them.
 
-Outside, optionally: `pbz`, a letter for the algorithm, the block size, then blocks of {raw size, stored
-size, bytes}, all big-endian; equal sizes mean that a block is stored as it is. Inside: entries of
+The outer layer is optional: `pbz`, a letter for the algorithm, the block size, then blocks of {raw size, stored
+size, bytes}, all big-endian; equal sizes mean an uncompressed block. The inner layer has entries of
 `AA01` (`YAA1` in old ones), the header's size, fields, and then the blobs in the order of their fields,
 all little-endian. One block and one header are in memory at a time.
 """
@@ -39,7 +39,7 @@ Decode = Callable[[bytes, int], bytes]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """The header of one entry, as far as it matters."""
+    """The fields of one entry's header that the reader uses."""
 
     kind: str
     path: str | None
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def extract_apple(stream: Pieces, sink: Sink, meter: Meter) -> None:
-    """Write the needed files of an archive's entries."""
+    """Write the files of the archive that the reader needs."""
     while not stream.at_end():
         meter.entry()
         entry = _entry(stream)
@@ -122,7 +122,7 @@ def _bytes(header: bytes, position: int, count: int) -> bytes:
 
 
 def block_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
-    """What the blocks hold, one block at a time."""
+    """Yield the decompressed content of the blocks, one block at a time."""
     decode = _decoder(_exactly(file, 12)[3:4])
     for raw, stored in block_sizes(file):
         if raw > meter.limits.block_bytes:
@@ -136,7 +136,7 @@ def block_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
 
 
 def block_sizes(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Raw and stored size of each block; the file stands at the block's bytes, and must be moved on."""
+    """Yield the raw and stored size of each block. The caller reads or skips the block's bytes."""
     end = os.fstat(file.fileno()).st_size
     while head := file.read(16):
         raw, stored = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:], "big")
@@ -175,7 +175,7 @@ def _stored(data: bytes, size: int) -> bytes:
 
 
 def _inflate(data: bytes, size: int) -> bytes:
-    """Deflate, with zlib's header of two bytes or bare; its check sum may be missing."""
+    """Decompress deflate data, with or without zlib's header of two bytes; the checksum may be missing."""
     headed = len(data) > 2 and data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
     for start in (2, 0) if headed else (0,):
         decoder = zlib.decompressobj(-15)

@@ -1,7 +1,7 @@
-"""From an upload to a directory: what kind of archive it is, and what of it is written where.
+"""Extracts an upload to a directory: detects the kind of archive and writes the files that the reader needs.
 
-The kind is told by the first bytes, never by the name: an upload is called `.zip` whatever it is. Memory
-does not depend on the size of the archive or of its files.
+The kind is detected by the first bytes, never by the name: uploads are named `.zip` whatever they are. Memory does not
+depend on the size of the archive or of its files.
 """
 
 import os
@@ -19,7 +19,7 @@ from runyard.xcresult.archives.apple import (
     extract_apple,
 )
 from runyard.xcresult.archives.limits import Limits
-from runyard.xcresult.archives.meter import Check, Meter, unhindered
+from runyard.xcresult.archives.meter import Check, Meter, no_check
 from runyard.xcresult.archives.paths import needed, parts_of
 from runyard.xcresult.archives.pieces import Pieces
 from runyard.xcresult.archives.sink import Sink
@@ -29,9 +29,9 @@ from runyard.xcresult.archives.zips import entries, extract_zip, find_directory
 from runyard.xcresult.errors import UnsupportedFormat, XcresultError, XcresultNotFound
 
 CLUSTER = 4096
-"""What a file takes on a disk is a multiple of this."""
+"""Disk space of a file is a multiple of this."""
 GUESS = 4
-"""How much larger than its archive a bundle is thought to be where no header says it."""
+"""Assumed ratio of extracted to archived size, if no header has the size."""
 
 _COMPRESSED_TAR: dict[str, Callable[[BinaryIO, Meter], Iterator[bytes]]] = {
     "gzip": gzip_pieces,
@@ -65,12 +65,12 @@ def extract(
     to: Path,
     *,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
-    check: Check = unhindered,
+    check: Check = no_check,
 ) -> None:
-    """Write what the reader needs of an archive below `to`, an empty directory of the caller's own.
+    """Write the needed files of an archive below `to`, an empty directory owned by the caller.
 
-    `check` is called between pieces; what it raises ends the extraction. Raises XcresultError for what
-    is wrong with the archive, OSError for what is wrong with the disk.
+    `check` is called between pieces and may raise to end the extraction. Raises XcresultError for a bad archive,
+    OSError for problems of the disk.
     """
     with open_archive(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -91,7 +91,7 @@ def extract(
 
 
 def kind_of(file: BinaryIO) -> str:
-    """What a file is, by its first bytes; the file is left at its start."""
+    """The kind of a file, by its first bytes; rewinds the file."""
     head = file.read(BLOCK)
     file.seek(0)
     if not head:
@@ -104,22 +104,22 @@ def kind_of(file: BinaryIO) -> str:
     for magic, what in _REFUSED:
         if head.startswith(magic):
             raise UnsupportedFormat(f"this is {what}: {_READ}")
-    raise UnsupportedFormat(f"this is no archive of a kind that is known: {_READ}")
+    raise UnsupportedFormat(f"this is not a known kind of archive: {_READ}")
 
 
 def needed_bytes(path: Path, *, limits: Limits = Limits()) -> int:  # noqa: B008  (frozen)
-    """About how much disk the extraction takes: by the archive's headers, where they say it.
+    """Estimate the disk space that the extraction needs, from the archive's headers if they have sizes.
 
-    Headers may lie, so this is for asking whether to begin; the limits are for when to stop, and never is
-    more needed than they let through. What is wrong with the archive is left for the extraction to say.
+    Headers may be wrong, so the estimate only decides whether to begin; the limits stop an extraction, and the estimate
+    never exceeds them. Errors in the archive are ignored here and raised by the extraction.
     """
     with open_archive(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
-            told = _needed(file, kind_of(file), size, limits)
+            needed = _needed(file, kind_of(file), size, limits)
         except XcresultError:
-            told = GUESS * size
-        return min(told, limits.total_bytes, max(limits.ratio_floor, limits.ratio * size))
+            needed = GUESS * size
+        return min(needed, limits.total_bytes, max(limits.ratio_floor, limits.ratio * size))
 
 
 def _needed(file: BinaryIO, kind: str, size: int, limits: Limits) -> int:
@@ -138,23 +138,23 @@ def _needed(file: BinaryIO, kind: str, size: int, limits: Limits) -> int:
         return total
     if kind == "gzip":
         file.seek(max(0, size - 4))
-        told = int.from_bytes(file.read(4), "little")  # of the last member, modulo 4 GiB
-        return told if size < told < 100 * size else GUESS * size
+        declared = int.from_bytes(file.read(4), "little")  # of the last member, modulo 4 GiB
+        return declared if size < declared < 100 * size else GUESS * size
     return size if kind in {"apple", "tar"} else GUESS * size
 
 
 def open_archive(path: Path) -> BinaryIO:
-    """The upload, opened for reading: a regular file, so that no pipe can keep us waiting."""
+    """Open the upload for reading; only a regular file, because a pipe could block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise XcresultNotFound(f"there is nothing at {path}") from None
+        raise XcresultNotFound(f"{path} does not exist") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise XcresultNotFound(f"neither a file nor a directory: {path}")
+        raise XcresultNotFound(f"{path} is neither a file nor a directory")
     return open(descriptor, "rb")  # noqa: PTH123  (a descriptor, not a path)
 
 
 def _expect_tar(stream: Pieces, kind: str) -> None:
     if not is_header(stream.peek(BLOCK)):
-        raise UnsupportedFormat(f"a {kind} file that holds no tar archive: {_READ}")
+        raise UnsupportedFormat(f"a {kind} file that contains no tar archive: {_READ}")

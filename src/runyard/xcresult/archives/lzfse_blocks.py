@@ -1,9 +1,8 @@
-"""LZFSE, decoded into a buffer of a size that we choose.
+"""Decodes LZFSE into a buffer of a fixed size.
 
-The wheel's own `decompress` grows its buffer for as long as the data asks it to, so a few bytes could
-take all memory. The same library exports the C function beneath it, which writes at most as much as it
-is told to; that one is called here. A block says how long it is, and gets one byte more, so that a lie
-shows.
+The wheel's own `decompress` grows its buffer as long as the data requires, so a few bytes could use all memory. The
+library also exports the C function below it, which writes at most a given number of bytes; that one is used here. The
+buffer is one byte larger than the block's declared size, so that a wrong size is detected.
 """
 
 import ctypes
@@ -15,7 +14,7 @@ from runyard.xcresult.errors import BundleInvalid, UnsupportedFormat
 
 
 def decode_lzfse(data: bytes, size: int) -> bytes:
-    """Exactly `size` bytes, or BundleInvalid."""
+    """Decode a block to exactly `size` bytes; raises BundleInvalid otherwise."""
     target = ctypes.create_string_buffer(size + 1)
     written = _decoder()(target, size + 1, data, len(data), None)
     if written != size:

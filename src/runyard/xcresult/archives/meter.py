@@ -1,7 +1,7 @@
-"""The count of what one extraction has done, against its limits.
+"""Counts the work of one extraction and enforces its limits.
 
-Every decoded byte is counted, also those of entries that are then skipped, and between two pieces the
-caller's `check` is called: it raises whatever is to end the extraction (a deadline, a cancellation).
+Every decoded byte is counted, also those of skipped entries. Between two pieces the caller's `check` is called, which
+may raise to end the extraction (a deadline, a cancellation).
 """
 
 from collections.abc import Callable
@@ -10,37 +10,35 @@ from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.errors import TooLarge
 
 PIECE = 256 * 1024
-"""How much is read, decoded and written at a time."""
+"""Bytes read, decoded and written at a time."""
 
 Check = Callable[[], None]
 
 
-def unhindered() -> None:
-    """The check of a caller that has no reason to stop."""
+def no_check() -> None:
+    """Do nothing: the default check, which never stops an extraction."""
 
 
 class Meter:
-    """Counts; raises TooLarge at the first limit that is passed."""
+    """Counts bytes and entries; raises TooLarge at the first exceeded limit."""
 
-    def __init__(
-        self, limits: Limits, *, archive_bytes: int = 0, check: Check = unhindered
-    ) -> None:
+    def __init__(self, limits: Limits, *, archive_bytes: int = 0, check: Check = no_check) -> None:
         self.limits = limits
         self.check = check
         self.entries = 0
         self.bytes = 0
-        # A tiny archive may hold one small file of zeros: the ratio is judged from a floor on.
+        # A tiny archive may contain a small file of zeros, so the ratio has a minimum.
         self._most = max(limits.ratio_floor, archive_bytes * limits.ratio)
 
     def entry(self) -> None:
-        """One more entry, needed or not."""
+        """Count an entry, needed or not."""
         self.check()
         self.entries += 1
         if self.entries > self.limits.entries:
             raise TooLarge(f"the archive holds more than {self.limits.entries} entries (entries)")
 
     def produced(self, count: int) -> None:
-        """So many more bytes came out of the archive."""
+        """Count bytes that were extracted from the archive."""
         self.check()
         self.bytes += count
         if self.bytes > self.limits.total_bytes:
@@ -49,11 +47,11 @@ class Meter:
             )
         if self.bytes > self._most:
             raise TooLarge(
-                f"the archive holds more than {self.limits.ratio} bytes for each of its own (ratio)"
+                f"the archive extracts to more than {self.limits.ratio} times its own size (ratio)"
             )
 
     def declared(self, size: int) -> None:
-        """An entry says that it holds so many bytes."""
+        """Check the declared size of an entry."""
         if size > self.limits.entry_bytes:
             raise TooLarge(
                 f"a file in the archive holds more than {self.limits.entry_bytes} bytes (entry_bytes)"

@@ -1,9 +1,9 @@
-"""The names inside an archive: a stranger's text, turned into path components or refused.
+"""Turns names inside an archive into path components, or refuses them.
 
-Whatever would leave the directory that it is extracted to is refused with the whole archive, needed or
-not: an archive with one such name was made to do harm. What is left is judged by `needed`: of a result
-bundle only its property list, its store, its database and the list of quarantined tests are read, so
-nothing else is written, in particular neither AppleDouble files (`._name`) nor `__MACOSX`.
+Names are untrusted. A name that would leave the directory of the extraction refuses the whole archive, whether the
+entry is needed or not: such an archive is malicious. `needed` selects the others: only a bundle's property list, its
+store, its database and the list of quarantined tests are read, so nothing else is written, in particular no AppleDouble
+files (`._name`) and no `__MACOSX`.
 """
 
 import re
@@ -13,7 +13,7 @@ from runyard.xcresult.errors import BundleInvalid, TooLarge
 
 SUFFIX = ".xcresult"
 NEEDED = frozenset({"Info.plist", "database.sqlite3", "quarantined_tests.json"})
-NAME_BYTES = 255  # of every file system that we write to
+NAME_BYTES = 255  # limit of common file systems
 
 _DRIVE = re.compile(r"^[A-Za-z]:")
 
@@ -21,13 +21,13 @@ Parts = tuple[str, ...]
 
 
 def shown(name: str) -> str:
-    """A stranger's name as it may stand in one line of an error."""
+    """Make an untrusted name safe to print in one line of an error."""
     text = name if len(name) <= 120 else name[:117] + "..."
     return ascii(text)
 
 
 def parts_of(name: str, limits: Limits) -> Parts:
-    """The components of an entry's name; empty for the archive's own root."""
+    """Return the components of an entry's name; empty for the archive's root directory."""
     if len(name) > limits.path_bytes:
         raise TooLarge(
             f"a name in the archive is longer than {limits.path_bytes} bytes (path_bytes)"
@@ -49,12 +49,12 @@ def parts_of(name: str, limits: Limits) -> Parts:
 
 
 def text_of(name: bytes) -> str:
-    """A name's bytes as text: what is not UTF-8 is replaced, since only its place matters."""
+    """Decode a name; invalid UTF-8 is replaced, because only the position of the name matters."""
     return name.decode("utf-8", "replace")
 
 
 def needed(parts: Parts) -> bool:
-    """Whether a file is one that the reader looks at."""
+    """Whether the reader uses this file."""
     if not parts or parts[0] == "__MACOSX":
         return False
     name = parts[-1]
@@ -64,12 +64,12 @@ def needed(parts: Parts) -> bool:
 
 
 def is_old_summary(name: str) -> bool:
-    """A file that tells a bundle of Xcode 10 or older: it is kept so that the refusal can say so."""
+    """Whether the file marks a bundle of Xcode 10 or older: it is extracted so that the error can say so."""
     return name.endswith("TestSummaries.plist") and not name.startswith("._")
 
 
 def bundle_of(parts: Parts) -> Parts | None:
-    """The path of the bundle directory that these components lie in or name, if its name says so."""
+    """The path of the bundle directory that contains these components, judged by its name."""
     if parts and parts[0] == "__MACOSX":
         return None
     for count, part in enumerate(parts, start=1):

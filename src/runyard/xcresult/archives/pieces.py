@@ -1,7 +1,7 @@
-"""A stream of bytes that is read once, forwards, in amounts that its reader asks for.
+"""Reads a stream of bytes once, from start to end, in amounts that the caller chooses.
 
-The decoders give pieces of whatever size; formats want "the next 512 bytes" and "the next gigabyte, to
-that file". Memory holds one piece at a time, and one header.
+Decoders yield pieces of any size; formats read "the next 512 bytes" and "the next gigabyte into that file". One piece
+and one header are in memory at a time.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from runyard.xcresult.errors import BundleInvalid
 
 
 class Pieces:
-    """Pieces, read as a stream. A stream that ends too early is a damaged archive."""
+    """A stream over pieces; a stream that ends early raises BundleInvalid."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -19,21 +19,21 @@ class Pieces:
         self.position = 0
 
     def at_end(self) -> bool:
-        """Whether nothing follows."""
+        """Whether the stream has ended."""
         return not self._fill()
 
     def peek(self, count: int) -> bytes:
-        """At most so many of the next bytes, which stay."""
+        """Return at most `count` of the next bytes without consuming them."""
         while len(self._rest) < count and (piece := next(self._pieces, None)) is not None:
             self._rest = memoryview(bytes(self._rest) + piece)
         return bytes(self._rest[:count])
 
     def take(self, count: int) -> bytes:
-        """Exactly so many bytes, in memory: for headers."""
+        """Read exactly `count` bytes into memory; used for headers."""
         return b"".join(self.copy(count))
 
     def copy(self, count: int) -> Iterator[bytes]:
-        """Exactly so many bytes, piece by piece."""
+        """Yield exactly `count` bytes, in pieces."""
         while count:
             if not self._fill():
                 raise BundleInvalid("the archive is cut short")
@@ -44,7 +44,7 @@ class Pieces:
             yield bytes(piece)
 
     def skip(self, count: int) -> None:
-        """Pass over so many bytes."""
+        """Skip `count` bytes."""
         for _ in self.copy(count):
             pass
 

@@ -1,12 +1,11 @@
-"""Where an extraction writes: new files below one directory, and nowhere else.
+"""Writes extracted files below one directory, and nowhere else.
 
-The directory is the extraction's own: made by it, empty, private. Below it only directories that this
-sink made and regular files are ever created, each under a name that did not exist (O_EXCL) and that is
-no link (O_NOFOLLOW); the components come from `paths.parts_of`. So no path can lead outside, whatever
-the archive says. Owners, modes, times and attributes of the archive are ignored.
+The directory belongs to the extraction: created by it, empty, private. Below it only directories made here and regular
+files are created, each under a new name (O_EXCL) that is not a link (O_NOFOLLOW); components come from
+`paths.parts_of`. So no path can lead outside, whatever the archive contains. Owners, modes, times and attributes of the
+archive are ignored.
 
-A name that cannot be created because of the other names in the archive is the archive's fault; a full
-disk is not, and stays the OSError that it is.
+A name that conflicts with other names in the archive is an error of the archive; a full disk stays an OSError.
 """
 
 import errno
@@ -27,7 +26,7 @@ _ARCHIVES_FAULT = {
     errno.EINVAL,
 }
 DIRECTORIES = 10_000
-"""A bundle has one in it; around it there may be some, of which we keep those that hold a bundle's files."""
+"""Largest number of created directories. A bundle needs one, `Data`, and the directories above it."""
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -39,7 +38,7 @@ class Sink:
         self._made: set[Parts] = {()}
 
     def wants(self, parts: Parts) -> bool:
-        """Whether this file is needed. A bundle's directory is made even if nothing in it is."""
+        """Whether this file is needed. The bundle's directory is created even if none of its files is needed."""
         if needed(parts):
             return True
         bundle = bundle_of(parts)
@@ -48,7 +47,7 @@ class Sink:
         return False
 
     def directory(self, parts: Parts) -> None:
-        """Make a directory and those above it, once."""
+        """Create a directory and its parents, unless they were created before."""
         if parts in self._made:
             return
         self.directory(parts[:-1])
@@ -57,7 +56,7 @@ class Sink:
         try:
             os.mkdir(self._path(parts), 0o700)  # noqa: PTH102  (beside os.open, without Path's cost)
         except OSError as error:
-            raise _blamed(error, parts) from error
+            raise _error_for(error, parts) from error
         self._made.add(parts)
 
     def file(self, parts: Parts, pieces: Iterable[bytes]) -> None:
@@ -66,7 +65,7 @@ class Sink:
         try:
             descriptor = os.open(self._path(parts), _CREATE, 0o600)
         except OSError as error:
-            raise _blamed(error, parts) from error
+            raise _error_for(error, parts) from error
         with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  (a descriptor)
             for piece in pieces:
                 _write(file.fileno(), piece)
@@ -77,11 +76,11 @@ class Sink:
 
 def _write(descriptor: int, piece: bytes) -> None:
     rest = memoryview(piece)
-    while rest:  # a regular file takes less than all of it when the disk is nearly full
+    while rest:  # a write may be partial when the disk is nearly full
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _blamed(error: OSError, parts: Parts) -> Exception:
+def _error_for(error: OSError, parts: Parts) -> Exception:
     if error.errno not in _ARCHIVES_FAULT:
         return error
     name = shown("/".join(parts))

@@ -1,8 +1,8 @@
-"""Compressed streams around a tar: gzip, zstd, xz, decoded piece by piece.
+"""Decodes compressed streams around a tar: gzip, zstd, xz.
 
-Each decoder is asked for at most one piece of output at a time, so a bomb costs no memory and meets the
-meter after each piece. A stream may consist of several members; it has to end where a member ends,
-since a prefix of an archive otherwise looks like a smaller archive. Zeros after the end are padding.
+Each decoder returns at most one piece of output at a time, so a bomb uses no memory, and the meter checks after each
+piece. A stream may have several members and must end where a member ends: a truncated archive would otherwise look like
+a smaller one. Zeros after the end are padding.
 """
 
 import lzma
@@ -21,39 +21,39 @@ class Decoder(Protocol):
     """One member of a compressed stream."""
 
     def decode(self, data: bytes) -> bytes:
-        """At most one piece; called with b"" while there is more to come."""
+        """Decode at most one piece; call with b"" while more output is available."""
         ...
 
     @property
-    def hungry(self) -> bool:
-        """Whether nothing comes without more input."""
+    def needs_input(self) -> bool:
+        """Whether more input is needed for more output."""
         ...
 
     @property
     def left_over(self) -> bytes | None:
-        """What followed the member's end; None before it."""
+        """The bytes after the member's end; None before the end is reached."""
         ...
 
 
 def raw_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
-    """A file as it is."""
+    """Yield the bytes of a file without decoding."""
     while piece := file.read(PIECE):
         meter.produced(len(piece))
         yield piece
 
 
 def gzip_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
-    """What a gzip file holds."""
+    """Yield the decompressed content of a gzip file."""
     return _members(file, meter, _Gzip, "gzip")
 
 
 def zstd_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
-    """What a zstd file holds."""
+    """Yield the decompressed content of a zstd file."""
     return _members(file, meter, _zstd, "zstd")
 
 
 def xz_pieces(file: BinaryIO, meter: Meter) -> Iterator[bytes]:
-    """What an xz file holds."""
+    """Yield the decompressed content of an xz file."""
     return _members(file, meter, _xz, "xz")
 
 
@@ -63,7 +63,7 @@ def _members(
     decoder: Decoder | None = None
     data = file.read(PIECE)
     try:
-        while data or (decoder is not None and not decoder.hungry):
+        while data or (decoder is not None and not decoder.needs_input):
             decoder = decoder or new()
             out = decoder.decode(data)
             meter.produced(len(out))
@@ -72,7 +72,7 @@ def _members(
             rest = decoder.left_over
             if rest is not None:
                 decoder, data = None, rest
-            if not data and (decoder is None or decoder.hungry):
+            if not data and (decoder is None or decoder.needs_input):
                 data = file.read(PIECE)
             if decoder is None and not data.strip(b"\0"):
                 data = _after_padding(file, meter)
@@ -97,11 +97,11 @@ def _line(error: Exception) -> str:
 class _Gzip:
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(31)
-        self.hungry = True
+        self.needs_input = True
 
     def decode(self, data: bytes) -> bytes:
         out = self._inner.decompress(self._inner.unconsumed_tail + data, PIECE)
-        self.hungry = len(out) < PIECE and not self._inner.unconsumed_tail
+        self.needs_input = len(out) < PIECE and not self._inner.unconsumed_tail
         return out
 
     @property
@@ -110,7 +110,7 @@ class _Gzip:
 
 
 class _Inner(Protocol):
-    """What the decoders of xz and zstd have in common."""
+    """The common interface of the xz and zstd decoders."""
 
     @property
     def eof(self) -> bool: ...
@@ -129,7 +129,7 @@ class _Framed:
         return self._inner.decompress(data, PIECE)
 
     @property
-    def hungry(self) -> bool:
+    def needs_input(self) -> bool:
         return self._inner.needs_input
 
     @property

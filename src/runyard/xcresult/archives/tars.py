@@ -1,7 +1,7 @@
-"""Tar archives, read forwards: ustar, pax and GNU names.
+"""Reads tar archives from start to end: ustar, pax and GNU names.
 
-Read here and not with the standard library, which takes headers of any size into memory, follows chains
-of them by recursion and keeps every member. Links, devices and sparse files are refused.
+The standard library is not used: it reads headers of any size into memory, follows chains of headers recursively and
+keeps every member. Links, devices and sparse files are refused.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from runyard.xcresult.archives.sink import Sink
 from runyard.xcresult.errors import BundleInvalid, TooLarge, UnsupportedFormat
 
 BLOCK = 512
-EXTENDED_BYTES = 4 * 1024 * 1024  # of one extended header: extended attributes may be in it
+EXTENDED_BYTES = 4 * 1024 * 1024  # largest extended header; it may contain extended attributes
 _REGULAR = frozenset({b"0", b"\0", b"7"})
 _IRREGULAR = {
     b"1": "a hard link",
@@ -26,7 +26,7 @@ _ZERO = bytes(BLOCK)
 
 
 def is_header(block: bytes) -> bool:
-    """Whether a tar archive may begin like this: the sum of the header is right."""
+    """Whether this is a tar header, by its checksum."""
     if len(block) < BLOCK or block[:BLOCK] == _ZERO:
         return False
     return _sum_is_right(block[:BLOCK])
@@ -45,14 +45,14 @@ def extract_tar(stream: Pieces, sink: Sink, meter: Meter) -> None:
 
 
 def _files(stream: Pieces, meter: Meter) -> Iterator[tuple[str, int]]:
-    """Name and size of each file, the stream standing at its first byte; a directory has no size."""
+    """Yield name and size of each file, with the stream at its first byte; the name of a directory ends in a slash."""
     extended: dict[str, str] = {}
     while not stream.at_end():
         block = stream.take(BLOCK)
         if block == _ZERO:
             return
         if not _sum_is_right(block):
-            raise BundleInvalid("the tar archive is damaged: the sum of a header is wrong")
+            raise BundleInvalid("the tar archive is damaged: the checksum of a header is wrong")
         meter.entry()
         kind, size = block[156:157], _number(block[124:136])
         if kind in {b"x", b"g", b"L", b"K"}:
@@ -84,7 +84,7 @@ def _entry(
             stream.skip(size + -size % BLOCK)
     elif kind in _REGULAR:
         yield name, size
-    else:  # a kind of some vendor: nothing that a bundle has
+    else:  # a vendor-specific type, which bundles do not use
         parts_of(name, meter.limits)
         stream.skip(size + -size % BLOCK)
 
@@ -100,13 +100,13 @@ def _extended(stream: Pieces, size: int) -> bytes:
 
 
 def _pax(held: bytes) -> dict[str, str]:
-    """The records that matter: `LENGTH KEY=VALUE\\n`."""
+    """Parse the records that the reader uses: `LENGTH KEY=VALUE\\n`."""
     found: dict[str, str] = {}
     position = 0
     while position < len(held) and held[position : position + 1] != b"\0":
         length, space, _ = held[position : position + 20].partition(b" ")
         if not (space and length.isdigit() and int(length) > len(length) + 2):
-            raise BundleInvalid("the tar archive is damaged: an extended header makes no sense")
+            raise BundleInvalid("the tar archive is damaged: an extended header is malformed")
         end = position + int(length)
         key, _, value = held[position + len(length) + 1 : end - 1].partition(b"=")
         if end > len(held):
@@ -124,13 +124,13 @@ def _declared(extended: dict[str, str], size: int) -> int:
     if text is None:
         return size
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise BundleInvalid("the tar archive is damaged: a size is no number")
+        raise BundleInvalid("the tar archive is damaged: a size is not a number")
     return int(text)
 
 
 def _name(block: bytes) -> str:
     name = text_of(block[:100].split(b"\0", 1)[0])
-    if block[257:263] == b"ustar\0":  # GNU's own magic has no prefix field
+    if block[257:263] == b"ustar\0":  # headers with GNU's magic have no prefix field
         prefix = text_of(block[345:500].split(b"\0", 1)[0])
         return f"{prefix}/{name}" if prefix else name
     return name
@@ -138,10 +138,10 @@ def _name(block: bytes) -> str:
 
 def _sum_is_right(block: bytes) -> bool:
     try:
-        told = _number(block[148:156])
+        stored = _number(block[148:156])
     except BundleInvalid:
         return False
-    return told == sum(block[:148]) + 8 * 0x20 + sum(block[156:])
+    return stored == sum(block[:148]) + 8 * 0x20 + sum(block[156:])
 
 
 def _number(field: bytes) -> int:
@@ -151,5 +151,5 @@ def _number(field: bytes) -> int:
     if not text:
         return 0
     if not all(0x30 <= byte <= 0x37 for byte in text):
-        raise BundleInvalid("the tar archive is damaged: a number is none")
+        raise BundleInvalid("the tar archive is damaged: a numeric field is not a number")
     return int(text, 8)

@@ -1,10 +1,9 @@
-"""ZIP archives, read by their directory: stored and deflated entries, also beyond 4 GiB.
+"""Reads ZIP archives by their directory: stored and deflated entries, also beyond 4 GiB.
 
-Read here and not with the standard library, which takes the whole directory into memory and answers
-damage with a dozen kinds of exception. The directory is walked one entry at a time. Nothing that it says
-is believed: an entry has to have its size and its sum, its own header has to agree, and together entries
-may not read more than the archive has (entries that overlap are how small archives become huge ones).
-Encrypted and split archives and other methods are refused by name.
+The standard library is not used: it reads the whole directory into memory and raises a dozen kinds of exceptions for
+damage. The directory is read one entry at a time and verified: an entry must have its declared size and checksum, its
+own header must agree, and all entries together may not read more than the archive has (overlapping entries are how
+small archives become huge). Encrypted and split archives and other methods are refused with a message.
 """
 
 import os
@@ -42,7 +41,7 @@ _METHODS = {
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What the directory says of one entry."""
+    """One entry of the directory."""
 
     raw_name: bytes
     name: str
@@ -56,12 +55,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_directory(self) -> bool:
-        """A directory's name ends with a slash; Unix says it in the mode, too."""
+        """Whether it is a directory: by its trailing slash or its Unix mode."""
         return self.name.endswith("/") or stat.S_ISDIR(self.mode)
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the directory lies. `shift`: bytes that were put before the archive."""
+    """The position of the directory. `shift`: bytes before the archive."""
 
     offset: int
     size: int
@@ -88,7 +87,7 @@ def extract_zip(file: BinaryIO, sink: Sink, meter: Meter) -> None:
 
 
 def find_directory(file: BinaryIO) -> Place:
-    """The central directory, by the record at the archive's end."""
+    """Find the central directory, by the record at the archive's end."""
     length = file.seek(0, os.SEEK_END)
     start = max(0, length - 0xFFFF - _END.size)
     file.seek(start)
@@ -128,13 +127,13 @@ def _find_zip64(file: BinaryIO, end: int) -> tuple[int, int, int, int, int] | No
 
 
 def entries(file: BinaryIO, place: Place) -> Iterator[Entry]:
-    """The directory's entries, one at a time; the file may be moved between two of them."""
+    """Yield the directory's entries, one at a time; the caller may move the file position between two of them."""
     position, end = place.offset, place.offset + place.size
     while position < end:
         file.seek(position)
         fixed = file.read(_CENTRAL.size)
         if len(fixed) != _CENTRAL.size or fixed[:4] != b"PK\x01\x02":
-            raise BundleInvalid("the ZIP archive is damaged: its directory makes no sense")
+            raise BundleInvalid("the ZIP archive is damaged: its directory is malformed")
         fields = _CENTRAL.unpack(fixed)
         names = fields[10], fields[11], fields[12]
         text = file.read(names[0] + names[1])
@@ -169,7 +168,7 @@ def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, *, shift: int) ->
 
 
 def _wide(extra: bytes) -> list[int]:
-    """The 64-bit numbers of the extra field that has them."""
+    """Read the 64-bit numbers from the ZIP64 extra field."""
     position = 0
     while position + 4 <= len(extra):
         kind, size = struct.unpack_from("<HH", extra, position)
@@ -181,7 +180,7 @@ def _wide(extra: bytes) -> list[int]:
 
 
 def _text(name: bytes, flags: int) -> str:
-    """macOS writes UTF-8 and does not say so; what is none is of the old days."""
+    """Decode a name: macOS writes UTF-8 without the flag; anything else is CP437."""
     try:
         return name.decode()
     except UnicodeDecodeError:
@@ -189,7 +188,7 @@ def _text(name: bytes, flags: int) -> str:
 
 
 def _contents(file: BinaryIO, entry: Entry, *, end: int, meter: Meter) -> Iterator[bytes]:
-    """The entry's bytes, checked: neither more nor less than it said, and with its sum."""
+    """Yield the entry's bytes and verify size and checksum."""
     if entry.flags & _ENCRYPTED:
         raise UnsupportedFormat(f"the ZIP archive is encrypted: {shown(entry.name)}")
     if entry.method not in {0, 8}:
@@ -206,19 +205,23 @@ def _contents(file: BinaryIO, entry: Entry, *, end: int, meter: Meter) -> Iterat
     for piece in pieces:
         size += len(piece)
         if size > entry.size:
-            raise TooLarge(f"{shown(entry.name)} holds more than the archive says: {entry.size}")
+            raise TooLarge(
+                f"{shown(entry.name)} is larger than its declared size of {entry.size} bytes"
+            )
         meter.produced(len(piece))
         crc = zlib.crc32(piece, crc)
         yield piece
     if size != entry.size or crc != entry.crc:
-        raise BundleInvalid(f"the ZIP archive is damaged: {shown(entry.name)} has a wrong sum")
+        raise BundleInvalid(f"the ZIP archive is damaged: {shown(entry.name)} has a wrong checksum")
 
 
 def _start(file: BinaryIO, entry: Entry) -> int:
     file.seek(entry.offset)
     fixed = file.read(_LOCAL.size)
     if len(fixed) != _LOCAL.size or fixed[:4] != b"PK\x03\x04":
-        raise BundleInvalid(f"the ZIP archive is damaged: {shown(entry.name)} is not where it says")
+        raise BundleInvalid(
+            f"the ZIP archive is damaged: {shown(entry.name)} is not at its declared position"
+        )
     fields = _LOCAL.unpack(fixed)
     if file.read(fields[9]) != entry.raw_name or fields[3] != entry.method:
         raise BundleInvalid(f"the ZIP archive is damaged: {shown(entry.name)} has two headers")

@@ -1,12 +1,12 @@
-"""An object store in files: the `Data/` directory of a bundle, and its Info.plist.
+"""Reads an object store from files: the `Data/` directory of a bundle, and its Info.plist.
 
 Invariants:
-- An id that is no id never becomes a path. A data file that is a link, a pipe or a directory is a problem
-  of that object, whatever it leads to: links are not followed.
-- A file is read while it is open, and is closed before the next one, also when the reader stops early.
-- Bytes that are not those that an id names are a problem of that object: whoever keeps payloads by their id
-  must not be handed others under it. An object without a refs file cannot be checked, and is let through.
-- OSError that is no statement about the file (no space, too many open files, a broken disk) stays what it is.
+- Only a valid id becomes a path. A data file that is a link, a pipe or a directory is an error of that object; links
+  are not followed.
+- A file is closed before the next one is opened, also if the reader stops early.
+- Bytes that do not match their id are an error of that object, because payloads are shared by id. An object without a
+  refs file cannot be verified and is accepted.
+- An OSError that is not about the file (no space, too many open files, a broken disk) passes through.
 """
 
 import errno
@@ -34,7 +34,7 @@ _MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 
 class Directory(Objects):
-    """The bundle that lies in a directory."""
+    """A bundle in a directory."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Directory(Objects):
         self._decoded = 0
 
     def info(self) -> Info:
-        """What Info.plist says, once it is known to be of a kind that can be read."""
+        """The content of Info.plist; raises if the format is not supported."""
         return read_info(self.path)
 
     def has(self, object_id: str) -> bool:
-        """Whether the payload is there, in a file of its own."""
+        """Whether the store has a data file for this id."""
         if not is_id(object_id):
             return False
         try:
@@ -65,27 +65,28 @@ class Directory(Objects):
         return stat.S_ISREG(found.st_mode)
 
     def read(self, object_id: str) -> bytes:
-        """The payload, decompressed."""
+        """Return the decompressed payload."""
         self._count(0, 0)
         stored = self.stored(object_id)
-        # Most objects have no references, and then the refs file need not be read.
+        # Most objects have no references, so the refs file is read only if the hash without references does not match.
         if self.checked and hashed_id(hashlib.blake2b(stored)) != object_id:
             digest = self._hash(object_id)
             if digest is not None:
                 digest.update(stored)
-                _judge(object_id, digest)
+                _check_hash(object_id, digest)
         try:
             payload = whole(stored, limit=self.limits.object_bytes)
         except FrameDamaged as error:
             raise ObjectProblem(object_id, str(error)) from error
         except TooLarge:
-            self._count(len(stored), self.limits.object_bytes)  # to find that out was the same work
+            # it was decompressed up to the limit, so those bytes count
+            self._count(len(stored), self.limits.object_bytes)
             raise
         self._count(len(stored), len(payload))
         return payload
 
     def _count(self, stored: int, decoded: int) -> None:
-        """Many objects that grow to the limit each are a bomb, too."""
+        """Check the total, because many objects just below the limit of one object are a decompression bomb too."""
         self._stored += stored
         self._decoded += decoded
         most = max(self.limits.ratio_floor, self.limits.ratio * self._stored)
@@ -96,17 +97,17 @@ class Directory(Objects):
             )
 
     def stream(self, object_id: str) -> Iterator[bytes]:
-        """The payload, decompressed, piece by piece."""
+        """Yield the decompressed payload in pieces."""
         digest = self._hash(object_id) if self.checked else None
         try:
             yield from pieces(_hashed(self.blocks(object_id), digest))
         except FrameDamaged as error:
             raise ObjectProblem(object_id, str(error)) from error
         if digest is not None:
-            _judge(object_id, digest)
+            _check_hash(object_id, digest)
 
     def refs(self, object_id: str) -> tuple[str, ...]:
-        """The ids of the objects that this one points at."""
+        """Return the ids of the objects that this object references."""
         found = _open(self._data, "refs", object_id)
         if found is None:
             return ()
@@ -117,7 +118,7 @@ class Directory(Objects):
             raise ObjectProblem(object_id, str(error)) from error
 
     def _hash(self, object_id: str) -> hashlib.blake2b | None:
-        """The hash of an object's references; None for one that has no refs file."""
+        """Return the hash of an object's references; None if it has no refs file."""
         return new_hash(self.refs(object_id)) if self.has_refs(object_id) else None
 
     def has_refs(self, object_id: str) -> bool:
@@ -136,12 +137,12 @@ class Directory(Objects):
         yield from sorted(name for name in (n.removeprefix("data.") for n in names) if is_id(name))
 
     def stored(self, object_id: str) -> bytes:
-        """The bytes of the data file as they lie there."""
+        """The stored bytes of the data file."""
         found = self._opened(object_id)
         return _all(found, limit=self.limits.object_bytes, what="an object")
 
     def blocks(self, object_id: str) -> Iterator[bytes]:
-        """The same, block by block."""
+        """Yield the stored bytes of the data file in blocks."""
         with open(self._opened(object_id), "rb", buffering=0) as file:  # noqa: PTH123  (as above)
             while block := file.read(BLOCK):
                 yield block
@@ -160,13 +161,13 @@ def _hashed(blocks: Iterator[bytes], digest: hashlib.blake2b | None) -> Iterator
         yield block
 
 
-def _judge(object_id: str, digest: hashlib.blake2b) -> None:
+def _check_hash(object_id: str, digest: hashlib.blake2b) -> None:
     if hashed_id(digest) != object_id:
-        raise ObjectProblem(object_id, "its bytes are not those that its id names (hash mismatch)")
+        raise ObjectProblem(object_id, "its bytes do not match its id (hash mismatch)")
 
 
 def read_info(bundle: Path) -> Info:
-    """The bundle's Info.plist, judged: BundleInvalid when it is damaged, UnsupportedFormat when foreign."""
+    """Read and check Info.plist; raises BundleInvalid if it is damaged, UnsupportedFormat for other formats."""
     try:
         descriptor = os.open(bundle / INFO, _FLAGS)
     except OSError as error:
@@ -175,23 +176,23 @@ def read_info(bundle: Path) -> Info:
         raise
     with open(descriptor, "rb") as file:  # noqa: PTH123  (a descriptor, not a path)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise BundleInvalid(f"{INFO} is no regular file")
+            raise BundleInvalid(f"{INFO} is not a regular file")
         data = file.read(INFO_BYTES + 1)
     if len(data) > INFO_BYTES:
         raise BundleInvalid(f"{INFO} is larger than {INFO_BYTES} bytes")
     try:
-        return _judged(load_plist(data))
+        return _info_of(load_plist(data))
     except PlistDamaged as error:
         raise BundleInvalid(f"{INFO} is damaged: {error}") from error
 
 
-def _judged(info: object) -> Info:
+def _info_of(info: object) -> Info:
     if not isinstance(info, dict):
-        raise BundleInvalid(f"{INFO} is damaged: no dictionary")
+        raise BundleInvalid(f"{INFO} is damaged: it is not a dictionary")
     version, storage, root = (_part(info, name) for name in ("version", "storage", "rootId"))
     major, minor = version.get("major"), version.get("minor")
     if not isinstance(major, int) or not isinstance(minor, int):
-        raise BundleInvalid(f"{INFO} names no format version")
+        raise BundleInvalid(f"{INFO} has no format version")
     backend, compression = str(storage.get("backend")), str(storage.get("compression"))
     if major != 3:
         raise UnsupportedFormat(f"format {major}.{minor}: only format 3 can be read")
@@ -201,7 +202,7 @@ def _judged(info: object) -> Info:
         )
     root_id = root.get("hash")
     if not isinstance(root_id, str) or not is_id(root_id):
-        raise BundleInvalid(f"{INFO} names no root object")
+        raise BundleInvalid(f"{INFO} has no root object")
     created = info.get("dateCreated")
     return Info(
         major=major,
@@ -219,12 +220,12 @@ def _part(info: dict[str, object], name: str) -> dict[str, object]:
 
 
 def _seconds(moment: datetime) -> float:
-    """A property list's dates are UTC and do not say so."""
+    """Property lists have dates in UTC without a time zone."""
     return (moment - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001  (both without a zone)
 
 
 def _open(data: str, kind: str, object_id: str) -> int | None:
-    """A descriptor of a regular file that is no link; None when there is no such file."""
+    """Open a regular file without following links; returns a descriptor, None if the file does not exist."""
     if not is_id(object_id):
         raise ObjectProblem(object_id, "not an object id")
     try:
@@ -238,11 +239,11 @@ def _open(data: str, kind: str, object_id: str) -> int | None:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise ObjectProblem(object_id, f"the {kind} file is no regular file")
+    raise ObjectProblem(object_id, f"the {kind} file is not a regular file")
 
 
 def _all(descriptor: int, *, limit: int, what: str) -> bytes:
-    """All of a file, whose size is looked at first: room for the limit itself is never taken."""
+    """Read a whole file after checking its size, without allocating the limit itself."""
     with open(descriptor, "rb", buffering=0) as file:
         if os.fstat(descriptor).st_size > limit:
             raise TooLarge(f"{what} is larger than {limit} bytes (limit object_bytes)")

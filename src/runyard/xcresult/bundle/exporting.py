@@ -1,17 +1,16 @@
-"""Attachments of a result as files, with the manifest that Apple's `xcresulttool export attachments` writes.
+"""Exports the attachments of a result as files, with the manifest of Apple's `xcresulttool export attachments`.
 
-A payload is streamed from the store to a file, a piece at a time, so memory does not grow with it. The name
-on disk is the attachment's uuid and an extension; nothing else of what a stranger wrote becomes part of a
-path. The human name is kept in the manifest, where it can do no harm.
+Payloads are streamed from the store to files, so memory does not grow with them. A file is named by the attachment's
+uuid and an extension; no other untrusted text becomes part of a path. The readable name is in the manifest.
 
 Invariants:
-- Nothing is written outside of the directory, and no link in it is followed: a file is made anew under a
-  name of its own and then moved into place. A payload that breaks off leaves no file.
-- Each attachment has a file of its own, as Apple's tool makes them; those that share a payload are links to
-  one file, so its bytes are written once. Exporting again gives the same names and files.
-- What could not be exported is told, and hinders nothing else.
-- The extension is that of the human name. Some versions of Xcode call HEIC a PNG; who asks for it gets
-  `.heic` where the first bytes say so.
+- Nothing is written outside of the directory, and no link in it is followed: a file is created under a new name and
+  then moved into place. A payload that ends early leaves no file.
+- Each attachment has its own file, as with Apple's tool; those with the same payload are links to one file, so its
+  bytes are written once. Exporting again gives the same names and files.
+- Attachments that cannot be exported are listed and do not affect the others.
+- The extension is that of the readable name. Some versions of Xcode name HEIC pictures PNG; an option names them
+  `.heic` according to their first bytes.
 """
 
 import hashlib
@@ -55,7 +54,7 @@ _TYPES = {
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One attachment, in the words of Apple's manifest."""
+    """One attachment, with the field names of Apple's manifest."""
 
     exported_file_name: str
     suggested_human_readable_name: str
@@ -77,7 +76,7 @@ class CaseAttachments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missed(msgspec.Struct, frozen=True, kw_only=True):
-    """An attachment that could not be exported, and why."""
+    """An attachment that could not be exported, and the reason."""
 
     test: str
     name: str
@@ -85,7 +84,7 @@ class Missed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was exported. `tests` is the manifest as Apple has it."""
+    """The exported attachments. `tests` has the structure of Apple's manifest."""
 
     tests: tuple[CaseAttachments, ...]
     files: int
@@ -103,12 +102,12 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     only_failures: bool = False
     tests: tuple[str, ...] = ()
-    """Identifiers, or the beginning of them up to a slash: a suite. Empty: all."""
+    """Identifiers of tests, or of suites (the part before a slash). Empty: all tests."""
     true_extensions: bool = False
-    """Call HEIC HEIC, whatever the bundle calls it."""
+    """Name HEIC pictures `.heic`, even if the bundle names them otherwise."""
 
     def case(self, case: Case) -> bool:
-        """Is this test asked for?"""
+        """Whether this test is selected."""
         names = (
             case.identifier,
             f"{case.target}/{case.identifier}",
@@ -116,13 +115,13 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
             case.name,
         )
         return not self.tests or any(
-            name == asked or name.startswith(asked.rstrip("/") + "/")
-            for asked in self.tests
+            name == selected or name.startswith(selected.rstrip("/") + "/")
+            for selected in self.tests
             for name in names
         )
 
     def attachment(self, attachment: Attachment) -> bool:
-        """Is this attachment asked for, if its test is?"""
+        """Whether this attachment is selected, if its test is."""
         return attachment.on_failure or not self.only_failures
 
 
@@ -135,7 +134,7 @@ def export(
     chosen: Chosen = Chosen(),  # noqa: B008  (frozen)
     progress: Callable[[int], None] | None = None,
 ) -> Manifest:
-    """Write the attachments and manifest.json into `to`, which is made if need be."""
+    """Write the attachments and manifest.json into `to`, which is created if it does not exist."""
     to.mkdir(parents=True, exist_ok=True)
     exporting = _Exporting(objects, to, limits=limits, chosen=chosen, progress=progress)
     tests = tuple(
@@ -186,14 +185,14 @@ class _Exporting:
                     yield _exported(name, attachment, run, result)
 
     def _file(self, attachment: Attachment, case: Case) -> str:
-        """The attachment's file; empty when its payload cannot be had."""
+        """Export the attachment and return its file name; empty if its payload cannot be read."""
         try:
             if not attachment.payload_id:
                 raise ObjectProblem("", "its payload was not kept")
-            if attachment.payload_id in self._lost:  # to find that out once is enough
+            if attachment.payload_id in self._lost:  # a damaged payload is read once
                 raise ObjectProblem(attachment.payload_id, self._lost[attachment.payload_id])
             known = self._written.get(attachment.payload_id)
-            name = self._new(attachment) if known is None else self._again(attachment, *known)
+            name = self._new(attachment) if known is None else self._link(attachment, *known)
         except ObjectProblem as problem:
             self._lost[attachment.payload_id] = str(problem)
             missed = Missed(test=case.identifier, name=attachment.filename, why=str(problem))
@@ -210,8 +209,8 @@ class _Exporting:
         self._written[attachment.payload_id] = (name, first[:_SNIFFED])
         return name
 
-    def _again(self, attachment: Attachment, known: str, first: bytes) -> str:
-        """A payload that is already there: another name for the same file, or a copy where that cannot be."""
+    def _link(self, attachment: Attachment, known: str, first: bytes) -> str:
+        """Link a payload that is already exported under a second name; copy it where links are not possible."""
         name = self._free(self._name(attachment, first))
         draft = self._draft(name)
         try:
@@ -222,9 +221,8 @@ class _Exporting:
                 return name
             draft.replace(self._to / name)
         finally:
-            draft.unlink(
-                missing_ok=True
-            )  # one name for a file that is already in place may stay as well
+            # replace() keeps the draft if both names already link to the same file
+            draft.unlink(missing_ok=True)
         return name
 
     def _name(self, attachment: Attachment, first: bytes) -> str:
@@ -236,7 +234,7 @@ class _Exporting:
         return draft
 
     def _free(self, name: str) -> str:
-        """The name, or one beside it; names that differ by case alone are one file on a Mac."""
+        """Return the name or an unused variant; on a Mac, names that differ only by case are the same file."""
         number = self._taken.get(name.lower(), 0) + 1
         self._taken[name.lower()] = number
         stem, dot, extension = name.partition(".")
@@ -252,9 +250,7 @@ class _Exporting:
                     size = self._put(file, piece, size)
             draft.replace(self._to / name)
         finally:
-            draft.unlink(
-                missing_ok=True
-            )  # also when the command is interrupted: a part is no attachment
+            draft.unlink(missing_ok=True)  # also on an interrupt: an incomplete file must not stay
 
     def _put(self, file: BinaryIO, piece: bytes, size: int) -> int:
         size += len(piece)
@@ -274,21 +270,21 @@ class _Exporting:
 
 
 def file_name(attachment: Attachment, beginning: bytes = b"") -> str:
-    """A name of letters, digits, dashes and one dot, the same for the same attachment.
+    """Build a name of letters, digits, dashes and one dot; it is always the same for the same attachment.
 
-    `beginning` is that of the payload, for the extension to be the true one.
+    `beginning` has the first bytes of the payload, which determine the extension.
     """
     extension = _extension(attachment, beginning)
     uuid = attachment.uuid
     if not _UUID.fullmatch(uuid):
         found = _UUID.findall(attachment.filename)
-        uuid = found[-1] if found else _made_up(attachment)
+        uuid = found[-1] if found else _derived_uuid(attachment)
     return f"{uuid.upper()}.{extension}" if extension else uuid.upper()
 
 
-def _made_up(attachment: Attachment) -> str:
-    told = f"{attachment.payload_id}\0{attachment.filename}".encode("utf-8", "replace")
-    digest = hashlib.sha256(told).hexdigest()
+def _derived_uuid(attachment: Attachment) -> str:
+    identity = f"{attachment.payload_id}\0{attachment.filename}".encode("utf-8", "replace")
+    digest = hashlib.sha256(identity).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 

@@ -1,13 +1,12 @@
-"""Whatever somebody calls a result bundle, as a bundle's directory.
+"""Finds the bundle's directory in a path: a directory or an archive.
 
-A directory is used where it lies and nothing is written. An archive is extracted to a private directory
-below the given scratch directory, or below the system's for temporary files, and that directory is gone
-when the caller is done, whatever happened.
+A directory is used in place and nothing is written. An archive is extracted to a private directory below the given
+scratch directory, or below the system's temporary directory, and that directory is deleted when the caller is done.
 
-Which one is meant: the path itself if its name ends in `.xcresult`; else the first `*.xcresult` below it,
-nearest first and then by name, so that the answer is the same on every machine; else the path itself if
-it has an Info.plist. A `*.xcresult` that has none but holds another one is a folder that somebody named after
-it, and the other one is meant. Links below the path are not followed.
+The bundle is: the path itself if its name ends in `.xcresult`; else the first `*.xcresult` below it, nearest first and
+then by name, so that the result is the same on every machine; else the path itself if it has an Info.plist. A
+`*.xcresult` without Info.plist that contains another one is only a folder of that name; the inner one is used. Links
+below the path are not followed.
 """
 
 import os
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from runyard.xcresult.archives.extracting import extract
 from runyard.xcresult.archives.limits import Limits
-from runyard.xcresult.archives.meter import Check, unhindered
+from runyard.xcresult.archives.meter import Check, no_check
 from runyard.xcresult.archives.paths import is_bundle_name, is_old_summary
 from runyard.xcresult.errors import BundleInvalid, TooLarge, UnsupportedFormat, XcresultNotFound
 
@@ -32,11 +31,11 @@ def opened(
     *,
     scratch: Path | None = None,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
-    check: Check = unhindered,
+    check: Check = no_check,
 ) -> Iterator[Path]:
-    """The directory of the bundle that `path` is or holds, for as long as the context lasts.
+    """Provide the directory of the bundle at or below `path` while the context lasts.
 
-    `check` is called between two pieces of work; what it raises ends the extraction.
+    `check` is called between two pieces of work; an exception that it raises ends the extraction.
     """
     if path.is_dir():
         yield find_bundle(path, limits=limits, check=check)
@@ -50,21 +49,23 @@ def find_bundle(
     root: Path,
     *,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
-    check: Check = unhindered,
+    check: Check = no_check,
 ) -> Path:
-    """The bundle that a directory is or holds."""
+    """Find the bundle at or below a directory."""
     bundle = root if is_bundle_name(root.name) else _first_below(root, limits, check)
     if bundle is not None and not _is_file(bundle / INFO):
         bundle = _first_below(bundle, limits, check) or bundle
     if bundle is None:
         if not _is_file(root / INFO):
             _refuse_old(root)
-            raise XcresultNotFound(f"neither a *.xcresult nor an {INFO} in what was given")
+            raise XcresultNotFound(f"the input contains neither a *.xcresult nor an {INFO}")
         bundle = root
     if not (bundle / "Data").is_dir():
         _refuse_old(bundle)
     if not _is_file(bundle / INFO):
-        raise BundleInvalid(f"the bundle has no {INFO}: it was never finished, or not sent whole")
+        raise BundleInvalid(
+            f"the bundle has no {INFO}: it was not finished or not completely uploaded"
+        )
     if (bundle / "Data").is_symlink():
         raise BundleInvalid("the bundle's Data is a link: links are not followed")
     return bundle
@@ -79,7 +80,7 @@ def _first_below(root: Path, limits: Limits, check: Check) -> Path | None:
             names = _subdirectories(directory)
             seen += 1 + len(names)
             if seen > limits.entries:
-                raise TooLarge(f"more than {limits.entries} directories to look through (entries)")
+                raise TooLarge(f"more than {limits.entries} directories to search (entries)")
             deeper.extend(directory / name for name in names)
         for directory in deeper:
             if is_bundle_name(directory.name):
@@ -103,7 +104,7 @@ def _subdirectories(directory: Path) -> list[str]:
 
 
 def _refuse_old(bundle: Path) -> None:
-    """Xcode 10 and older wrote another kind of bundle; say so."""
+    """Raise if this is a bundle of Xcode 10 or older, which has another format."""
     for directory in (bundle, *(bundle / name for name in _subdirectories(bundle)[:100])):
         with os.scandir(directory) as entries:
             if any(is_old_summary(entry.name) for entry in entries):
@@ -119,7 +120,7 @@ def _is_file(path: Path) -> bool:
 
 @contextmanager
 def _private(scratch: Path | None) -> Iterator[Path]:
-    """A new directory of our own, removed at the end with all that is in it."""
+    """Create a private directory and delete it with its content at the end."""
     directory = Path(tempfile.mkdtemp(prefix="runyard-xcresult-", dir=scratch))
     try:
         yield directory

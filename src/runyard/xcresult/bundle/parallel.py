@@ -1,14 +1,13 @@
-"""Several processes for one very large bundle.
+"""Reads one very large bundle with several processes.
 
-This process reads the tree of the tests; the long forms of the runs, which are nearly all of the objects, and the
-logs are read by others, in portions. What they answer is taken in the order in which it was asked for, so the
-result is the one that a single process gives. A bundle with few objects is read here: to start processes
-would take longer.
+This process reads the tree of tests; other processes read the summaries of the runs, which are nearly all of the
+objects, and the logs, in batches. Their results are used in the order of the requests, so the outcome is the same as
+with one process. A bundle with few objects is read in this process, because starting processes would take longer.
 
 Invariants:
-- Processes are spawned, never forked, and find everything that they need in their arguments.
-- They end with the reading, however it ends, and with this process, however that ends.
-- A process that dies is an OSError: it says nothing about the bundle.
+- Processes are spawned, never forked, and get everything that they need as arguments.
+- They end when the reading ends, also by an error, and with this process, also if it is killed.
+- If a process dies, an OSError is raised and not an error of the bundle: the cause may be the machine.
 """
 
 import gc
@@ -28,21 +27,21 @@ import msgspec
 
 from runyard.xcresult.archives.limits import Limits
 from runyard.xcresult.bundle.directory import Directory
-from runyard.xcresult.reader.apart import AskedRun, ReadRun, log_of, run_of
+from runyard.xcresult.reader.deferred import ReadRun, RunRequest, log_of, run_of
 from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.logs import Log
 from runyard.xcresult.reader.model import Warning as BundleWarning
 
 LARGE = 4_000
-"""Objects from which on it is worth it."""
+"""Smallest number of objects for which several processes are used."""
 PORTION = 500
-"""Runs that are asked for at once."""
+"""Number of runs in one batch."""
 
 Then = Callable[[ReadRun], None]
 
 
 class Portion(msgspec.Struct, frozen=True):
-    """What a process answers, and what it met on the way."""
+    """The result of a process, and its warnings."""
 
     runs: tuple[ReadRun, ...] = ()
     log: Log | None = None
@@ -51,13 +50,13 @@ class Portion(msgspec.Struct, frozen=True):
 
 
 def is_large(objects: Directory) -> bool:
-    """Whether a bundle has so many objects that several processes read it faster."""
+    """Whether a bundle is large enough that several processes read it faster."""
     return next(islice(objects.ids(), LARGE, None), None) is not None
 
 
 @contextmanager
 def processes(directory: Path, *, limits: Limits, count: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that read parts of this bundle."""
+    """A pool of processes that read this bundle."""
     pool = ProcessPoolExecutor(
         count,
         mp_context=get_context("spawn"),
@@ -72,48 +71,48 @@ def processes(directory: Path, *, limits: Limits, count: int) -> Iterator[Proces
         pool.shutdown(cancel_futures=True)
 
 
-class Elsewhere:
-    """Has runs and logs read by the processes of a pool."""
+class PoolReaders:
+    """Reads runs and logs in the processes of a pool."""
 
     def __init__(self, graph: Graph, pool: ProcessPoolExecutor) -> None:
         self._graph = graph
         self._pool = pool
-        self._asked: list[AskedRun] = []
+        self._requests: list[RunRequest] = []
         self._thens: list[Then] = []
         self._open: deque[tuple[Future[bytes], list[Then]]] = deque()
 
     def log(self, log_id: str) -> Callable[[], Log | None]:
-        """Begun at once: a log takes about as long as the tree."""
+        """Start reading at once, because a log takes about as long as the tree."""
         answer = self._pool.submit(_log, log_id)
-        return lambda: self._taken(answer).log
+        return lambda: self._joined(answer).log
 
-    def run(self, asked: AskedRun, then: Then) -> None:
-        """Asked for when the portion is full."""
-        self._asked.append(asked)
+    def run(self, request: RunRequest, then: Then) -> None:
+        """Add the run to the batch; a full batch is started."""
+        self._requests.append(request)
         self._thens.append(then)
-        if len(self._asked) >= PORTION:
-            self._ask()
+        if len(self._requests) >= PORTION:
+            self._submit()
             while self._open and self._open[0][0].done():
-                self._take()
+                self._receive()
 
     def finish(self) -> None:
-        """Wait for all that is open."""
-        self._ask()
+        """Wait for all batches."""
+        self._submit()
         while self._open:
-            self._take()
+            self._receive()
 
-    def _ask(self) -> None:
-        if self._asked:
-            answer = self._pool.submit(_runs, msgspec.msgpack.encode(self._asked))
+    def _submit(self) -> None:
+        if self._requests:
+            answer = self._pool.submit(_runs, msgspec.msgpack.encode(self._requests))
             self._open.append((answer, self._thens))
-            self._asked, self._thens = [], []
+            self._requests, self._thens = [], []
 
-    def _take(self) -> None:
+    def _receive(self) -> None:
         answer, thens = self._open.popleft()
-        for then, read in zip(thens, self._taken(answer).runs, strict=True):
+        for then, read in zip(thens, self._joined(answer).runs, strict=True):
             then(read)
 
-    def _taken(self, answer: "Future[bytes]") -> Portion:
+    def _joined(self, answer: "Future[bytes]") -> Portion:
         portion = _PORTION.decode(answer.result())
         self._graph.join(portion.warnings, decoded=portion.decoded)
         return portion
@@ -121,18 +120,18 @@ class Elsewhere:
 
 # ------------------------------------------------------------------------------------- in the processes
 
-_ASKED = msgspec.msgpack.Decoder(tuple[AskedRun, ...])
+_REQUESTS = msgspec.msgpack.Decoder(tuple[RunRequest, ...])
 _PORTION = msgspec.msgpack.Decoder(Portion)
-_here: list[Directory] = []
-"""The bundle of this process; there is one."""
+_bundle: list[Directory] = []
+"""The bundle that this process reads; exactly one."""
 
 
 def _begin(directory: str, limits: bytes) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.disable()
     bounds = msgspec.msgpack.decode(limits, type=Limits)
-    _here[:] = [Directory(Path(directory), limits=bounds)]
+    _bundle[:] = [Directory(Path(directory), limits=bounds)]
 
 
 def _end_with_parent() -> None:
@@ -143,13 +142,13 @@ def _end_with_parent() -> None:
 
 
 def _graph() -> Graph:
-    (objects,) = _here
+    (objects,) = _bundle
     return Graph(objects, depth=objects.limits.depth, budget=objects.limits.decoded_bytes)
 
 
-def _runs(asked: bytes) -> bytes:
+def _runs(request: bytes) -> bytes:
     graph = _graph()
-    runs = tuple(run_of(graph, each) for each in _ASKED.decode(asked))
+    runs = tuple(run_of(graph, each) for each in _REQUESTS.decode(request))
     portion = Portion(runs=runs, warnings=graph.warnings, decoded=graph.decoded)
     return msgspec.msgpack.encode(portion)
 

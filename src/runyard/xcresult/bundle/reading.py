@@ -1,7 +1,7 @@
-"""A bundle read: from its store, or from Apple's cache of it when the store was stripped.
+"""Reads a bundle from its store, or from Apple's cache if the store was removed.
 
-`read_bundle` takes the directory of a bundle; `read` takes whatever holds one (a directory around it, a ZIP, an
-Apple Archive, a tar) and leaves nothing behind.
+`read_bundle` takes the directory of a bundle; `read` takes anything that contains one (a parent directory, a ZIP, an
+Apple Archive, a tar) and leaves no files.
 """
 
 import gc
@@ -14,7 +14,7 @@ from runyard.xcresult.bundle import parallel
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import opened
 from runyard.xcresult.cache.reading import read_cache
-from runyard.xcresult.reader.apart import Here, Readers
+from runyard.xcresult.reader.deferred import LocalReaders, Readers
 from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.model import Result, Wanted
 from runyard.xcresult.reader.result import StoreStripped, read_result
@@ -29,11 +29,11 @@ def read_bundle(
     limits: Limits = Limits(),  # noqa: B008  (frozen)
     processes: int = 1,
 ) -> Result:
-    """What the bundle in this directory says; a large one is read by several `processes`, if asked."""
+    """Read the bundle in this directory; a large one with several `processes`, if requested."""
     objects = Directory(directory, limits=limits)
     info = objects.info()
     try:
-        with _uncollected(), _readers(objects, count=processes) as readers:
+        with _without_cycle_collector(), _readers(objects, count=processes) as readers:
             return read_result(
                 objects,
                 info,
@@ -61,7 +61,7 @@ def read(
     processes: int = 1,
     scratch: Path | None = None,
 ) -> Result:
-    """What the bundle in a file or a directory says; extracted below `scratch` if need be."""
+    """Read the bundle in a file or a directory; an archive is extracted below `scratch`."""
     with opened(Path(path), scratch=scratch, limits=limits) as directory:
         return read_bundle(directory, wanted=wanted, limits=limits, processes=processes)
 
@@ -70,15 +70,15 @@ def read(
 def _readers(objects: Directory, *, count: int) -> Iterator[Callable[[Graph], Readers]]:
     """This process, or several for a large bundle."""
     if count <= 1 or not parallel.is_large(objects):
-        yield Here
+        yield LocalReaders
         return
     with parallel.processes(objects.path, limits=objects.limits, count=count) as pool:
-        yield lambda graph: parallel.Elsewhere(graph, pool)
+        yield lambda graph: parallel.PoolReaders(graph, pool)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the cycle collector, a fifth of the time less: reading makes millions of objects and no cycle."""
+def _without_cycle_collector() -> Iterator[None]:
+    """Disable the cycle collector, which saves a fifth of the time: reading makes millions of objects and no cycle."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,11 +1,11 @@
-"""Whether the objects of a bundle are what their names say.
+"""Verifies that the objects of a bundle match their ids.
 
-An object's id is the hash of its references and its stored bytes, so a half-written upload and a flipped
-bit both show. Every payload is decompressed as well: a frame may be cut short under a right name.
+An object's id is the hash of its references and its stored bytes, so a partial upload and a flipped bit are detected.
+Every payload is also decompressed: a truncated frame may have a correct hash.
 
-Each object is read once, in pieces; memory holds ids and no payload. What is damaged is named with its
-cause. A reference to an object that is not there is listed apart: bundles are pruned of attachments and
-diagnostics on purpose, so that alone is no damage.
+Each object is read once, in pieces; memory holds ids and no payload. Damaged objects are listed with their cause.
+Missing referenced objects are listed separately: attachments and diagnostics are often removed on purpose, so that
+alone does not count as damage.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from runyard.xcresult.archives.limits import Limits
-from runyard.xcresult.archives.meter import Check, unhindered
+from runyard.xcresult.archives.meter import Check, no_check
 from runyard.xcresult.archives.paths import shown
 from runyard.xcresult.bundle.directory import DATA, Directory
 from runyard.xcresult.errors import TooLarge
@@ -39,7 +39,7 @@ Cause = Literal[
 
 
 class Damaged(msgspec.Struct, frozen=True, kw_only=True):
-    """One object that is not what it should be."""
+    """One damaged object."""
 
     object_id: str
     cause: Cause
@@ -47,22 +47,22 @@ class Damaged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """The result of the verification."""
 
     objects: int
     """Objects that have a payload."""
     hash_ok: int
-    """Those that also have references and whose id is the hash of both."""
+    """Objects that also have references and whose id matches."""
     damaged: tuple[Damaged, ...] = ()
-    """By id. An object may have a right hash and a bad frame."""
+    """Sorted by id. An object may have a correct hash and a damaged frame."""
     missing: tuple[str, ...] = ()
-    """Ids that some object points at and that are not in the store, sorted."""
+    """Referenced ids that are not in the store, sorted."""
     root_missing: bool = False
-    """The store lacks the object that everything hangs from."""
+    """The store lacks the root object."""
 
     @property
     def good(self) -> bool:
-        """Nothing is damaged and the root is there, or there is no store at all."""
+        """Whether no object is damaged and the root exists, or there is no store at all."""
         return not self.damaged and not (self.root_missing and self.objects)
 
 
@@ -70,7 +70,7 @@ def verify(
     directory: Path,
     *,
     limits: Limits = Limits(),  # noqa: B008  (frozen)
-    check: Check = unhindered,
+    check: Check = no_check,
 ) -> Verification:
     """Check all objects of the bundle in `directory`. `check` is called between pieces."""
     root_id = Directory(directory, limits=limits).info().root_id
@@ -124,7 +124,7 @@ class _Verifier:
         return found["data"], found["refs"]
 
     def _verified(self, object_id: str, *, has_references: bool) -> bool:
-        """Look at one object; whether its hash is right."""
+        """Check one object; returns whether its hash is correct."""
         digest = hashlib.blake2b()
         try:
             references = self._store.refs(object_id) if has_references else ()
@@ -149,7 +149,7 @@ class _Verifier:
         if cause is not None:
             self._damaged.append(cause)
         elif has_references and not right:
-            self._note(object_id, "hash mismatch", "its bytes are not those that its id names")
+            self._note(object_id, "hash mismatch", "its bytes do not match its id")
         return has_references and right
 
     def _read(self, object_id: str, digest: hashlib.blake2b) -> Damaged | None:

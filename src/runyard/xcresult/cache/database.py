@@ -1,15 +1,14 @@
-"""Apple's cache of a bundle as tables of plain rows, from a file that a stranger wrote.
+"""Reads Apple's cache of a bundle, an untrusted SQLite file, as tables of plain rows.
 
-A database is a program as much as it is data: views and triggers run when they are touched, computed
-columns when they are read, and a schema may call functions. So nothing is asked of it but the stored columns
-of ordinary tables, one table at a time; a file that has anything else is refused. The file is opened
-read-only and immutable (no journal is replayed, no lock is taken, nothing is written beside it).
+A database can contain code: views and triggers, computed columns, functions in the schema. So only stored columns of
+ordinary tables are read, one table at a time; a file with anything else is refused. The file is opened read-only and
+immutable (no journal is replayed, no lock is taken, nothing is written beside it).
 
-Limits, each a `TooLarge`: the size of the file, of one value, the rows of all tables, and the steps that SQLite
-may take, which bounds the time without a clock.
+Limits, each a `TooLarge`: the size of the file, of one value, the rows of all tables, and the number of SQLite steps,
+which bounds the time without a clock.
 
-Apple's tool changes its tables from version to version. A table or a column that is not there reads as
-nothing: `Row` answers with an empty text, a zero or None.
+Apple's tool changes its tables between versions. A missing table or column reads as empty: `Row` returns an empty text,
+zero or None.
 """
 
 import sqlite3
@@ -32,7 +31,7 @@ Value = str | int | float | bytes | None
 
 
 class Row:
-    """One row by the names of its columns. Whatever is stored, each question has an answer of its type."""
+    """One row by column name. Each method returns its own type, whatever type is stored."""
 
     __slots__ = ("_names", "_values", "id")
 
@@ -46,7 +45,7 @@ class Row:
         return None if index is None else self._values[index]
 
     def text(self, *names: str) -> str:
-        """The first of these columns that has a text."""
+        """The text of the first of these columns that has one."""
         for name in names:
             value = self._get(name)
             if isinstance(value, str) and value:
@@ -56,7 +55,7 @@ class Row:
         return ""
 
     def integer(self, name: str) -> int:
-        """A number, a key of another table; 0 is nobody's key."""
+        """A whole number, or a key of another table; 0 means no key."""
         value = self._get(name)
         return value if isinstance(value, int) else 0
 
@@ -77,12 +76,14 @@ class Database:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._tables = _tables(connection)
-        if "Actions" not in self._tables:  # SQLite takes an empty file for a database
-            raise BundleInvalid("database.sqlite3 is no cache of a result bundle: no table Actions")
+        if "Actions" not in self._tables:  # SQLite accepts an empty file as a database
+            raise BundleInvalid(
+                "database.sqlite3 is not a cache of a result bundle: it has no table Actions"
+            )
         self._rows = 0
 
     def rows(self, table: str) -> Iterator[Row]:
-        """The rows of a table in the order in which they were written; none of a table that is not there."""
+        """The rows of a table in stored order; none if the table does not exist."""
         if table not in self._tables:
             return
         found = self._connection.execute(STATEMENTS.columns, {"table": table})
@@ -104,7 +105,7 @@ class Database:
         return {row.id: row for row in self.rows(table)}
 
     def grouped(self, table: str, key: str, *, order: str = "") -> dict[int, list[Row]]:
-        """The rows of a table by the row of another that they belong to, in their order there."""
+        """The rows of a table, grouped by a key of another table and sorted."""
         groups: dict[int, list[Row]] = {}
         for row in self.rows(table):
             owner = row.integer(key)
@@ -118,7 +119,7 @@ class Database:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Database]:
-    """The tables of a database file. Whatever SQLite has to say about it is `BundleInvalid`."""
+    """Open a database file; errors of SQLite become `BundleInvalid`."""
     _check_file(path)
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -140,13 +141,13 @@ def _check_file(path: Path) -> None:
     except FileNotFoundError:
         raise BundleInvalid("the bundle has no database.sqlite3") from None
     if not stat.S_ISREG(found.st_mode):
-        raise BundleInvalid("database.sqlite3 is no ordinary file")
+        raise BundleInvalid("database.sqlite3 is not a regular file")
     if found.st_size > FILE_BYTES:
         raise TooLarge(f"database.sqlite3 is larger than {FILE_BYTES} bytes")
 
 
 class _Steps:
-    """Counts what SQLite does, and stops it."""
+    """Counts SQLite's steps, and interrupts it at the limit."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -173,7 +174,9 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
     tables = set[str]()
     for kind, name, page in connection.execute(STATEMENTS.schema):
         if kind not in {"table", "index"} or not page:
-            raise BundleInvalid(f"database.sqlite3 has a {kind} that is none of Apple's: {name!r}")
+            raise BundleInvalid(
+                f"database.sqlite3 has a {kind} that Apple's tool does not create: {name!r}"
+            )
         if kind == "table":
             tables.add(name)
     return tables

@@ -1,9 +1,8 @@
-"""What belongs to a run in Apple's cache: issues, attachments, arguments, metrics, activities.
+"""Reads the details of a run from Apple's cache: issues, attachments, arguments, metrics, activities.
 
-Each table is read once and kept by the row that it belongs to, so a run is put together without asking the
-database again. Times there are seconds since 2001. Trees (activities, expressions) are built from keys
-that a stranger chose: what is at the top is never below, and nothing is entered too deep; what many rows share is
-built once.
+Each table is read once and grouped by the row that it belongs to, so no run needs another query. Times are seconds
+since 2001. Trees (activities, expressions) are built from untrusted keys: rows at the top are never used below it,
+depth is limited, and shared rows are built once.
 """
 
 from collections.abc import Callable
@@ -25,12 +24,12 @@ from runyard.xcresult.reader.model import (
 )
 
 Present = Callable[[str], bool]
-"""Whether a payload is in what is left of the store."""
+"""Whether a payload is still in the store."""
 EPOCH = 978_307_200.0
 """2001-01-01 in seconds since 1970."""
 DEPTH = 200
 PARTS = 1000
-"""Parts of one captured expression, at all levels together."""
+"""Largest number of parts of one captured expression, at all levels."""
 
 
 def moment(row: Row, name: str) -> float | None:
@@ -40,12 +39,12 @@ def moment(row: Row, name: str) -> float | None:
 
 
 def without(rows: list[Row], owner: str) -> list[Row]:
-    """The rows of a tree that are not at its top: without them a cycle cannot be reached from there."""
+    """Return the rows below the top of a tree, so that no cycle is reachable from the top."""
     return [row for row in rows if not row.integer(owner)]
 
 
 class Sources:
-    """Places in source files, call stacks and captured expressions."""
+    """Locations in source files, call stacks and captured expressions."""
 
     def __init__(self, database: Database) -> None:
         self._locations = database.by_id("SourceCodeLocations")
@@ -58,14 +57,14 @@ class Sources:
         self._values = database.by_id("TestValues")
 
     def place(self, row: Row | None) -> Place | None:
-        """Where a context or a symbol is."""
+        """The location of a context or a symbol."""
         found = self._locations.get(row.integer("location_fk")) if row else None
         if found is None or not found.text("filePath"):
             return None
         return Place(found.text("filePath"), found.integer("lineNumber"))
 
     def context(self, key: int) -> Place | None:
-        """Where something happened."""
+        """The location of a context."""
         return self.place(self._contexts.get(key))
 
     def frames(self, key: int) -> tuple[Frame, ...]:
@@ -109,7 +108,7 @@ class Sources:
 
 
 class Details:
-    """Everything that hangs on runs, by run."""
+    """Everything that belongs to runs, by run."""
 
     def __init__(self, database: Database, *, activities: bool, present: Present) -> None:
         self._present = present
@@ -138,11 +137,11 @@ class Details:
         self._activities = Activities(database, wanted=activities, present=present)
 
     def failures(self, run: int) -> tuple[Failure, ...]:
-        """The issues of a run that nobody had announced."""
+        """The unexpected issues of a run."""
         return tuple(self._failure(row) for row in self._failures.get(run, ()))
 
     def expected_failures(self, run: int) -> tuple[ExpectedFailure, ...]:
-        """The issues of a run that it had announced."""
+        """The expected issues of a run."""
         return tuple(self._expected_failure(row) for row in self._expected.get(run, ()))
 
     def _expected_failure(self, row: Row) -> ExpectedFailure:
@@ -194,10 +193,10 @@ class Details:
         return Skip(message=row.text("message"), place=place)
 
     def arguments(self, run: int) -> tuple[Argument, ...]:
-        """What a run was called with.
+        """The arguments of a run.
 
-        The cache knows a case's parameters by their position in its first run. The settings of a UI test change
-        places from run to run, so their values may carry each other's labels there.
+        The cache stores a case's parameters by their position in its first run. The settings of a UI test have another
+        order in each run, so the cache may pair values with wrong labels.
         """
         return tuple(self._argument(row) for row in self._arguments.get(run, ()))
 
@@ -214,7 +213,7 @@ class Details:
         )
 
     def metrics(self, run: int) -> tuple[Metric, ...]:
-        """What a run measured."""
+        """The metrics of a run."""
         return tuple(_metric(row) for row in self._metrics.get(run, ()))
 
     def attachments(
@@ -224,30 +223,31 @@ class Details:
         failures: tuple[Failure, ...],
         expected: tuple[ExpectedFailure, ...],
     ) -> tuple[Attachment, ...]:
-        """All attachments of a run: of its activities, of its failures, of those that it announced."""
+        """All attachments of a run: of its activities, failures and expected failures."""
         uuids = frozenset(failure.uuid for failure in failures if failure.uuid)
         steps = self._activities.attachments(run, uuids)
         return gather(steps, failures=failures, expected=expected)
 
     def activities(self, run: int, *, failures: tuple[Failure, ...]) -> tuple[Activity, ...]:
-        """The steps of a run."""
+        """The activities of a run."""
         uuids = frozenset(failure.uuid for failure in failures if failure.uuid)
         return self._activities.of_run(run, uuids)
 
 
 class Activities:
-    """The steps of all runs, as trees."""
+    """The activities of all runs, as trees."""
 
     def __init__(self, database: Database, *, wanted: bool, present: Present) -> None:
         self._present = present
         self._attached = database.grouped("Attachments", "activity_fk")
-        table = "Activities" if wanted or self._attached else ""  # they are most of a large cache
+        # activities are most of a large cache
+        table = "Activities" if wanted or self._attached else ""
         self._top = database.grouped(table, "testCaseRun_fk", order="orderInParent")
         below = database.grouped(table, "parent_fk", order="orderInParent")
         self._below = {key: without(rows, "testCaseRun_fk") for key, rows in below.items()}
 
     def of_run(self, run: int, failures: frozenset[str]) -> tuple[Activity, ...]:
-        """The outermost steps of a run, each with those inside it; `failures` are the run's."""
+        """The top-level activities of a run, each with its children; `failures` are the run's."""
         return tuple(
             self._activity(row, failures, failed=False, depth=0) for row in self._top.get(run, ())
         )
@@ -272,7 +272,7 @@ class Activities:
         )
 
     def attachments(self, run: int, failures: frozenset[str]) -> list[Attachment]:
-        """The attachments of a run's steps, those of failed steps marked so."""
+        """The attachments of a run's activities; those of failed activities are marked."""
         found: list[Attachment] = []
         for row in self._top.get(run, ()) if self._attached else ():
             self._collect(row, failures, failed=False, depth=0, into=found)

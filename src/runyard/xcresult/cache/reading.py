@@ -1,10 +1,9 @@
-"""A result from Apple's cache, for bundles whose object store was stripped.
+"""Reads a result from Apple's cache, for bundles whose object store was removed.
 
-`database.sqlite3` is written into a bundle by Apple's tool when it is first asked for test results; some people
-keep only that and Info.plist. It is the second-best source: it has no logs, no sizes of attachments, and for
-older data it left out the identifiers of tests that passed, which are made again from suite and
-function here. It also mixes the issues of the build with those of the action and does not say which are
-which, so a result from it has no build issues.
+Apple's tool writes `database.sqlite3` into a bundle when test results are first read; some teams keep only that file
+and Info.plist. It is the second-best source: it has no logs, no sizes of attachments, and for older data no identifiers
+of passed tests, which are derived from suite and function here. It also mixes the issues of the build with those of the
+action without distinction, so a result from it has no build issues.
 """
 
 from pathlib import Path
@@ -44,9 +43,9 @@ def read_cache(
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     present: Present = lambda _: False,
 ) -> Result:
-    """Read a bundle's database; `format` is what its Info.plist says. BundleInvalid, TooLarge.
+    """Read a bundle's database; `format` is that of its Info.plist. Raises BundleInvalid, TooLarge.
 
-    `present` tells whether a payload is in what is left of the store.
+    `present` returns whether a payload is still in the store.
     """
     with opened(database) as found:
         reading = _Reading(found, wanted, minor=_minor(format), present=present)
@@ -194,7 +193,7 @@ class _Reading:
 
 
 class _Facts:
-    """What is known of cases and suites, whether they ran or not."""
+    """Facts about cases and suites, whether they ran or not."""
 
     def __init__(self, database: Database) -> None:
         self._case_tags = database.grouped("TestTags", "testCase_fk")
@@ -223,7 +222,7 @@ class _Facts:
 
 
 def _identifier(where: Where, case: Row) -> str:
-    """The case's identifier; made from suite and function where Apple's tool left it out."""
+    """The case's identifier; derived from suite and function if Apple's tool left it out."""
     found = case.text("identifier")
     if found:
         return found

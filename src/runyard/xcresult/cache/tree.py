@@ -1,9 +1,8 @@
-"""The test tree of Apple's cache: actions, configurations, targets, suites, and the runs of every case.
+"""Walks the test tree of Apple's cache: actions, configurations, targets, suites, and the runs of every case.
 
-The cache keeps definitions (a suite, a case) apart from what happened (a suite's run, a case's run). The walk goes
-by what happened, in the order in which it is stored, as it does in the object store: then cases come in the
-same order from both. Wrapping groups, and the suite that Apple's tool makes up for functions that are in
-none, are no suites.
+The cache stores definitions (a suite, a case) apart from executions (a suite's run, a case's run). The walk follows the
+executions in stored order, as in the object store, so cases have the same order from both. Wrapping groups, and the
+suite that Apple's tool adds for functions without one, are not suites.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ WRAPPERS = ("All tests", "Selected tests")
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in the tree something happened."""
+    """A position in the tree."""
 
     action: int
     """Index of the action."""
@@ -36,7 +35,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One run on the walk: of a case (a row of TestCaseRuns), or without one of a suite (of TestSuiteRuns)."""
+    """One run on the walk: of a case (TestCaseRuns), or else of a suite (TestSuiteRuns)."""
 
     where: Where
     run: Row
@@ -94,7 +93,7 @@ class Tree:
             yield where
 
     def walk(self) -> Iterator[Step]:
-        """Every run of a suite, and after it those of what is in it."""
+        """Every run of a suite, then the runs inside it."""
         for where, run in self._target_runs():
             for suite in self._top.get(run, ()):
                 yield from self._suite_run(where, suite, 0)
@@ -134,7 +133,7 @@ class Tree:
 
 
 class Devices:
-    """What the actions ran on."""
+    """The devices of the actions."""
 
     def __init__(self, database: Database) -> None:
         self._destinations = database.by_id("RunDestinations")
@@ -153,7 +152,7 @@ class Devices:
         )
 
     def device(self, key: int, architecture: str = "") -> Device:
-        """One device. The architecture is the one that was built for, where that is known."""
+        """Read one device. The architecture is that of the build, if it is known."""
         row = self._devices.get(key)
         if row is None:
             return Device()

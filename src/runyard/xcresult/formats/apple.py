@@ -1,12 +1,11 @@
-"""A result in the shape of Apple's `xcresulttool get test-results tests`, for tools that were written for it.
+"""Formats a result like Apple's `xcresulttool get test-results tests`, for tools that expect that JSON.
 
-A tree of nodes: plan, bundle, suites, cases. Below a case the runs, parted only by what tells them apart:
-by device when there are several, then by configuration, then by arguments, then by repetition. A node whose
-runs need no parting carries the messages itself. Apple's rules that are followed: a case's duration is the mean of
-its runs' durations that are not zero, and absent when all are; functions outside any suite are shown in
-one called "Top-level Tests"; argument sets are in the order of their names.
+A tree of nodes: plan, bundle, suites, cases. Below a case are its runs, grouped only where they differ: by device if
+there are several, then by configuration, arguments and repetition. A node whose runs need no groups has the messages
+itself. Apple's rules: a case's duration is the mean of its runs' non-zero durations, and absent if all are zero;
+functions outside any suite are in a suite "Top-level Tests"; argument sets are sorted by name.
 
-Absent, since a result does not have it: insights, and Apple's nodes for captured values.
+Not included, because a result does not have them: insights, and Apple's nodes for captured values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +38,7 @@ TOP_LEVEL = "$TopLevelTests"
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A node of Apple's tree. What it does not have is left out."""
+    """A node of Apple's tree. Empty fields are omitted."""
 
     name: str
     node_type: str
@@ -81,7 +80,7 @@ class Tests(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def apple_tests(result: Result) -> Tests:
-    """The document; msgspec writes it as JSON with Apple's names."""
+    """Build the document; msgspec writes it as JSON with Apple's names."""
     tested = [action for action in result.actions if action.has_tests]
     configurations = _configurations(result.cases)
     plans = dict.fromkeys(target.plan for target in result.targets)
@@ -172,7 +171,7 @@ class _Writer:
             result=RESULTS[case.status],
             node_identifier=case.identifier,
             node_identifier_url=case.identifier_url,
-            duration=spoken(seconds) if seconds is not None else "",
+            duration=apple_duration(seconds) if seconds is not None else "",
             duration_in_seconds=seconds,
             details=_details(found[0]) if len(found) == 1 else "",
             tags=tuple(tag.name for tag in case.tags),
@@ -223,12 +222,12 @@ def _by_arguments(found: Sequence[Group]) -> tuple[Node, ...]:
 
 def _arguments(group: Group) -> Node:
     alone = len(group.runs) == 1
-    seconds = _lasted(group.runs[0])
+    seconds = _run_seconds(group.runs[0])
     return Node(
         name=shown(group.arguments).replace("\n", " "),
         node_type="Arguments",
         result=RESULTS[group.status],
-        duration=spoken(seconds) if alone else "",
+        duration=apple_duration(seconds) if alone else "",
         duration_in_seconds=seconds if alone else None,
         details=_details(group),
         children=_runs(group),
@@ -236,7 +235,7 @@ def _arguments(group: Group) -> Node:
 
 
 def _runs(group: Group) -> tuple[Node, ...]:
-    """The repetitions, or for a thing that ran once what it has to say."""
+    """The repetitions, or the messages if there was only one run."""
     if len(group.runs) == 1:
         return _messages(group.runs[0])
     return tuple(_repetition(number, run) for number, run in enumerate(group.runs, 1))
@@ -244,13 +243,13 @@ def _runs(group: Group) -> tuple[Node, ...]:
 
 def _repetition(number: int, run: Run) -> Node:
     iteration = run.repetition.iteration if run.repetition else number
-    seconds = _lasted(run)
+    seconds = _run_seconds(run)
     return Node(
         name=repetition_name(iteration),
         node_type="Repetition",
         result=RESULTS[run.status],
         node_identifier=str(iteration),
-        duration=spoken(seconds),
+        duration=apple_duration(seconds),
         duration_in_seconds=seconds,
         children=_messages(run),
     )
@@ -258,7 +257,7 @@ def _repetition(number: int, run: Run) -> Node:
 
 def _messages(run: Run) -> tuple[Node, ...]:
     if run.status == "Failure":
-        texts = [words.told(failure) for failure in run.failures if failure.top_level]
+        texts = [words.located_message(failure) for failure in run.failures if failure.top_level]
     elif run.status == "Expected Failure":
         texts = [each.reason for each in run.expected_failures if each.top_level and each.reason]
     elif run.status == "Skipped" and run.skip is not None:
@@ -269,7 +268,7 @@ def _messages(run: Run) -> tuple[Node, ...]:
 
 
 def _details(group: Group) -> str:
-    """What Apple's tool adds to a thing that failed to the last retry."""
+    """The text that Apple's tool adds to a test or argument set whose last retry failed."""
     last = group.runs[-1]
     retried = last.repetition is not None and last.repetition.mode == RETRY
     if not retried or len(group.runs) < 2 or group.status != "Failure":
@@ -277,8 +276,8 @@ def _details(group: Group) -> str:
     return f"Failed after {len(group.runs)} retries"
 
 
-def spoken(seconds: float) -> str:
-    """A duration in Apple's short words: two digits below a second, whole units from there on."""
+def apple_duration(seconds: float) -> str:
+    """Format a duration like Apple's tool: two digits below a second, whole units above."""
     if seconds <= 0:
         return "0s"
     if seconds < 1:
@@ -304,7 +303,7 @@ def _part(
         node_type=node_type,
         result=RESULTS[combine(group.status for group in same)],
         node_identifier=identifier,
-        duration=spoken(seconds) if seconds is not None else "",
+        duration=apple_duration(seconds) if seconds is not None else "",
         duration_in_seconds=seconds,
         details=details,
         children=children,
@@ -318,8 +317,8 @@ def _parted(found: Sequence[Group], key: Callable[[Group], object]) -> list[list
     return list(parts.values())
 
 
-def _lasted(run: Run) -> float:
-    """A run's duration; of one that has none, the time from its first issue to its last."""
+def _run_seconds(run: Run) -> float:
+    """A run's duration; if it has none, the time from its first issue to its last."""
     if run.duration:
         return run.duration
     moments = [each.timestamp for each in run.failures if each.timestamp is not None]

@@ -1,13 +1,12 @@
-"""What changed from one result to another: newly failing, fixed, newly flaky, slower, added, removed.
+"""Compares two results: newly failing, fixed, newly flaky, slower, added, removed.
 
-Tests are the same when target, suites and identifier are; the test plan counts only when a result has
-several, so that a renamed plan does not make every test new.
+Tests are the same if target, suites and identifier are; the test plan counts only if a result has several, so that a
+renamed plan does not make every test new.
 
 Invariants:
-- Each test is in at most one of: newly failing, fixed, still failing. Flaky, slower, added and removed come
-  on top.
+- Each test is in at most one of: newly failing, fixed, still failing. It may also be flaky, slower, added or removed.
 - A test that is new and fails is newly failing, and added.
-- Slower is what is slower by a factor and by a time, both: noise of small tests is no news.
+- Slower means slower by a factor and by a time, both: noise of short tests is ignored.
 """
 
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ Key = tuple[str, str, tuple[str, ...], str]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One test on both sides."""
+    """One test in both results."""
 
     target: str
     suites: tuple[str, ...]
@@ -35,11 +34,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     before_seconds: float | None = None
     after_seconds: float | None = None
     message: str = ""
-    """Why it fails now, where it does."""
+    """Message of the current failure; empty if the test does not fail."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """All that changed."""
+    """All differences between two results."""
 
     newly_failing: tuple[Change, ...]
     fixed: tuple[Change, ...]
@@ -52,18 +51,18 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[Change, ...]
     new_errors: tuple[str, ...]
     unchanged: int
-    """Tests with the same outcome on both sides, however long they took."""
+    """Number of tests with the same outcome in both results; durations are ignored."""
 
     @property
     def worse(self) -> bool:
-        """Something fails that did not."""
+        """Whether something fails that did not fail before."""
         return bool(self.newly_failing or self.new_errors)
 
 
 def compare(
     before: Result, after: Result, *, factor: float = 1.5, seconds: float = 0.1
 ) -> Difference:
-    """The difference; slower means by `factor` and by `seconds`, both."""
+    """Compare two results; slower means by `factor` and also by `seconds`."""
     plans = max(_plans(before), _plans(after)) > 1
     old = {_key(case, plans=plans): case for case in tests(before)}
     new = {_key(case, plans=plans): case for case in tests(after)}
@@ -156,7 +155,7 @@ def _message(case: Case) -> str:
         ]
     else:
         found = []
-    return words.cut(words.told(found[0]), 1000) if found else ""
+    return words.cut(words.located_message(found[0]), 1000) if found else ""
 
 
 def _new_errors(before: Result, after: Result) -> tuple[str, ...]:

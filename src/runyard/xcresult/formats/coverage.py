@@ -1,4 +1,4 @@
-"""The formats of a coverage, by the name that a command line gives them."""
+"""The formats of coverage, by their names on the command line."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -18,7 +18,7 @@ FORMATS: tuple[Format, ...] = ("json", "cobertura", "lcov", "text")
 def render_coverage(
     coverage: Coverage, form: Format, *, root: str = "", timestamp: float = 0.0
 ) -> Iterator[str]:
-    """Write a coverage in pieces. `root` and `timestamp` are Cobertura's: see there."""
+    """Write a coverage in pieces. `root` and `timestamp` are used by Cobertura only (see coverage_cobertura.py)."""
     if form == "cobertura":
         return coverage_cobertura.render(coverage, root=root, timestamp=timestamp)
     plain = {

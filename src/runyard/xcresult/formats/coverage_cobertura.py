@@ -1,11 +1,11 @@
-"""Coverage as Cobertura XML, for GitLab, Jenkins, Azure and SonarQube.
+"""Formats coverage as Cobertura XML, for GitLab, Jenkins, Azure and SonarQube.
 
-A directory is a package and a source file is a class, since Apple's data knows no better. A package's and a
-class's rate is that of its lines. The totals of the whole are Apple's own, the report's, which is
-what people compare with Xcode (reader/coverage/model.py says why those differ). Without a report they are
-those of the lines. Apple counts no branches, so there are none.
+A directory is a package and a source file is a class, because Apple's data has neither. The rate of a package or a
+class is computed from its lines. The totals are Apple's, from the report, so that they match Xcode
+(reader/coverage/model.py explains the difference). Without a report they are computed from the lines. Apple counts no
+branches, so there are none.
 
-Consumers want paths relative to the checkout; `root` is the directory to take away.
+Consumers need paths relative to the checkout; `root` is the prefix to remove.
 """
 
 from collections.abc import Iterator
@@ -37,13 +37,13 @@ class _Counts(msgspec.Struct, gc=False):
 
 
 def render(coverage: Coverage, *, root: str = "", timestamp: float = 0.0) -> Iterator[str]:
-    """Write the document, one piece a file. `timestamp`: when the tests began."""
+    """Write the document, one piece for each file. `timestamp` is the start of the tests."""
     packages: dict[str, list[str]] = {}
     for path in sorted(coverage.source.paths()):
         packages.setdefault(_relative(path, root).rpartition("/")[0], []).append(path)
     counted = {
         name: _counts(coverage, paths) for name, paths in packages.items()
-    }  # rates stand before the lines that they are of, so all lines are read twice and never kept
+    }  # a rate is written before its lines, so all lines are read twice instead of being kept in memory
     total = _total(coverage, counted)
     yield HEAD
     yield (

@@ -1,22 +1,23 @@
-"""Coverage by source file, which is how other tools want it, and the text that goes into their files.
+"""Groups coverage by source file, as other tools expect it, and cleans text for their files.
 
-A report lists a file under every target that compiled it; lcov and Cobertura know each file once. Paths and
-names are a stranger's text: a line break would begin a record of its own, an escape sequence would
-reach a terminal, and some characters cannot stand in XML at all. So they leave through `plain`.
+A report lists a file under every target that compiled it; lcov and Cobertura list each file once. Paths and names are
+untrusted: a line break would begin a new record, an escape sequence would reach a terminal, and some characters are
+invalid in XML. So all of them pass through `plain`.
 """
 
 from collections.abc import Iterator
 
+from runyard.text import cleaned
 from runyard.xcresult.reader.coverage.model import Coverage, FileLines, Function
 
 
 def plain(text: str) -> str:
-    """The text in one line, without what no terminal and no XML should get."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+    """Return the text in one line, without characters that are unsafe in a terminal or invalid in XML."""
+    return cleaned(text, instead="?", shown=str.isprintable)
 
 
 def by_file(coverage: Coverage) -> Iterator[tuple[str, tuple[Function, ...], FileLines]]:
-    """Each file once: its functions over all targets, its lines. Those with lines come first."""
+    """Return each file once, with its functions of all targets and its lines. Files with lines come first."""
     functions: dict[str, dict[tuple[int, str], Function]] = {}
     for target in coverage.targets:
         for file in target.files:
@@ -29,5 +30,5 @@ def by_file(coverage: Coverage) -> Iterator[tuple[str, tuple[Function, ...], Fil
 
 
 def share(covered: int, executable: int) -> float:
-    """The covered share; nothing to cover is not covered, as Apple's tool has it."""
+    """The covered share; 0 if there is nothing to cover, as in Apple's tool."""
     return covered / executable if executable else 0.0

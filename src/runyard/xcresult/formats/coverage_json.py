@@ -1,4 +1,4 @@
-"""Coverage as JSON: first what the report says (targets, files, functions), then every file's lines.
+"""Formats coverage as JSON: first the report (targets, files, functions), then every file's lines.
 
 `lines` are pairs of line number and count, of executable lines only. The document is written piece by
 piece, one file's lines at a time, so that a large app does not have to fit in memory as text.

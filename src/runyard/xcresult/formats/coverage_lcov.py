@@ -1,6 +1,6 @@
-"""Coverage as an lcov tracefile, for genhtml, Codecov, Coveralls and editors.
+"""Formats coverage as an lcov tracefile, for genhtml, Codecov, Coveralls and editors.
 
-One record a file: FN and FNDA for functions, DA for executable lines, and the sums that lcov checks. Apple
+One record for each file: FN and FNDA for functions, DA for executable lines, and the sums that lcov checks. Apple
 counts no branches, so there are no BRDA lines: sub-line ranges are not what lcov calls a branch.
 """
 
@@ -11,7 +11,7 @@ from runyard.xcresult.reader.coverage.model import Coverage, FileLines, Function
 
 
 def render(coverage: Coverage) -> Iterator[str]:
-    """Write the tracefile, one piece a file."""
+    """Write the tracefile, one piece for each file."""
     for path, functions, lines in by_file(coverage):
         yield "\n".join(_record(path, functions, lines)) + "\n"
 

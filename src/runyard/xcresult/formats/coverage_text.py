@@ -1,4 +1,4 @@
-"""Coverage as a table for people: targets and below each its files, as xccov shows them."""
+"""Formats coverage as a text table: targets and their files, like xccov."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from runyard.xcresult.reader.coverage.model import Coverage, FileCoverage, Targe
 
 
 def render(coverage: Coverage) -> Iterator[str]:
-    """Write the table, a line at a time."""
+    """Write the table line by line."""
     rows = [row for target in coverage.targets for row in _rows(target)]
     rows.append(("Total", _figure(coverage)))
     width = max(len(name) for name, _ in rows)

@@ -1,4 +1,4 @@
-"""What a test says of itself, and what its runs left: tags, bugs, metrics, attachments, activities."""
+"""Formats details of a test and its runs: tags, bugs, metrics, attachments, activities."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,8 @@ from runyard.xcresult.reader.model import Activity, Case, Metric, Run
 _DEEP = 50
 
 
-def described(case: Case, depth: int) -> Iterator[Line]:
-    """The test's own words."""
+def case_details(case: Case, depth: int) -> Iterator[Line]:
+    """Lines about the test: tags, bugs and documentation."""
     if case.tags:
         yield _dim(depth, "tags: " + ", ".join(tag.name for tag in case.tags))
     for bug in case.bugs:
@@ -22,8 +22,8 @@ def described(case: Case, depth: int) -> Iterator[Line]:
         yield _dim(depth, f"documentation: {words.line_of(text)}")
 
 
-def left_behind(run: Run, depth: int) -> Iterator[Line]:
-    """What one run left."""
+def run_details(run: Run, depth: int) -> Iterator[Line]:
+    """Lines about one run: metrics, attachments and activities."""
     for metric in run.metrics:
         yield _dim(depth, _metric(metric))
     for attachment in run.attachments:
@@ -52,7 +52,7 @@ def _metric(metric: Metric) -> str:
 def _activity(activity: Activity, depth: int, level: int) -> Iterator[Line]:
     took = ""
     if activity.start is not None and activity.finish is not None:
-        took = words.lasted(max(0.0, activity.finish - activity.start))
+        took = words.duration_text(max(0.0, activity.finish - activity.start))
     style: Style = "failure" if activity.failure_ids else "dim"
     yield Line(
         depth,

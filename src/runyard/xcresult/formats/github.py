@@ -1,14 +1,11 @@
-"""A result as workflow commands of GitHub Actions: annotations at the lines that failed.
+"""Formats a result as workflow commands of GitHub Actions: annotations at failed lines.
 
-GitHub shows ten annotations of each level for one step and drops the rest without a word. So there are at
-most `most` errors, warnings and notices, the ones that matter first, and an ordinary line that counts what
-was left out.
+GitHub shows ten annotations of each level for one step and silently drops the others. So at most `most` errors,
+warnings and notices are printed, the most important first, and a plain line with the number of the others.
 
 Invariants:
-- A stranger's text is always the data of a command of ours, escaped: it cannot begin a line, so it cannot
-  be a command.
-- Paths below `root` are relative to it, as GitHub needs them; other paths stay as the build machine called
-  them.
+- Untrusted text is always escaped data of a command: it cannot begin a line, so it cannot be a command.
+- Paths below `root` are relative to it, as GitHub requires; other paths are printed as in the bundle.
 """
 
 import itertools
@@ -33,8 +30,8 @@ def github(
     yield from _bounded(chained(_warnings(each, root) for each, _ in found), most, "warnings")
     yield from _bounded(chained(_notices(*each, root) for each in found), most, "notices")
     for (title, _), (_, numbers) in zip(results, found, strict=True):
-        told = words.line_of(f"runyard: {title}: {numbers.verdict}, {counts(numbers)}")
-        yield told.replace("##[", "## [")
+        line = words.line_of(f"runyard: {title}: {numbers.verdict}, {counts(numbers)}")
+        yield line.replace("##[", "## [")
 
 
 def data(value: str) -> str:

@@ -1,7 +1,7 @@
-"""The runs of a case, by what was tested: one device, one configuration, one set of arguments.
+"""Groups the runs of a case by device, configuration and set of arguments.
 
-The runs of a group are repetitions of the same thing, so a group has one outcome, by Apple's rule: with
-retries on failure the last one decides; otherwise each counts, and one failure is enough.
+The runs of a group are repetitions, so a group has one outcome, by Apple's rule: with retries on failure the last
+repetition decides; otherwise each counts, and one failure is enough.
 
 Invariant: every run is in exactly one group; groups and runs keep the bundle's order, repetitions theirs.
 """
@@ -17,10 +17,10 @@ from runyard.xcresult.reader.model import Action, Argument, Case, Failure, Run, 
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Repetitions of one thing."""
+    """Repetitions of a case on one device, in one configuration, with one set of arguments."""
 
     action: int
-    """The action that stands for the device."""
+    """Index of the first action on the device."""
     configuration: str
     arguments: tuple[Argument, ...]
     runs: tuple[Run, ...]
@@ -29,28 +29,28 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flaky(self) -> bool:
-        """It failed and then passed."""
+        """Whether a repetition failed and a later one passed."""
         return self.status == "Success" and any(run.status == "Failure" for run in self.runs)
 
     @property
     def deciding(self) -> Run:
-        """The run that made the outcome: the last one that has it."""
+        """The run that determines the outcome: the last run with that outcome."""
         return next(run for run in reversed(self.runs) if run.status == self.status)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """What the deciding run complains of."""
+        """The failures to show of the deciding run."""
         return words.shown_failures(self.deciding)
 
 
 def groups(case: Case) -> tuple[Group, ...]:
-    """The case's groups."""
+    """Group the runs of a case."""
     found = repetition_groups(case.runs)
     return tuple(_group(tuple(sorted(runs, key=_iteration))) for runs in found)
 
 
 def named(case: Case, actions: tuple[Action, ...]) -> Iterator[tuple[Group, str]]:
-    """The groups, each with what tells it from the others: arguments, configuration, device. May be empty."""
+    """Return each group with a label of what distinguishes it (arguments, configuration, device); may be empty."""
     configurations = len({run.configuration for run in case.runs}) > 1
     devices = len({run.where for run in case.runs}) > 1
     for group in groups(case):

@@ -1,15 +1,15 @@
-"""A result as JUnit XML, the dialect that CI servers share.
+"""Formats a result as JUnit XML, in the dialect that CI servers have in common.
 
 One `testsuite` for each suite of a target, named `Target.Suite.Inner`; one `testcase` for each set of
 arguments, configuration and device of a test. Repetitions of a test are one `testcase`, as Maven's Surefire
-writes them: if it passed in the end, what failed before is a `flakyFailure`; if not, the first failure is
-the `failure` and the others are `rerunFailure`. An expected failure passes, and says so in `system-out`.
+writes them: if it passed in the end, earlier failures are `flakyFailure`; if not, the first failure is
+the `failure` and the others are `rerunFailure`. An expected failure passes, with a note in `system-out`.
 Runner errors are `error`s in a suite of their own, named after their targets.
 
 Invariants:
-- The document is well-formed and complete, whatever the bundle says.
+- The document is well-formed and complete, whatever the bundle contains.
 - The counts of a suite are those of its `testcase` elements; the counts of the document are the sums.
-- `time` is there when it is known, in seconds.
+- `time` is in seconds, and absent if unknown.
 - A test is named by its function, and by its display name only if it has no function, so that history
   survives a new label.
 """
@@ -78,7 +78,7 @@ def _suites(result: Result, root: str) -> list[SuiteXml]:
                     timestamp=_timestamp(result, group),
                 )
             suite = found[key].name
-            entry = _entry(case, group, told=name, suite=suite, root=root)
+            entry = _entry(case, group, label=name, suite=suite, root=root)
             found[key].entries.append(entry)
     suites = list(found.values())
     if result.errors:
@@ -91,14 +91,14 @@ def _properties(result: Result, case: Case) -> dict[str, str]:
     devices = [
         result.actions[run.action].device for run in runs if run.action < len(result.actions)
     ]
-    told = {
+    properties = {
         "test plan": case.plan,
         "configuration": ", ".join(dict.fromkeys(run.configuration for run in runs)),
         "device": ", ".join(dict.fromkeys(words.device(device) for device in devices)),
         "xcode": result.xcode,
         "format": result.format,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in properties.items() if value}
 
 
 def _timestamp(result: Result, group: Group) -> str:
@@ -108,16 +108,16 @@ def _timestamp(result: Result, group: Group) -> str:
         return ""
     try:
         return datetime.fromtimestamp(started, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    except (ValueError, OverflowError, OSError):  # a year that no calendar has
+    except (ValueError, OverflowError, OSError):  # the year is out of range
         return ""
 
 
-def _entry(case: Case, group: Group, *, told: str, suite: str, root: str) -> Entry:
+def _entry(case: Case, group: Group, *, label: str, suite: str, root: str) -> Entry:
     name = case.function or case.name
     run = group.deciding
     alone = len(group.runs) == len(case.runs)
     time = run.duration or (case.duration if alone else None)
-    attributes = {"name": f"{name} [{told}]" if told else name, "classname": suite}
+    attributes = {"name": f"{name} [{label}]" if label else name, "classname": suite}
     if time is not None:
         attributes["time"] = f"{time:.6f}"
     place = next((failure.place for failure in group.failures if failure.place), None)
@@ -153,22 +153,22 @@ def _outcome(group: Group) -> Iterator[str]:
 
 def _failures(name: str, run: Run) -> Iterator[str]:
     """One element: consumers of JUnit expect at most one, so several failures of a run share it."""
-    first, text = _told(run)
+    first, text = _joined_failures(run)
     yield xml.element(name, {"message": first.message, "type": _type(first)}, text)
 
 
 def _reruns(name: str, run: Run) -> Iterator[str]:
-    first, text = _told(run)
+    first, text = _joined_failures(run)
     yield xml.opening(name, {"message": first.message, "type": _type(first)})
     yield xml.element("stackTrace", {}, text)
     yield f"</{name}>"
 
 
-def _told(run: Run) -> tuple[Failure, str]:
+def _joined_failures(run: Run) -> tuple[Failure, str]:
     shown = words.shown_failures(run)
     if not shown:
-        nothing = Failure(message="The test failed and recorded no reason.")
-        return nothing, nothing.message
+        unknown = Failure(message="The test failed and recorded no reason.")
+        return unknown, unknown.message
     text = "\n".join(_failure(failure) for failure in shown)
     first = shown[0]
     return msgspec.structs.replace(first, message=words.cut(first.message)), words.cut(text)
@@ -177,7 +177,9 @@ def _told(run: Run) -> tuple[Failure, str]:
 def _failure(failure: Failure) -> str:
     place = words.long_place(failure.place)
     lines = [f"{place}: {failure.message}" if place else failure.message]
-    symbolic = [frame for frame in failure.frames if frame.symbol]  # bare addresses help nobody
+    symbolic = [
+        frame for frame in failure.frames if frame.symbol
+    ]  # addresses without symbols are useless
     for frame in symbolic[:_FRAMES]:
         where = words.short_place(frame.place)
         parts = (frame.image, frame.symbol, f"({where})" if where else "")
@@ -190,20 +192,20 @@ def _type(failure: Failure) -> str:
 
 
 def _output(case: Case, group: Group) -> Iterator[str]:
-    told = [f"display name: {case.name}"] if case.function and case.name != case.function else []
+    lines = [f"display name: {case.name}"] if case.function and case.name != case.function else []
     for run in group.runs:
         for expected in run.expected_failures:
-            cause = words.told(expected.failure) if expected.failure is not None else ""
-            told.append(
+            cause = words.located_message(expected.failure) if expected.failure is not None else ""
+            lines.append(
                 ": ".join(part for part in ("expected failure", expected.reason, cause) if part)
             )
-        told += [f"warning: {words.told(warning)}" for warning in run.issue_warnings]
-    if told:
-        yield xml.element("system-out", {}, words.cut("\n".join(told)))
+        lines += [f"warning: {words.located_message(warning)}" for warning in run.issue_warnings]
+    if lines:
+        yield xml.element("system-out", {}, words.cut("\n".join(lines)))
 
 
 def _errors(result: Result) -> SuiteXml:
-    """Runner errors are `error`s; what does not fail the run is a `failure` that a reader can see."""
+    """Build the suite of runner errors: `error` if it fails the run, otherwise `failure`, so that it is shown."""
     suite = SuiteXml(name="Errors outside of tests", properties={})
     for number, error in enumerate(result.errors, start=1):
         name = f"error {number}" if len(result.errors) > 1 else "error"

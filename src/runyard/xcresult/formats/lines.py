@@ -1,4 +1,4 @@
-"""Lines for people, made of spans that say what they mean and not how they look."""
+"""Lines of spans that have a meaning (failure, dim, …) instead of colours."""
 
 from typing import Literal
 
@@ -8,14 +8,14 @@ Style = Literal["plain", "strong", "dim", "failure", "success", "skipped", "expe
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Some words of one meaning."""
+    """A piece of text with one meaning."""
 
     text: str
     style: Style = "plain"
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line; `depth` levels below the edge."""
+    """One line, indented by `depth` levels."""
 
     depth: int
     spans: tuple[Span, ...]

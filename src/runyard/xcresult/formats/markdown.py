@@ -1,29 +1,27 @@
-"""A result as Markdown, for the summary of a CI job or a comment: counts, failures, flaky tests, the slowest.
+"""Formats a result as Markdown, for a job summary or a comment: counts, failures, flaky tests, the slowest tests.
 
-A bundle's words stand only inside code: spans and fences that are longer than any run of backticks in them.
-So no HTML, no link, no mention and no table cell of a stranger comes to life, and the text can still be
-read as it is.
+Text of a bundle is only inside code spans and fences that are longer than any run of backticks in it. So it cannot
+become HTML, a link, a mention or a table cell.
 
 Invariants:
-- At most `limit` bytes; what does not fit is counted. The counts come first and are never lost.
+- At most `limit` bytes; what does not fit is counted. The counts come first and are never dropped.
 - Control characters are shown as their codes.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 
+from runyard.text import cleaned
 from runyard.xcresult.formats import words
 from runyard.xcresult.formats.groups import named
 from runyard.xcresult.formats.summary import Summary, counts, slowest, summary
 from runyard.xcresult.reader.model import Case, Result, Run
 
 LIMIT = 1_000_000
-"""Bytes; GitHub takes 1 MiB for the summary of one step."""
+"""Bytes; GitHub accepts 1 MiB for the summary of one step."""
 _SLOWEST = 10
 _ISSUES = 20
 _MESSAGE = 4000
-_CODED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _VERDICTS = {
     "success": "✅ passed",
     "failure": "❌ failed",
@@ -34,10 +32,10 @@ _VERDICTS = {
 
 
 def markdown(result: Result, *, title: str, root: str = "", limit: int = LIMIT) -> str:
-    """The whole text."""
+    """Format a result as Markdown of at most `limit` bytes."""
     numbers = summary(result)
     head = _head(result, numbers, title)
-    left = limit - len(head.encode()) - 200  # room for the last lines of each list
+    left = limit - len(head.encode()) - 200  # space for the last lines of each list
     parts = [head]
     for blocks, name in _sections(result, numbers, root):
         shown, left = _fitting(blocks, left)
@@ -52,8 +50,8 @@ def markdown(result: Result, *, title: str, root: str = "", limit: int = LIMIT) 
 
 
 def code(value: str, limit: int = 300) -> str:
-    """A code span that holds exactly these words, on one line."""
-    clean = _visible(words.line_of(value, limit)) or " "
+    """A code span with exactly this text, on one line."""
+    clean = cleaned(words.line_of(value, limit), keep="\t") or " "
     ticks = "`" * (_longest_run(clean) + 1)
     pad = " " if clean.startswith("`") or clean.endswith("`") else ""
     return f"{ticks}{pad}{clean}{pad}{ticks}"
@@ -65,8 +63,9 @@ def cell(value: str) -> str:
 
 
 def fence(value: str) -> str:
-    """A block of code that nothing inside can end."""
-    clean = "\n".join(_visible(line) for line in words.cut(value, _MESSAGE).splitlines())
+    """A code block whose fence is longer than any run of backticks in the text."""
+    lines = words.cut(value, _MESSAGE).splitlines()
+    clean = "\n".join(cleaned(line, keep="\t") for line in lines)
     ticks = "`" * max(3, _longest_run(clean) + 1)
     return f"{ticks}text\n{clean}\n{ticks}\n"
 
@@ -75,17 +74,8 @@ def _longest_run(value: str) -> int:
     return max((len(run) for run in re.findall("`+", value)), default=0)
 
 
-def _visible(value: str) -> str:
-    if value.isprintable():
-        return value
-    return "".join(
-        f"\\u{ord(char):04x}" if unicodedata.category(char) in _CODED and char != "\t" else char
-        for char in value
-    )
-
-
 def _head(result: Result, numbers: Summary, title: str) -> str:
-    took = words.lasted(numbers.duration)
+    took = words.duration_text(numbers.duration)
     row = (
         numbers.tests,
         numbers.passed,
@@ -105,13 +95,13 @@ def _head(result: Result, numbers: Summary, title: str) -> str:
         f"| {' | '.join(map(str, row))} |",
         "",
     ]
-    told = [f"format {result.format}"]
+    context = [f"format {result.format}"]
     if result.xcode:
-        told.append(f"Xcode {code(result.xcode)}")
+        context.append(f"Xcode {code(result.xcode)}")
     if result.test_plan:
-        told.append(f"test plan {code(result.test_plan)}")
-    told += [f"on {code(device)}" for device in numbers.devices[:10]]
-    lines.append(", ".join(told) + ".")
+        context.append(f"test plan {code(result.test_plan)}")
+    context += [f"on {code(device)}" for device in numbers.devices[:10]]
+    lines.append(", ".join(context) + ".")
     built = (
         (numbers.build_errors, "build error"),
         (numbers.build_warnings, "build warning"),
@@ -170,8 +160,8 @@ def _flaky(result: Result, case: Case, root: str) -> str:
         failed = [run for run in group.runs if run.status == "Failure"]
         if not failed:
             continue
-        told = f"failed {len(failed)} of {words.count(len(group.runs), 'time')}"
-        lines.append(f"  {told}{f', with {code(name)}' if name else ''}")
+        outcome = f"failed {len(failed)} of {words.count(len(group.runs), 'time')}"
+        lines.append(f"  {outcome}{f', with {code(name)}' if name else ''}")
         lines += _reasons(failed[-1], root)
     return "\n".join(lines) + "\n"
 
@@ -190,7 +180,10 @@ def _indented(block: str) -> str:
 
 
 def _slow(cases: tuple[Case, ...]) -> list[str]:
-    rows = [f"| {cell(words.path_of(case))} | {words.lasted(case.duration)} |\n" for case in cases]
+    rows = [
+        f"| {cell(words.path_of(case))} | {words.duration_text(case.duration)} |\n"
+        for case in cases
+    ]
     if not rows:
         return []
     return [f"\n### Slowest\n\n| test | time |\n|---|--:|\n{rows[0]}", *rows[1:]]

@@ -1,7 +1,6 @@
-"""A result in numbers, and the parts of it that people ask for first.
+"""Summarizes a result: counts, failing and flaky tests, errors.
 
-Runner errors and issues without a test are no tests here, though Apple's figures count them as cases:
-they are told as errors.
+Runner errors and issues without a test are errors here and not tests, although Apple's figures count them as cases.
 """
 
 from typing import Literal
@@ -36,7 +35,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bad(self) -> bool:
-        """A test or a runner failed, or the build did, so that nothing was tested."""
+        """Whether a test, a test runner or the build failed."""
         return self.verdict in {"failure", "build failed"}
 
 
@@ -80,13 +79,13 @@ def counts(numbers: Summary) -> str:
         (numbers.skipped, "skipped"),
         (numbers.passed, "passed"),
     )
-    told = ", ".join(f"{number} {word}" for number, word in parts if number)
+    listed = ", ".join(f"{number} {word}" for number, word in parts if number)
     flaky = f" ({len(numbers.flaky)} flaky)" if numbers.flaky else ""
-    return f"{words.count(numbers.tests, 'test')}: {told}{flaky}"
+    return f"{words.count(numbers.tests, 'test')}: {listed}{flaky}"
 
 
 def slowest(result: Result, most: int) -> tuple[Case, ...]:
-    """The cases that took longest, those first."""
+    """The slowest cases, slowest first."""
     timed = [case for case in tests(result) if case.duration]
     return tuple(sorted(timed, key=lambda case: -(case.duration or 0.0))[:most])
 

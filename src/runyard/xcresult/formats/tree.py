@@ -1,10 +1,9 @@
-"""A result as a tree of lines for people: the verdict first, then what failed, then the rest.
+"""Formats a result as a tree of lines: the verdict first, then failures, then the rest.
 
-A line is made of spans that say what they mean, not how they look; the command line paints them. The
-text is what the bundle says: whoever shows it makes it harmless first.
+A line consists of spans with a meaning; the command line adds colours. The text is that of the bundle and untrusted:
+the caller makes it safe for its output.
 
-Invariant: a line never begins with a stranger's words. Logs of CI systems take lines that begin in certain
-ways for commands.
+Invariant: a line never begins with text of the bundle. CI systems interpret lines with certain beginnings as commands.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from runyard.xcresult.formats import words
-from runyard.xcresult.formats.details import described, left_behind
+from runyard.xcresult.formats.details import case_details, run_details
 from runyard.xcresult.formats.groups import Group, named
 from runyard.xcresult.formats.lines import Line, Span, Style
 from runyard.xcresult.formats.summary import Summary, counts, summary, tests
@@ -58,8 +57,8 @@ def tree(
 ) -> Iterator[Line]:
     """All lines of a result.
 
-    With `only_failures`: without tests that just passed or were skipped, and without warnings of the build.
-    With `details`: with what tests say of themselves and what they left (activities only if they were read).
+    With `only_failures`: without passed and skipped tests, and without build warnings.
+    With `details`: also tags, bugs, metrics, attachments and activities (activities only if they were read).
     `crashes` are the digests of attached crash reports by payload id.
     """
     numbers = summary(result)
@@ -68,10 +67,10 @@ def tree(
     shown = [
         case for case in tests(result) if not only_failures or _style(case) in {"failure", "flaky"}
     ]
-    telling = _Telling(result, details=details, crashes=crashes or {})
+    writer = _TreeWriter(result, details=details, crashes=crashes or {})
     for node in sorted(_nodes(result, shown).values(), key=_rank):
         yield Line(0, (Span(""),))
-        yield from telling.node(node, 0)
+        yield from writer.node(node, 0)
 
 
 def _head(result: Result, numbers: Summary, title: str) -> Iterator[Line]:
@@ -80,22 +79,22 @@ def _head(result: Result, numbers: Summary, title: str) -> Iterator[Line]:
     verdict = (
         "passed" if numbers.verdict == "success" else numbers.verdict.replace("failure", "failed")
     )
-    took = words.lasted(numbers.duration)
+    took = words.duration_text(numbers.duration)
     facts = "  ".join(part for part in (counts(numbers), took) if part and part != verdict)
     yield Line(
         0,
         (Span(MARKS[style], style), Span(f" {title}  "), Span(verdict, style), Span(f"  {facts}")),
     )
-    told = [f"format {result.format}"]
+    context = [f"format {result.format}"]
     if result.xcode:
-        told.append(f"Xcode {result.xcode}")
+        context.append(f"Xcode {result.xcode}")
     if result.test_plan:
-        told.append(f"test plan {result.test_plan}")
+        context.append(f"test plan {result.test_plan}")
     if numbers.runs != numbers.tests:
-        told.append(words.count(numbers.runs, "run"))
+        context.append(words.count(numbers.runs, "run"))
     if result.source == "sqlite":
-        told.append("read from the database, since the store is missing")
-    yield Line(1, (Span(", ".join(told), "dim"),))
+        context.append("read from the database, since the store is missing")
+    yield Line(1, (Span(", ".join(context), "dim"),))
     for device in numbers.devices:
         yield Line(1, (Span(f"on {device}", "dim"),))
 
@@ -151,8 +150,8 @@ def _below(node: Node, name: str, suite: Suite | None) -> Node:
     return node.nodes[name]
 
 
-class _Telling:
-    """The tests of a result, level by level."""
+class _TreeWriter:
+    """Formats the tests of a result, level by level."""
 
     def __init__(
         self, result: Result, *, details: bool, crashes: Mapping[str, CrashReport]
@@ -163,7 +162,7 @@ class _Telling:
 
     def node(self, node: Node, depth: int) -> Iterator[Line]:
         style = _node_style(node)
-        took = words.lasted(node.duration)
+        took = words.duration_text(node.duration)
         yield Line(depth, (Span(MARKS[style], style), Span(f" {node.name}", "strong"), _time(took)))
         children: list[Case | Node] = [*node.cases, *node.nodes.values()]
         for each in sorted(children, key=_rank):
@@ -175,10 +174,10 @@ class _Telling:
     def _case(self, case: Case, depth: int) -> Iterator[Line]:
         style = _style(case)
         flaky = Span("  flaky" if case.flaky else "", "flaky")
-        took = _time(words.lasted(case.duration))
+        took = _time(words.duration_text(case.duration))
         yield Line(depth, (Span(MARKS[style], style), Span(f" {case.name}"), took, flaky))
         if self._details:
-            yield from described(case, depth + 1)
+            yield from case_details(case, depth + 1)
         for group, name in named(case, self._actions):
             yield from self._group(group, depth + 1, name=name, alone=len(case.runs) == 1)
 
@@ -204,7 +203,7 @@ class _Telling:
             same = bool(lines) and lines == before
             label = words.repetition(run.repetition) or f"Run {number}"
             mark = Span(MARKS[_STYLES[run.status]], _STYLES[run.status])
-            took = _time(words.lasted(run.duration or None))
+            took = _time(words.duration_text(run.duration or None))
             yield Line(
                 at, (mark, Span(f" {label}"), took, Span("  as before" if same else "", "dim"))
             )
@@ -214,12 +213,12 @@ class _Telling:
     def _run(self, run: Run, depth: int) -> Iterator[Line]:
         if run.status == "Failure":
             for failure in words.shown_failures(run):
-                yield from _message(depth, "", words.told(failure), "failure")
+                yield from _message(depth, "", words.located_message(failure), "failure")
             for attachment in run.attachments:
                 if attachment.payload_id in self._crashes:
                     yield from _crash(depth, self._crashes[attachment.payload_id])
         for warning in run.issue_warnings:
-            yield from _message(depth, "warning: ", words.told(warning), "flaky")
+            yield from _message(depth, "warning: ", words.located_message(warning), "flaky")
         if run.skip is not None and run.skip.message:
             yield from _message(depth, "", run.skip.message, "skipped")
         if run.status == "Expected Failure":
@@ -228,18 +227,18 @@ class _Telling:
                 if message:
                     yield from _message(depth, "", message, "expected")
         if self._details:
-            yield from left_behind(run, depth)
+            yield from run_details(run, depth)
 
 
-def _time(told: str) -> Span:
-    return Span(f"  {told}" if told else "", "dim")
+def _time(text: str) -> Span:
+    return Span(f"  {text}" if text else "", "dim")
 
 
 def _crash(depth: int, report: CrashReport) -> Iterator[Line]:
     parts = (report.exception_type, report.signal, report.exception_subtype)
     frames = report.triggered_thread_frames or ""
-    told = " ".join(part for part in parts if part) or "for an unknown reason"
-    yield from _message(depth, "crashed: ", f"{told}\n{frames}".rstrip(), "failure")
+    cause = " ".join(part for part in parts if part) or "for an unknown reason"
+    yield from _message(depth, "crashed: ", f"{cause}\n{frames}".rstrip(), "failure")
 
 
 def _message(depth: int, before: str, message: str, style: Style) -> Iterator[Line]:

@@ -1,7 +1,6 @@
-"""How a result is spoken of: durations, places, counts, the names of runs.
+"""Formats durations, locations, counts and names of runs as text.
 
-Invariant: what a bundle says is passed on as it is, or cut; making it fit for a terminal, for XML or for
-Markdown is the business of whoever writes there.
+Invariant: text of a bundle is not changed, only cut; the caller makes it safe for a terminal, XML or Markdown.
 """
 
 from math import isfinite
@@ -11,13 +10,13 @@ from runyard.xcresult.reader.model import Case, Device, Failure, Place, Repetiti
 from runyard.xcresult.reader.report import repetition_name
 
 LONG = 64 * 1024
-"""Characters of one message that any format repeats."""
+"""Largest number of characters of a message in any format."""
 TOP_LEVEL = "Top-level Tests"
-"""What Apple calls the suite of functions that are in none."""
+"""Apple's name for the suite of functions without a suite."""
 
 
-def lasted(seconds: float | None) -> str:
-    """`0.0031` is `3.1 ms`, `75.2` is `1 min 15 s`; nothing when it is not known, or cannot be."""
+def duration_text(seconds: float | None) -> str:
+    """Format seconds: `0.0031` is `3.1 ms`, `75.2` is `1 min 15 s`; empty if unknown or not a valid duration."""
     if seconds is None or not isfinite(seconds):
         return ""
     if seconds < 1:
@@ -47,19 +46,19 @@ def line_of(text: str, limit: int = 300) -> str:
 
 
 def base_name(path: str) -> str:
-    """The file's own name, of a path of whatever machine."""
+    """The last component of a path of any operating system."""
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
 def short_place(place: Place | None) -> str:
-    """`File.swift:12`; empty when it is not known."""
+    """`File.swift:12`; empty if unknown."""
     if place is None or not place.path:
         return ""
     return f"{base_name(place.path)}:{place.line}" if place.line else base_name(place.path)
 
 
 def long_place(place: Place | None, root: str = "") -> str:
-    """`Tests/File.swift:12`, the path below `root` when it lies there."""
+    """`Tests/File.swift:12`, the path relative to `root` if it is below it."""
     if place is None or not place.path:
         return ""
     path = below(place.path, root)
@@ -67,14 +66,14 @@ def long_place(place: Place | None, root: str = "") -> str:
 
 
 def below(path: str, root: str) -> str:
-    """The path as seen from `root`, when it lies below it; else the path itself."""
+    """The path relative to `root` if it is below it; else the path itself."""
     base = root.rstrip("/")
     if base and path.startswith(base + "/"):
         return path[len(base) + 1 :].lstrip("/")
     return path
 
 
-def told(failure: Failure) -> str:
+def located_message(failure: Failure) -> str:
     """Place and message, as Apple's tool writes them: `File.swift:12: message`."""
     place = short_place(failure.place)
     return f"{place}: {failure.message}" if place else failure.message
@@ -107,6 +106,6 @@ def path_of(case: Case) -> str:
 
 
 def shown_failures(run: Run) -> tuple[Failure, ...]:
-    """The failures that speak for a run: the top-level ones, or whatever there is."""
+    """The failures to show for a run: the top-level ones, or else all."""
     top = tuple(failure for failure in run.failures if failure.top_level)
     return top or run.failures

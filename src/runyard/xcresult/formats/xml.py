@@ -1,17 +1,17 @@
-"""XML that is always well-formed, whatever it is made of.
+"""Writes XML that is always well-formed.
 
-Characters that XML 1.0 forbids are removed. Those that it allows but that are no writing (C1 controls,
-marks that turn the direction of writing around, odd line ends) are written as references: the same
-document, and no terminal obeys them.
+Characters that XML 1.0 forbids are removed. Allowed characters that are not printable (C1 controls, marks that reverse
+the direction of writing, unusual line separators) are written as references, so no terminal interprets them.
 """
 
 import re
-import unicodedata
 from collections.abc import Mapping
 
+from runyard.text import cleaned
+
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_NO_WRITING = ("Cc", "Cf", "Zl", "Zp")
-_NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
+_NAMED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+_PLAIN = re.compile('[^&<>"]*')
 
 
 def text(value: str) -> str:
@@ -26,8 +26,8 @@ def attribute(value: str) -> str:
 
 def opening(name: str, attributes: Mapping[str, str], *, empty: bool = False) -> str:
     """An opening tag; `empty` closes it at once."""
-    told = "".join(f' {key}="{attribute(value)}"' for key, value in attributes.items())
-    return f"<{name}{told}{'/' if empty else ''}>"
+    written = "".join(f' {key}="{attribute(value)}"' for key, value in attributes.items())
+    return f"<{name}{written}{'/' if empty else ''}>"
 
 
 def element(name: str, attributes: Mapping[str, str], content: str = "") -> str:
@@ -39,16 +39,10 @@ def element(name: str, attributes: Mapping[str, str], content: str = "") -> str:
 
 def _written(value: str, *, keep: str) -> str:
     clean = _FORBIDDEN.sub("", value)
-    if clean.isascii() and clean.isprintable() and not any(char in clean for char in _NAMED):
+    if clean.isascii() and clean.isprintable() and _PLAIN.fullmatch(clean):
         return clean
-    return "".join(_character(char, keep) for char in clean)
+    return cleaned(clean.translate(_NAMED), keep=keep, instead=_reference)
 
 
-def _character(char: str, keep: str) -> str:
-    if char in keep:
-        return char
-    if char in _NAMED:
-        return _NAMED[char]
-    if unicodedata.category(char) in _NO_WRITING:
-        return f"&#{ord(char)};"
-    return char
+def _reference(char: str) -> str:
+    return f"&#{ord(char)};"

@@ -1,19 +1,19 @@
-"""What follows from the end of an attempt.
+"""Decides what happens to a run when an attempt to process it ends.
 
-An attempt ends in one of few ways, and each has one consequence:
+An attempt ends in one of these ways, and each has one consequence:
 
     done       the results are written                                    → processed
-    refused    the bundle is bad for good (a code of XcresultError)       → failed_processing, at once
-    failed     anything that may go better next time                      → again after a delay, or given up
-    late       longer than the limit                                      → the same
-    lost       its worker was not heard of any more                       → again at once, or given up
-    no_room    this machine has no room for it, another one may have      → again soon; costs no attempt
-    released   the worker was told to end                                 → again at once; costs no attempt
+    refused    the bundle can never be read (a code of XcresultError)     → failed_processing, at once
+    failed     an error that may not happen again                         → retried after a delay, or given up
+    late       processing took longer than the limit                      → the same
+    lost       the worker stopped sending heartbeats                      → retried at once, or given up
+    no_room    this machine has too little disk or memory                 → retried soon; costs no attempt
+    released   the worker was asked to stop                               → retried at once; costs no attempt
 
 Invariants:
-- After `attempts` ends that cost one, and after `claims` claims however they ended, a run is given up: nothing goes
-  round for ever.
-- Only `done` is a success; a run that is given up says why, in the words of its last attempt.
+- A run is given up after `attempts` ends that cost an attempt, and after `claims` claims however they ended: no run is
+  retried forever.
+- Only `done` is a success; a run that is given up has the code and reason of its last attempt.
 """
 
 from typing import Literal
@@ -26,22 +26,22 @@ Verdict = Literal["processed", "retry", "released", "lost", "failed"]
 NO_SPACE = "no_space"
 _FREE = ("no_room", "released")
 _AT_ONCE = ("lost", "released")
-_LONGER = 1.5  # a worker rests for longer than the run does
+_LONGER = 1.5  # a worker pauses for longer than the run waits
 
 
 class Retrying(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt's end leads to."""
+    """When runs are retried and when they are given up."""
 
     attempts: int = 5
-    """How many attempts may fail before the run is given up."""
+    """Number of failed attempts after which a run is given up."""
     delays: tuple[float, ...] = (30.0, 120.0, 300.0, 600.0)
-    """Seconds after the first failure, the second, …; the last one stands for all that follow."""
+    """Seconds before the retry after the first failure, the second, …; the last value applies to all that follow."""
     claims: int = 20
-    """How many claims in all, also those that were given back unused: nothing goes round for ever."""
+    """Largest number of claims in total, including those given back unused, so that no run is retried forever."""
     elsewhere: float = 30.0
-    """Seconds until a run that this machine had no room for is offered again."""
+    """Seconds before a run that did not fit on a machine is offered again."""
     rests: int = 3
-    """How often a run may make a worker rest that had no room for it."""
+    """How many times one run may make a worker without space for it pause."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,24 +53,24 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the run."""
+    """What happens to the run."""
 
     verdict: Verdict
-    """`retry`, `released` and `lost` put it back into the queue; the others are the end of it."""
+    """`retry`, `released` and `lost` put the run back into the queue; the other verdicts are final."""
     delay: float = 0.0
     spent: int = 0
-    """How many attempts are used up now."""
+    """Number of attempts used so far, including this one."""
     code: str = ""
     reason: str = ""
 
     @property
     def final(self) -> bool:
-        """Nothing more is to be done with the run."""
+        """Whether the run will not be processed again."""
         return self.verdict in ("processed", "failed")
 
 
 def decide(outcome: Outcome, *, claims: int, spent: int, settings: Retrying) -> Decision:
-    """What becomes of a run whose claim ended so: the `claims`-th one, with `spent` attempts used up before."""
+    """Decide what happens to a run after its `claims`-th claim ended, with `spent` attempts used before."""
     if outcome.end == "done":
         return Decision(verdict="processed", spent=spent + 1)
     used = spent + (outcome.end not in _FREE)
@@ -84,9 +84,10 @@ def decide(outcome: Outcome, *, claims: int, spent: int, settings: Retrying) -> 
     )
 
 
-def rest(decision: Decision, *, claims: int, settings: Retrying) -> float:
-    """Seconds for which a worker takes nothing after such an end, so that another one gets the run that it has no room
-    for. A few times only: a run that fits nowhere, or says so of itself, keeps nobody from working.
+def pause_after(decision: Decision, *, claims: int, settings: Retrying) -> float:
+    """Seconds for which a worker claims no run after this decision, so that another worker gets a run that did not fit.
+
+    This happens a few times only: a run that fits on no machine must not stop the workers from processing others.
     """
     if decision.final or decision.code != NO_SPACE or claims > settings.rests:
         return 0.0

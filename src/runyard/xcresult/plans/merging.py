@@ -1,8 +1,8 @@
-"""A sharded run as one: how far it is and how it went, from its shards.
+"""Merges the shards of a run into one state and one status.
 
-- It is as far as its slowest shard: while one is awaited, waits or is being processed, so is the run. Then it failed to
-  be processed if one did, and else it is processed.
-- It failed if a shard did; it was skipped if all of them were; until one says something it says nothing.
+- State: while a shard awaits its upload, is queued or is being processed, so is the run. Otherwise the run is
+  `failed_processing` if a shard is, else `processed`.
+- Status: the run failed if a shard failed, was skipped if all were, and has no status until a shard has one.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _SLOWEST: tuple[State, ...] = (
 
 
 def state_of(states: Sequence[State]) -> State:
-    """How far a run with these shards is."""
+    """The processing state of a run with these shards."""
     return next(state for state in _SLOWEST if state in states)
 
 
 def status_of(statuses: Sequence[Status]) -> Status:
-    """How a run with these shards went."""
-    said = {status for status in statuses if status}
+    """The test status of a run with these shards."""
+    present = {status for status in statuses if status}
     for status in ("failure", "success", "skipped"):
-        if status in said:
+        if status in present:
             return status
     return ""

@@ -1,13 +1,13 @@
-"""What is to be done about runs and deliveries that do not fit together.
+"""Decides how to repair runs and queue deliveries that disagree.
 
-The run's row is the truth and the queue only delivers, so there are few ways in which they can disagree, and each is
-mended towards the row:
+The run's row is authoritative; the queue only delivers. So few disagreements are possible, and each is repaired
+according to the row:
 
-    processing, and its lease is over       → the attempt is lost; it goes back, or is given up
-    queued, and nothing will deliver it     → a new delivery
-    a delivery under way for another row    → retired: its worker is dead, or somebody tampered with the queue
+    processing, and its lease has expired   → the attempt is lost; the run is queued again or given up
+    queued, and no delivery is pending      → a new delivery
+    a delivery in progress for another row  → ended: its worker is dead, or the queue was changed by hand
 
-A live lease is never touched, whatever the queue says: its worker writes by the row.
+A run with a valid lease is never changed, whatever the state of the queue: its worker is still writing to the row.
 """
 
 from typing import Literal
@@ -20,7 +20,7 @@ LOST = "worker_lost"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a look found, as it was then."""
+    """A run as it was when it was read."""
 
     run_id: str
     shard: int
@@ -30,20 +30,20 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     spent: int
     owner: str = ""
     lapsed: bool = False
-    """Its lease is over."""
+    """Whether its lease has expired."""
     delivered: bool = False
-    """The queue has a live job for it."""
+    """Whether the queue has a pending job for it."""
 
 
 class Rescue(msgspec.Struct, frozen=True, kw_only=True):
-    """End an attempt for its worker; only if the row is still as it was seen."""
+    """End the attempt of a dead worker, if the row has not changed since it was read."""
 
     run: Seen
     decision: Decision
 
 
 class Redeliver(msgspec.Struct, frozen=True, kw_only=True):
-    """Put a run into the queue again; only if it is still queued and has no live job."""
+    """Queue a run again, if it is still queued and has no pending job."""
 
     run: Seen
 
@@ -52,12 +52,14 @@ Action = Rescue | Redeliver
 
 
 def plan(runs: tuple[Seen, ...], *, settings: Retrying) -> tuple[Action, ...]:
-    """What to do, in the order of what was seen."""
+    """The actions, in the order of the runs."""
     actions: list[Action] = []
     for run in runs:
         if run.state == "processing" and run.lapsed:
             lost = Outcome(
-                end="lost", code=LOST, reason=f"{run.owner} was not heard of while it had this run"
+                end="lost",
+                code=LOST,
+                reason=f"{run.owner} sent no heartbeat until the lease expired",
             )
             decision = decide(lost, claims=run.claims, spent=run.spent, settings=settings)
             actions.append(Rescue(run=run, decision=decision))

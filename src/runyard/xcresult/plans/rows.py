@@ -1,10 +1,10 @@
-"""A report as rows: what goes into which table.
+"""Turns a report into the rows of each table.
 
-Modules, suites and cases are numbered in the report's order. A test is the same one in every run by a digest of
-(account, project, module, identifier): no row has to be asked for before another one can be written, and
-processing a run again gives the same rows.
+Modules, suites and cases are numbered in the report's order. The id of a test is a digest of (account, project,
+module, identifier), so it is the same in every run. No row needs an id that the database assigned to another one, and
+processing a run again produces the same rows.
 
-Invariant: every number and every id depends on the report and the run alone.
+Invariant: every number and id depends only on the report and the run.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from runyard.xcresult.reader.crashes import SUFFIX
-from runyard.xcresult.reader.reportmodel import (
+from runyard.xcresult.reader.report_model import (
     Module,
     Report,
     ReportCase,
@@ -25,7 +25,7 @@ Row = dict[str, object]
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose rows they are."""
+    """The run, account and project that the rows belong to."""
 
     account: str
     project: str
@@ -34,20 +34,20 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest(*parts: object) -> str:
-    """An id that depends on these parts and on nothing else, in the form of a UUID."""
-    told = "".join(f"{len(text)}:{text}" for text in map(str, parts))
-    found = hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    """A deterministic id of these parts, in the form of a UUID."""
+    encoded = "".join(f"{len(text)}:{text}" for text in map(str, parts))
+    found = hashlib.blake2b(encoded.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
 
 
 def case_id(owner: Owner, case: ReportCase) -> str:
-    """The same for the same test of the same project in every run."""
+    """The id of a test; the same in every run of the project."""
     within = case.identifier or f"{case.test_suite_name or ''}/{case.name}"
     return digest("case", owner.account, owner.project, case.module, within)
 
 
 class Rows:
-    """The rows of one report, table by table. `unsound` are payloads that are not what their id says."""
+    """The rows of one report, table by table. `unsound` are payloads whose bytes do not match their content id."""
 
     def __init__(self, report: Report, owner: Owner, *, unsound: Collection[str] = ()) -> None:
         self._report = report
@@ -61,7 +61,7 @@ class Rows:
         ]
 
     def tables(self) -> Iterator[tuple[str, Iterator[Row]]]:
-        """Each table with its rows, in an order in which they can be written."""
+        """Each table with its rows, in an order that satisfies the foreign keys."""
         yield "modules", self._modules()
         yield "suites", self._suites()
         yield "cases", self._tests()
@@ -74,7 +74,7 @@ class Rows:
         yield "crashes", self._crashes()
 
     def payload_id(self, content_id: str) -> str:
-        """Shared by the project's runs; not if the bytes are not what their id says."""
+        """The id of a payload: shared by the runs of a project, except for unsound payloads."""
         owner = self._owner
         apart = (owner.run_id, owner.shard) if content_id in self._unsound else ()
         return digest("payload", owner.account, owner.project, content_id, *apart)
@@ -115,7 +115,7 @@ class Rows:
         return {key: number for number, key in enumerate(dict.fromkeys(found), start=1)}
 
     def _tests(self) -> Iterator[Row]:
-        """Each once and by id: runs that are written side by side lock the same tests in the same order."""
+        """Each test once, sorted by id, so that concurrent transactions lock tests in the same order."""
         tests = {case_id(self._owner, case): case for _, _, case in self._cases}
         for test, case in sorted(tests.items()):
             yield {
@@ -153,7 +153,7 @@ class Rows:
                 }
 
     def _repeated(self) -> Iterator[tuple[int, int, int, ReportRepetition]]:
-        """Case, argument (0: none), place, and the repetition."""
+        """(case, argument (0: none), position, repetition)."""
         for number, _, case in self._cases:
             groups = [(0, case.repetitions)]
             groups += [(at, one.repetitions) for at, one in enumerate(case.arguments, start=1)]
@@ -248,7 +248,7 @@ def _counts(cases: Collection[ReportCase]) -> Row:
 
 
 def _small(number: int) -> int:
-    """What fits its column, whatever a stranger's bundle counts to."""
+    """Limit a number of an untrusted bundle to the range of its column."""
     return max(min(number, 2**31 - 1), -(2**31))
 
 
@@ -269,7 +269,7 @@ def _failed(
 
 
 def _crash_file(case: ReportCase) -> tuple[int, str]:
-    """The place of the report among the case's attachments, and its name."""
+    """Position and name of the crash report among the case's attachments."""
     for place, each in enumerate(case.attachments, start=1):
         if each.file_name.lower().endswith(SUFFIX):
             return place, each.file_name

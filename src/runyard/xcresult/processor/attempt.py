@@ -1,42 +1,37 @@
-"""One attempt at one run: download, read, upload, write. Everything on disk is in its room.
+"""Makes one attempt to process one run: download, read, upload, write. All files are in the attempt's workdir.
 
-    download   the upload, if there is room for it
-    read       in a child process (`reading.py`): extract, parse, rows into a file
+    download   the upload, if the disk has space for it
+    read       in a child process (`child_process.py`): extract, parse, write the rows into a file
     upload     attachments, streamed from the extracted bundle
-    write      all results and the row, in one transaction
+    write      all results and the run's row, in one transaction
 
-Beside it beats the heart of the claim. When the claim turns out to be somebody else's, the work is cancelled: the child
-is ended, the room is gone, nothing was written. When the database does not answer, the work goes on: whoever took the
-run over meanwhile is protected by the fence, and if nobody did, nothing is lost.
+Heartbeats renew the claim meanwhile. If another worker has taken the claim, the work is cancelled: the child is ended,
+the workdir is deleted, nothing is written. While the database is unavailable the work continues: if another worker
+took the run over, the fence rejects our write; if none did, no work is lost.
 """
 
 import asyncio
 import contextlib
 import os
-import random
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from runyard.blobs.contract import Blobs
 from runyard.blobs.errors import NoSuchBlob
-from runyard.clock import Clock
-from runyard.db.contract import CommitUnknown, Database, DatabaseError, Unavailable
+from runyard.db.contract import CommitUnknown, DatabaseError, Unavailable
 from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_PHASE_SECONDS
-from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
 from runyard.xcresult.plans.attempts import Decision, Outcome, decide
-from runyard.xcresult.processor.checking import Checker
-from runyard.xcresult.processor.failures import sorted_out
-from runyard.xcresult.processor.ledger import Ledger
-from runyard.xcresult.processor.order import Answer, Order, Summary
+from runyard.xcresult.processor.child_process import read
+from runyard.xcresult.processor.child_protocol import ReadAnswer, ReadRequest, Summary
+from runyard.xcresult.processor.deps import Deps
+from runyard.xcresult.processor.failures import outcome_of
 from runyard.xcresult.processor.publishing import Fenced, publish
-from runyard.xcresult.processor.reading import read
-from runyard.xcresult.processor.scratch import Room, RoomGone, Scratch
+from runyard.xcresult.processor.run_claims import RunClaims
+from runyard.xcresult.processor.scratch import Scratch, Workdir, WorkdirGone
 from runyard.xcresult.processor.uploading import Uploader, Uploads
-from runyard.xcresult.settings import Settings
+from runyard.xcresult.processor.xcresulttool import Checker
 from runyard.xcresult.store import Claim
 
 T = TypeVar("T")
@@ -44,25 +39,16 @@ _TRY_AGAIN = 1.0
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
-    """What every attempt of a processor works with."""
+    """The pieces of a processor that its attempts share."""
 
-    ledger: Ledger
-    results: Database
-    """For the transactions that write results: they may last longer than others."""
-    blobs: Blobs
+    claims: RunClaims
     scratch: Scratch
     uploader: Uploader
     checker: Checker
-    clock: Clock
-    rng: random.Random
-    settings: Settings
-    meter: Meter
-    log: Logger
-    trace: str = ""
 
 
 class NotRead(Exception):
-    """The attempt is over without results."""
+    """The attempt ended without results."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.reason)
@@ -70,16 +56,17 @@ class NotRead(Exception):
 
 
 class Attempt:
-    """Carries one claim through to its end."""
+    """Processes one claimed run."""
 
-    def __init__(self, claim: Claim, tools: Tools) -> None:
+    def __init__(self, claim: Claim, deps: Deps, tools: Tools) -> None:
         self._claim = claim
+        self._deps = deps
         self._tools = tools
-        self._log = tools.log.bind(run=claim.run_id, shard=claim.shard, attempt=claim.attempt)
-        self._held = False  # by the transaction that writes
+        self._log = deps.log.bind(run=claim.run_id, shard=claim.shard, attempt=claim.attempt)
+        self._held = False  # the writing transaction holds the row
 
     async def run(self) -> Decision | None:
-        """What became of the run, and is written; None if it was somebody else's in the end."""
+        """Process the run; returns the decision that was written, or None if another worker took the claim."""
         outcome = await self._guarded()
         if outcome is None:
             return None
@@ -89,12 +76,12 @@ class Attempt:
         return decision if await self._ended(decision) else None
 
     async def release(self, outcome: Outcome) -> Decision | None:
-        """End the attempt without having tried: another worker shall."""
+        """End the attempt without processing, so that another worker gets the run."""
         decision = self._decide(outcome)
-        return decision if await self._tools.ledger.end(self._claim, decision) else None
+        return decision if await self._tools.claims.end(self._claim, decision) else None
 
     async def _guarded(self) -> Outcome | None:
-        """Work with a beating heart; None: the claim was lost."""
+        """Work and send heartbeats; None: the claim was lost."""
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._caught())
             heart = group.create_task(self._beat(work))
@@ -109,82 +96,84 @@ class Attempt:
             return None
         except NotRead as end:
             return end.outcome
-        except Exception as error:  # noqa: BLE001 - an attempt that fails in any way is an attempt that failed
-            outcome = sorted_out(error)
+        except Exception as error:  # noqa: BLE001 - whatever fails, the attempt failed
+            outcome = outcome_of(error)
             if outcome.code == "defect":
-                self._log.error("an attempt failed by a defect of ours", exc_info=error)
+                self._log.error("attempt failed by a defect in runyard", exc_info=error)
             return outcome
 
     async def _beat(self, work: "asyncio.Task[Outcome | None]") -> None:
-        settings, ledger = self._tools.settings, self._tools.ledger
+        settings, claims = self._deps.settings, self._tools.claims
         while True:
-            await self._tools.clock.sleep(settings.beat)
+            await self._deps.clock.sleep(settings.beat)
             if self._held:
-                continue  # we lock the row ourselves: nobody can take it, and a heartbeat would wait in vain
+                continue  # our transaction locks the row: no worker can take it, and a heartbeat would block
             try:
-                held = await ledger.renew(self._claim)
+                held = await claims.renew(self._claim)
             except DatabaseError as error:
-                self._log.warning("a heartbeat did not get through", error=str(error))
+                self._log.warning("heartbeat not written; retrying", error=str(error))
                 continue
             if not held and await self._lost():
                 work.cancel()
                 return
 
     async def _lost(self) -> bool:
-        """A claim whose results were just written was not lost: that is written of it."""
+        """Whether the claim was lost; a claim whose results were just written was not."""
         try:
-            return await self._tools.ledger.settled(self._claim) != "processed"
+            return await self._tools.claims.outcome(self._claim) != "processed"
         except DatabaseError:
             return False
 
     async def _work(self) -> Outcome:
-        with self._room() as room:
+        with self._workdir() as workdir:
             try:
-                await self._timed("download", self._download(room))
-                answer = await self._timed("read", self._read(room))
+                await self._timed("download", self._download(workdir))
+                answer = await self._timed("read", self._read(workdir))
                 bundle = Path(answer.bundle)
-                assert answer.summary is not None  # it was read
-                await self._tools.checker.check(room, bundle, log=self._log)
-                uploads = await self._timed("upload", self._upload(room, bundle))
-                await self._timed("write", self._publish(room, answer.summary, uploads))
+                assert answer.summary is not None  # `read` returns a summary
+                await self._tools.checker.check(workdir, bundle, log=self._log)
+                uploads = await self._timed("upload", self._upload(workdir, bundle))
+                await self._timed("write", self._publish(workdir, answer.summary, uploads))
             finally:
-                await _emptied(room)
+                await _emptied(workdir)
         return Outcome(end="done")
 
     @contextlib.contextmanager
-    def _room(self) -> Iterator[Room]:
-        claim, tools = self._claim, self._tools
-        for _ in range(3):  # a sweeper of another process may take a new lock for an old one
-            token = f"{tools.rng.getrandbits(32):08x}"
+    def _workdir(self) -> Iterator[Workdir]:
+        claim, deps, tools = self._claim, self._deps, self._tools
+        for _ in range(3):  # the sweep of another process may delete a lock file before it is held
+            token = f"{deps.rng.getrandbits(32):08x}"
             with (
-                contextlib.suppress(RoomGone),
-                tools.scratch.room(
+                contextlib.suppress(WorkdirGone),
+                tools.scratch.workdir(
                     run_id=claim.run_id, shard=claim.shard, attempt=claim.attempt, token=token
-                ) as room,
+                ) as workdir,
             ):
-                yield room
+                yield workdir
                 return
-        raise NotRead(Outcome(end="released", code="room_gone", reason="the scratch was swept"))
+        raise NotRead(
+            Outcome(end="released", code="workdir_gone", reason="another process swept the workdir")
+        )
 
-    async def _download(self, room: Room) -> None:
-        claim, tools = self._claim, self._tools
-        found = await tools.blobs.head(claim.storage_key)
+    async def _download(self, workdir: Workdir) -> None:
+        claim, deps, scratch = self._claim, self._deps, self._tools.scratch
+        found = await deps.blobs.head(claim.storage_key)
         if found is None:
-            raise NoSuchBlob("there is no upload: it was never completed, or was removed")
-        if tools.scratch.free() < found.size + tools.settings.reserve:
-            told = f"the upload has {found.size} bytes and the scratch {tools.scratch.free()}"
-            raise NotRead(Outcome(end="no_room", code="no_space", reason=told))
+            raise NoSuchBlob("the upload does not exist: it was never completed, or was deleted")
+        if scratch.free() < found.size + deps.settings.reserve:
+            reason = f"the upload has {found.size} bytes, the scratch {scratch.free()} free"
+            raise NotRead(Outcome(end="no_room", code="no_space", reason=reason))
         try:
-            async with tools.clock.timeout(tools.settings.limit):
-                await tools.blobs.download(claim.storage_key, room.archive)
+            async with deps.clock.timeout(deps.settings.limit):
+                await deps.blobs.download(claim.storage_key, workdir.archive)
         except TimeoutError:
-            told = f"not downloaded within {tools.settings.limit:g} s"
-            raise NotRead(Outcome(end="late", code="timeout", reason=told)) from None
+            reason = f"not downloaded within {deps.settings.limit:g} s"
+            raise NotRead(Outcome(end="late", code="timeout", reason=reason)) from None
 
-    async def _read(self, room: Room) -> Answer:
-        claim, settings = self._claim, self._tools.settings
-        order = Order(
-            room=str(room.path),
+    async def _read(self, workdir: Workdir) -> ReadAnswer:
+        claim, settings = self._claim, self._deps.settings
+        request = ReadRequest(
+            workdir=str(workdir.path),
             run_id=claim.run_id,
             shard=claim.shard,
             account=claim.account,
@@ -195,61 +184,61 @@ class Attempt:
             limits=settings.limits,
             parent=os.getpid(),
             compare=self._tools.checker.wanted,
-            trace=self._tools.trace,
+            trace=self._deps.trace,
         )
-        answer = await read(order, room, limit=settings.limit, grace=settings.grace, log=self._log)
+        answer = await read(
+            request, workdir, limit=settings.limit, grace=settings.grace, log=self._log
+        )
         if isinstance(answer, Outcome):
             raise NotRead(answer)
         if answer.end != "read":
             raise NotRead(Outcome(end=answer.end, code=answer.code, reason=answer.reason))
         if answer.summary is not None and not answer.summary.modules:
             raise NotRead(
-                Outcome(end="refused", code="no_tests", reason="the bundle holds no test module")
+                Outcome(end="refused", code="no_tests", reason="the bundle contains no test module")
             )
         return answer
 
-    async def _upload(self, room: Room, bundle: Path) -> Uploads:
-        uploads = await self._tools.uploader.upload(self._claim, bundle=bundle, rows=room.rows)
-        last = self._claim.spent + 1 >= self._tools.settings.retrying.attempts
-        if (
-            uploads.away and not last
-        ):  # at the end, results without attachments are better than none
+    async def _upload(self, workdir: Workdir, bundle: Path) -> Uploads:
+        uploads = await self._tools.uploader.upload(self._claim, bundle=bundle, rows=workdir.rows)
+        last = self._claim.spent + 1 >= self._deps.settings.retrying.attempts
+        if uploads.away and not last:  # the last attempt keeps results without attachments
             raise NotRead(Outcome(end="failed", code="storage_unavailable", reason=uploads.away))
         return uploads
 
-    async def _publish(self, room: Room, summary: Summary, uploads: Uploads) -> None:
-        """Write the results, however often that takes while the database is away."""
+    async def _publish(self, workdir: Workdir, summary: Summary, uploads: Uploads) -> None:
+        """Write the results; retries while the database is unavailable."""
         decision = self._decide(Outcome(end="done"))
-        until = self._tools.clock.monotonic() + self._tools.settings.patience
+        until = self._deps.clock.monotonic() + self._deps.settings.patience
         while True:
             try:
-                await self._write(room, summary, uploads, decision)
+                await self._write(workdir, summary, uploads, decision)
             except (Unavailable, CommitUnknown) as error:
                 if await self._went_through():
                     return
-                if self._tools.clock.monotonic() > until:
+                if self._deps.clock.monotonic() > until:
                     raise
-                self._log.warning("the results could not be written yet", error=str(error))
-                await self._tools.clock.sleep(_TRY_AGAIN)
+                self._log.warning("results not written; retrying", error=str(error))
+                await self._deps.clock.sleep(_TRY_AGAIN)
             except Fenced:
                 if await self._went_through():
-                    return  # the commit of which we did not hear
+                    return  # an earlier commit whose outcome was unknown
                 raise
             else:
                 return
 
     async def _write(
-        self, room: Room, summary: Summary, uploads: Uploads, decision: Decision
+        self, workdir: Workdir, summary: Summary, uploads: Uploads, decision: Decision
     ) -> None:
         def held() -> None:
             self._held = True
 
         try:
             await publish(
-                self._tools.results,
+                self._deps.results,
                 self._claim,
                 decision,
-                rows=room.rows,
+                rows=workdir.rows,
                 summary=summary,
                 uploads=uploads,
                 held=held,
@@ -259,39 +248,39 @@ class Attempt:
 
     async def _went_through(self) -> bool:
         try:
-            return await self._tools.ledger.settled(self._claim) == "processed"
+            return await self._tools.claims.outcome(self._claim) == "processed"
         except DatabaseError:
             return False
 
     async def _ended(self, decision: Decision) -> bool:
-        """Write the end down. If the database does not take it, the sweep will: the lease runs out."""
-        until = self._tools.clock.monotonic() + self._tools.settings.patience
+        """Write the end of the attempt. If that fails, the lease expires and a sweep ends the attempt."""
+        until = self._deps.clock.monotonic() + self._deps.settings.patience
         while True:
             try:
-                return await self._tools.ledger.end(self._claim, decision)
+                return await self._tools.claims.end(self._claim, decision)
             except DatabaseError as error:
-                self._log.warning("an end could not be written yet", error=str(error))
-                if self._tools.clock.monotonic() > until:
+                self._log.warning("end of the attempt not written; retrying", error=str(error))
+                if self._deps.clock.monotonic() > until:
                     return False
-                await self._tools.clock.sleep(_TRY_AGAIN)
+                await self._deps.clock.sleep(_TRY_AGAIN)
 
     def _decide(self, outcome: Outcome) -> Decision:
         claim = self._claim
-        rules = self._tools.settings.retrying
+        rules = self._deps.settings.retrying
         return decide(outcome, claims=claim.claims, spent=claim.spent, settings=rules)
 
     async def _timed(self, phase: str, work: Awaitable[T]) -> T:
-        started = self._tools.clock.monotonic()
+        started = self._deps.clock.monotonic()
         try:
             return await work
         finally:
-            took = self._tools.clock.monotonic() - started
-            self._tools.meter.observe(RUNYARD_PROCESSOR_PHASE_SECONDS, took, phase=phase)
+            took = self._deps.clock.monotonic() - started
+            self._deps.meter.observe(RUNYARD_PROCESSOR_PHASE_SECONDS, took, phase=phase)
 
 
-async def _emptied(room: Room) -> None:
-    """Remove what is in a room beside the loop; all of it, even if we are cancelled meanwhile."""
-    gone = asyncio.get_running_loop().run_in_executor(None, room.empty)
+async def _emptied(workdir: Workdir) -> None:
+    """Delete the content of a workdir in a thread; completes even if this task is cancelled."""
+    gone = asyncio.get_running_loop().run_in_executor(None, workdir.empty)
     cancelled: asyncio.CancelledError | None = None
     while not gone.done():
         try:

@@ -1,10 +1,10 @@
-"""The child that reads one bundle: `python -m runyard.xcresult.processor.child`, its order on standard input.
+"""The child process that reads one bundle: `python -m runyard.xcresult.processor.child`.
 
-It extracts the upload, reads the bundle, and writes what is to be loaded into a file in its room; on standard output it
-says how that went, in one JSON object. It knows neither the database nor object storage, and holds no credential.
+It gets a `ReadRequest` on standard input, extracts the upload, reads the bundle, writes the rows to load into a file in
+its workdir, and prints a `ReadAnswer` as one JSON object. It has no access to the database or to object storage.
 
-Whatever it writes is below its room (a test traces that). A full disk is told as such, never as a damaged bundle: an
-extraction that ended early is not read.
+It writes only below its workdir (a test traces that). A full disk is reported as such and never as a damaged bundle: a
+partial extraction is not read.
 """
 
 import base64
@@ -19,15 +19,15 @@ from runyard.xcresult.archives.extracting import extract, needed_bytes
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.bundle.opening import find_bundle
 from runyard.xcresult.bundle.reading import read_bundle
+from runyard.xcresult.coverage_encoding import pack
 from runyard.xcresult.errors import XcresultError
 from runyard.xcresult.formats import apple
-from runyard.xcresult.packing import pack
 from runyard.xcresult.plans.rows import Owner, Row, Rows
-from runyard.xcresult.processor.confining import confine
+from runyard.xcresult.processor.child_protocol import ReadAnswer, ReadRequest, Summary
 from runyard.xcresult.processor.failures import is_full
-from runyard.xcresult.processor.order import Answer, Order, Summary
-from runyard.xcresult.processor.rowsfile import RowsFile, bounded, clean
-from runyard.xcresult.processor.scratch import Room, RoomGone, Scratch, occupied
+from runyard.xcresult.processor.resource_limits import apply_limits
+from runyard.xcresult.processor.rows_file import RowsFile, bounded, clean
+from runyard.xcresult.processor.scratch import Scratch, Workdir, WorkdirGone, occupied
 from runyard.xcresult.processor.tracing import trace
 from runyard.xcresult.reader.coverage.model import Coverage, FileLines
 from runyard.xcresult.reader.coverage.reading import read_all_coverage
@@ -36,75 +36,79 @@ from runyard.xcresult.reader.ids import content_id
 from runyard.xcresult.reader.model import Result
 from runyard.xcresult.reader.objects import ObjectProblem
 from runyard.xcresult.reader.report import report
-from runyard.xcresult.reader.reportmodel import Quarantined, Report
+from runyard.xcresult.reader.report_model import Quarantined, Report
 
 QUARANTINE = "quarantined_tests.json"
 _QUARANTINE_BYTES = 16 * 1024 * 1024
-_MOST = 500  # warnings, build issues and errors that are kept of one bundle
+_MOST = 500  # warnings, build issues and errors kept of one bundle
 _TEXT = 2000
 
 
 def main() -> None:
-    """Carry out the order on standard input."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
-    confine(memory=order.memory, cpu=order.cpu, parent=order.parent)
-    answer = carry_out(order)
+    """Execute the request on standard input."""
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=ReadRequest)
+    apply_limits(memory=request.memory, cpu=request.cpu, parent=request.parent)
+    answer = execute(request)
     sys.stdout.buffer.write(msgspec.json.encode(answer))
     sys.stdout.buffer.flush()
 
 
-def carry_out(order: Order) -> Answer:
-    """Read, and say how it went. What is none of the expected failures is told with its trace on standard error."""
-    room = Room(path=Path(order.room))
+def execute(request: ReadRequest) -> ReadAnswer:
+    """Read the bundle; returns how that ended. Unexpected exceptions end the process with a traceback."""
+    workdir = Workdir(path=Path(request.workdir))
     try:
-        with occupied(room):
-            if order.trace:
-                trace(Path(order.trace))
-            return _read(order, room)
-    except RoomGone:
-        return Answer(end="failed", code="room_gone", reason="the room was swept")
+        with occupied(workdir):
+            if request.trace:
+                trace(Path(request.trace))
+            return _read(request, workdir)
+    except WorkdirGone:
+        return ReadAnswer(
+            end="failed", code="workdir_gone", reason="another process swept the workdir"
+        )
     except XcresultError as error:
-        return Answer(end="refused", code=error.code, reason=_line(error))
+        return ReadAnswer(end="refused", code=error.code, reason=_line(error))
     except MemoryError:
-        return Answer(
+        return ReadAnswer(
             end="failed",
             code="out_of_memory",
-            reason=f"reading it takes more than {order.memory} bytes of memory",
+            reason=f"reading the bundle takes more than {request.memory} bytes of memory",
         )
     except OSError as error:
         if is_full(error):
-            return Answer(end="no_room", code="no_space", reason=_line(error))
+            return ReadAnswer(end="no_room", code="no_space", reason=_line(error))
         traceback.print_exc()
-        return Answer(end="failed", code="io_error", reason=_line(error))
+        return ReadAnswer(end="failed", code="io_error", reason=_line(error))
 
 
-def _read(order: Order, room: Room) -> Answer:
-    needed = needed_bytes(room.archive, limits=order.limits)
-    free = Scratch(room.path).free()
-    if free < needed + order.reserve:
-        told = f"the bundle takes about {needed} bytes and the scratch has {free}"
-        return Answer(end="no_room", code="no_space", reason=told)
-    room.bundle.mkdir()
-    extract(room.archive, room.bundle, limits=order.limits)
-    room.archive.unlink()  # its room is needed
-    bundle = find_bundle(room.bundle, limits=order.limits)
-    result = read_bundle(bundle, limits=order.limits)
-    if order.compare:
-        room.expected.write_bytes(msgspec.json.encode(apple.apple_tests(result)))
-    return Answer(end="read", bundle=str(bundle), summary=_written(order, room, bundle, result))
+def _read(request: ReadRequest, workdir: Workdir) -> ReadAnswer:
+    needed = needed_bytes(workdir.archive, limits=request.limits)
+    free = Scratch(workdir.path).free()
+    if free < needed + request.reserve:
+        reason = f"the bundle takes about {needed} bytes, the scratch has {free} free"
+        return ReadAnswer(end="no_room", code="no_space", reason=reason)
+    workdir.bundle.mkdir()
+    extract(workdir.archive, workdir.bundle, limits=request.limits)
+    workdir.archive.unlink()  # frees its space
+    bundle = find_bundle(workdir.bundle, limits=request.limits)
+    result = read_bundle(bundle, limits=request.limits)
+    if request.compare:
+        workdir.expected.write_bytes(msgspec.json.encode(apple.apple_tests(result)))
+    return ReadAnswer(
+        end="read", bundle=str(bundle), summary=_written(request, workdir, bundle, result)
+    )
 
 
-def _written(order: Order, room: Room, bundle: Path, result: Result) -> Summary:
-    """Write the rows, and sum them up."""
-    objects = Directory(bundle, limits=order.limits)
+def _written(request: ReadRequest, workdir: Workdir, bundle: Path, result: Result) -> Summary:
+    """Write the rows; returns their summary."""
+    objects = Directory(bundle, limits=request.limits)
     quarantine, complaint = _quarantine(bundle)
     found = report(result, quarantine=quarantine, crashes=read_crashes(objects, result.cases))
     owner = Owner(
-        account=order.account, project=order.project, run_id=order.run_id, shard=order.shard
+        account=request.account, project=request.project, run_id=request.run_id, shard=request.shard
     )
     coverage = read_all_coverage(objects, result.actions)
     rows = Rows(found, owner, unsound=_unsound(objects, found))
-    with RowsFile(room.rows) as file:
+    with RowsFile(workdir.rows) as file:
         for table, lines in rows.tables():
             file.add(table, lines)
         if coverage is not None:
@@ -114,20 +118,20 @@ def _written(order: Order, room: Room, bundle: Path, result: Result) -> Summary:
 
 
 def _quarantine(bundle: Path) -> tuple[tuple[Quarantined, ...], str]:
-    """The tests whose failures do not count, and what is wrong with the list."""
+    """The tests whose failures do not count, and what is wrong with the list (empty if nothing)."""
     path = bundle / QUARANTINE
     if path.is_symlink() or not path.is_file():
         return (), ""
     if path.stat().st_size > _QUARANTINE_BYTES:
-        return (), f"{QUARANTINE} has more than {_QUARANTINE_BYTES} bytes and was not read"
+        return (), f"{QUARANTINE} is ignored: it has more than {_QUARANTINE_BYTES} bytes"
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[Quarantined, ...]), ""
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return (), f"{QUARANTINE} was not read: {_line(error)}"
+        return (), f"{QUARANTINE} is ignored: {_line(error)}"
 
 
 def _unsound(objects: Directory, found: Report) -> frozenset[str]:
-    """Payloads that are not what their id says: they must not stand for the real ones in other runs."""
+    """Payloads whose bytes do not match their id: other runs must not share them."""
     wanted = {
         each.payload_id
         for module in found.test_modules

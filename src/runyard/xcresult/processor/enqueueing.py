@@ -1,7 +1,7 @@
-"""A run whose upload is complete is put to work, in the transaction of whoever says so.
+"""Queues a run whose upload is complete, in the caller's transaction.
 
-The row and its delivery are committed together: there is no run that waits for ever because the queue was not told,
-and no delivery of a run that was never completed.
+The row and its delivery are committed together: no run waits without a delivery, and no delivery exists for a run that
+was not completed.
 """
 
 from runyard.db.contract import Tx
@@ -10,7 +10,7 @@ from runyard.xcresult.store import SQL
 
 
 async def enqueue(tx: Tx, *, run_id: str, shard: int = 0) -> bool:
-    """Have a run processed, or processed again; False if it waits or is being processed already, or is not there."""
+    """Queue a run to be processed (again); False if it is queued, being processed, or does not exist."""
     row = await tx.one(SQL.run_enqueue, run_id=run_id, shard=shard)
     if row is None:
         return False

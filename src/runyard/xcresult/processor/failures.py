@@ -1,4 +1,4 @@
-"""What went wrong with an attempt, sorted into what may be concluded from it."""
+"""Maps an exception of an attempt to the attempt's outcome."""
 
 import errno
 
@@ -9,26 +9,26 @@ from runyard.xcresult.plans.attempts import Outcome
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 EXPECTED = (BlobError, OSError, XcresultError, DatabaseError)
-"""Failures of the outside world. Anything else is a defect, and is told as one."""
+"""Errors of the database, object storage and disk. Every other exception is a defect and logged as one."""
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a disk is full: the machine's trouble, and no statement about a bundle."""
+    """Whether the error means a full disk: a problem of the machine, not of the bundle."""
     return isinstance(error, OSError) and error.errno in FULL
 
 
-def sorted_out(error: Exception) -> Outcome:
-    """How an attempt ended that raised this."""
-    told = " ".join((str(error) or type(error).__name__).split())[:500]
+def outcome_of(error: Exception) -> Outcome:
+    """The outcome of an attempt that raised this."""
+    reason = " ".join((str(error) or type(error).__name__).split())[:500]
     if isinstance(error, XcresultError):
-        return Outcome(end="refused", code=error.code, reason=told)
+        return Outcome(end="refused", code=error.code, reason=reason)
     if isinstance(error, TimeoutError):
-        return Outcome(end="late", code="timeout", reason=told)
-    if isinstance(error, Unavailable | CommitUnknown):  # no fault of the run's: costs no attempt
-        return Outcome(end="released", code="database", reason=told)
+        return Outcome(end="late", code="timeout", reason=reason)
+    if isinstance(error, Unavailable | CommitUnknown):  # not caused by the run: costs no attempt
+        return Outcome(end="released", code="database", reason=reason)
     if is_full(error):
-        return Outcome(end="no_room", code="no_space", reason=told)
-    return Outcome(end="failed", code=_code(error), reason=told)
+        return Outcome(end="no_room", code="no_space", reason=reason)
+    return Outcome(end="failed", code=_code(error), reason=reason)
 
 
 def _code(error: Exception) -> str:

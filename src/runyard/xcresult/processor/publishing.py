@@ -1,8 +1,8 @@
-"""A run's results into the database: all of them and the word that they are there, in one transaction.
+"""Writes a run's results to the database: all rows and the state `processed`, in one transaction.
 
 The transaction begins with the fence: it locks the row by its claim. A worker that lost its claim finds no row and
-writes nothing; one that has it cannot lose it before the end, because rescuers pass locked rows over. What an earlier
-processing wrote goes first, so that the same run may be processed any number of times.
+writes nothing; a worker that has it cannot lose it before the commit, because repairs skip locked rows. Results of an
+earlier processing are deleted first, so a run can be processed any number of times.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ import msgspec
 from runyard.db.contract import Database, Tx
 from runyard.xcresult import store
 from runyard.xcresult.plans.attempts import Decision
-from runyard.xcresult.processor.order import Summary
+from runyard.xcresult.processor.child_protocol import Summary
 from runyard.xcresult.processor.queue import delivery
-from runyard.xcresult.processor.rowsfile import batches
+from runyard.xcresult.processor.rows_file import batches
 from runyard.xcresult.processor.uploading import Uploads
 from runyard.xcresult.store import SQL, Claim
 
@@ -35,7 +35,7 @@ TABLES = (
 
 
 class Fenced(Exception):
-    """The run is somebody else's by now: nothing was written, and nothing may be."""
+    """Another worker has taken the run: nothing was written."""
 
 
 async def publish(
@@ -48,7 +48,7 @@ async def publish(
     uploads: Uploads,
     held: Callable[[], None],
 ) -> None:
-    """Write it all; `held` is told when the row is locked. Raises `Fenced`, and what a database raises."""
+    """Write all results; calls `held` when the row is locked. Raises `Fenced` and database errors."""
 
     async def work(tx: Tx) -> None:
         if not await store.hold(tx, claim):
@@ -65,7 +65,7 @@ async def publish(
             summary=msgspec.json.encode(summary).decode(),
             dropped=len(uploads.dropped),
         )
-        assert job is not None  # the row is locked
+        assert job is not None  # we hold the lock on the row
         await delivery.retire(tx, job=job, good=True)
 
     await database.transact(work, name="xcresult publish")

@@ -1,13 +1,13 @@
-"""The one place on disk that processing writes to, and how it becomes empty again.
+"""Manages the scratch directory, the only place on disk that processing writes to.
 
-Each attempt has a *room*: a directory of its own below the scratch, beside a lock file of the same name. Whoever works
-in a room holds its lock (shared); the kernel lets go of it when they are dead. So the sweep can prove that a room was
-left behind: it gets the lock for itself. That holds between processes, and over a crash of the machine.
+Each attempt has a *workdir*: a directory below the scratch directory, with a lock file of the same name beside it. A
+process that uses a workdir holds a shared lock, which the kernel releases when the process dies. The sweep proves that
+a workdir is unused by taking the lock exclusively. That works between processes and after a reboot.
 
 Invariants:
-- A room is gone when its context ends, however it ends. What a crash leaves, the next sweep of anybody removes.
-- A room in use is never touched; nor is anything that is not ours.
-- The lock is made before the directory and removed after it.
+- A workdir is deleted when its context ends, also by an exception. What a crash leaves, the next sweep deletes.
+- A workdir in use is never deleted, nor any file that is not ours.
+- The lock file is created before the directory and deleted after it.
 """
 
 import contextlib
@@ -20,134 +20,134 @@ from pathlib import Path
 
 import msgspec
 
-from runyard.xcresult.plans.leftovers import LOCK, Entry, name_of, ours, removable
+from runyard.xcresult.plans.scratch_sweep import LOCK, Entry, name_of, ours, removable
 
 ATTACHMENTS = "xcresult-attachments"
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class RoomGone(Exception):
-    """The room was taken for left behind before it was entered."""
+class WorkdirGone(Exception):
+    """The sweep of another process deleted the workdir before its lock was held."""
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class Workdir(msgspec.Struct, frozen=True, kw_only=True):
     """The directory of one attempt."""
 
     path: Path
 
     @property
     def lock(self) -> Path:
-        """What is held while somebody is in it."""
+        """The lock file, held by every process that uses the workdir."""
         return self.path.with_name(self.path.name + LOCK)
 
     @property
     def archive(self) -> Path:
-        """The upload."""
+        """The downloaded upload."""
         return self.path / "upload"
 
     @property
     def bundle(self) -> Path:
-        """Where the upload is extracted to."""
+        """The directory into which the upload is extracted."""
         return self.path / "bundle"
 
     @property
     def rows(self) -> Path:
-        """What reading it found, ready to be loaded."""
+        """The rows to load."""
         return self.path / "rows"
 
     @property
     def expected(self) -> Path:
-        """What Apple's tool should say of it."""
+        """What xcresulttool should print for the bundle."""
         return self.path / "expected.json"
 
     @property
     def attachments(self) -> Path:
-        """Attachments that had to become files."""
+        """Attachments that had to be written to files."""
         return self.path / ATTACHMENTS
 
     @property
     def temporary(self) -> Path:
-        """For libraries that want a directory for temporary files."""
+        """The temporary directory for libraries."""
         return self.path / "tmp"
 
     def empty(self) -> None:
-        """Remove everything in it; it may take a while, and may be done while somebody is in there."""
+        """Delete everything in it; may take a while, and is safe while another process uses the workdir."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.is_symlink():
-                self.path.unlink()  # not of our making; what it leads to is not ours either
+                self.path.unlink()  # a link that we did not make; its target is not ours either
             else:
                 shutil.rmtree(self.path)
 
 
 class Scratch:
-    """A directory with rooms in it; processors of one machine may share it."""
+    """A directory of workdirs; processors on one machine may share it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def prepare(self) -> None:
-        """Make it, for nobody else to look into."""
+        """Create it, readable by its owner only."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @contextlib.contextmanager
-    def room(self, *, run_id: str, shard: int, attempt: int, token: str) -> Iterator[Room]:
-        """A new room, removed at the end."""
+    def workdir(self, *, run_id: str, shard: int, attempt: int, token: str) -> Iterator[Workdir]:
+        """A new workdir, deleted at the end."""
         name = name_of(run_id=run_id, shard=shard, attempt=attempt, token=token)
-        room = Room(path=self.root / name)
-        with occupied(room, make=True):
+        workdir = Workdir(path=self.root / name)
+        with occupied(workdir, make=True):
             try:
-                room.path.mkdir(mode=0o700)
-                for inner in (room.attachments, room.temporary):
+                workdir.path.mkdir(mode=0o700)
+                for inner in (workdir.attachments, workdir.temporary):
                     inner.mkdir()
-                yield room
+                yield workdir
             finally:
-                _remove(room)
+                _remove(workdir)
 
     def sweep(self) -> tuple[str, ...]:
-        """Remove what was left behind: the names. What cannot be removed is passed over, and tried the next time."""
+        """Delete unused workdirs; returns their names. Those that cannot be deleted are retried by the next sweep."""
         gone: list[str] = []
         for lock in sorted(self.root.glob(f"*{LOCK}")):
-            room = Room(path=lock.with_name(lock.name.removesuffix(LOCK)))
-            if not ours(room.path.name):
+            workdir = Workdir(path=lock.with_name(lock.name.removesuffix(LOCK)))
+            if not ours(workdir.path.name):
                 continue
-            with contextlib.suppress(OSError), _alone(room) as free:
-                if removable((Entry(room.path.name, free=free),)):
-                    _remove(room)
-                    gone.append(room.path.name)
+            with contextlib.suppress(OSError), _alone(workdir) as free:
+                if removable((Entry(workdir.path.name, free=free),)):
+                    _remove(workdir)
+                    gone.append(workdir.path.name)
         return tuple(gone)
 
     def used(self) -> int:
-        """Bytes of all files in it, whosever they are."""
+        """Bytes of all files in it, also of files that are not ours."""
         return sum(_sizes(self.root))
 
     def free(self) -> int:
-        """Bytes that its filesystem has left for us."""
+        """Free bytes of its filesystem."""
         found = os.statvfs(self.root)
         return found.f_bavail * found.f_frsize
 
 
 @contextlib.contextmanager
-def occupied(room: Room, *, make: bool = False) -> Iterator[None]:
-    """Be in a room. A process that is handed a room by another enters it itself; `RoomGone` if it is too late."""
+def occupied(workdir: Workdir, *, make: bool = False) -> Iterator[None]:
+    """Hold a workdir's lock. The child process takes it itself; raises `WorkdirGone` if the workdir was swept."""
     flags = _FLAGS | os.O_EXCL if make else _FLAGS & ~os.O_CREAT
     try:
-        handle = os.open(room.lock, flags, 0o600)
+        handle = os.open(workdir.lock, flags, 0o600)
     except FileNotFoundError:
-        raise RoomGone(room.path.name) from None
+        raise WorkdirGone(workdir.path.name) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_SH)
-        if not _same(handle, room.lock):  # swept between the two lines above
-            raise RoomGone(room.path.name)
+        if not _same(handle, workdir.lock):  # deleted by a sweep between open and lock
+            raise WorkdirGone(workdir.path.name)
         yield
     finally:
         os.close(handle)
 
 
 @contextlib.contextmanager
-def _alone(room: Room) -> Iterator[bool | None]:
-    """Whether nobody is in there; it stays so while the context lasts."""
+def _alone(workdir: Workdir) -> Iterator[bool | None]:
+    """Whether no process uses the workdir; that stays true while the context lasts."""
     try:
-        handle = os.open(room.lock, _FLAGS & ~os.O_CREAT)
+        handle = os.open(workdir.lock, _FLAGS & ~os.O_CREAT)
     except OSError:
         yield None
         return
@@ -156,13 +156,13 @@ def _alone(room: Room) -> Iterator[bool | None]:
     except BlockingIOError:
         yield False
     else:
-        yield _same(handle, room.lock)
+        yield _same(handle, workdir.lock)
     finally:
         os.close(handle)
 
 
 def _same(handle: int, path: Path) -> bool:
-    """Whether the file that is open is the one of that name."""
+    """Whether the open file is still the file of that name."""
     try:
         there = os.lstat(path)
     except FileNotFoundError:
@@ -170,9 +170,9 @@ def _same(handle: int, path: Path) -> bool:
     return os.path.samestat(os.fstat(handle), there)
 
 
-def _remove(room: Room) -> None:
-    room.empty()
-    room.lock.unlink(missing_ok=True)
+def _remove(workdir: Workdir) -> None:
+    workdir.empty()
+    workdir.lock.unlink(missing_ok=True)
 
 
 def _sizes(root: Path) -> Iterator[int]:
@@ -187,4 +187,4 @@ def _sizes(root: Path) -> Iterator[int]:
                     else:
                         yield found.st_size
         except FileNotFoundError:
-            continue  # somebody tidied up meanwhile
+            continue  # deleted meanwhile

@@ -1,4 +1,4 @@
-"""Writes down which files this process makes or opens for writing: the proof that none lies outside of its room."""
+"""Records which files this process creates or opens for writing, so that a test can check where they are."""
 
 import os
 import sys
@@ -9,20 +9,20 @@ _MAKING = ("os.mkdir", "os.link", "os.symlink", "os.rename", "os.truncate", "tem
 
 
 def trace(path: Path) -> None:
-    """From now on, and for as long as the process lives: a hook cannot be taken off."""
+    """Record from now on until the process ends: an audit hook cannot be removed."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
-    def hear(event: str, args: tuple[object, ...]) -> None:
+    def on_event(event: str, args: tuple[object, ...]) -> None:
         if event == "open" and isinstance(args[2], int) and args[2] & _WRITING:
-            _tell(handle, args[0])
+            _record(handle, args[0])
         elif event in _MAKING:
             for each in args[: 1 if event == "os.mkdir" else 2]:
-                _tell(handle, each)
+                _record(handle, each)
 
-    sys.addaudithook(hear)
+    sys.addaudithook(on_event)
 
 
-def _tell(handle: int, what: object) -> None:
+def _record(handle: int, what: object) -> None:
     if isinstance(what, bytes | str | os.PathLike):
-        name = os.path.abspath(os.fsdecode(what))  # noqa: PTH100  (no link is followed: what was asked counts)
+        name = os.path.abspath(os.fsdecode(what))  # noqa: PTH100  (records the requested path, without following links)
         os.write(handle, name.encode("utf-8", "surrogateescape") + b"\n")

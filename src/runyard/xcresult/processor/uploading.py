@@ -1,46 +1,40 @@
-"""Attachments on their way from the bundle to object storage: each payload once a project, streamed.
+"""Uploads attachments from the bundle to object storage: each payload once per project, streamed.
 
-First every payload gets its row, or touches the one that is there: so no object is without a row, and none that is
-about to be referred to is removed. Then those that are not known to be stored are uploaded, a piece at a time. One that
-fails costs that payload and nothing else; a store that takes nothing any more is not asked for all the rest, and the
-attempt as a whole is for later.
+First every payload gets its row, or an existing row is touched: so every object has a row, and no object that will be
+referenced is deleted. Then payloads not known to be stored are uploaded in pieces. A failed upload loses that payload
+only. After several failures in a row the store counts as unavailable and the attempt is retried later.
 
 Invariants:
-- Memory depends neither on the size of attachments nor on their number.
-- A database that is away costs time and no attempt, as everywhere.
+- Memory depends neither on the size nor on the number of attachments.
+- A database outage delays the attempt and does not cost one.
 """
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
 
-from runyard.blobs.contract import Blobs
 from runyard.blobs.errors import BlobError, BlobsRefused, BlobsUnavailable
-from runyard.clock import Clock
-from runyard.db.contract import CommitUnknown, Database, Tx, Unavailable
+from runyard.db.contract import CommitUnknown, Tx, Unavailable
 from runyard.telemetry.catalogue import RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL
-from runyard.telemetry.log import Logger
-from runyard.telemetry.meter import Meter
 from runyard.xcresult.bundle.directory import Directory
 from runyard.xcresult.errors import XcresultError
-from runyard.xcresult.places import payload_key
-from runyard.xcresult.processor.rowsfile import batches
+from runyard.xcresult.object_keys import payload_key
+from runyard.xcresult.processor.deps import Deps
+from runyard.xcresult.processor.rows_file import batches
 from runyard.xcresult.reader.objects import ObjectProblem
-from runyard.xcresult.settings import Settings
 from runyard.xcresult.store import SQL, Claim
 
 _EXPECTED = (BlobError, ObjectProblem, XcresultError, TimeoutError, OSError)
 _THE_STORES = (BlobsUnavailable, BlobsRefused, TimeoutError)
 _TRY_AGAIN = 1.0
 Known = tuple[str, str, str, bool]
-"""A payload's row: its id, its content id, its key, and whether it is stored already."""
+"""A payload's row: id, content id, key, and whether it is stored already."""
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """One payload of a bundle, as the child told it."""
+    """One payload of a bundle, as the child reported it."""
 
     payload_id: str
     content_id: str
@@ -48,16 +42,16 @@ class Payload(msgspec.Struct, frozen=True):
 
 
 class Uploads(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a run's payloads, by id."""
+    """Which of a run's payloads are stored, by id."""
 
     stored: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     away: str = ""
-    """Why the store takes nothing; empty if it does, or if there was nothing to take."""
+    """Why the store is unavailable; empty if it works or there was nothing to upload."""
 
 
 class _Store:
-    """What the store did with the payloads of one run, so far."""
+    """Tracks whether the store accepts the payloads of one run."""
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
@@ -65,55 +59,39 @@ class _Store:
         self._in_a_row = 0
         self.refusal = ""
         self.hopeless = False
-        """As many failed one after the other as are uploaded at once: it is not asked again."""
+        """Whether as many uploads failed in a row as run at once: no more uploads are sent."""
 
     @property
     def away(self) -> str:
-        """Why the attempt is for later."""
+        """Why the attempt must be retried later; empty if not."""
         return self.refusal if self.hopeless or not self._took else ""
 
-    def answered(self, failure: Exception | None) -> None:
-        """An upload was taken, or failed; what is wrong with the payload says nothing about the store."""
+    def record(self, failure: Exception | None) -> None:
+        """Record the result of an upload; a failure to read the payload does not count against the store."""
         if failure is None:
             self._took, self._in_a_row = True, 0
         elif isinstance(failure, _THE_STORES):
             self._in_a_row += 1
             self.hopeless = self.hopeless or self._in_a_row >= self._patience
-            self.refusal = self.refusal or str(failure) or "it did not answer in time"
+            self.refusal = self.refusal or str(failure) or "no response in time"
 
 
 class Uploader:
-    """Uploads what one run needs."""
+    """Uploads the payloads of one run."""
 
-    def __init__(
-        self,
-        *,
-        blobs: Blobs,
-        database: Database,
-        clock: Clock,
-        rng: random.Random,
-        settings: Settings,
-        meter: Meter,
-        log: Logger,
-    ) -> None:
-        self._blobs = blobs
-        self._database = database
-        self._clock = clock
-        self._rng = rng
-        self._settings = settings
-        self._meter = meter
-        self._log = log
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
 
     async def upload(self, claim: Claim, *, bundle: Path, rows: Path) -> Uploads:
-        """See to it that every payload of the run is stored, as far as that is possible."""
-        objects = Directory(bundle, limits=self._settings.limits)
-        store = _Store(self._settings.uploads)
+        """Store every payload of the run, as far as possible."""
+        objects = Directory(bundle, limits=self._deps.settings.limits)
+        store = _Store(self._deps.settings.uploads)
         stored: list[str] = []
         dropped: list[str] = []
         for _, text in batches(rows, "payloads"):
             wanted = msgspec.json.decode(text, type=tuple[Payload, ...])
             known = await self._reserved(claim, wanted)
-            slots = asyncio.Semaphore(self._settings.uploads)
+            slots = asyncio.Semaphore(self._deps.settings.uploads)
             async with asyncio.TaskGroup() as group:
                 tasks = {
                     payload_id: group.create_task(self._one(objects, content_id, key, slots, store))
@@ -127,16 +105,19 @@ class Uploader:
         return Uploads(stored=tuple(stored), dropped=tuple(dropped), away=store.away)
 
     async def _reserved(self, claim: Claim, wanted: tuple[Payload, ...]) -> list[Known]:
-        """Each payload's row, however long the database takes to write them."""
-        until = self._clock.monotonic() + self._settings.patience
+        """Write each payload's row; retries while the database is unavailable."""
+        until = self._deps.clock.monotonic() + self._deps.settings.patience
         while True:
             try:
                 return await self._reserve(claim, wanted)
-            except (Unavailable, CommitUnknown) as error:  # twice is as good as once
-                if self._clock.monotonic() > until:
+            except (
+                Unavailable,
+                CommitUnknown,
+            ) as error:  # safe to retry: the statement is idempotent
+                if self._deps.clock.monotonic() > until:
                     raise
-                self._log.warning("payloads could not be written yet", error=str(error))
-                await self._clock.sleep(_TRY_AGAIN)
+                self._deps.log.warning("rows of payloads not written; retrying", error=str(error))
+                await self._deps.clock.sleep(_TRY_AGAIN)
 
     async def _reserve(self, claim: Claim, wanted: tuple[Payload, ...]) -> list[Known]:
         rows = [
@@ -148,7 +129,7 @@ class Uploader:
                     claim.account,
                     claim.project,
                     content_id=each.content_id,
-                    nonce=f"{self._rng.getrandbits(64):016x}",
+                    nonce=f"{self._deps.rng.getrandbits(64):016x}",
                 ),
             }
             for each in wanted
@@ -164,33 +145,37 @@ class Uploader:
                 for row in found
             ]
 
-        return await self._database.transact(work, name="xcresult payloads")
+        return await self._deps.database.transact(work, name="xcresult payloads")
 
     async def _one(
         self, objects: Directory, content_id: str, key: str, slots: asyncio.Semaphore, store: _Store
     ) -> bool:
-        """Upload one payload; whether it is stored."""
+        """Upload one payload; returns whether it is stored."""
         async with slots:
             if store.hopeless:
                 return False
             try:
-                async with self._clock.timeout(self._settings.upload_within):
+                async with self._deps.clock.timeout(self._deps.settings.upload_within):
                     pieces = _pieces(objects, content_id)
-                    await self._blobs.put(key, pieces, limit=self._settings.limits.entry_bytes)
+                    await self._deps.blobs.put(
+                        key, pieces, limit=self._deps.settings.limits.entry_bytes
+                    )
             except _EXPECTED as error:
-                store.answered(error)
-                told = str(error) or type(error).__name__
-                self._log.warning("an attachment was dropped", content_id=content_id, error=told)
+                store.record(error)
+                cause = str(error) or type(error).__name__
+                self._deps.log.warning(
+                    "attachment not uploaded", content_id=content_id, error=cause
+                )
                 return False
-        store.answered(None)
+        store.record(None)
         return True
 
     def _count(self, outcome: str) -> None:
-        self._meter.inc(RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL, outcome=outcome)
+        self._deps.meter.inc(RUNYARD_PROCESSOR_ATTACHMENTS_TOTAL, outcome=outcome)
 
 
 async def _pieces(objects: Directory, content_id: str) -> AsyncIterator[bytes]:
-    """The payload, read and decompressed beside the loop."""
+    """The payload, read and decompressed in a thread."""
     pieces: Iterator[bytes] = objects.stream(content_id)
     while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
         yield piece

@@ -1,4 +1,4 @@
-"""Actions: what ran where. One for each device, for each merged bundle, for a build before its test."""
+"""Reads actions: one for each device, for each merged bundle, and for a build before its test."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from runyard.xcresult.reader.model import Action, Device
 
 
 def read_action(node: Node) -> Action:
-    """One action record."""
+    """Read one action record."""
     result = child(node, "actionResult")
     destination = child(node, "runDestination")
     coverage = child(result, "coverage")
@@ -35,10 +35,10 @@ def read_action(node: Node) -> Action:
 
 
 def same_devices(actions: Sequence[Action]) -> tuple[int | None, ...]:
-    """For each action the first one on the same device, if that is another one."""
+    """Map each action to an earlier first action on the same device, if there is one."""
     first: dict[Device, int] = {}
     found = [first.setdefault(one.device, index) for index, one in enumerate(actions)]
-    known = (one.device != Device() for one in actions)  # nameless ones may be any
+    known = (one.device != Device() for one in actions)  # devices without a name cannot be compared
     return tuple(
         at if there and at != index else None
         for index, (at, there) in enumerate(zip(found, known, strict=True))

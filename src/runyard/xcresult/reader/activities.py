@@ -1,5 +1,5 @@
-"""The steps of a run. They are most of a large bundle, so they are mapped only when asked for; what hangs off
-them is always found."""
+"""Reads the activities of a run. They are most of a large bundle, so they are mapped on request only; attachments and
+failures inside them are always found."""
 
 from runyard.xcresult.reader.attachments import read_attachments
 from runyard.xcresult.reader.decode import Node
@@ -18,7 +18,7 @@ class Steps:
         self._wanted = wanted
 
     def walk(self, node: Node, key: str, *, failed: bool = False) -> tuple[Activity, ...]:
-        """The activities of a member; `failed` when one around them did."""
+        """Read the activities of a member; `failed` means that an enclosing activity failed."""
         if key not in node:
             return ()
         found = [self._one(one, failed=failed) for one in children(node, key)]

@@ -1,4 +1,4 @@
-"""From many runs to one status, by Apple's rules.
+"""Aggregates runs to one status, by Apple's rules.
 
 - One (device, configuration, argument set) retried on failure has the status of its highest iteration;
   repeated for another reason, all of its iterations count.
@@ -17,7 +17,7 @@ _PRECEDENCE: tuple[Status, ...] = ("Failure", "Success", "Expected Failure")
 
 
 def combine(statuses: Iterable[Status]) -> Status:
-    """One status for many."""
+    """Combine statuses into one."""
     found = frozenset(statuses)
     return next((status for status in _PRECEDENCE if status in found), "Skipped")
 
@@ -37,7 +37,7 @@ def is_flaky(runs: tuple[Run, ...]) -> bool:
 
 
 def repetition_groups(runs: Iterable[Run]) -> list[list[Run]]:
-    """The runs that repeat each other: of one device, one configuration, one set of arguments."""
+    """Group the runs by device, configuration and set of arguments: the runs of a group are repetitions."""
     groups: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.where, run.configuration, *_set(run.arguments)), []).append(run)
@@ -45,16 +45,16 @@ def repetition_groups(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def _set(arguments: tuple[Argument, ...]) -> Iterable[tuple[str, ...]]:
-    """What tells one set of arguments from another. The order varies from run to run, where names tell them apart."""
+    """A key for a set of arguments. Their order varies between runs if they have names."""
     if not arguments:
         return ()
-    told = [(one.label, one.name, one.value, one.identifier) for one in arguments]
-    distinct = len({one[:2] for one in told}) == len(told)
-    return sorted(told) if distinct else told
+    keys = [(one.label, one.name, one.value, one.identifier) for one in arguments]
+    distinct = len({one[:2] for one in keys}) == len(keys)
+    return sorted(keys) if distinct else keys
 
 
 def mean_duration(durations: Iterable[float]) -> float | None:
-    """The mean of what is not zero; None when all is."""
+    """The mean of the durations that are not zero; None if all are zero."""
     found = [duration for duration in durations if duration > 0]
     return sum(found) / len(found) if found else None
 

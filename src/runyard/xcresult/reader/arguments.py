@@ -1,4 +1,4 @@
-"""How a set of arguments is called: the values, as Apple's tool shows them.
+"""Formats a set of arguments like Apple's tool: by its values.
 
 A UI test that runs for each of its app's configurations has them as arguments, in numbers: the appearance and
 the orientation. Their order varies from run to run; the appearance is shown first.

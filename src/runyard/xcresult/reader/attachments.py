@@ -1,7 +1,7 @@
-"""Attachments: what a run left, wherever in its summary it hangs.
+"""Finds the attachments of a run, wherever they are in its summary.
 
-They hang off activities of any depth, off failures and off expected failures. One that a failure lists, or that
-lies inside an activity in which a failure of the run happened, belongs to that failure.
+They belong to activities of any depth, to failures and to expected failures. An attachment that a failure lists, or
+that is inside an activity with a failure of the run, belongs to that failure.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def gather(
     failures: tuple[Failure, ...],
     expected: tuple[ExpectedFailure, ...],
 ) -> tuple[Attachment, ...]:
-    """All attachments of a run, each once; it belongs to a failure if one of its mentions says so."""
+    """All attachments of a run, each once; it belongs to a failure if one of its references does."""
     found: dict[tuple[str, str, str, float | None], Attachment] = {}
     listed = [one for failure in failures for one in failure.attachments]
     inside = [one for each in expected if each.failure for one in each.failure.attachments]

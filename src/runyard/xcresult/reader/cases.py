@@ -1,8 +1,8 @@
-"""What the walk collected becomes the model's cases, suites, targets and errors.
+"""Builds the model's cases, suites, targets and errors from what the walk collected.
 
-No tests, though they lie among them: a runner that failed ("App (123) encountered an error"), and issues that
-were recorded outside of any test. Both are told from real tests by their identifier, which is their name, and
-by having no URL; a test whose display name merely reads like that keeps its own identifier.
+Two kinds of entries in the tree are not tests: a failed test runner ("App (123) encountered an error"), and issues
+recorded outside of any test. Both have their name as identifier and no URL; a test whose display name merely looks like
+that has an identifier of its own.
 """
 
 import re
@@ -26,7 +26,7 @@ SESSIONLESS_PREFIX = "Issue recorded without an associated test: "
 SWIFT_TESTING_SINCE = 53
 """The first minor of an Xcode with Swift Testing."""
 SYSTEM_FAILURES = "System Failures"
-"""The group that runners' errors lie in."""
+"""The group of runner errors."""
 _RUNNER = re.compile(r".+ encountered an error(?: \(.*\))?\.?", re.DOTALL)
 Framework = Literal["XCTest", "Swift Testing", ""]
 
@@ -44,7 +44,7 @@ def is_runner_error(name: str, *, identifier: str, url: str, suites: tuple[str, 
 
 
 def framework_of(url: str, *, minor: int) -> Framework:
-    """XCTest's names lose their parentheses in the URL, Swift Testing's keep them."""
+    """Derive the framework from the URL, in which names of Swift Testing have parentheses and XCTest's do not."""
     if url:
         return "Swift Testing" if url.endswith(")") else "XCTest"
     return "XCTest" if minor < SWIFT_TESTING_SINCE else ""
@@ -52,14 +52,14 @@ def framework_of(url: str, *, minor: int) -> Framework:
 
 def freeze_cases(walk: Walk, logs: dict[str, list[Log]]) -> tuple[Case, ...]:
     """All cases; `logs` are those of each plan."""
-    told = _told(walk, logs)
-    return tuple(_case(key, case, walk.minor, told) for key, case in walk.cases.items())
+    logged = _logged_durations(walk, logs)
+    return tuple(_case(key, case, walk.minor, logged) for key, case in walk.cases.items())
 
 
 def freeze_suites(
     walk: Walk, cases: tuple[Case, ...], logs: dict[str, list[Log]]
 ) -> tuple[Suite, ...]:
-    """All suites, each with what its cases, at any depth, come to."""
+    """All suites, each with the aggregate of its cases at any depth."""
     statuses: dict[tuple[str, str, tuple[str, ...]], list[Status]] = {}
     for case in cases:
         for end in range(1, len(case.suites) + 1):
@@ -114,10 +114,10 @@ def freeze_targets(
 
 
 def runner_errors(cases: tuple[Case, ...], targets: tuple[Target, ...]) -> tuple[RunnerError, ...]:
-    """What failed and is no test, each message of a target once.
+    """Return the errors that are not failures of a test, each message of a target once.
 
-    An entry that has no message of its own is explained by its target's failures; without these, its name
-    is all there is to say.
+    An entry without a message gets the messages of its target's failures; without these, its name is the
+    message.
     """
     found: dict[tuple[str, str], RunnerError] = {}
     explained = {(target.plan, target.name) for target in targets if target.failures}
@@ -140,11 +140,13 @@ def runner_errors(cases: tuple[Case, ...], targets: tuple[Target, ...]) -> tuple
     return tuple(found.values())
 
 
-def _told(walk: Walk, logs: dict[str, list[Log]]) -> dict[tuple[TargetKey, Named], float]:
-    """What the logs tell of the cases whose runs have no duration.
+def _logged_durations(
+    walk: Walk, logs: dict[str, list[Log]]
+) -> dict[tuple[TargetKey, Named], float]:
+    """Durations from the logs for cases whose runs have none.
 
-    All cases that can have a line there are asked about, also those that know their duration: otherwise a
-    line of theirs would be taken for that of a test of the same name. A skipped test has none.
+    All cases that can have a line in the log are matched, also cases with a known duration: otherwise their line
+    could be assigned to another test of the same name. A skipped test has no line.
     """
     names: dict[TargetKey, list[Named]] = {}
     silent: dict[TargetKey, None] = {}
@@ -163,14 +165,14 @@ def _told(walk: Walk, logs: dict[str, list[Log]]) -> dict[tuple[TargetKey, Named
 
 
 def _case(
-    key: CaseKey, case: OpenCase, minor: int, told: dict[tuple[TargetKey, Named], float]
+    key: CaseKey, case: OpenCase, minor: int, logged: dict[tuple[TargetKey, Named], float]
 ) -> Case:
     plan, target, path, identifier = key
     runs = tuple(case.runs)
     framework = framework_of(case.url, minor=minor)
     duration = mean_duration(run.duration for run in runs)
     if duration is None and framework != "XCTest":
-        duration = told.get(((plan, target), (path, label(case.function, case.display))))
+        duration = logged.get(((plan, target), (path, label(case.function, case.display))))
     sessionless = is_sessionless(case.function, identifier=identifier, url=case.url)
     return Case(
         plan=plan,

@@ -1,9 +1,8 @@
-"""Crash reports: which attachment of a case is one, and what a person needs to know of it.
+"""Finds crash reports among the attachments of a case, and extracts a digest.
 
-When the process under test dies, the report that the system wrote (`.ips`) hangs on the failure that it
-caused. Its first line is a header, the rest one JSON object. The digest says how the process died and
-where: the frames of the thread that did it. A report is a stranger's text, and a test has a result with or
-without it: whatever is wrong with it, the answer is None and never an error.
+When the process under test dies, the system's report (`.ips`) is attached to the failure that it caused. Its first line
+is a header, the rest one JSON object. The digest has the cause and the frames of the crashed thread. A report is
+untrusted, and a test has a result with or without it: a bad report gives None, never an error.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,7 @@ from runyard.xcresult.reader.model import Attachment, Case, Run
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
 
 BYTES = 16 * 2**20
-"""Larger files are not looked at; reports have some hundred kilobytes."""
+"""Larger files are ignored; reports have some hundred kilobytes."""
 FRAMES = 512
 TEXT = 2000
 """Characters of one value; Swift's symbols can be long."""
@@ -35,7 +34,7 @@ class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def crash_attachment(case: Case) -> tuple[Run, Attachment] | None:
-    """The crash report of a case, with the run that crashed: the first run's, a failure's own first."""
+    """Find the crash report of a case and its run: the first run with one, preferring attachments of a failure."""
     found = [
         (run, attachment)
         for run in case.runs
@@ -53,7 +52,7 @@ def is_crash_report(attachment: Attachment) -> bool:
 
 
 def read_crashes(objects: Objects, cases: Iterable[Case]) -> dict[str, CrashReport]:
-    """The digests of the cases' crash reports, by payload id. Each payload is looked at once."""
+    """The digests of the cases' crash reports, by payload id. Each payload is read once."""
     looked: dict[str, CrashReport | None] = {}
     for case in cases:
         there = crash_attachment(case)
@@ -63,7 +62,7 @@ def read_crashes(objects: Objects, cases: Iterable[Case]) -> dict[str, CrashRepo
 
 
 def read_crash(objects: Objects, attachment: Attachment) -> CrashReport | None:
-    """The digest of an attached report; None when its payload is missing, too large or no report."""
+    """Read the digest of an attached report; None if its payload is missing, too large or not a report."""
     pieces: list[bytes] = []
     size = 0
     try:
@@ -78,7 +77,7 @@ def read_crash(objects: Objects, attachment: Attachment) -> CrashReport | None:
 
 
 def crash_report(text: bytes) -> CrashReport | None:
-    """The digest of a report; None for what is none."""
+    """Return the digest of a report; None if the bytes are not a report."""
     payload = _payload(text) if len(text) <= BYTES else None
     if payload is None:
         return None
@@ -99,7 +98,7 @@ def _payload(text: bytes) -> dict[object, object] | None:
     for candidate in (rest, text):
         try:
             found = msgspec.json.decode(candidate)
-        except (ValueError, RecursionError):  # ValueError: msgspec's, and of bytes that are no text
+        except (ValueError, RecursionError):  # ValueError: from msgspec, or invalid UTF-8
             continue
         if isinstance(found, dict):
             return found
@@ -113,7 +112,7 @@ def _frames(payload: dict[object, object]) -> Iterator[str]:
 
 
 def _triggered(payload: dict[object, object]) -> dict[object, object]:
-    """The thread that crashed: the one that says so, else the one that the report points at."""
+    """The crashed thread: the one marked as such, else the one that the report refers to."""
     threads = [_dict(thread) for thread in _list(payload.get("threads"))]
     for thread in threads:
         if thread.get("triggered") is True:
@@ -134,7 +133,7 @@ def _frame(index: int, frame: dict[object, object], images: list[dict[object, ob
 
 
 def _base(image: dict[object, object]) -> str:
-    """Where the image began, for a frame without a symbol: what a symbolicator is asked with."""
+    """The load address of the image, which a symbolicator needs for a frame without a symbol."""
     base = _number(image.get("base"))
     return "???" if base is None else f"0x{base:x}"
 

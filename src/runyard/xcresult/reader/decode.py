@@ -1,4 +1,4 @@
-"""Typed objects: a compact text that describes itself.
+"""Decodes typed objects: a compact, self-describing text.
 
 ```
 object  = "[" head member* "]"
@@ -8,19 +8,19 @@ member  = "K" LEN ":" KEY value | object          ; an object alone is an elemen
 value   = object | "V" LEN ":" BYTES
 ```
 
-A decoded object is a `Node`: a dict of its members, its type's name under `_type`. An Array is a list. A
-scalar (an object whose only member is `_v`) is its text: numbers and dates stay text until somebody asks
-(fields.py), since most of them are never asked for.
+A decoded object is a `Node`: a dict of its members, its type's name under `_type`. An Array is a list. A scalar (an
+object whose only member is `_v`) is its text: numbers and dates are converted on use (fields.py), because most of them
+are never used.
 
-How it is fast: the blob becomes text once, one character for each byte, so that lengths are positions and a
-slice is the value (only values beyond ASCII are decoded again). One regular expression takes all of a
-scalar member up to its value, another one opens a member of a type that needs no supertype; what they took
-for a head (`K4:name[S6:StringK2:_vV12:`) is checked against its lengths once, and remembered. Everything else
-takes the slow road, token by token. What nobody wants is passed over without being built (exact.py).
+For speed, the blob is decoded to text once, one character for each byte, so that lengths are positions and a slice is
+the value (only values beyond ASCII are decoded again). One regular expression matches a scalar member up to its value,
+another one opens a member of a type that needs no supertype; a matched head (`K4:name[S6:StringK2:_vV12:`) is checked
+against its lengths once, and cached. Everything else is decoded token by token, on the slow path. Members that are not
+needed are skipped without being built (scalar_pattern.py).
 
 Invariants:
-- Lengths delimit, nothing else: values may hold brackets and colons. A head whose length does not fit what
-  the fast road saw is read again on the slow one.
+- Only lengths delimit: values may contain brackets and colons. A head whose length does not match what the fast path
+  saw is decoded again on the slow path.
 - Nothing but Malformed is raised, whatever the bytes; depth is bounded without recursion.
 - Unknown types and members are kept.
 """
@@ -28,7 +28,7 @@ Invariants:
 import re
 from typing import Any, TypeVar
 
-from runyard.xcresult.reader.exact import SCALAR_RUN
+from runyard.xcresult.reader.scalar_pattern import SCALAR_RUN
 
 T = TypeVar("T")
 Node = dict[str, Any]
@@ -39,25 +39,25 @@ DEPTH = 200
 NODES = 5_000_000
 """Objects of one blob, scalars too. An empty one takes six bytes of the blob and forty times that in memory."""
 
-# Loose and bounded, for speed and against texts that would be searched again and again: what they take for
-# a head is judged by _HEAD and by its lengths before it counts.
+# Loose for speed, and bounded so that no text is searched repeatedly. A match is accepted as a head only after
+# it matched _HEAD and its lengths were checked.
 _SCALAR = re.compile(r"K[^[]{1,60}\[(?:S[^K]{1,40}|T\[K2:_nV[^]]{1,40}\])K2:_vV[0-9]{1,12}:")
 _OPENING = re.compile(r"(?:K[^[]{1,60})?\[(?:S[^]K[]{1,60}|T\[K2:_nV[^]]{1,60}\](?=[]K[]))")
 _TOKEN = re.compile(r"[KSV]([0-9]{1,12}):")
 _NAME = r"[0-9]{1,12}:\w+"
 _HEAD = re.compile(rf"(K{_NAME})?\[(?:(S{_NAME})|T\[K2:_n(V{_NAME})\])(?:K2:_vV)?", re.ASCII)
 _HEADS = 16384
-"""Heads that are remembered; a real bundle has some thousands."""
+"""Largest number of cached heads; a real bundle has some thousands."""
 SHORT = 3
-"""Digits of the length of a value whose head is worth remembering."""
+"""Largest number of digits of a value's length for which the head is cached."""
 _scalars: dict[str, tuple[str, int]] = {}
 _openings: dict[str, tuple[str, str]] = {}
 OWN = ("_type", "_values")
-"""What a node says of itself; a member of that name gets another."""
+"""The key of a node's type name; a member with this name gets another key."""
 
 
 class Malformed(ValueError):
-    """The bytes are no typed object."""
+    """The bytes are not a typed object."""
 
 
 def is_typed(data: bytes) -> bool:
@@ -73,10 +73,10 @@ def decode(
     nodes: int = NODES,
     passing: frozenset[str] = frozenset(),
 ) -> Any:
-    """The one object that `data` is. Members of the names in `passing` may be left out.
+    """Decode the object in `data`. Members with names in `passing` may be skipped.
 
-    An object of a type that is not among `known` goes by the name of its nearest supertype that is, so
-    that a type that a later version derives from a known one is read as that.
+    An object whose type is not in `known` gets the name of its nearest supertype in `known`, so that a subtype
+    that a later version adds is read as its known supertype.
     """
     if len(data) > nodes * len("[S1:A]") and data.count(b"[S") + data.count(b"[T") > nodes:
         raise Malformed(f"more than {nodes} objects in one")
@@ -93,9 +93,9 @@ class _Decoder:
         self.depth = depth
         self.passing = passing
         self.types: dict[str, str] = {}
-        """A type of this blob and the name it goes by."""
+        """The types of this blob, each with the name that its objects get."""
         self.open: list[tuple[Node | list[Any], str]] = []
-        """The objects around the one that is being read, and the key of the next one in each."""
+        """The objects around the current one, and the key of the next member in each."""
 
     def run(self) -> Any:
         try:
@@ -105,7 +105,7 @@ class _Decoder:
             raise Malformed("the object does not end") from None
 
     def members(self, top: Any, at: int) -> Any:
-        """Everything up to the end of the outermost object, whose head ended at `at`."""
+        """Decode all members up to the end of the outermost object, whose head ended at `at`."""
         text, data, scalars = self.text, self.data, _scalars
         opened, types = self.open, self.types
         scalar, opening, passing = _SCALAR.match, _OPENING.match, self.passing
@@ -116,7 +116,7 @@ class _Decoder:
                     key, length = scalars.get(head) or _scalar(head)
                     start = found.end()
                     end = start + length
-                    if not key or text[end] != "]":  # the slow road will say what this is
+                    if not key or text[end] != "]":  # the slow path decides what this is
                         break
                     value = text[start:end]
                     top[key] = value if value.isascii() else _utf8(data[start:end])
@@ -154,7 +154,7 @@ class _Decoder:
         return _closed(top)
 
     def passed(self, at: int) -> int:
-        """Where the object ends whose head ended at `at`. Nothing is built of it, everything is counted."""
+        """Skip the object whose head ended at `at` and return its end. Nothing is built, but everything is counted."""
         text, scalars, opening = self.text, SCALAR_RUN.match, _OPENING.match
         around = len(self.open)
         level = 1
@@ -178,7 +178,7 @@ class _Decoder:
         return at
 
     def member(self, top: Node | list[Any], at: int) -> tuple[Node | list[Any], int]:
-        """One member or element by the slow road; an object is opened and becomes the new top."""
+        """Decode one member or element on the slow path; an object is opened and becomes the new top of the stack."""
         text = self.text
         key = ""
         if text[at] == "K":
@@ -214,7 +214,7 @@ class _Decoder:
         return {"_type": self.types.get(name, name)}, at
 
     def typedef(self, at: int) -> tuple[str, int]:
-        """The name of a type that is defined at `at`, remembered with what it goes by."""
+        """Decode the type definition at `at`, and store the name that its objects get."""
         text = self.text
         chain: list[str] = []
         while True:
@@ -253,33 +253,33 @@ class _Decoder:
 def _put(top: Node | list[Any], key: str, value: Any) -> None:
     if isinstance(top, list):
         top.append(value)
-    elif not key:  # an element of something that is no Array: a later version's kind of list
+    elif not key:  # an element of an object that is not an Array: a kind of list of a later version
         top.setdefault("_values", []).append(value)
     else:
         top[key] = value
 
 
 def _closed(top: Node | list[Any]) -> Any:
-    """What an object that has been read to its end is: itself, or a scalar's text."""
+    """Return the value of a completely read object: the object itself, or a scalar's text."""
     if isinstance(top, dict) and len(top) == 2 and "_v" in top:
         return top["_v"]
     return top
 
 
 def _scalar(head: str) -> tuple[str, int]:
-    """Key and length of a scalar's head, once all lengths are found to fit; no key when they do not."""
+    """Return key and length of a scalar's head if all lengths match; otherwise an empty key."""
     start, _, length = head[:-1].rpartition("V")
     names = _opening(f"{start}V")
     if not names or not names[0]:
         return "", 0
     found = (names[0], int(length))
-    if len(length) <= SHORT:  # long values are rare, and hardly two of them have the same length
+    if len(length) <= SHORT:  # long values are rare and hardly ever have the same length
         _remember(_scalars, head, found)
     return found
 
 
 def _opening(head: str) -> tuple[str, str] | None:
-    """Key and type of a head, as above; the key is empty for an element."""
+    """Return key and type of a head if all lengths match; the key is empty for an element."""
     found = _HEAD.fullmatch(head)
     if found is None:
         return None
@@ -291,7 +291,7 @@ def _opening(head: str) -> tuple[str, str] | None:
 
 
 def _remember(known: dict[str, T], head: str, names: T) -> None:
-    if len(known) >= _HEADS:  # somebody invents names: start again rather than grow or be blocked
+    if len(known) >= _HEADS:  # hostile input with many names: clear the cache instead of growing
         known.clear()
     known[head] = names
 
@@ -302,5 +302,5 @@ def _named(token: str) -> str | None:
 
 
 def _utf8(value: bytes) -> str:
-    """What is no UTF-8 is replaced, never fatal."""
+    """Decode UTF-8 and replace invalid bytes."""
     return value.decode("utf-8", "replace")

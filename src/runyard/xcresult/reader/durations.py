@@ -1,9 +1,9 @@
-"""Durations of cases, suites, targets and the whole run, from the actions' logs.
+"""Derives durations of cases, suites, targets and the whole run from the actions' logs.
 
-The library's lines name a test by its function or by its display name in quotes, never by its suite or its target.
-The target is known from the section that the text is in. Within a target, a name that several suites use is
-looked up in the text of each one's own section, and is believed only when every one of them has exactly as
-many lines there as it should; otherwise its duration stays unknown rather than somebody else's.
+Swift Testing's lines name a test by its function or by its display name in quotes, never by its suite or target. The
+target is that of the log section. Within a target, a name that several suites use is searched in each suite's own
+section, and used only if every one of them has exactly the expected number of lines there; otherwise the duration stays
+unknown, so that a test never gets another test's duration.
 """
 
 from collections.abc import Iterable
@@ -16,18 +16,18 @@ Named = tuple[Path, str]
 
 
 def label(name: str, display: str) -> str:
-    """How the library calls a test or a suite."""
+    """The name of a test or suite in the output of Swift Testing."""
     return f'"{display}"' if display and display != name else name
 
 
 def total(logs: Iterable[Log]) -> float | None:
-    """The whole run: its actions one after the other."""
+    """The duration of the whole run: the sum of its actions."""
     found = [log.seconds for log in logs if log.seconds is not None]
     return sum(found) if found else None
 
 
 def target_seconds(logs: Iterable[Log], target: str) -> float | None:
-    """One target: all of its launches, or what its sections say."""
+    """The duration of a target: the sum of its launches, or else of its sections."""
     found = 0.0
     for log in logs:
         section = log.targets.get(target)
@@ -36,32 +36,32 @@ def target_seconds(logs: Iterable[Log], target: str) -> float | None:
 
 
 def case_seconds(logs: Iterable[Log], target: str, cases: list[Named]) -> dict[Named, float]:
-    """The cases of a target whose durations the text tells."""
+    """The durations of the cases of a target that are in the log text."""
     texts = [log.targets[target] for log in logs if target in log.targets]
     found: dict[Named, list[float]] = {}
     for text in texts:
-        for named, seconds in _told(text, "Test", cases).items():
+        for named, seconds in _logged(text, "Test", cases).items():
             found.setdefault(named, []).extend(seconds)
     means = {named: mean_duration(seconds) for named, seconds in found.items()}
     return {named: seconds for named, seconds in means.items() if seconds is not None}
 
 
 def suite_seconds(logs: Iterable[Log], target: str, suites: list[Named]) -> dict[Named, float]:
-    """The suites of a target, by the text, else by their sections."""
+    """The durations of the suites of a target: from the log text, or else from their sections."""
     found: dict[Named, float] = {}
     for log in logs:
         text = log.targets.get(target)
         if text is None:
             continue
-        told = _told(text, "Suite", suites)
+        logged = _logged(text, "Suite", suites)
         for named in suites:
-            seconds = sum(told.get(named, ())) or text.suite_seconds.get(named[0], 0.0)
+            seconds = sum(logged.get(named, ())) or text.suite_seconds.get(named[0], 0.0)
             if seconds:
                 found[named] = found.get(named, 0.0) + seconds
     return found
 
 
-def _told(text: TargetLog, kind: str, wanted: list[Named]) -> dict[Named, list[float]]:
+def _logged(text: TargetLog, kind: str, wanted: list[Named]) -> dict[Named, list[float]]:
     lines = _by_label(text.lines, kind)
     users: dict[str, list[Path]] = {}
     for path, name in wanted:
@@ -74,7 +74,7 @@ def _told(text: TargetLog, kind: str, wanted: list[Named]) -> dict[Named, list[f
         if len(paths) == 1:
             found[paths[0], name] = lines[name]
             continue
-        # One name in several suites: told apart by their sections, or not at all.
+        # Several suites have a test of this name: only their sections can distinguish them.
         apart = {(path, name): own[path].get(name, []) for path in paths}
         if all(apart.values()) and sum(map(len, apart.values())) == len(lines[name]):
             found.update(apart)

@@ -1,7 +1,7 @@
-"""What a decoded object's members mean: text to numbers, times, references.
+"""Converts members of decoded objects: text to numbers, times, references.
 
-Objects leave out what is absent or a default, and a stranger may write anything in its place. So nothing
-here raises: a member that is not what it should be is as good as absent.
+Objects omit absent and default members, and untrusted ones may have any content. So nothing here raises: a member of
+the wrong form counts as absent.
 """
 
 from datetime import datetime
@@ -9,11 +9,11 @@ from datetime import datetime
 from runyard.xcresult.reader.decode import Node
 
 LARGEST = 1e18
-"""No number of a bundle comes near it: seconds, bytes, instructions."""
+"""Larger than any real number in a bundle: seconds, bytes, instructions."""
 
 
 def brief(value: str) -> str:
-    """A stranger's word as it may stand in one line of a message."""
+    """Make an untrusted text safe for one line of a message."""
     return ascii(value if len(value) <= 120 else value[:117] + "...")
 
 
@@ -24,7 +24,7 @@ def text(node: Node, key: str) -> str:
 
 
 def whole(node: Node, key: str) -> int:
-    """A whole number; 0 when absent. What fits in no 64 bits is no number of anything."""
+    """A whole number; 0 when absent. Numbers beyond 64 bits count as absent."""
     try:
         value = int(text(node, key) or 0)
     except ValueError:
@@ -38,7 +38,7 @@ def number(node: Node, key: str) -> float:
 
 
 def some_number(value: str) -> float | None:
-    """The number that a text says, if it says one that can be meant: sums of them stay finite."""
+    """The number in a text, if it is plausible, so that sums stay finite."""
     try:
         found = float(value)
     except ValueError:

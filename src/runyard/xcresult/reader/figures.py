@@ -1,4 +1,4 @@
-"""The figures of a bundle: what a script compares two readings by."""
+"""Computes the figures of a bundle, by which scripts compare two readings."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,12 +1,10 @@
-"""Payloads as they are stored: one zstd frame, or raw bytes.
+"""Decodes stored payloads: one zstd frame, or raw bytes.
 
-A writer stores raw what zstd does not make smaller, so the first bytes decide, for each payload anew. Frames
-do not say how long their content is: the output is bounded by the caller, never by the frame.
-
-Invariants:
+A writer stores payloads raw if zstd does not make them smaller, so the first bytes of each payload decide. Frames do
+not contain the length of their content: the caller limits the output. Invariants:
 - A frame that does not end is damage, and so are bytes after its end. A truncated frame would otherwise
   decode, silently, to a part of its content.
-- Nothing here raises anything but FrameDamaged and TooLarge.
+- Only FrameDamaged and TooLarge are raised.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -20,7 +18,7 @@ except ImportError:
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 PIECE = 1 << 18
-"""Bytes that a stream hands out at once, at most."""
+"""Largest number of bytes of one piece of a stream."""
 
 compress = zstd.compress
 new_decoder = zstd.ZstdDecompressor
@@ -30,7 +28,7 @@ ZstdError = zstd.ZstdError
 
 
 class FrameDamaged(ValueError):
-    """The stored bytes are no whole frame."""
+    """The stored bytes are not one complete frame."""
 
 
 def whole(stored: bytes, *, limit: int) -> bytes:
@@ -40,15 +38,15 @@ def whole(stored: bytes, *, limit: int) -> bytes:
             raise _too_large(limit)
         return stored
     parts: list[bytes] = []
-    room = limit
+    left = limit
     while stored:
         decoder = zstd.ZstdDecompressor()
         try:
-            part = decoder.decompress(stored, room + 1)
+            part = decoder.decompress(stored, left + 1)
         except zstd.ZstdError as error:
             raise FrameDamaged(f"damaged zstd frame: {error}") from error
-        room -= len(part)
-        if room < 0:
+        left -= len(part)
+        if left < 0:
             raise _too_large(limit)
         if not decoder.eof:
             raise FrameDamaged("truncated zstd frame")
@@ -96,7 +94,7 @@ def _frame(data: bytes, source: Iterator[bytes]) -> Generator[bytes, None, bytes
 
 
 def _refilled(stored: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes without empty pieces; the first is long enough to tell its kind by."""
+    """The same bytes without empty pieces; the first is long enough to detect the kind."""
     head = b""
     for part in stored:
         head += part

@@ -1,9 +1,9 @@
-"""Objects that point at objects: each is loaded when it is needed, and forgotten once it is mapped.
+"""Loads objects by reference, on demand; objects are dropped once they are mapped.
 
 Invariants:
-- What is missing or damaged becomes one warning for each object, however often it is pointed at.
-- All objects together may decode to `budget` bytes: the same large object under a million references, or a
-  thousand bombs, end in TooLarge and not in hours.
+- A missing or damaged object is one warning, however often it is referenced.
+- All objects together may decode to `budget` bytes: a large object with a million references, or a thousand bombs,
+  raise TooLarge instead of taking hours.
 """
 
 import re
@@ -16,24 +16,24 @@ from runyard.xcresult.reader.objects import ObjectProblem, Objects
 
 BUDGET = 8 << 30
 AGAIN = 16
-"""Times that an object counts which was read before. Runs may share a summary, and then it is small."""
+"""Factor by which the bytes of an object count when it is read again. Summaries that runs share are small."""
 REFUSED = 8
-"""Objects beyond the limit of one object that a reading passes over: finding out costs time for each."""
+"""Number of too large objects after which reading fails: each takes time to detect."""
 KNOWN = frozenset({"ActionTestSummaryGroup", "ActionTestMetadata", "ActionTestSummary"})
-"""Types by which the tree is told apart: a later version's subtype of one is read as that."""
+"""Types that determine the tree: a subtype in a later version is read as its known supertype."""
 
 
 Passing = Callable[[bytes], frozenset[str]]
-"""Which members of an object to pass over, by a look at its bytes."""
+"""Selects members of an object to skip, from its bytes."""
 
 
-def nothing(_data: bytes) -> frozenset[str]:
-    """Everything is wanted."""
+def skip_nothing(_data: bytes) -> frozenset[str]:
+    """Skip no member."""
     return frozenset()
 
 
 class Graph:
-    """Typed objects by id, with what was wrong with them."""
+    """Loads typed objects by id and collects warnings about them."""
 
     def __init__(self, objects: Objects, *, depth: int, budget: int = BUDGET) -> None:
         self.objects = objects
@@ -46,11 +46,11 @@ class Graph:
 
     @property
     def warnings(self) -> tuple[BundleWarning, ...]:
-        """Everything that was wrong, in the order in which it was met."""
+        """All warnings, in the order of their occurrence."""
         return tuple(self._warnings.values())
 
     def warn(self, message: str, *, object_id: str = "") -> None:
-        """Remember that a part could not be read while the rest is good."""
+        """Add a warning: a part could not be read."""
         key = object_id or message
         self._warnings.setdefault(key, BundleWarning(message=message, object_id=object_id))
 
@@ -60,7 +60,7 @@ class Graph:
         return self._budget - self._left
 
     def join(self, warnings: Iterable[BundleWarning], *, decoded: int) -> None:
-        """Take over what another graph of the same bundle met."""
+        """Add the warnings of another graph of the same bundle."""
         for one in warnings:
             self.warn(one.message, object_id=one.object_id)
         self._spend(decoded)
@@ -75,19 +75,18 @@ class Graph:
         object_id: str,
         *,
         what: str,
-        telling: re.Pattern[bytes] | None = None,
-        passing: Passing = nothing,
+        only_if: re.Pattern[bytes] | None = None,
+        passing: Passing = skip_nothing,
     ) -> Node | None:
-        """The object, or None and a warning. `what` names it for people.
+        """Load an object; returns None and adds a warning if it cannot be read. `what` names it in the warning.
 
-        With `telling`, an object in which that is not found has nothing to say and is not decoded: most
-        passing tests' summaries are like that, and they are most of a large bundle. `passing` names the
-        members that nobody wants.
+        With `only_if`, an object that does not match the pattern is not decoded: most summaries of passed
+        tests have no details, and they are most of a large bundle. `passing` selects the members to skip.
         """
         if object_id in self._warnings:
             return None
         try:
-            return self._decoded(object_id, telling, passing)
+            return self._decoded(object_id, only_if, passing)
         except TooLarge as error:
             self._refused += 1
             if self._refused > REFUSED or self._left < 0:
@@ -99,7 +98,7 @@ class Graph:
             return None
 
     def need(self, object_id: str, *, what: str) -> Node:
-        """The object without which there is no result."""
+        """Load a required object; raises BundleInvalid if it cannot be read."""
         try:
             return self._decoded(object_id)
         except (ObjectProblem, Malformed) as error:
@@ -108,15 +107,15 @@ class Graph:
     def _decoded(
         self,
         object_id: str,
-        telling: re.Pattern[bytes] | None = None,
-        passing: Passing = nothing,
+        only_if: re.Pattern[bytes] | None = None,
+        passing: Passing = skip_nothing,
     ) -> Node:
         data = self.objects.read(object_id)
         self._spend(len(data) * (AGAIN if object_id in self._seen else 1))
         self._seen.add(object_id)
-        if telling and is_typed(data) and data.endswith(b"]") and not telling.search(data):
+        if only_if and is_typed(data) and data.endswith(b"]") and not only_if.search(data):
             return {}
         node = decode(data, known=KNOWN, depth=self._depth, passing=passing(data))
         if not isinstance(node, dict):
-            raise Malformed("not an object of the kind that is pointed at")
+            raise Malformed("not a typed object, although a typed object is referenced")
         return node

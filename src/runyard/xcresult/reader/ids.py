@@ -1,9 +1,9 @@
-"""Content ids, and the references of an object, from which an id is computed.
+"""Computes content ids from an object's references and bytes.
 
 `id = "0~" + base64url(BLAKE2b-512(references || stored bytes))`: the references are the 65 bytes each that
-the refs file holds, the stored bytes are those of the data file as it lies there, compressed or not.
+the refs file contains, the stored bytes are those of the data file, compressed or not.
 
-Invariant: what `is_id` accepts is safe as a part of a file's name.
+Invariant: a text that `is_id` accepts is safe as a part of a file name.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _ID = re.compile(r"0~[A-Za-z0-9_-]{86}==", re.ASCII)
 
 
 class RefsDamaged(ValueError):
-    """The bytes are no list of references."""
+    """The bytes are not a list of references."""
 
 
 def is_id(text: str) -> bool:
@@ -41,7 +41,7 @@ def new_hash(references: Iterable[str] = ()) -> hashlib.blake2b:
 
 
 def hashed_id(digest: hashlib.blake2b) -> str:
-    """The id that a hash of everything gives."""
+    """Return the id for a hash of references and stored bytes."""
     return "0~" + urlsafe_b64encode(digest.digest()).decode("ascii")
 
 
@@ -49,7 +49,7 @@ def decode_refs(data: bytes, *, limit: int) -> tuple[str, ...]:
     """The ids that a refs file lists; `limit` bounds their number."""
     count, at = _length(data, 0)
     if count > limit or count > len(data):
-        raise RefsDamaged(f"{count} references are announced in {len(data)} bytes")
+        raise RefsDamaged(f"{count} references are declared in {len(data)} bytes")
     ids = []
     for _ in range(count):
         size, at = _length(data, at)
@@ -64,7 +64,7 @@ def decode_refs(data: bytes, *, limit: int) -> tuple[str, ...]:
 
 
 def encode_refs(references: Iterable[str]) -> bytes:
-    """A refs file that lists these ids."""
+    """Build a refs file with these ids."""
     packed = [_packed(reference) for reference in references]
     return b"".join([_number(len(packed)), *(_number(len(one)) + one for one in packed)])
 

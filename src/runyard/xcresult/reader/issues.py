@@ -1,6 +1,6 @@
-"""Failures, expected failures, skips and build issues, with the place that they name.
+"""Reads failures, expected failures, skips and build issues, with their locations.
 
-Lines: failures and skips count from one, document URLs from zero; what leaves here counts from one.
+Lines: failures and skips count from one, document URLs from zero; all are converted to count from one.
 """
 
 from urllib.parse import unquote, urlsplit
@@ -21,9 +21,9 @@ from runyard.xcresult.reader.model import (
 from runyard.xcresult.reader.objects import Objects
 
 TOP_LEVEL_SINCE = 26
-"""The first minor that tells top-level failures from others; before it all are."""
+"""The first minor version that distinguishes top-level failures; before it, all are top-level."""
 FRAMES = 512
-"""Levels of a call stack that are kept."""
+"""Largest number of call stack levels that are kept."""
 
 _ISSUES: tuple[tuple[IssueKind, str], ...] = (
     ("error", "errorSummaries"),
@@ -33,7 +33,7 @@ _ISSUES: tuple[tuple[IssueKind, str], ...] = (
 
 
 def read_failure(node: Node, *, minor: int, objects: Objects, failed: bool = True) -> Failure:
-    """One issue; what one left that was expected, or merely warned of, belongs to no failure."""
+    """Read one issue; attachments of an expected failure or a warning do not belong to a failure."""
     context = child(node, "sourceCodeContext")
     error = child(node, "associatedError")
     return Failure(
@@ -64,7 +64,7 @@ def read_failures(
 
 
 def read_expected(node: Node, *, minor: int, objects: Objects) -> tuple[ExpectedFailure, ...]:
-    """The failures that a run expected."""
+    """Read the expected failures of a run."""
     return tuple(
         ExpectedFailure(
             reason=text(one, "failureReason"),
@@ -78,7 +78,7 @@ def read_expected(node: Node, *, minor: int, objects: Objects) -> tuple[Expected
 
 
 def read_skip(node: Node) -> Skip | None:
-    """Why a run was skipped, if it was."""
+    """Read why a run was skipped; None if it was not."""
     notice = child(node, "skipNoticeSummary")
     return Skip(message=text(notice, "message"), place=_place(notice)) if notice else None
 

@@ -1,8 +1,8 @@
-"""The log of an action: how long things took, where nothing else says it.
+"""Reads the log of an action: durations that are nowhere else.
 
-From 3.54 on most Swift Testing runs have no duration of their own. What is left is the text that the test
-process wrote (`Test NAME passed after 0.108 seconds`), in the log section of its target. A section that runs a
-suite holds the lines that were written while it ran: with tests in parallel also other suites' lines.
+From 3.54 on most Swift Testing runs have no duration of their own, only text that the test process wrote (`Test NAME
+passed after 0.108 seconds`), in the log section of its target. A section that runs a suite has the lines that were
+written while it ran: with parallel tests also lines of other suites.
 
 ```
 Test <scheme>
@@ -25,7 +25,7 @@ from runyard.xcresult.reader.fields import children, number, text, when
 
 Path = tuple[str, ...]
 LINE = 4096
-"""A line that is longer was not written by a test library."""
+"""Largest length of a line; test libraries write no longer ones."""
 
 _TARGET, _SUITE, _LAUNCH = "Test target ", "Run test suite ", "Launch "
 _AFTER = " after "
@@ -36,7 +36,7 @@ _ENDED = re.compile(
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """One thing that ended: a test or a suite, as the library calls it."""
+    """A finished test or suite, with its name in the output of the test library."""
 
     kind: str
     label: str
@@ -44,17 +44,17 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class TargetLog(msgspec.Struct):
-    """What the log says of one target."""
+    """The log of one target."""
 
     lines: list[Line] = []
     suite_lines: dict[Path, list[Line]] = {}
     suite_seconds: dict[Path, float] = {}
     seconds: float = 0.0
-    """Of its own sections; what its launches took is better."""
+    """Duration of its sections, used only if the duration of its launches is unknown."""
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
-    """What one action's log says."""
+    """The log of one action."""
 
     seconds: float | None
     """The window in which tests ran."""
@@ -69,18 +69,18 @@ def read_log(root: Node) -> Log:
     targets: dict[str, TargetLog] = {}
     waiting: list[tuple[Node, str, Path, bool]] = [(root, "", (), False)]
     while waiting:
-        section, target, path, heard = waiting.pop()
+        section, target, path, found = waiting.pop()
         title = text(section, "title")
         if title.startswith(_TARGET):
-            target, path, heard = title.removeprefix(_TARGET), (), False
+            target, path, found = title.removeprefix(_TARGET), (), False
             log = targets.setdefault(target, TargetLog())
             log.seconds += number(section, "duration")
         elif target and title.startswith(_SUITE):
             path = _inside(path, text(section, "suiteName") or title.removeprefix(_SUITE))
         if target:
-            heard = _hear(section, targets[target], path, title=title, heard=heard)
+            found = _collect(section, targets[target], path, title=title, found=found)
         waiting.extend(
-            (one, target, path, heard) for one in reversed(children(section, "subsections"))
+            (one, target, path, found) for one in reversed(children(section, "subsections"))
         )
     return Log(seconds=_window(root, sections, launch), launches=_launches(launch), targets=targets)
 
@@ -90,26 +90,26 @@ def _inside(path: Path, suite: str) -> Path:
     return path if wrapper else (*path, suite)
 
 
-def _hear(section: Node, log: TargetLog, path: Path, *, title: str, heard: bool) -> bool:
-    """Take what the section wrote; True once the target's own text is known to hold its lines."""
+def _collect(section: Node, log: TargetLog, path: Path, *, title: str, found: bool) -> bool:
+    """Collect the lines of the section's output; returns whether the target's lines have been found."""
     suite = bool(path) and title.startswith(_SUITE)
-    if heard and not suite:
+    if found and not suite:
         return True
     lines = ended(text(section, "emittedOutput"))
     if suite:
         log.suite_lines.setdefault(path, []).extend(lines)
         log.suite_seconds[path] = log.suite_seconds.get(path, 0.0) + number(section, "duration")
-    if heard or not lines:
-        return heard
+    if found or not lines:
+        return found
     log.lines.extend(lines)
     return True
 
 
 def ended(output: str) -> list[Line]:
-    """The lines of a test process that say how long something took."""
+    """The lines of a test process that have a duration."""
     lines: list[Line] = []
     at = output.find(_AFTER)
-    while at >= 0:  # from one to the next: most lines of a large output are of no interest
+    while at >= 0:  # jump from match to match: most lines of a large output have no duration
         begin = output.rfind("\n", max(0, at - LINE), at) + 1
         end = output.find("\n", at)
         end = len(output) if end < 0 else end
@@ -131,7 +131,7 @@ def _window(root: Node, sections: list[Node], launch: Node) -> float | None:
 
 
 def _launches(launch: Node) -> dict[str, float]:
-    """How long each target's launches took together; time that two of them share counts once."""
+    """The duration of each target's launches together; overlapping time counts once."""
     spans: dict[str, list[tuple[float, float]]] = {}
     for one in children(launch, "subsections"):
         title, seconds = text(one, "title"), number(one, "duration")

@@ -1,4 +1,4 @@
-"""What a failure's message says of its kind, and what is left of it then."""
+"""Splits a failure's message into its kind and the remaining text."""
 
 from typing import Literal
 
@@ -14,8 +14,8 @@ _RECORDED = "issue recorded: "
 _EXPECTATION = "expectation failed: "
 
 
-def sorted_out(message: str) -> tuple[str, IssueType]:
-    """The message without the words that its type repeats, and the type."""
+def split_message(message: str) -> tuple[str, IssueType]:
+    """Return the message without the prefix that repeats its type, and the type."""
     lower = message.lower()
     for marker in _THROWN:
         if marker in lower:
@@ -26,7 +26,7 @@ def sorted_out(message: str) -> tuple[str, IssueType]:
 
 
 def _without(message: str, marker: str) -> str:
-    """The message without a marker that it begins with; inside, the words before it would be lost."""
+    """Remove a marker at the start of the message; a marker further inside stays, to keep the text before it."""
     return message[len(marker) :] if message.lower().startswith(marker) else message
 
 

@@ -1,17 +1,17 @@
-"""What a result bundle says, as plain values.
+"""The values of a result bundle.
 
-The words are Apple's where Apple has one: an *action* ran a scheme on one device; a *configuration* of
+Names are Apple's where Apple has one: an *action* ran a scheme on one device; a *configuration* of
 its test plan ran *targets* (test bundles); a target holds *suites*, nested, and *cases*. A *run* is one
 execution of one case: one repetition with one set of arguments in one configuration on one device. A
 case is the group of runs that share (test plan, target, suite path, identifier).
 
 Invariants:
-- Values are frozen and hold tuples; nothing here refers to a file that has to stay.
+- Values are frozen and contain tuples; they stay valid when the bundle is deleted.
 - Statuses are Apple's words. Lines are one-based; 0 means unknown. Durations are seconds.
-- Times are seconds since 1970; None means that the bundle does not say.
-- An attachment names its payload's object id and nothing else of it: bytes are streamed on demand.
-- Activities are read only when asked for (`Wanted.activities`), since they are most of a large bundle;
-  attachments, failures and metrics inside them are always there, on the run.
+- Times are seconds since 1970; None means unknown.
+- An attachment has only its payload's object id; the bytes are streamed on demand.
+- Activities are read on request only (`Wanted.activities`), because they are most of a large bundle;
+  attachments, failures and metrics inside them are always on the run.
 """
 
 from typing import Literal
@@ -24,7 +24,7 @@ IssueKind = Literal["error", "warning", "analyzer"]
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reading is to contain beyond the test tree."""
+    """What to read in addition to the test tree."""
 
     activities: bool = False
     logs: bool = True
@@ -32,7 +32,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """A line of a source file, as the build machine called it."""
+    """A line of a source file, with the path of the build machine."""
 
     path: str
     line: int = 0
@@ -56,10 +56,10 @@ class Expression(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a test left: a screenshot, a log, a recording."""
+    """A file attached by a test: a screenshot, a log, a recording."""
 
     filename: str
-    """Apple's unique name; text of a stranger, never a path to write to as it is."""
+    """Apple's unique name; untrusted, never a path to write to."""
     name: str = ""
     uniform_type: str = ""
     payload_id: str = ""
@@ -93,7 +93,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExpectedFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure that the test announced."""
+    """A failure that the test declared as expected."""
 
     reason: str = ""
     top_level: bool = True
@@ -144,7 +144,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that a test took."""
+    """A step of a test."""
 
     title: str
     kind: str = ""
@@ -165,7 +165,7 @@ class Tag(msgspec.Struct, frozen=True, gc=False):
 
 
 class Bug(msgspec.Struct, frozen=True, kw_only=True):
-    """An issue that a test says it tracks."""
+    """An issue that a test is annotated with."""
 
     identifier: str = ""
     url: str = ""
@@ -204,7 +204,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     expected_failures: tuple[ExpectedFailure, ...] = ()
     skip: Skip | None = None
     attachments: tuple[Attachment, ...] = ()
-    """All of the run's, from its activities, failures and expected failures, each reference once."""
+    """All attachments of the run's activities, failures and expected failures, each once."""
     metrics: tuple[Metric, ...] = ()
     issue_warnings: tuple[Failure, ...] = ()
     """Warnings that Swift Testing recorded (3.60)."""
@@ -242,7 +242,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     bugs: tuple[Bug, ...] = ()
     documentation: tuple[str, ...] = ()
     runner_error: bool = False
-    """No test: a runner that failed, or issues without a test. Counted as a case by Apple's figures."""
+    """Not a test but a failed runner, or issues without a test. Apple's figures count it as a case."""
     sessionless: bool = False
     """"Issues recorded without an associated test or suite": an error that does not fail the run."""
 
@@ -275,7 +275,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     status: Status = "Success"
     duration: float | None = None
     failures: tuple[Failure, ...] = ()
-    """Failures of the target itself: its runner could not be launched, say."""
+    """Failures of the target itself, for example a test runner that could not be launched."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,7 +310,7 @@ class BuildIssue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunnerError(msgspec.Struct, frozen=True, kw_only=True):
-    """Something failed that is no test. `fatal`: it fails the run."""
+    """An error that is not a failure of a test. `fatal`: it fails the run."""
 
     message: str
     target: str = ""
@@ -325,7 +325,7 @@ class Warning(msgspec.Struct, frozen=True, kw_only=True):  # noqa: A001  (of the
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a bundle says."""
+    """The content of a bundle."""
 
     format: str
     """major.minor"""

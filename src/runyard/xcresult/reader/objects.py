@@ -1,7 +1,7 @@
-"""The reader's view of an object store: bytes by content id, wherever they lie.
+"""Defines the reader's view of an object store: bytes by content id.
 
-The reader is pure: it is handed an `Objects` and never sees a path. `bundle/directory.py` implements it
-on a bundle's files; a test may do so on a dictionary.
+The reader is pure: it gets an `Objects` and never a path. `bundle/directory.py` implements it with a bundle's files;
+tests may use a dictionary.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ import msgspec
 class ObjectProblem(
     Exception
 ):  # the reader turns it into a Warning, or into BundleInvalid for the root
-    """One object is missing or damaged. Never more than that: the rest may be good."""
+    """One object is missing or damaged; the others may be good."""
 
     def __init__(self, object_id: str, message: str) -> None:
         super().__init__(message)
@@ -24,19 +24,19 @@ class Objects(Protocol):
     """A content-addressed store. Every method raises ObjectProblem for a bad or missing object."""
 
     def has(self, object_id: str) -> bool:
-        """Whether the payload is there. False, too, for an id that is no id."""
+        """Whether the store has the payload; False for a text that is not a valid id."""
         ...
 
     def read(self, object_id: str) -> bytes:
-        """The payload, decompressed, up to a limit; beyond it TooLarge."""
+        """Return the decompressed payload; raises TooLarge beyond the limit."""
         ...
 
     def stream(self, object_id: str) -> Iterator[bytes]:
-        """The payload, decompressed, piece by piece, with no limit but the caller's."""
+        """Yield the decompressed payload in pieces; the caller limits the size."""
         ...
 
     def refs(self, object_id: str) -> tuple[str, ...]:
-        """The ids of the objects that this one points at, in order; empty without a refs file."""
+        """Return the ids of the objects that this object references, in order; empty without a refs file."""
         ...
 
     def ids(self) -> Iterator[str]:
@@ -45,7 +45,7 @@ class Objects(Protocol):
 
 
 class Info(msgspec.Struct, frozen=True, kw_only=True):
-    """What Info.plist says."""
+    """The content of Info.plist."""
 
     major: int
     minor: int

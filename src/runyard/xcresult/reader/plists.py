@@ -1,11 +1,11 @@
-"""Property lists of strangers: the standard library reads them, and lets all sorts of exceptions escape."""
+"""Reads untrusted property lists: the standard library parses them, and may raise any exception."""
 
 import plistlib
 from xml.parsers.expat import ExpatError
 
 _ESCAPING = (
     ExpatError,
-    ValueError,  # plistlib's own is one
+    ValueError,  # includes the exception of plistlib
     TypeError,
     LookupError,
     AttributeError,
@@ -15,11 +15,11 @@ _ESCAPING = (
 
 
 class PlistDamaged(ValueError):
-    """The bytes are no property list."""
+    """The bytes are not a property list."""
 
 
 def load_plist(data: bytes) -> object:
-    """What a property list says, in either of its formats."""
+    """Parse a binary or XML property list."""
     try:
         return plistlib.loads(data)
     except _ESCAPING as error:

@@ -1,11 +1,11 @@
-"""The report of a test run: what a server stores and shows.
+"""Builds the report of a test run that a server stores and shows.
 
 One run has modules (test targets), a module has suites and cases, a case has failures, repetitions, arguments
 and attachments. Statuses are three: success, failure, skipped.
 
 Rules:
-- Milliseconds are cut, not rounded, and what took any time took at least one.
-- An expected failure is a success. A runner that failed is no case but an error, and fails the run; issues
+- Milliseconds are truncated, not rounded, and at least 1 for any positive duration.
+- An expected failure is a success. A failed test runner is not a case but an error, and fails the run; issues
   without a test are errors that do not.
 - A case with arguments has its failures there. An argument of which any repetition failed has failed, and so
   has its case, also when a retry succeeded; without arguments, the retry decides.
@@ -23,9 +23,9 @@ from runyard.xcresult.reader.aggregation import (
 )
 from runyard.xcresult.reader.arguments import shown
 from runyard.xcresult.reader.crashes import CrashReport
-from runyard.xcresult.reader.messages import sorted_out
+from runyard.xcresult.reader.messages import split_message
 from runyard.xcresult.reader.model import Case, Failure, Result, Run, Status, Suite
-from runyard.xcresult.reader.reportmodel import (
+from runyard.xcresult.reader.report_model import (
     Destination,
     Module,
     Outcome,
@@ -75,7 +75,7 @@ def report(
 
 
 def milliseconds(seconds: float | None) -> int | None:
-    """Whole milliseconds, cut; at least one for what took any time."""
+    """Truncate to whole milliseconds; at least 1 for any positive duration."""
     if seconds is None:
         return None
     return int(seconds * 1000) or int(seconds > 0)
@@ -88,7 +88,7 @@ def destinations(result: Result) -> tuple[tuple[str, str, str], ...]:
 
 
 def normalised(platform: str) -> str:
-    """`iOS Simulator` is `ios_simulator`, iPadOS is iOS; what is none of Apple's is `unknown`."""
+    """`iOS Simulator` is `ios_simulator`, iPadOS is iOS; other platforms are `unknown`."""
     name, _, rest = platform.lower().replace("ipados", "ios").partition(" ")
     if name == "macos" and not rest:
         return name
@@ -178,7 +178,7 @@ def _suites(suites: list[Suite], cases: tuple[ReportCase, ...]) -> Iterable[Repo
 
 
 def _length(seconds: float | None, cases: tuple[ReportCase, ...]) -> int:
-    """Milliseconds of a suite or a module; what nobody measured took as long as its cases."""
+    """Milliseconds of a suite or a module; the sum of its cases if it was not measured."""
     known = milliseconds(seconds)
     return sum(case.duration or 0 for case in cases) if known is None else known
 
@@ -239,7 +239,7 @@ def _argument(name: str, runs: tuple[Run, ...]) -> ReportArgument:
 
 
 def _repetitions(runs: tuple[Run, ...]) -> tuple[ReportRepetition, ...]:
-    """The repetitions of each thing that ran more than once, in their order."""
+    """The repetitions of everything that ran more than once, in order."""
     if sum(run.repetition is not None for run in runs) < 2:  # most cases
         return ()
     groups = [[run for run in group if run.repetition] for group in repetition_groups(runs)]
@@ -264,12 +264,12 @@ def _iteration(run: Run) -> int:
 
 
 def repetition_name(iteration: int) -> str:
-    """As Apple's tool calls it."""
+    """The name that Apple's tool uses."""
     return "First Run" if iteration <= 1 else f"Retry {iteration - 1}"
 
 
 def _failures(runs: Iterable[Run]) -> tuple[ReportFailure, ...]:
-    """The failures that speak for the runs: the top-level ones, or whatever there is."""
+    """The failures to show for the runs: the top-level ones, or else all."""
     found: list[Failure] = []
     for run in runs:
         top = [failure for failure in run.failures if failure.top_level]
@@ -278,7 +278,7 @@ def _failures(runs: Iterable[Run]) -> tuple[ReportFailure, ...]:
 
 
 def _failure(failure: Failure) -> ReportFailure:
-    message, issue_type = sorted_out(failure.message)
+    message, issue_type = split_message(failure.message)
     return ReportFailure(
         message=message or None,
         path=failure.place.path if failure.place else None,
@@ -303,7 +303,7 @@ def _attachments(run: Run) -> Iterable[ReportAttachment]:
 
 
 def _matches(entry: Quarantined, case: Case, path: list[str]) -> bool:
-    """Whether an entry means this case: its suite by name, its method with or without parentheses."""
+    """Whether an entry matches this case: its suite by name, its method with or without parentheses."""
     if entry.target != case.target:
         return False
     suites = {"/".join(path), "/".join(case.suites), *path[-1:], *case.suites[-1:]}

@@ -1,15 +1,14 @@
-"""A whole bundle read: from the root object to the model's `Result`.
+"""Reads a whole bundle: from the root object to the model's `Result`.
 
-The root must be there and be what it should be. Each action's tests are read object by object and forgotten
-once they are mapped, then its log. Tests that are damaged are a warning as long as another action's can be
-read; with none left there is no result.
+The root must exist and have its type. Each action's tests are read object by object and dropped once they are mapped,
+then its log. Damaged tests of an action are a warning as long as another action can be read; otherwise there is no
+result.
 """
 
 from collections.abc import Callable
 
 from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.actions import read_action, same_devices
-from runyard.xcresult.reader.apart import Here, Readers
 from runyard.xcresult.reader.cases import (
     freeze_cases,
     freeze_suites,
@@ -17,6 +16,7 @@ from runyard.xcresult.reader.cases import (
     runner_errors,
 )
 from runyard.xcresult.reader.decode import DEPTH, Node
+from runyard.xcresult.reader.deferred import LocalReaders, Readers
 from runyard.xcresult.reader.durations import total
 from runyard.xcresult.reader.fields import brief, child, children, kind, reference, text
 from runyard.xcresult.reader.graph import BUDGET, Graph
@@ -29,15 +29,15 @@ from runyard.xcresult.reader.xcode import xcode_version
 
 ROOT = "ActionsInvocationRecord"
 XCODE_ACTIONS = 3
-"""Actions whose diagnostics are asked for the version of Xcode."""
+"""Number of actions whose diagnostics are searched for the version of Xcode."""
 NEWEST = 60
-"""The newest minor that somebody has looked into."""
+"""The newest minor version that this reader was tested with."""
 ACTIONS = 1_000
-"""More devices and merged bundles than anybody has."""
+"""More actions than any real bundle has, with many devices and merged bundles."""
 
 
 class StoreStripped(BundleInvalid):
-    """The store lacks the objects without which there is no result."""
+    """The store lacks objects that every result needs."""
 
 
 def read_result(
@@ -47,9 +47,9 @@ def read_result(
     wanted: Wanted = Wanted(),  # noqa: B008  (frozen)
     depth: int = DEPTH,
     budget: int = BUDGET,
-    readers: Callable[[Graph], Readers] = Here,
+    readers: Callable[[Graph], Readers] = LocalReaders,
 ) -> Result:
-    """Everything that the bundle says; `readers` may have a part of it read elsewhere."""
+    """Read the bundle; `readers` may read parts of it in other processes."""
     if not objects.has(info.root_id):
         raise StoreStripped(f"the root object is missing ({info.root_id})")
     graph = Graph(objects, depth=depth, budget=budget)
@@ -92,11 +92,11 @@ def read_result(
 def _root(graph: Graph, info: Info) -> Node:
     root = graph.need(info.root_id, what="the root object")
     if kind(root) != ROOT:
-        raise BundleInvalid(f"the root object is no {ROOT} but {brief(kind(root))}")
+        raise BundleInvalid(f"the root object is not {ROOT} but {brief(kind(root))}")
     if info.minor > NEWEST:
         graph.warn(
-            f"format {info.major}.{info.minor} is newer than any that is known (up to"
-            f" {info.major}.{NEWEST}): what is new in it was left out"
+            f"format {info.major}.{info.minor} is newer than any known one (up to"
+            f" {info.major}.{NEWEST}): its new parts were left out"
         )
     return root
 

@@ -1,8 +1,7 @@
-"""One run: its short form in the tree, and its long form where there is one.
+"""Reads one run: its metadata in the tree, and its summary if there is one.
 
-The short form (ActionTestMetadata) always has status and duration. The long form (ActionTestSummary) has all the
-rest; before 3.53 a passing test often has none. A long form that is missing or damaged costs the run its
-details and nothing else.
+The metadata (ActionTestMetadata) always has status and duration. The summary (ActionTestSummary) has all the rest;
+before 3.53 a passed test often has none. A missing or damaged summary costs the run its details only.
 """
 
 import re
@@ -45,20 +44,22 @@ _DETAILS = (
     "trackedIssues",
     "warningSummaries",
 )
-TELLING = re.compile(b"K(?:" + "|".join(f"{len(key)}:{key}" for key in _DETAILS).encode() + b")")
-"""Found in every long form that says more of a run than its short form and its activities."""
+HAS_DETAILS = re.compile(
+    b"K(?:" + "|".join(f"{len(key)}:{key}" for key in _DETAILS).encode() + b")"
+)
+"""Occurs in every summary that has more than the metadata and the activities."""
 
 
 _ACTIVITIES = frozenset({"activitySummaries"})
 
 
 def bare_activities(data: bytes) -> frozenset[str]:
-    """A run's activities, if nothing hangs off them: for its attachments alone they need not be read."""
+    """Select the activities of a run to be skipped, unless they may contain attachments."""
     return frozenset() if b"ActionTestAttachment" in data else _ACTIVITIES
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run happened, and how to read it."""
+    """The position of a run in the bundle, and how to read it."""
 
     action: int
     device: int | None
@@ -68,7 +69,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_run(short: Node, long: Node, *, place: Place, objects: Objects, summary_id: str) -> Run:
-    """A run from its two forms; `long` is empty when there is none."""
+    """Build a run from its short and long form; `long` is empty if there is none."""
     minor = place.minor
     failures = read_failures(long, "failureSummaries", minor=minor, objects=objects)
     expected = (
@@ -106,7 +107,7 @@ def read_run(short: Node, long: Node, *, place: Place, objects: Objects, summary
 
 
 def read_status(short: Node, long: Node) -> Status:
-    """Apple's word for how it ended. A word that nobody knows is no success."""
+    """Apple's status of the run. An unknown one is not a success."""
     word = text(short, "testStatus") or text(long, "testStatus")
     return STATUSES.get(word, "Failure")
 
@@ -120,7 +121,7 @@ def read_tags(node: Node) -> tuple[Tag, ...]:
 
 
 def read_bugs(node: Node) -> tuple[Bug, ...]:
-    """The issues that a test says it tracks."""
+    """Read the bugs that a test is annotated with."""
     return tuple(
         Bug(
             identifier=text(one, "identifier"),
@@ -132,7 +133,7 @@ def read_bugs(node: Node) -> tuple[Bug, ...]:
 
 
 def read_documentation(node: Node) -> tuple[str, ...]:
-    """What a test's documentation says."""
+    """A test's documentation."""
     return tuple(text(one, "content") for one in children(node, "documentation"))
 
 

@@ -1,15 +1,15 @@
-"""The walk over the test tree: plans' configurations, targets, groups, runs.
+"""Walks the test tree: configurations of plans, targets, groups, runs.
 
-Groups that only wrap are dropped: "All tests" and "Selected tests" at the top, and whatever is identified by the
-name of a test bundle. All others are suites. A run that lies under no suite is a top-level function.
+Groups that only wrap others are dropped: "All tests" and "Selected tests" at the top, and groups with the name of a
+test bundle as identifier. All others are suites. A run without a suite is a top-level function.
 
-Everything that shares (test plan, target, suites, identifier) is one case. What is collected here is mutable
-and stays here: `freeze` in cases.py makes the model's values of it.
+Runs with the same (test plan, target, suites, identifier) are one case. The values collected here are mutable and
+private; `freeze` in cases.py turns them into the model's values.
 """
 
 from runyard.xcresult.errors import TooLarge
-from runyard.xcresult.reader.apart import Readers, ReadRun, asked_run
 from runyard.xcresult.reader.decode import Node
+from runyard.xcresult.reader.deferred import Readers, ReadRun, run_request
 from runyard.xcresult.reader.fields import brief, children, kind, number, text
 from runyard.xcresult.reader.graph import Graph
 from runyard.xcresult.reader.issues import read_failures
@@ -23,7 +23,7 @@ TargetKey = tuple[str, str]
 
 _WRAPPERS = ("All tests", "Selected tests")
 
-# Far beyond what anybody runs, and little enough to be held in memory and to be compared with each other.
+# More than any real run has, and few enough to keep in memory and to compare with each other.
 TARGETS = 10_000
 SUITES = 200_000
 RUNS = 1_000_000
@@ -44,7 +44,7 @@ class OpenCase:
         self.documentation: tuple[str, ...] = ()
 
     def add(self, read: ReadRun) -> None:
-        """One more run, and what its long form says of the case."""
+        """Add a run, and the facts of its summary about the case."""
         self.runs.append(read.run)
         self.display = self.display or read.display
         self.tags = self.tags or read.tags
@@ -77,7 +77,7 @@ class OpenTarget:
 
 
 class Walk:
-    """Everything that the tests of a bundle's actions hold, in their order."""
+    """Collects the tests of all actions of a bundle, in order."""
 
     def __init__(self, graph: Graph, readers: Readers, *, minor: int, activities: bool) -> None:
         self.graph = graph
@@ -90,7 +90,7 @@ class Walk:
         self.runs = 0
 
     def tests(self, node: Node, *, action: int, device: int | None, plan: str) -> None:
-        """The tests of one action."""
+        """Collect the tests of one action."""
         for summary in children(node, "summaries"):
             place = Place(
                 action=action,
@@ -120,7 +120,7 @@ class Walk:
             target.failures.setdefault(failure.message, failure)
 
     def _entry(self, node: Node, *, target: TargetKey, path: Path, place: Place) -> None:
-        """A group or a run; later versions' entries are known by what they hold."""
+        """Read a group or a run; entries of unknown types are recognised by their members."""
         name = kind(node)
         if name == "ActionTestSummaryGroup" or (name not in _RUNS and "subtests" in node):
             self._group(node, target=target, path=path, place=place)
@@ -156,7 +156,7 @@ class Walk:
         case = self.cases.get(key)
         if case is None:
             case = self.cases[key] = OpenCase(node)
-        self.readers.run(asked_run(node, identifier, place), case.add)
+        self.readers.run(run_request(node, identifier, place), case.add)
 
 
 def _bound(count: int, most: int, what: str) -> None:

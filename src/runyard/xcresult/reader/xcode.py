@@ -1,8 +1,8 @@
-"""Which Xcode ran the tests: the first line of a test session's log says it.
+"""Finds the version of Xcode: it is in the first line of a test session's log.
 
-Nothing else in a bundle does. The log lies in the diagnostics tree, which is most of a large bundle; so a few
-directories of it are looked into and one log is read to the end of its first line, no more. A tree that was
-pruned or is damaged says nothing, and that is no warning: it is not what a test result is about.
+Nothing else in a bundle has it. The log is in the diagnostics tree, which is most of a large bundle; so a few
+directories are searched and one log is read to the end of its first line. If the tree was removed or is damaged, the
+version is unknown, without a warning: it is not part of the test result.
 """
 
 import re
@@ -13,9 +13,9 @@ from runyard.xcresult.errors import XcresultError
 from runyard.xcresult.reader.objects import ObjectProblem, Objects
 
 VISITS = 24
-"""Directories that are opened before the search is given up."""
+"""Largest number of directories that are searched."""
 LISTING = 1 << 20
-"""Bytes of a listing that is looked into."""
+"""Largest listing that is searched, in bytes."""
 
 _VERSION = re.compile(rb"Xcode version: ([^\n]{1,64})\n")
 
@@ -28,7 +28,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def xcode_version(objects: Objects, diagnostics_id: str) -> str:
-    """`26.0.1 (17A400)`, or nothing."""
+    """Return the version, for example `26.0.1 (17A400)`; empty if unknown."""
     waiting = [diagnostics_id] if diagnostics_id else []
     for _ in range(VISITS):
         if not waiting:

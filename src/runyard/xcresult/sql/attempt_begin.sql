@@ -1,3 +1,3 @@
--- What is written of an attempt before anything is done: a worker that dies leaves it.
+-- Records an attempt before its work begins: if the worker dies, the record stays.
 INSERT INTO test_attempts (run_id, shard, attempt, owner, started_at)
 VALUES (%(run_id)s, %(shard)s, %(attempt)s, %(owner)s, runyard_now())

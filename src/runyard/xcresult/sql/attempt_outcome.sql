@@ -1,2 +1,2 @@
--- How an attempt ended, for whoever did not hear of its commit.
+-- The recorded end of an attempt, for a worker that does not know whether its commit succeeded.
 SELECT outcome FROM test_attempts WHERE run_id = %(run_id)s AND shard = %(shard)s AND attempt = %(attempt)s

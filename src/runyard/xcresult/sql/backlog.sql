@@ -1,4 +1,4 @@
--- How much work there is, and since when its oldest could have been begun.
+-- The number of runs in each state, and since when the oldest is due.
 SELECT
     count(*) FILTER (WHERE state = 'queued' AND due_at <= runyard_now() AND spent = 0) AS available,
     count(*) FILTER (WHERE state = 'queued' AND due_at <= runyard_now() AND spent > 0) AS retryable,

@@ -1,4 +1,4 @@
--- A batch of what a bundle says, as the child wrote it.
+-- Inserts a batch of rows that the child process read from a bundle.
 INSERT INTO test_arguments (run_id, shard, number, argument, name, status, duration_ms)
 SELECT %(run_id)s::uuid, %(shard)s, number, argument, name, status, duration_ms
 FROM json_to_recordset(%(rows)s::json) AS r (

@@ -1,4 +1,4 @@
--- Without those whose bytes could not be stored: they would lead nowhere.
+-- Inserts attachments, except those whose payload could not be stored.
 INSERT INTO test_attachments (
     attachment_id, run_id, shard, number, place, payload_id, file_name, uniform_type, size, repetition_number,
     argument_name

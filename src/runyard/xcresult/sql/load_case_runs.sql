@@ -1,4 +1,4 @@
--- A batch of what a bundle says, as the child wrote it.
+-- Inserts a batch of rows that the child process read from a bundle.
 INSERT INTO test_case_runs (
     run_id, shard, number, case_id, module, suite, name, status, duration_ms, is_flaky, is_quarantined, ran_at
 )

@@ -1,4 +1,4 @@
--- The tests themselves, before what became of them. In one order, so that two runs wait for each other and never in a circle.
+-- Upserts tests, before their results. Sorted by id, so that concurrent transactions do not deadlock.
 INSERT INTO test_cases (case_id, account, project, module, suite, name, identifier, first_seen, last_seen)
 SELECT DISTINCT ON (case_id)
     case_id, %(account)s, %(project)s, module, suite, name, identifier, %(ran_at)s, %(ran_at)s

@@ -1,4 +1,4 @@
--- After the attachments: a report that could not be stored is told without its file.
+-- Inserts crash reports, after the attachments: a report whose file could not be stored has no attachment.
 INSERT INTO test_crashes (
     run_id, shard, number, crash, attachment_id, file_name, exception_type, exception_subtype, signal,
     triggered_thread_frames

@@ -1,4 +1,4 @@
--- A batch of what a bundle says, as the child wrote it.
+-- Inserts a batch of rows that the child process read from a bundle.
 INSERT INTO test_failures (
     run_id, shard, number, argument, repetition, failure, message, path, line_number, issue_type
 )

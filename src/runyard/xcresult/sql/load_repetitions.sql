@@ -1,4 +1,4 @@
--- A batch of what a bundle says, as the child wrote it.
+-- Inserts a batch of rows that the child process read from a bundle.
 INSERT INTO test_repetitions (
     run_id, shard, number, argument, repetition, repetition_number, name, status, duration_ms
 )

@@ -1,4 +1,4 @@
--- A batch of what a bundle says, as the child wrote it.
+-- Inserts a batch of rows that the child process read from a bundle.
 INSERT INTO test_suites (
     run_id, shard, suite, module, name, status, duration_ms, cases, failed, skipped, flaky, average_case_ms
 )

@@ -1,4 +1,4 @@
--- Their bytes are there: the next run of the project need not bring them. In one order, as everywhere.
+-- Marks payloads as stored: the next run of the project need not upload them. Sorted by id, against deadlocks.
 WITH new AS (
     SELECT payload_id FROM test_payloads
     WHERE payload_id = ANY(%(payloads)s::uuid[]) AND uploaded_at IS NULL

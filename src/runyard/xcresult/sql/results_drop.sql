@@ -1,4 +1,4 @@
--- What an earlier processing of the run found, as a whole.
+-- Deletes the results of an earlier processing of the run.
 WITH
     modules AS (DELETE FROM test_modules WHERE run_id = %(run_id)s AND shard = %(shard)s),
     suites AS (DELETE FROM test_suites WHERE run_id = %(run_id)s AND shard = %(shard)s),

@@ -1,4 +1,4 @@
--- Back into the queue, by the claim that ends.
+-- Queues the run again, by the claim that ends.
 UPDATE test_runs
 SET state = 'queued', due_at = runyard_now() + make_interval(secs => %(delay)s), lease_owner = '', lease_until = NULL,
     spent = %(spent)s, reason_code = %(code)s, reason = %(reason)s

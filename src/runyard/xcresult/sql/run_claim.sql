@@ -1,4 +1,4 @@
--- Somebody's from now on, until the lease runs out. Only a run that waits can be taken.
+-- Claims a queued run until the lease expires; a run in another state is not changed.
 UPDATE test_runs
 SET state = 'processing', attempt = attempt + 1, claims = claims + 1, lease_owner = %(owner)s, due_at = NULL, queue_job = %(job)s,
     lease_until = runyard_now() + make_interval(secs => %(lease)s), started_at = runyard_now()

@@ -1,4 +1,4 @@
--- An uploaded run waits to be processed. One that waits, or is being processed, stays as it is.
+-- Queues an uploaded run. One that is queued or being processed stays as it is.
 UPDATE test_runs
 SET state = 'queued', due_at = runyard_now(), queued_at = runyard_now(), finished_at = NULL, spent = 0, claims = 0,
     uploaded_at = COALESCE(uploaded_at, runyard_now()), reason_code = '', reason = ''

@@ -1,4 +1,4 @@
--- Given up, by the claim that ends. What an earlier processing found is not kept: it says of itself that it failed.
+-- Marks the run as failed, by the claim that ends. Results of an earlier processing are not kept.
 UPDATE test_runs
 SET state = 'failed_processing', finished_at = runyard_now(), lease_owner = '', lease_until = NULL, spent = %(spent)s,
     reason_code = %(code)s, reason = %(reason)s, status = '', duration_ms = 0, is_flaky = false,

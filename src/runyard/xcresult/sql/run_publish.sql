@@ -1,4 +1,4 @@
--- Processed, by the claim that did it; in the transaction that wrote the results.
+-- Marks the run as processed by its claim, in the transaction that wrote the results.
 UPDATE test_runs
 SET state = 'processed', finished_at = runyard_now(), lease_owner = '', lease_until = NULL, spent = %(spent)s,
     reason_code = '', reason = '',

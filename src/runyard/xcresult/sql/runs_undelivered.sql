@@ -1,4 +1,4 @@
--- Runs that wait and that nothing will deliver; locked.
+-- Queued runs without a pending delivery; locked.
 SELECT run.run_id::text AS run_id, run.shard, run.state, run.attempt, run.claims, run.spent, run.due_at
 FROM test_runs AS run
 WHERE run.state = 'queued' AND NOT EXISTS (

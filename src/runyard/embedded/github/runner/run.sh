@@ -3,8 +3,8 @@
 #
 # The JIT configuration is a secret, and arguments of a process can be read by every user of the machine. So it is
 # moved from the arguments into a file that only we can read, this process is replaced, and the program that comes
-# in its place removes the file when it has read it. Whoever can write such a file beforehand passes
-# --jitconfig-file PATH and never has the secret among anybody's arguments.
+# in its place removes the file when it has read it. A caller that can write such a file itself passes
+# --jitconfig-file PATH, and the secret is never in any process's arguments.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

@@ -1,4 +1,4 @@
-"""Everything about rights in one place, for the core: the gate, the roles, the reviews, the certificates.
+"""Combines everything about access for the core: the gate, the roles, the reviews, the certificates.
 
 With `rbac` the roles and bindings that the API holds decide, and the ones that every cluster begins with are
 written when they are missing. Without, a function of the caller decides.
@@ -26,7 +26,7 @@ from runyard.http.tls import Pair
 
 
 class Access:
-    """Who may what, at one core."""
+    """Access control of one core."""
 
     def __init__(
         self, registry: Registry, *, authorize: Authorize, rbac: bool, authority: Pair | None
@@ -44,7 +44,7 @@ class Access:
         registry.admit = self._gate.admit
 
     def begin(self) -> None:
-        """Write the roles that a cluster begins with."""
+        """Writes the roles that a new cluster has."""
         if self._rbac is None:
             return
         for resource, obj in bootstrap.objects():
@@ -52,25 +52,25 @@ class Access:
                 self._registry.create(resource, obj, namespace="")
 
     def enter(self, user: User, request: Request) -> None:
-        """Let somebody in with that request; raises 403."""
+        """Authorizes a request; raises 403."""
         self._gate.enter(user, request)
 
     def review(self, resource: Resource, body: Object) -> Object:
-        """Answer a question about rights, for whoever asks now."""
+        """Answers a review for the current caller."""
         answer = self._reviews.answer(resource, body, self._gate.user)
         if answer is None:
             raise not_served(resource.plural)
         return answer
 
     def note(self, event: Event) -> None:
-        """Something was stored."""
+        """Called when something was stored."""
         if event.resource in GRANTING:
             self.forget()
         else:
             self._certificates.note(event)
 
     def forget(self) -> None:
-        """Decide anew by what is stored."""
+        """Re-evaluates by what is stored."""
         if self._rbac is not None:
             self._rbac.forget()
 

@@ -1,8 +1,8 @@
-"""From a request to the action that is asked for, as rules name it.
+"""Maps a request to the action that it needs, as rules name it.
 
-Permission comes first: somebody who may do nothing learns nothing about what exists. But what is permitted must be what
-is then served, so a path that is served is read by its route, once, for both. Only a path that leads nowhere is read by
-its form alone, as Kubernetes does, so that the refusal can name what was asked for.
+Authorization comes first: a caller without rights learns nothing about what exists. But what is authorized must be what
+is then served, so a served path is parsed by its route, once, for both. Only an unknown path is parsed by its form
+alone, as Kubernetes does, so that the refusal can name what was requested.
 
     /api/v1/namespaces/x/pods/y/status     pods/status "y" in namespace x
     /api/v1/namespaces/x                   namespaces "x", which counts as being in namespace x
@@ -29,13 +29,13 @@ _METHODS = {
 }
 _OWN_SUBRESOURCES = ("status", "finalize")  # of a namespace; anything else there is a resource
 _REMEMBERED = 16384
-_LONGEST = 512  # characters of what is remembered: a longer path has no honest reader
+_LONGEST = 512  # the longest path that is cached
 
 _Key = tuple[str, str, bool, str]
 
 
 class Actions:
-    """Reads requests, and remembers what they mean until the served kinds change."""
+    """Maps requests to actions, and caches them until the served kinds change."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -43,7 +43,7 @@ class Actions:
         self._known: dict[_Key, Action] = {}
 
     def of(self, request: Request) -> Action:
-        """What the request asks for."""
+        """The action of the request."""
         watch, exact = False, ""
         if request.query:
             watch = wants_watch(request)
@@ -88,7 +88,7 @@ class Actions:
 
 
 def _routed(target: Target) -> Action:
-    """The thing that a route leads to."""
+    """The action for a resource with a route."""
     resource = target.resource
     return Action(
         verb="",
@@ -101,7 +101,7 @@ def _routed(target: Target) -> Action:
 
 
 def _formed(path: str) -> Action:
-    """The thing that a path without a route looks like."""
+    """The action for a path without a route."""
     steps = path.strip("/").split("/")
     if len(steps) >= 3 and steps[0] == "api":
         group, rest = "", steps[2:]

@@ -1,8 +1,8 @@
-"""Who asks, and whether they may: two functions that a caller of the core can exchange.
+"""Authentication and authorization: two functions that a user of the core can replace.
 
-The defaults let everybody be an administrator, which is right for a core that only the process around
-it can reach. An adapter that opens a socket gives its own (`login`), and switches on the roles and bindings
-that the API itself holds (`access`).
+By default every caller is an administrator, which is right for a core that only its own process can
+reach. An adapter that opens a socket passes its own (`login`), and enables the roles and bindings that the
+API itself stores (`access`).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ AUTHENTICATED = "system:authenticated"
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody we know."""
+    """An authenticated user."""
 
     name: str
     uid: str = ""
@@ -25,7 +25,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """What they want to do: a verb on a resource, or, with a `path`, on something that is none."""
+    """A requested action: a verb on a resource, or, with a `path`, on a non-resource URL."""
 
     verb: str  # get list watch create update patch delete deletecollection; a method for a path
     group: str = ""
@@ -42,7 +42,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Whether they may; a reason for a yes, or what could not be evaluated for a no."""
+    """Whether it is allowed; a reason for a yes, or what could not be evaluated for a no."""
 
     allowed: bool
     reason: str = ""
@@ -57,12 +57,12 @@ ADMIN = User(name="system:admin", groups=(MASTERS, AUTHENTICATED))
 
 
 def everybody_is_admin(request: Request) -> User | None:
-    """The default: no questions asked."""
+    """The default: every caller is an administrator."""
     return ADMIN
 
 
 def everything_is_allowed(user: User, action: Action) -> Decision:
-    """The default: nothing refused."""
+    """The default: everything is allowed."""
     return YES
 
 

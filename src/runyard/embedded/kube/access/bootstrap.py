@@ -1,8 +1,8 @@
-"""The roles that a cluster begins with, as far as people and programs expect to find them.
+"""The default roles of a new cluster, as far as users and programs expect them.
 
-They are written when they are missing; what somebody changed since stays as it is. `admin`, `edit` and `view` are
-for people, in a namespace of theirs, and name the resources that this API serves; what they may do with pools is
-shipped (`wire/roles/people.yaml`), and a cluster adds it to the same roles.
+They are written when they are missing; changed ones stay as they are. `admin`, `edit` and `view` are
+for users, in a namespace, and name the resources that this API serves; what they may do with pools is
+shipped (`deploy/roles/users.yaml`), and a cluster adds it to the same roles.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ _CHANGED += ["serviceaccounts"]
 _LEASES = "coordination.k8s.io"
 
 Rules = list[dict[str, list[str]]]
-_POOLS_SEEN, _POOLS_CHANGED = rights.people()
+_POOLS_SEEN, _POOLS_CHANGED = rights.user_roles()
 
 
 def _on(group: str, resources: list[str], verbs: list[str]) -> dict[str, list[str]]:

@@ -1,12 +1,12 @@
-"""Certificate requests: made by anybody who may, approved by people, signed by the machine's own authority.
+"""Serves certificate signing requests: created by clients, approved by users, signed by the machine's authority.
 
-A host asks for the certificate that its API serves with, and a person approves. This signs exactly that, requests
+A host requests the serving certificate of its API, and a user approves. Only these are signed, requests
 for `kubernetes.io/kubelet-serving`, after the checks of a real cluster: the subject is a node (`O=system:nodes`,
 `CN=system:node:…`), it serves under at least one name, it has names of no other kind, and it asks for the usages
 of a server. A request that breaks a rule after its approval is marked as failed, with the rule. Requests for other
-signers can be made and approved, and wait for somebody who signs them.
+signers can be created and approved, and wait for another signer.
 
-Who made a request is written by the server and cannot be changed; conditions of an approval are never taken back.
+The server records who made a request, and this cannot be changed; conditions of an approval are never removed.
 """
 
 import base64
@@ -42,7 +42,7 @@ _NEEDED = ("digital signature", "server auth")
 
 
 class Certificates:
-    """Looks at certificate requests before they are stored, and signs those that are approved."""
+    """Checks certificate requests before they are stored, and signs those that are approved."""
 
     def __init__(self, registry: Registry, *, clock: Clock, authority: Pair | None) -> None:
         self._registry = registry
@@ -65,19 +65,19 @@ class Certificates:
         return self._judged(new, old, approval=subresource == "approval")
 
     def _judged(self, new: Object, old: Object, *, approval: bool) -> Object:
-        """Only conditions change by an approval; raises 422 for some that cannot be."""
-        told, before = _conditions(new), _conditions(old)
-        if causes := rules.conditions(told, before, approval=approval):
+        """An approval may change only conditions; raises 422 for invalid ones."""
+        given, before = _conditions(new), _conditions(old)
+        if causes := rules.conditions(given, before, approval=approval):
             raise invalid(CERTIFICATE_REQUESTS, new["metadata"]["name"], causes)
         now = to_rfc3339(self._clock.now())
         status = old.get("status", {}) if approval else new.get("status", {})
-        dated = {"conditions": [_dated(each, now) for each in told]} if told else {}
+        dated = {"conditions": [_dated(each, now) for each in given]} if given else {}
         return {**new, "status": {**status, **dated}}
 
     # ---- when they are approved
 
     def note(self, event: Event) -> None:
-        """Sign what has been approved."""
+        """Signs what has been approved."""
         record = event.new
         if event.resource is not CERTIFICATE_REQUESTS or record is None or self._authority is None:
             return
@@ -112,7 +112,7 @@ class Certificates:
 
 
 def check_serving(wanted: Requested, usages: tuple[str, ...]) -> None:
-    """Raise `ValueError` unless that is a request for a node's serving certificate."""
+    """Raises `ValueError` unless it is a request for a node's serving certificate."""
     if wanted.organizations != ("system:nodes",):
         raise ValueError("subject organization is not system:nodes")
     if not wanted.common_name.startswith("system:node:"):
@@ -159,14 +159,14 @@ def _conditions(obj: Object) -> list[Object]:
 
 
 def _is_approved(obj: Object) -> bool:
-    """Whether somebody said yes, and nobody no."""
+    """Whether it is approved and not denied."""
     states = {each.get("type"): each.get("status") for each in _conditions(obj)}
     refused = rules.DENIED in states or rules.FAILED in states
     return states.get(rules.APPROVED) == "True" and not refused
 
 
 def _check_signer(user: User, new: Object, signer: str, *, verb: str, may: Authorize) -> None:
-    """Approving and signing need a right on the signer too, by its name or by its domain."""
+    """Approving and signing also need a right on the signer, by its name or by its domain."""
     domain = signer.partition("/")[0] + "/*"
     actions = [
         Action(verb=verb, group=GROUP, plural="signers", name=name) for name in (signer, domain)
@@ -179,8 +179,8 @@ def _check_signer(user: User, new: Object, signer: str, *, verb: str, may: Autho
 
 def _dated(condition: Object, now: str) -> Object:
     times = {"lastUpdateTime": now, "lastTransitionTime": now}
-    told = {key: value for key, value in condition.items() if value}
-    return times | told
+    given = {key: value for key, value in condition.items() if value}
+    return times | given
 
 
 def _sign(

@@ -1,7 +1,7 @@
-"""Nobody grants more than they have.
+"""Prevents privilege escalation: a writer cannot grant more rights than it has.
 
-Whoever writes a role must hold every right in it already, or the verb `escalate` on that role; whoever writes a
-binding must hold every right of its role, or the verb `bind` on it. Administrators may do both.
+The writer of a role must have every right in it already, or the verb `escalate` on that role; the writer of a
+binding must have every right of its role, or the verb `bind` on it. Administrators may do both.
 """
 
 from runyard.embedded.kube.access.auth import MASTERS, Action, User
@@ -25,13 +25,13 @@ _ROLES = {"Role": ROLES, "ClusterRole": CLUSTER_ROLES}
 
 
 class Escalation:
-    """Looks at roles and bindings before they are stored."""
+    """Checks roles and bindings before they are stored."""
 
     def __init__(self, rbac: Rbac) -> None:
         self._rbac = rbac
 
     def check(self, user: User, resource: Resource, new: Object, *, old: Object) -> None:
-        """Raise 403 if a role or binding would grant too much."""
+        """Raises 403 if a role or binding would grant too much."""
         if resource in (ROLES, CLUSTER_ROLES):
             if new.get(_AGGREGATION) is not None or old.get(_AGGREGATION) is not None:
                 self._check_aggregated(user, new)
@@ -41,7 +41,7 @@ class Escalation:
             self._check_bound(user, resource, new)
 
     def _check_aggregated(self, user: User, role: Object) -> None:
-        """Whoever lets others fill a role gives away everything."""
+        """Aggregation rules need all rights: a labelled role may add any."""
         name = role["metadata"]["name"]
         action = Action(verb="escalate", group=RBAC, plural=CLUSTER_ROLES.plural, name=name)
         if not self._may(user, action) and uncovered(_EVERYTHING, self._rbac.rules_for(user, "")):

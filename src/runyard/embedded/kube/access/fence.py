@@ -1,12 +1,12 @@
-"""The fence around hosts: what a host's identity may write, beyond what its role says.
+"""The host fence: limits what a host's identity may write, beyond its role.
 
-A host is a machine in somebody's closet, and its credential lies on its disk. Roles cannot say "only the Pods that
-are bound to you", so this does: a host writes its own Node and its own lease, the status and our finalizer of Pods
+A host is a machine in a closet, and its credential is on its disk. Roles cannot express "only the Pods that are
+bound to you", so the fence does: a host writes its own Node and its own lease, the status and our finalizer of Pods
 that are bound to it, Events about these, tokens of these Pods' accounts that end with the Pod, and a request for
-its own serving certificate. Every other write is refused, also one that somebody grants it by mistake.
+its own serving certificate. Every other write is refused, also one that a role grants by mistake.
 
-In a cluster the same is said by an admission policy that is shipped beside the roles. What neither restricts is
-reading: there the role alone decides, and it names no Secret.
+In a cluster an admission policy, shipped beside the roles, does the same. Neither restricts reads: for these the
+role alone decides, and it names no Secret.
 """
 
 from collections.abc import Iterable
@@ -35,14 +35,14 @@ from runyard.wire import names
 _PREFIX = account_user(names.CONTROLLER_NAMESPACE, f"{names.NODE_AGENT}-")
 _NODE_PREFIX, _NODES_GROUP = "system:node:", "system:nodes"
 _READS = ("get", "list", "watch")
-_CONNECTS = ("exec", "attach", "portforward")  # which a GET does as well
+_CONNECTS = ("exec", "attach", "portforward")  # which a GET can do, too
 _OWN_POD = "a host may only touch Pods that are bound to it"
 _FREE_ANNOTATIONS = (names.START_PROGRESS_AT,)
 _SELF_REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
 
 
 def host_of(user: User) -> str:
-    """The host that this identity is; empty if it is none."""
+    """The host of this identity; empty if it is no host's."""
     if user.name.startswith(_PREFIX):
         return user.name[len(_PREFIX) :]
     if _NODES_GROUP in user.groups and user.name.startswith(_NODE_PREFIX):
@@ -57,7 +57,7 @@ class Fence:
         self._store = store
 
     def check_request(self, host: str, action: Action, request: Request) -> None:
-        """Raise 403 if the request itself goes too far; what it would store is looked at afterwards."""
+        """Raises 403 if the request itself is not allowed; what it would store is checked afterwards."""
         if action.path or (action.verb in _READS and action.subresource not in _CONNECTS):
             return
         if action.verb == "deletecollection":
@@ -83,7 +83,7 @@ class Fence:
             raise _refused(action, _OWN_POD)
 
     def _is_ours(self, host: str, namespace: str, name: str) -> bool:
-        """Whether the Pod is bound to the host; of one that is not there, others will say so."""
+        """Whether the Pod is bound to the host; true for a missing Pod, which others report."""
         record = self._store.get(PODS, namespace, name)
         return record is None or bool(record.obj["spec"].get("nodeName", "") == host)
 
@@ -99,7 +99,7 @@ class Fence:
     def check_object(
         self, host: str, resource: Resource, new: Object, *, old: Object | None
     ) -> None:
-        """Raise 403 if no host may store this."""
+        """Raises 403 if no host may store this."""
         meta = new["metadata"]
         if resource in (NODES, LEASES):
             if meta["name"] != host:
@@ -143,8 +143,8 @@ class Fence:
 
     def _addresses(self, host: str) -> tuple[str, ...]:
         record = self._store.get(NODES, "", host)
-        told = record.obj.get("status", {}).get("addresses") if record is not None else None
-        found = [each.get("address", "") for each in told or () if isinstance(each, dict)]
+        given = record.obj.get("status", {}).get("addresses") if record is not None else None
+        found = [each.get("address", "") for each in given or () if isinstance(each, dict)]
         return (host, *found)
 
 
@@ -153,7 +153,7 @@ def _names(wanted: Requested) -> Iterable[str]:
 
 
 def _harmless(action: Action) -> bool:
-    """What the objects themselves are looked at for, and questions about oneself."""
+    """Kinds whose objects are checked at admission, and reviews about oneself."""
     if (action.group, action.plural) == (EVENTS.group, EVENTS.plural):
         return action.verb in ("create", "patch", "update")
     if action.group == CERTIFICATE_REQUESTS.group:
@@ -164,8 +164,8 @@ def _harmless(action: Action) -> bool:
 def _refused(action: Action, why: str) -> StatusError:
     title = f"{action.plural}.{action.group}" if action.group else action.plural
     named = f'{title} "{action.name}"' if action.name else title
-    told = (("name", action.name), ("group", action.group), ("kind", action.plural))
-    details = {key: value for key, value in told if value}
+    given = (("name", action.name), ("group", action.group), ("kind", action.plural))
+    details = {key: value for key, value in given if value}
     return StatusError(403, "Forbidden", f"{named} is forbidden: {why}", details)
 
 
@@ -178,15 +178,15 @@ def _bound_ref(request: Request) -> Object:
 
 
 def _changed(new: Object, old: Object) -> bool:
-    """Whether a Pod differs in anything that is none of its host's business."""
+    """Whether a Pod differs in a field that its host may not change."""
     if new.get("spec") != old.get("spec"):
         return True
     before, after = old["metadata"], new["metadata"]
     if any(before.get(key) != after.get(key) for key in ("labels", "ownerReferences")):
         return True
     kept = [_without(each.get("finalizers"), (names.VM_FINALIZER,)) for each in (before, after)]
-    told = [_without(each.get("annotations"), _FREE_ANNOTATIONS) for each in (before, after)]
-    return bool(kept[0] != kept[1] or told[0] != told[1])
+    given = [_without(each.get("annotations"), _FREE_ANNOTATIONS) for each in (before, after)]
+    return bool(kept[0] != kept[1] or given[0] != given[1])
 
 
 def _without(value: Any, free: tuple[str, ...]) -> Any:

@@ -1,12 +1,12 @@
-"""The gate: everybody who is known passes here, once for the request and once for what it would store.
+"""The gate: authorizes every request, and checks what it would store.
 
-    enter   may this user ask that at all? Impersonation first, then the roles, then the fence around hosts
+    enter   may this user send that request at all? Impersonation first, then the roles, then the fence around hosts
     admit   may this user store this object? The fence again, roles that would grant more than their author has,
             certificate requests; it may also complete the object. Whatever makes an object that was not there is a
             creation, also a PUT or an apply, and needs the right to create
 
-A request is one synchronous step, so the gate remembers who is asking between the two. What the built-in
-controllers write has passed nobody and is not asked about.
+A request is one synchronous step, so the gate keeps the caller between the two. Writes of the built-in
+controllers do not pass the gate.
 """
 
 import msgspec
@@ -42,7 +42,7 @@ GRANTING = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 
 
 class Gate:
-    """Between who asks and what is served."""
+    """Authorizes requests between authentication and the routes."""
 
     def __init__(
         self,
@@ -54,16 +54,16 @@ class Gate:
     ) -> None:
         self.authorize = authorize
         self.rbac = rbac
-        self.user = ADMIN  # who is asking now
+        self.user = ADMIN  # the current caller
         self.open = authorize is everything_is_allowed
         self._actions = Actions(store.catalogue)
-        self._asked = Action(verb="")  # what for
+        self._asked = Action(verb="")  # the current action
         self._fence = Fence(store)
         self._certificates = certificates
         self._escalation = None if rbac is None else Escalation(rbac)
 
     def enter(self, user: User, request: Request) -> User:
-        """Who asks, if they may; raises 403 if not."""
+        """The caller, if the request is allowed; raises 403 if not."""
         self.user = user
         if self.open:
             return user
@@ -71,14 +71,14 @@ class Gate:
         self._asked = action = self._actions.of(request)
         self.check(user, action)
         if action.verb == "get" and action.subresource in _CONNECTS:
-            # A WebSocket begins with a GET: who may only look must not get a shell by that.
+            # A WebSocket starts with a GET: a right to get must not be enough for a shell.
             self.check(user, msgspec.structs.replace(action, verb="create"))
         if host := host_of(user):
             self._fence.check_request(host, action, request)
         return user
 
     def check(self, user: User, action: Action) -> None:
-        """Raise 403 unless they may."""
+        """Raises 403 unless it is allowed."""
         decision = self.authorize(user, action)
         if not decision.allowed:
             raise refusal(user, action, decision.error)
@@ -104,7 +104,7 @@ class Gate:
 
 
 def refusal(user: User, action: Action, error: str = "") -> StatusError:
-    """A 403 in the words of a real server."""
+    """A 403 with the message of a real server."""
     why = f'User "{user.name}" cannot {action.verb} '
     rbac = f": RBAC: {error}" if error else ""
     if action.path is not None:
@@ -116,9 +116,9 @@ def refusal(user: User, action: Action, error: str = "") -> StatusError:
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
-    """Known, and not allowed."""
+    """The caller is authenticated, and not allowed."""
     title = f"{plural}.{group}" if group else plural
     named = f'{title} "{name}"' if name else title
-    told = (("name", name), ("group", group), ("kind", plural))
-    details = {key: value for key, value in told if value}
+    given = (("name", name), ("group", group), ("kind", plural))
+    details = {key: value for key, value in given if value}
     return StatusError(403, "Forbidden", f"{named} is forbidden: {why}", details)

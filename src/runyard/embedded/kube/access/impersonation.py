@@ -1,4 +1,4 @@
-"""`kubectl --as`: somebody acts as somebody else, if they may.
+"""Serves `kubectl --as`: a caller acts as another user, if it may.
 
 Each part of the other identity needs the verb `impersonate` on it: on the user, or on the ServiceAccount that the
 user is, on every group and on every value of `extra`.
@@ -32,15 +32,15 @@ Check = Callable[[User, Action], None]
 
 
 def impersonated(user: User, request: Request, check: Check) -> User:
-    """Whom the request acts as; raises 403 if it may not, 400 if it names no user."""
-    told = [(key, value) for key, value in request.headers if key.startswith("impersonate-")]
-    if not told:
+    """The user that the request acts as; raises 403 if it may not, 400 if it names no user."""
+    given = [(key, value) for key, value in request.headers if key.startswith("impersonate-")]
+    if not given:
         return user
-    name = next((value for key, value in told if key == _USER), "")
-    groups = tuple(value for key, value in told if key == _GROUP)
-    uid = next((value for key, value in told if key == _UID), "")
+    name = next((value for key, value in given if key == _USER), "")
+    groups = tuple(value for key, value in given if key == _GROUP)
+    uid = next((value for key, value in given if key == _UID), "")
     extra = tuple(
-        (_unescaped(key[len(_EXTRA) :]), value) for key, value in told if key.startswith(_EXTRA)
+        (_unescaped(key[len(_EXTRA) :]), value) for key, value in given if key.startswith(_EXTRA)
     )
     if not name:
         raise bad_request("requested groups, a uid or extra values without impersonating a user")
@@ -71,7 +71,7 @@ def _account(name: str) -> tuple[str, str] | None:
 
 
 def _unescaped(key: str) -> str:
-    """A key as it was before it had to fit into the name of a header."""
+    """Decodes a key from the name of a header."""
     return key if _NOT_ESCAPED.search(key) else unquote(key)
 
 
@@ -86,7 +86,7 @@ def _completed(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
     if not groups and (found := _account(name)) is not None:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{found[0]}")
     if name == _ANONYMOUS:
-        told, added = _UNAUTHENTICATED in groups, _UNAUTHENTICATED
+        given, added = _UNAUTHENTICATED in groups, _UNAUTHENTICATED
     else:
-        told, added = AUTHENTICATED in groups or _UNAUTHENTICATED in groups, AUTHENTICATED
-    return groups if told else (*groups, added)
+        given, added = AUTHENTICATED in groups or _UNAUTHENTICATED in groups, AUTHENTICATED
+    return groups if given else (*groups, added)

@@ -1,16 +1,16 @@
-"""Who asks, for a core behind a socket: administrators, ServiceAccounts, and hosts with a certificate.
+"""Authenticates callers of a core behind a socket: administrators, ServiceAccounts, and hosts with a certificate.
 
-    bearer token of an administrator     a secret that the caller of this module was given
+    bearer token of an administrator     a secret that the user of this module passes
     bearer token of a ServiceAccount     issued by this API, for this API's own audience
     client certificate                   CN is the user, O are the groups, as the HTTP server read them from
                                          the TLS peer; only if asked for
-    nobody                               may read the version and whether the server is healthy
+    no credential                        may read the version and whether the server is healthy
 
-A credential that was shown and does not hold is refused, also where nobody would have been let in: a
-client with a stale token must learn of it. A token for another audience does not hold here; that is what
-keeps a guest, who has one for the dispatch server, away from the API.
+An invalid credential is refused, also where none would have been accepted: a client with a stale token
+must notice. A token for another audience is invalid here; this keeps a guest, which has one for the
+dispatch server, away from the API.
 
-What somebody may do once they are known is the other seam, `auth.Authorize`.
+What an authenticated caller may do is decided by `auth.Authorize`.
 """
 
 import hmac
@@ -36,7 +36,7 @@ ADMINISTRATOR = User(name=ADMIN_NAME, groups=("system:masters", _AUTHENTICATED))
 def authenticator(
     admin_tokens: Iterable[str], tokens: Tokens, *, certificates: bool = False
 ) -> Authenticate:
-    """The login of a core; hand it to `KubeCore.guard`. Raises `ValueError` on a token that is none."""
+    """The login of a core; pass it to `KubeCore.guard`. Raises `ValueError` on an invalid token."""
     admins = tuple(_digest(token) for token in admin_tokens if _usable(token))
 
     def authenticate(request: Request) -> User | None:
@@ -51,7 +51,7 @@ def authenticator(
 
 
 def only_known(authenticate: Authenticate) -> Admit:
-    """Who may send a large body: whoever is somebody; others are refused before it is read."""
+    """Whether a caller may send a large body: only authenticated ones; others are refused before it is read."""
 
     def admit(head: Request) -> Response | None:
         return unauthorized().response() if authenticate(head) in (None, ANONYMOUS) else None
@@ -75,7 +75,7 @@ def _is_open(request: Request) -> bool:
 
 
 def _digest(token: str) -> bytes:
-    """Of equal length for all, so that a comparison tells nothing of a secret's length either."""
+    """Of equal length for all, so that a comparison does not reveal a secret's length."""
     return sha256(token.encode(errors="surrogateescape")).digest()
 
 

@@ -1,11 +1,11 @@
-"""Who may do what: roles and bindings, evaluated as a real server does.
+"""Evaluates roles and bindings as a real server does.
 
-Everybody in `system:masters` may do everything. For anybody else some binding must name them (as user, as a group
-of theirs, or as ServiceAccount) and its role must have a rule that allows the action: a ClusterRoleBinding
+Members of `system:masters` may do everything. For any other user some binding must name it (as user, as one of its
+groups, or as ServiceAccount) and its role must have a rule that allows the action: a ClusterRoleBinding
 everywhere, a RoleBinding in its own namespace only, and rules about paths only through a ClusterRoleBinding.
 
 Bindings are indexed by subject once after each change of a role or binding, and what a user was granted is
-remembered by verb and resource, so that a decision is a look into a dict.
+cached by verb and resource, so that a decision is one dict lookup.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,14 +18,14 @@ from runyard.embedded.kube.resources import Object
 
 ACCOUNT = "system:serviceaccount:"
 _SUFFIX = "rbac.authorization.k8s.io"
-# What is remembered, also out of questions that a client made up: how many users, how many things of each, and how many
-# characters a thing or a user may have.
+# The limits of the caches, which clients can fill: how many users, how many resources of each, and how many
+# characters a resource or a user may have.
 _USERS, _THINGS = 2048, 128
 _LONGEST_USER, _LONGEST_THING = 1024, 256
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """Every role and binding that there is."""
+    """Every role and binding."""
 
     cluster_roles: tuple[Object, ...] = ()
     roles: tuple[Object, ...] = ()
@@ -34,7 +34,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, objects: Iterable[Object]) -> "Book":
-        """Sort manifests of all four kinds."""
+        """Sorts manifests of all four kinds."""
         kinds: dict[str, list[Object]] = {}
         for obj in objects:
             kinds.setdefault(obj["kind"], []).append(obj)
@@ -47,7 +47,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """One rule that somebody was given."""
+    """One rule that a user has."""
 
     namespace: str  # empty: everywhere
     rule: Rule
@@ -55,7 +55,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class _Bound(msgspec.Struct, frozen=True):
-    """One binding as it concerns one subject."""
+    """One binding as it applies to one subject."""
 
     namespace: str
     role: tuple[str, str, str]  # kind, namespace, name
@@ -67,7 +67,7 @@ _Key = tuple[str, str, str, str, str | None]
 
 
 class _Granted:
-    """Everything about one user, until something changes."""
+    """Everything that one user may do, until something changes."""
 
     def __init__(self, grants: tuple[Grant, ...], broken: tuple[tuple[str, str], ...]) -> None:
         self.grants = grants
@@ -105,7 +105,7 @@ class _Granted:
 
 
 class Rbac:
-    """Decides by the roles and bindings that `read` gives; ask it to `forget` when they have changed."""
+    """Decides by the roles and bindings that `read` returns; call `forget` when they have changed."""
 
     def __init__(self, read: Callable[[], Book]) -> None:
         self._read = read
@@ -114,18 +114,18 @@ class Rbac:
         self._known: dict[tuple[str, tuple[str, ...]], _Granted] = {}
 
     def forget(self) -> None:
-        """Roles or bindings are others than before."""
+        """Drops the caches: roles or bindings have changed."""
         self._bound = None
         self._known.clear()
 
     def decide(self, user: User, action: Action) -> Decision:
-        """May they?"""
+        """Whether the user may do it."""
         if MASTERS in user.groups:
             return YES
         return self._granted(user).decide(action)
 
     def rules_for(self, user: User, namespace: str) -> Iterator[Rule]:
-        """Every rule that somebody was given in a namespace, or with an empty one everywhere."""
+        """Every rule that a user has in a namespace, or with an empty one everywhere."""
         for grant in self._granted(user).grants:
             if grant.namespace in ("", namespace):
                 yield grant.rule
@@ -135,7 +135,7 @@ class Rbac:
         self._index()
         return self._rules.get((kind, "" if kind == "ClusterRole" else namespace, name))
 
-    # ---- reading the book
+    # ---- indexing roles and bindings
 
     def _granted(self, user: User) -> _Granted:
         key = (user.name, user.groups)
@@ -186,7 +186,7 @@ class Rbac:
 
 
 def account_user(namespace: str, name: str) -> str:
-    """The user that a ServiceAccount is."""
+    """The user name of a ServiceAccount."""
     return f"{ACCOUNT}{namespace}:{name}"
 
 
@@ -204,11 +204,11 @@ def _bounds(binding: Object) -> Iterable[tuple[_Subject, _Bound]]:
             yield who, _Bound(place, role, reason)
 
 
-def _subject(told: Object, place: str) -> tuple[_Subject, str] | None:
-    kind, name = told.get("kind", ""), told.get("name", "")
+def _subject(given: Object, place: str) -> tuple[_Subject, str] | None:
+    kind, name = given.get("kind", ""), given.get("name", "")
     if kind in ("User", "Group"):
         return (kind, name), f'{kind} "{name}"'
-    namespace = told.get("namespace") or place
+    namespace = given.get("namespace") or place
     if kind != "ServiceAccount" or not namespace:
         return None
     return ("User", account_user(namespace, name)), f'{kind} "{name}/{namespace}"'

@@ -1,4 +1,4 @@
-"""A certificate request, read: who it is for, and under which names."""
+"""Parses a certificate request: its subject and its names."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(encoded: str) -> x509.CertificateSigningRequest:
-    """The request itself, out of base64 and PEM; raises `ValueError`."""
+    """Decodes the request from base64 and PEM; raises `ValueError`."""
     try:
         pem = base64.b64decode(encoded, validate=True)
         parsed = x509.load_pem_x509_csr(pem)
@@ -43,7 +43,7 @@ def parse(encoded: str) -> x509.CertificateSigningRequest:
 
 
 def organizations(request: x509.CertificateSigningRequest) -> tuple[str, ...]:
-    """The groups that the subject of a request would be in."""
+    """The groups in the subject of a request."""
     return _named(request, NameOID.ORGANIZATION_NAME)
 
 
@@ -52,7 +52,7 @@ def _named(request: x509.CertificateSigningRequest, what: x509.ObjectIdentifier)
 
 
 def read_request(encoded: str) -> Requested:
-    """What a request asks for; raises `ValueError` if it is none."""
+    """Parses a request; raises `ValueError` if it is invalid."""
     parsed = parse(encoded)
     common = _named(parsed, NameOID.COMMON_NAME)
     if len(common) > 1:

@@ -1,4 +1,4 @@
-"""Questions about rights, answered: may I, may they, what may I, and who am I.
+"""Answers reviews: SelfSubjectAccessReview, SubjectAccessReview, SelfSubjectRulesReview and SelfSubjectReview.
 
 Nothing is stored. The answers come from the same decisions that requests pass, so `kubectl auth can-i` cannot be
 more optimistic than the server.
@@ -30,7 +30,7 @@ _ALL = (
 
 
 class ResourceAsked(msgspec.Struct, frozen=True):
-    """What somebody would do to a resource."""
+    """An action on a resource."""
 
     namespace: str = ""
     verb: str = ""
@@ -41,14 +41,14 @@ class ResourceAsked(msgspec.Struct, frozen=True):
 
 
 class PathAsked(msgspec.Struct, frozen=True):
-    """What somebody would do to a path."""
+    """An action on a path."""
 
     path: str = ""
     verb: str = ""
 
 
 class AccessSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Of an access review; the second half is about whom, if not oneself."""
+    """The spec of an access review; the second half names another user."""
 
     resource_attributes: ResourceAsked | None = None
     non_resource_attributes: PathAsked | None = None
@@ -69,7 +69,7 @@ class Reviews:
         self._now = now
 
     def answer(self, resource: Resource, body: Object, user: User) -> Object | None:
-        """The answered review; None for a review that is none of these."""
+        """The answered review; None for any other kind."""
         if resource is SELF_REVIEWS:
             meta = {"creationTimestamp": to_rfc3339(self._now())}
             return {**body, "metadata": meta, "status": {"userInfo": user_info(user)}}
@@ -104,7 +104,7 @@ class Reviews:
 
 
 def user_info(user: User) -> Object:
-    """Somebody, as reviews show them."""
+    """A user, as reviews show it."""
     shown: Object = {"username": user.name}
     if user.uid:
         shown["uid"] = user.uid

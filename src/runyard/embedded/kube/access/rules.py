@@ -26,7 +26,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
 
     def allows(self, action: Action) -> bool:
-        """Whether that action is allowed, as far as this rule goes."""
+        """Whether this rule allows that action."""
         if self.names and action.name not in self.names:
             return False
         return self.touches(action)
@@ -42,7 +42,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return _resource_matches(self.resources, action.resource, action.subresource)
 
     def parts(self) -> list["Rule"]:
-        """The same as rules of one verb on one thing each."""
+        """The same as rules of one verb on one resource each."""
         named: list[tuple[str, ...]] = [(name,) for name in self.names]
         one = [
             Rule(verbs=(verb,), groups=(group,), resources=(resource,), names=names)
@@ -56,17 +56,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def as_object(self) -> dict[str, list[str]]:
-        """As a manifest writes it."""
-        told = (self.verbs, self.groups, self.resources, self.names, self.paths)
-        return {key: list(value) for key, value in zip(_FIELDS, told, strict=True) if value}
+        """As in a manifest."""
+        given = (self.verbs, self.groups, self.resources, self.names, self.paths)
+        return {key: list(value) for key, value in zip(_FIELDS, given, strict=True) if value}
 
     def __str__(self) -> str:
         ordered = ("apiGroups", "resources", "resourceNames", "nonResourceURLs", "verbs")
-        told = self.as_object()
+        given = self.as_object()
         shown = (
-            f"{_SHOWN.get(key, key[0].upper() + key[1:])}:[{' '.join(_quoted(told[key]))}]"
+            f"{_SHOWN.get(key, key[0].upper() + key[1:])}:[{' '.join(_quoted(given[key]))}]"
             for key in ordered
-            if key in told
+            if key in given
         )
         return "{" + ", ".join(shown) + "}"
 
@@ -75,18 +75,18 @@ def _quoted(values: list[str]) -> list[str]:
     return [f'"{value}"' for value in values]
 
 
-def rule_of(told: Any) -> Rule:
-    """A rule as an object holds it; what cannot be read allows nothing."""
-    if not isinstance(told, dict):
+def rule_of(given: Any) -> Rule:
+    """Parses a rule of an object; an invalid one allows nothing."""
+    if not isinstance(given, dict):
         return Rule()
-    verbs, groups, resources, names, paths = (_texts(told.get(field)) for field in _FIELDS)
+    verbs, groups, resources, names, paths = (_texts(given.get(field)) for field in _FIELDS)
     return Rule(verbs=verbs, groups=groups, resources=resources, names=names, paths=paths)
 
 
 def rules_of(role: dict[str, Any]) -> tuple[Rule, ...]:
     """The rules of a Role or ClusterRole."""
-    told = role.get("rules")
-    return tuple(rule_of(each) for each in told) if isinstance(told, list) else ()
+    given = role.get("rules")
+    return tuple(rule_of(each) for each in given) if isinstance(given, list) else ()
 
 
 def _texts(value: Any) -> tuple[str, ...]:

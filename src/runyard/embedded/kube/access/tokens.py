@@ -44,7 +44,7 @@ _NODE_NAME, _NODE_UID = _EXTRA + "node-name", _EXTRA + "node-uid"
 _CREDENTIAL = _EXTRA + "credential-id"
 _REMEMBERED = 4096
 _SHORTEST, _LONGEST, _USUAL = 600, 2**32, 3600
-_DELETED_LEEWAY = 60.0  # a Pod that is overdue for so long no longer speaks for itself
+_DELETED_LEEWAY = 60.0  # tokens of a Pod that is overdue for so long are invalid
 _UNCHECKED: Options = {
     "verify_exp": False,  # by our clock, below
     "verify_nbf": False,
@@ -63,7 +63,7 @@ _BINDABLE = {("v1", resource.kind): resource for resource in (PODS, SECRETS, NOD
 
 
 class BoundRef(msgspec.Struct, frozen=True, rename="camel"):
-    """The object whose end is the token's end."""
+    """The object that the token is bound to."""
 
     kind: str = ""
     api_version: str = "v1"
@@ -72,7 +72,7 @@ class BoundRef(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TokenSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a TokenRequest asks for."""
+    """The spec of a TokenRequest."""
 
     audiences: tuple[str, ...] = ()
     expiration_seconds: int = _USUAL
@@ -80,7 +80,7 @@ class TokenSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ReviewSpec(msgspec.Struct, frozen=True):
-    """What a TokenReview asks about."""
+    """The spec of a TokenReview."""
 
     token: str = ""
     audiences: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Private(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The part of the statement about objects."""
+    """The claims about objects."""
 
     namespace: str
     serviceaccount: Claim
@@ -104,7 +104,7 @@ class Private(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """What a token says."""
+    """The claims of a token."""
 
     sub: str
     aud: tuple[str, ...]
@@ -114,7 +114,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """A token that counts."""
+    """A valid token."""
 
     user: User
     audiences: tuple[str, ...]
@@ -130,10 +130,10 @@ class Tokens:
         self._key = key
         self._known: dict[
             str, Statement
-        ] = {}  # signatures that hold; whether they count is asked each time
+        ] = {}  # valid signatures; whether the token is valid is checked each time
 
     def issue(self, account: Record, body: Any) -> Object:
-        """Answer a TokenRequest for that account."""
+        """Answers a TokenRequest for that account."""
         spec = _spec_of(_REQUESTS, "", body, TokenSpec)
         seconds = spec.expiration_seconds
         if seconds < _SHORTEST:
@@ -157,13 +157,13 @@ class Tokens:
             "spec": {
                 "audiences": list(audiences),
                 "expirationSeconds": seconds,
-                "boundObjectRef": None if ref is None else _said(ref),
+                "boundObjectRef": None if ref is None else _as_object(ref),
             },
             "status": {"token": token, "expirationTimestamp": to_rfc3339(now + seconds)},
         }
 
     def _private(self, account: Record, ref: BoundRef | None) -> Private:
-        """What the token says about objects: its end is the end of the one that it is bound to."""
+        """The claims about objects: the token is invalid when the object that it is bound to is gone."""
         own = Claim(account.name, account.uid)
         if ref is None:
             return Private(account.namespace, own)
@@ -216,7 +216,7 @@ class Tokens:
         return jwt.encode(statement, self._key, algorithm="HS256")
 
     def review(self, body: Any) -> Object:
-        """Answer a TokenReview."""
+        """Answers a TokenReview."""
         spec = _spec_of(TOKEN_REVIEWS, "", body, ReviewSpec)
         if not spec.token:
             raise bad_request("token is required for TokenReview in authentication")
@@ -230,7 +230,7 @@ class Tokens:
         return {"authenticated": True, "user": shown, "audiences": list(verified.audiences)}
 
     def verify(self, token: str, audiences: tuple[str, ...]) -> Verified:
-        """Who the token speaks for, now; raises `ValueError` with the reason if for nobody."""
+        """The user of the token; raises `ValueError` with the reason if it is not valid."""
         statement = self._read(token)
         if statement.exp <= self._clock.now():
             raise ValueError("[invalid bearer token, service account token has expired]")
@@ -275,24 +275,24 @@ class Tokens:
 
 def _user(statement: Statement) -> User:
     private = statement.private
-    told = [(_CREDENTIAL, f"JTI={statement.jti}")]
+    given = [(_CREDENTIAL, f"JTI={statement.jti}")]
     if private.node is not None:
-        told += [(_NODE_NAME, private.node.name), (_NODE_UID, private.node.uid)]
+        given += [(_NODE_NAME, private.node.name), (_NODE_UID, private.node.uid)]
     if private.pod is not None:
-        told += [(POD_NAME, private.pod.name), (POD_UID, private.pod.uid)]
+        given += [(POD_NAME, private.pod.name), (POD_UID, private.pod.uid)]
     groups = (
         "system:serviceaccounts",
         f"system:serviceaccounts:{private.namespace}",
         AUTHENTICATED,
     )
     return User(
-        name=statement.sub, uid=private.serviceaccount.uid, groups=groups, extra=tuple(told)
+        name=statement.sub, uid=private.serviceaccount.uid, groups=groups, extra=tuple(given)
     )
 
 
-def _said(ref: BoundRef) -> dict[str, str]:
-    told: dict[str, str] = msgspec.to_builtins(ref)
-    return {key: value for key, value in told.items() if value}
+def _as_object(ref: BoundRef) -> dict[str, str]:
+    given: dict[str, str] = msgspec.to_builtins(ref)
+    return {key: value for key, value in given.items() if value}
 
 
 def _listed(audiences: tuple[str, ...]) -> str:

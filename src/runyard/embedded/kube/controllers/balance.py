@@ -1,11 +1,12 @@
-"""How the Pods of the moment lie over the nodes, for those Pods that want to be spread.
+"""Counts Pods by topology domain, for Pods with spread constraints.
 
-Few do, so nothing is kept up for them: everything is counted when such a Pod looks for a node.
+Few Pods have them, so no index is kept: everything is counted when such a Pod is scheduled.
 """
 
 from collections.abc import Iterable, Mapping
 
-from runyard.embedded.kube.controllers import fit, spread, taints
+from runyard.embedded.kube import taints
+from runyard.embedded.kube.controllers import fit, spread
 from runyard.embedded.kube.controllers.placed import Placed
 
 _FINISHED = ("Succeeded", "Failed")
@@ -18,11 +19,11 @@ class Balance:
         self._nodes = nodes
         self._placed = placed
 
-    def crowds(self, pod: fit.PodView, fitting: Iterable[str]) -> dict[str, int]:
-        """Those of the nodes that keep the balance, each with how full its domains are."""
+    def counts(self, pod: fit.PodView, fitting: Iterable[str]) -> dict[str, int]:
+        """The nodes that satisfy the constraints, each with how full its domains are."""
         hard, soft = self._counts(pod, hard=True), self._counts(pod, hard=False)
         return {
-            name: spread.crowd(soft, self._nodes[name].labels)
+            name: spread.domain_count(soft, self._nodes[name].labels)
             for name in fitting
             if not spread.refusal(hard, self._nodes[name].labels)
         }
@@ -43,8 +44,8 @@ class Balance:
     def _counts(
         self, pod: fit.PodView, *, hard: bool
     ) -> list[tuple[spread.Constraint, dict[str, int]]]:
-        told = [item for item in pod.spread if item.hard == hard]
-        keys = [item.key for item in told]
+        given = [item for item in pod.spread if item.hard == hard]
+        keys = [item.key for item in given]
         return [
             (
                 one,
@@ -55,7 +56,7 @@ class Balance:
                     pods_on=lambda name: self._labels(name, pod.namespace),
                 ),
             )
-            for one in told
+            for one in given
         ]
 
     def _taking_part(

@@ -1,16 +1,15 @@
-"""Garbage: dependents whose owners are gone, and the orders in which owners and dependents go.
+"""The garbage collector: deletes dependents whose owners are gone, in foreground, background or orphan mode.
 
-Owners are found through an index that is kept up with every commit, so that the removal of one object looks
-at its dependents only. How a deletion treats dependents is written on the owner as a finalizer (`deletion`):
+An index of owners is updated with every commit, so that the removal of one object reads its dependents only.
+How a deletion treats dependents is stored on the owner as a finalizer (`deletion`):
 
-    none                  the owner goes at once, then whatever nobody else owns
-    foregroundDeletion    dependents go first; the owner waits for those that say that they block it
-    orphan                dependents are let go of, then the owner goes
+    none                  the owner is removed at once, then dependents without another owner
+    foregroundDeletion    dependents are removed first; the owner waits for those that block it
+    orphan                dependents are orphaned, then the owner is removed
 
-An owner is looked for where its dependent is: one in another namespace, or one of the same name but another
-uid, is no owner at all, and is struck off when there is another. Of an owner whose kind nobody here knows, or
-that cannot be found by its dependent (a namespaced owner of something that is in no namespace), nothing is
-known, so nothing is done.
+An owner is searched in its dependent's namespace: one in another namespace, or one of the same name but
+another uid, is no owner at all, and is removed when there is another. Nothing is done for an owner of an
+unknown kind, or one that cannot be found from its dependent (a namespaced owner of a cluster-wide object).
 """
 
 from collections.abc import Callable
@@ -24,11 +23,11 @@ from runyard.embedded.kube.storage.store import Event, Record
 
 Key = tuple[str, str, str]  # table, namespace, name
 State = Literal["solid", "waiting", "dangling", "unknown"]
-Gone = Callable[[Object], bool]  # whether an owner is to be struck off
+Gone = Callable[[Object], bool]  # whether an owner reference is to be removed
 
 
 class Collector:
-    """Deletes what nobody holds any more."""
+    """Deletes objects whose owners are all gone."""
 
     def __init__(self, registry: Registry, recorder: Recorder) -> None:
         self._registry = registry
@@ -38,7 +37,7 @@ class Collector:
         self._waiting: dict[str, tuple[Resource, str, str]] = {}  # uid: owners going last
 
     def note(self, event: Event) -> None:
-        """React to one commit."""
+        """Reacts to one commit."""
         old, new = event.old, event.new
         refs_before = old.obj["metadata"].get("ownerReferences") if old is not None else None
         refs_after = new.obj["metadata"].get("ownerReferences") if new is not None else None
@@ -50,7 +49,7 @@ class Collector:
             self._going(event.resource, old, new)
 
     def adopt(self) -> None:
-        """Take over what the store already holds, writing nothing."""
+        """Indexes what the store already holds, writing nothing."""
         for resource in self._store.catalogue.stored:
             for record in self._store.table(resource).records():
                 owners = record.meta.get("ownerReferences")
@@ -82,7 +81,7 @@ class Collector:
             self._dependents.setdefault(owner["uid"], {})[key] = resource
 
     def _going(self, resource: Resource, old: Record | None, new: Record) -> None:
-        """An object is on its way out: begin with its dependents, once."""
+        """Handles the dependents of an object that is being deleted, once."""
         before = old.obj if old is not None else None
         if _goes_last(new.obj) and not (before is not None and _goes_last(before)):
             self._waiting[new.uid] = (resource, new.namespace, new.name)
@@ -110,7 +109,7 @@ class Collector:
     # ---- decisions
 
     def _judge(self, resource: Resource, record: Record, *, first: bool = False) -> None:
-        """Delete a dependent that nobody holds; strike off owners that are none."""
+        """Deletes a dependent whose owners are gone; removes references to owners that do not exist."""
         current = self._store.get(resource, record.namespace, record.name)
         if current is None or current.uid != record.uid or "deletionTimestamp" in current.meta:
             return
@@ -140,7 +139,7 @@ class Collector:
         return "waiting" if _goes_last(found.obj) else "solid"
 
     def _delete_first(self, resource: Resource, record: Record) -> None:
-        """Delete a dependent that has dependents itself, and break a ring that would wait for itself."""
+        """Deletes a dependent that has dependents itself, and breaks a cycle that would wait for itself."""
         if any(_goes_last(other.obj) for _, other in self._owned_by(record.uid)):
             owners = [{**o, "blockOwnerDeletion": False} for o in record.meta["ownerReferences"]]
             record = self._store.put(resource, _with_owners(record.obj, owners))
@@ -156,7 +155,7 @@ class Collector:
             self._store.put(resource, _with_owners(current.obj, kept))
 
     def _release(self, uid: str) -> None:
-        """Let an owner go that waits for nobody any more."""
+        """Removes an owner whose blocking dependents are all gone."""
         resource, namespace, name = self._waiting[uid]
         owner = self._store.get(resource, namespace, name)
         if owner is None or owner.uid != uid or not _goes_last(owner.obj):
@@ -180,7 +179,7 @@ class Collector:
     def _warn(
         self, resource: Resource, record: Record, owners: list[Object], states: list[State]
     ) -> None:
-        """Say that an owner lives elsewhere: such a reference is a mistake that costs the dependent its life."""
+        """Emits an Event about an owner in another namespace: such a reference deletes the dependent."""
         for owner, state in zip(owners, states, strict=True):
             if state != "dangling" or not record.namespace:
                 continue
@@ -190,13 +189,13 @@ class Collector:
             if not any(item is not None and item.uid == owner["uid"] for item in elsewhere):
                 continue
             named = f"{owner['apiVersion']}/{owner['kind']}, namespace: {record.namespace}"
-            told = f"ownerRef [{named}, name: {owner['name']}, uid: {owner['uid']}]"
-            self._recorder.told(
+            message = f"ownerRef [{named}, name: {owner['name']}, uid: {owner['uid']}]"
+            self._recorder.emit(
                 record,
                 resource,
                 by=COLLECTOR,
                 reason="OwnerRefInvalidNamespace",
-                message=f'{told} does not exist in namespace "{record.namespace}"',
+                message=f'{message} does not exist in namespace "{record.namespace}"',
                 warning=True,
             )
 

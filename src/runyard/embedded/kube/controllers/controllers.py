@@ -1,7 +1,7 @@
-"""The built-in controllers of one API, wired together: who hears of which commit, and in which order.
+"""Wires the built-in controllers of one API together: which of them gets which commit, and in which order.
 
 The order within a commit matters in one place: the index of placed Pods comes first, the scheduler last, so
-that it sees what the others have made of a node. What they write is committed and heard in turn, until
+that it reads a node as the others have changed it. Their writes are committed and handled in turn, until
 nothing is left.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from runyard.clock import Clock
 from runyard.embedded.kube.controllers.collector import Collector
-from runyard.embedded.kube.controllers.events import EventKeeper, Recorder
+from runyard.embedded.kube.controllers.events import EventExpiry, Recorder
 from runyard.embedded.kube.controllers.evictions import Evictions
 from runyard.embedded.kube.controllers.namespaces import Namespaces
 from runyard.embedded.kube.controllers.nodes import NodeLifecycle
@@ -48,9 +48,9 @@ class Controllers:
         garbage = PodGarbage(registry, placed, clock=clock, quarantine=settings.orphan_quarantine)
         collector = Collector(registry, recorder)
         spaces = Namespaces(registry)
-        keeper = EventKeeper(registry, lifetime=settings.event_ttl)
-        self._all = (placed, collector, spaces, keeper, nodes, evictions, garbage, self.scheduler)
-        self._ticking = (nodes, evictions, garbage, spaces, keeper)
+        expiry = EventExpiry(registry, lifetime=settings.event_ttl)
+        self._all = (placed, collector, spaces, expiry, nodes, evictions, garbage, self.scheduler)
+        self._ticking = (nodes, evictions, garbage, spaces, expiry)
         everybody: tuple[Note, ...] = (collector.note, spaces.note)
         self._others = everybody
         self._reactions: dict[str, tuple[Note, ...]] = {
@@ -69,7 +69,7 @@ class Controllers:
                 self.scheduler.note,
             ),
             LEASES.key: (*everybody, nodes.note),
-            EVENTS.key: (*everybody, keeper.note),
+            EVENTS.key: (*everybody, expiry.note),
         }
         self._root_ca = RootCa(registry, root_ca) if root_ca else None
         if self._root_ca is not None:
@@ -77,22 +77,22 @@ class Controllers:
                 self._reactions[resource.key] = (*everybody, self._root_ca.note)
 
     def reactions(self, event: Event) -> tuple[Note, ...]:
-        """Who wants to hear of a commit."""
+        """The controllers that get a commit."""
         return self._reactions.get(event.resource.key, self._others)
 
     def adopt(self) -> None:
-        """Take over what the store already holds, writing nothing."""
+        """Indexes what the store already holds, writing nothing."""
         for controller in self._all:
             controller.adopt()
 
     def resume(self) -> None:
-        """Do what is due because this server has begun."""
+        """Does what is due at the start of this server."""
         self.scheduler.resume()
         if self._root_ca is not None:
             self._root_ca.resume()
 
     def tick(self, settle: Callable[[], None]) -> None:
-        """Look at the clock; `settle` lets everybody react to what that led to."""
+        """Checks the time; `settle` lets the controllers react to the results."""
         for controller in self._ticking:
             controller.tick()
             settle()

@@ -1,7 +1,7 @@
-"""A Pod that this server takes away: marked with the reason first, so that its owner can tell it from a failure.
+"""Marks a Pod that this server removes with the reason first, so that its owner can distinguish it from a failure.
 
-Three hands do it: an eviction that somebody asked for, a taint that the Pod does not bear, and the removal of
-what lies on a Node that is no more. The mark is the condition DisruptionTarget.
+There are three causes: a requested eviction, a taint that the Pod does not tolerate, and the removal of Pods of a
+deleted Node. The mark is the condition DisruptionTarget.
 """
 
 from runyard.embedded.kube.registry import Registry, with_condition
@@ -16,7 +16,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def mark(registry: Registry, pod: Record, why: tuple[str, str], *, failed: bool = False) -> Record:
-    """Write down why a Pod goes; with `failed` also that it has not succeeded."""
+    """Records why a Pod is removed; with `failed` also that it has failed."""
     status = pod.obj.get("status", {})
     before: Object = next(
         (item for item in status.get("conditions") or () if item["type"] == "DisruptionTarget"), {}

@@ -1,10 +1,10 @@
-"""Events: what the built-in controllers tell people about, and how long anybody's Events are kept.
+"""Writes the Events of the built-in controllers, and expires old Events.
 
 A real cluster has two kinds of them, and readers know both: the older one of the node controller and the
 collector, with a source and a count, and the newer one of the scheduler, with an action and the moment to the
 microsecond.
 
-Invariant: to tell is never to fail. Where an Event cannot be (its namespace is going or was never there), it
+Invariant: writing an Event never fails. Where it cannot exist (its namespace is terminating or missing), it
 is not written.
 """
 
@@ -31,7 +31,7 @@ class Recorder:
         self._store = registry.store
         self._last = 0
 
-    def told(
+    def emit(
         self,
         about: Record,
         resource: Resource,
@@ -41,7 +41,7 @@ class Recorder:
         message: str,
         warning: bool = False,
     ) -> None:
-        """An Event of the older kind."""
+        """Writes an Event of the older kind."""
         now = to_rfc3339(self._registry.clock.now())
         body: Object = {
             "source": {"component": by},
@@ -57,7 +57,7 @@ class Recorder:
     def scheduling(
         self, pod: Record, resource: Resource, *, reason: str, message: str, action: str
     ) -> None:
-        """An Event of the scheduler."""
+        """Writes an Event of the scheduler."""
         body: Object = {
             "source": {},
             "firstTimestamp": None,
@@ -111,8 +111,8 @@ class Recorder:
         return self._last
 
 
-class EventKeeper:
-    """Lets Events go that nobody has touched for their lifetime."""
+class EventExpiry:
+    """Deletes Events that were not updated within their lifetime."""
 
     def __init__(self, registry: Registry, *, lifetime: float) -> None:
         self._registry = registry
@@ -121,18 +121,18 @@ class EventKeeper:
         self._events: deque[tuple[float, Record]] = deque()
 
     def note(self, event: Event) -> None:
-        """React to one commit about an Event."""
+        """Reacts to one commit about an Event."""
         if event.new is not None:
             self._events.append((self._registry.clock.now(), event.new))
 
     def adopt(self) -> None:
-        """Take over what the store already holds."""
+        """Indexes what the store already holds."""
         now = self._registry.clock.now()
         events = [(_moment(item, now), item) for item in self._store.table(EVENTS).records()]
         self._events.extend(sorted(events, key=lambda pair: pair[0]))
 
     def tick(self) -> None:
-        """Look at the clock."""
+        """Checks the time."""
         oldest = self._registry.clock.now() - self._lifetime
         while self._events and self._events[0][0] <= oldest:
             _, record = self._events.popleft()
@@ -142,9 +142,9 @@ class EventKeeper:
 
 
 def _moment(event: Record, now: float) -> float:
-    """When an Event was last touched, as far as it says so itself."""
-    told = event.obj.get("lastTimestamp") or event.obj.get("eventTime")
+    """When an Event was last updated, according to its fields."""
+    given = event.obj.get("lastTimestamp") or event.obj.get("eventTime")
     try:
-        return min(now, from_rfc3339(told or event.meta["creationTimestamp"]))
+        return min(now, from_rfc3339(given or event.meta["creationTimestamp"]))
     except (TypeError, ValueError):
         return now

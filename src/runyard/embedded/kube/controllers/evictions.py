@@ -1,10 +1,10 @@
-"""Pods leave a Node whose taints with the effect NoExecute they do not bear, at once or when their patience ends.
+"""Evicts Pods from a Node with NoExecute taints that they do not tolerate, at once or after their toleration time.
 
-Whoever put the taint there, a person or the node lifecycle, is all the same. Patience counts from the moment
-at which this server saw Pod and taint together; it begins anew when the taint had gone, and after a restart
-of this server, for while it was away nobody could have taken the taint off.
+It does not matter whether a user or the node lifecycle set the taint. The toleration time counts from the
+moment when this server first had Pod and taint together; it starts again when the taint was removed in
+between, and after a restart of this server, because meanwhile the taint could not have been removed.
 
-The Pod is asked to go and waits for its agent, as after any deletion.
+The Pod is deleted and waits for its agent, as after any deletion.
 """
 
 import math
@@ -12,8 +12,8 @@ import math
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.kube import shapes
-from runyard.embedded.kube.controllers import disruption, taints
+from runyard.embedded.kube import shapes, taints
+from runyard.embedded.kube.controllers import disruption
 from runyard.embedded.kube.controllers.events import TAINT_EVICTION, Recorder
 from runyard.embedded.kube.controllers.placed import Placed
 from runyard.embedded.kube.registry import Registry
@@ -22,7 +22,7 @@ from runyard.embedded.kube.storage.store import Event, Record
 
 
 class Evictions:
-    """Drives Pods away from tainted Nodes."""
+    """Evicts Pods from tainted Nodes."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Evictions:
         self._placed = placed
         self._recorder = recorder
         self._clock = clock
-        self._usual = [  # of Pods that were made before this server began to say so on each of them
+        self._usual = [  # of Pods that were created before this server set them on each Pod
             shapes.Toleration(
                 key=key,
                 operator="Exists",
@@ -51,14 +51,14 @@ class Evictions:
         self._due: dict[str, tuple[str, str, float, float]] = {}  # uid: Pod, since, for how long
 
     def note(self, event: Event) -> None:
-        """React to one commit."""
+        """Reacts to one commit."""
         if event.resource is PODS:
             self._pod(event)
         elif event.resource is NODES:
             self._node(event)
 
     def adopt(self) -> None:
-        """Take over what the store already holds, writing nothing: the next tick does what is due."""
+        """Indexes what the store already holds, writing nothing: the next tick does what is due."""
         now = self._clock.monotonic()
         for node in self._store.table(NODES).records():
             found = taints.executing(node.obj.get("spec", {}))
@@ -70,7 +70,7 @@ class Evictions:
                     self._due[pod.uid] = (pod.namespace, pod.name, now, limit)
 
     def tick(self) -> None:
-        """Let those go whose patience has ended."""
+        """Evicts Pods whose toleration time is over."""
         now = self._clock.monotonic()
         for uid, (namespace, name, since, limit) in tuple(self._due.items()):
             if now - since >= limit:
@@ -107,12 +107,12 @@ class Evictions:
                 self._consider(new, found)
 
     def _consider(self, pod: Record, found: tuple[shapes.Taint, ...]) -> None:
-        """Let a Pod stay, let it stay for a while, or ask it to go."""
+        """Keeps a Pod, keeps it for a while, or deletes it."""
         limit = self._patience(pod.obj, found)
         before = self._due.get(pod.uid)
         if limit == math.inf:
             if self._due.pop(pod.uid, None) is not None and "deletionTimestamp" not in pod.meta:
-                self._tell(pod, f"Cancelling deletion of Pod {pod.namespace}/{pod.name}")
+                self._record_event(pod, f"Cancelling deletion of Pod {pod.namespace}/{pod.name}")
         elif limit <= 0:
             self._due.pop(pod.uid, None)
             self._evict(pod)
@@ -121,18 +121,18 @@ class Evictions:
             self._due[pod.uid] = (pod.namespace, pod.name, since, limit)
 
     def _patience(self, pod: Object, found: tuple[shapes.Taint, ...]) -> float:
-        told = msgspec.convert(pod["spec"].get("tolerations", []), list[shapes.Toleration])
-        return taints.patience(found, told + self._usual)
+        given = msgspec.convert(pod["spec"].get("tolerations", []), list[shapes.Toleration])
+        return taints.seconds_tolerated(found, given + self._usual)
 
     def _evict(self, pod: Record) -> None:
         current = self._store.get(PODS, pod.namespace, pod.name)
         if current is None or current.uid != pod.uid or "deletionTimestamp" in current.meta:
             return
-        self._tell(current, f"Marking for deletion Pod {pod.namespace}/{pod.name}")
+        self._record_event(current, f"Marking for deletion Pod {pod.namespace}/{pod.name}")
         marked = disruption.mark(self._registry, current, disruption.TAINTED)
         self._registry.delete(PODS, marked)
 
-    def _tell(self, pod: Record, message: str) -> None:
-        self._recorder.told(
+    def _record_event(self, pod: Record, message: str) -> None:
+        self._recorder.emit(
             pod, PODS, by=TAINT_EVICTION, reason="TaintManagerEviction", message=message
         )

@@ -1,4 +1,4 @@
-"""Whether a Pod fits a node, and how much it likes it: pure, on small views of both.
+"""Decides whether a Pod fits a node, and scores it: pure, on small views of both.
 
 The order of the questions and the words of the answers are those of the stock scheduler: the first question
 that a node fails is the one that it is counted under; only what it lacks of resources is listed in full.
@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from runyard.embedded.kube import shapes
-from runyard.embedded.kube.controllers import taints
+from runyard.embedded.kube import shapes, taints
 from runyard.embedded.kube.controllers.spread import Constraint, constraint
 from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.schema import quantity
@@ -26,18 +25,18 @@ _CORDON = shapes.Taint(key=taints.UNSCHEDULABLE, effect="NoSchedule")
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """What the scheduler looks at on a node."""
+    """The fields of a node that the scheduler reads."""
 
     name: str
     unschedulable: bool
     labels: dict[str, str]
     taints: tuple[shapes.Taint, ...]
-    disliked: tuple[shapes.Taint, ...]  # taints that only ask to stay away
+    soft_taints: tuple[shapes.Taint, ...]  # taints with the effect PreferNoSchedule
     room: Amounts
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """What a Pod wants of a node."""
+    """What a Pod requires of a node."""
 
     requests: Amounts
     selector: dict[str, str]
@@ -46,28 +45,28 @@ class PodView(msgspec.Struct, frozen=True):
     ports: tuple[Port, ...] = ()
     spread: tuple[Constraint, ...] = ()
     namespace: str = ""  # only where it matters: for counting Pods
-    insists: bool = False  # on neighbours, which nobody here can judge
+    insists: bool = False  # requires Pod affinity, which is not supported
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """Why a node does not take a Pod."""
 
     reasons: tuple[str, ...]
-    helpless: bool = True  # nothing would change if other Pods left the node
+    helpless: bool = True  # the removal of other Pods would not help
 
 
 def node_view(node: Object) -> NodeView:
-    """The view of a node, with the taints that its conditions will have put on it by the end of this step."""
+    """The view of a node, with the taints that its conditions will have set by the end of this step."""
     status = node.get("status") or {}
-    told = taints.settled(node.get("spec") or {}, status.get("conditions") or [], now="")
-    spec = msgspec.convert(told, shapes.NodeSpec)
+    given = taints.settled(node.get("spec") or {}, status.get("conditions") or [], now="")
+    spec = msgspec.convert(given, shapes.NodeSpec)
     room = status.get("allocatable") or status.get("capacity") or {}
     return NodeView(
         name=node["metadata"]["name"],
         unschedulable=spec.unschedulable,
         labels=node["metadata"].get("labels") or {},
         taints=tuple(item for item in spec.taints if item.effect != taints.PREFER),
-        disliked=tuple(item for item in spec.taints if item.effect == taints.PREFER),
+        soft_taints=tuple(item for item in spec.taints if item.effect == taints.PREFER),
         room={key: quantity.milli(value) for key, value in room.items()},
     )
 
@@ -93,12 +92,12 @@ def pod_view(pod: Object) -> PodView:
 
 
 def class_of(view: PodView) -> bytes:
-    """Equal for Pods that want the same things."""
+    """Equal for Pods with the same requirements."""
     return msgspec.json.encode(view, order="sorted")
 
 
 def requests_of(spec: shapes.PodSpec) -> Amounts:
-    """Containers and sidecars together, or the largest initialisation, plus overhead."""
+    """The requests: containers and sidecars together, or the largest init container, plus overhead."""
     running: Amounts = {}
     starting: Amounts = {}
     for container in spec.init_containers:
@@ -118,7 +117,7 @@ def requests_of(spec: shapes.PodSpec) -> Amounts:
 
 
 def _ports(spec: shapes.PodSpec) -> tuple[Port, ...]:
-    """The ports of the host that a Pod wants while it runs."""
+    """The host ports that a Pod needs while it runs."""
     lasting = [item for item in spec.init_containers if item.restart_policy == "Always"]
     return tuple(
         (port.protocol or "TCP", port.host_ip, port.host_port)
@@ -139,13 +138,13 @@ def _sum(one: Amounts, two: Amounts) -> Amounts:
 
 
 def add(total: Amounts, amounts: Amounts) -> None:
-    """Add in place."""
+    """Adds in place."""
     for key, value in amounts.items():
         total[key] = total.get(key, 0) + value
 
 
 def subtract(total: Amounts, amounts: Amounts) -> None:
-    """Subtract in place."""
+    """Subtracts in place."""
     for key, value in amounts.items():
         total[key] = total.get(key, 0) - value
 
@@ -156,7 +155,7 @@ def subtract(total: Amounts, amounts: Amounts) -> None:
 def refusal(
     pod: PodView, node: NodeView, used: Amounts, taken: Iterable[Port] = ()
 ) -> Verdict | None:
-    """Why the node does not take the Pod; None if it does. How Pods are spread is asked last, elsewhere."""
+    """Why the node does not fit the Pod; None if it does. Spread constraints are checked last, elsewhere."""
     if pod.insists:
         return _NEIGHBOURS
     named = named_nodes(pod.affinity)
@@ -212,16 +211,16 @@ def _clash(one: Port, two: Port) -> bool:
 
 
 def named_nodes(affinity: shapes.NodeAffinity) -> tuple[str, ...] | None:
-    """The only nodes that are looked at, where every alternative of an affinity names some; else None."""
+    """The only nodes that can match, where every alternative of an affinity names some; else None."""
     if affinity.required is None:
         return None
     named: list[str] = []
     for term in affinity.required.node_selector_terms:
-        told = [item for item in term.match_fields if item.key == _NAME and item.operator == "In"]
-        if not told:
+        given = [item for item in term.match_fields if item.key == _NAME and item.operator == "In"]
+        if not given:
             return None
         named += [
-            value for value in told[0].values if all(value in item.values for item in told[1:])
+            value for value in given[0].values if all(value in item.values for item in given[1:])
         ]
     return tuple(named)
 
@@ -266,17 +265,17 @@ def _compares(item: shapes.Expression, value: str | None) -> bool:
     return have > bound if item.operator == "Gt" else have < bound
 
 
-# ---- how much it likes it
+# ---- scores
 
 
-def liking(pod: PodView, node: NodeView) -> int:
-    """The weight of all wishes that the node fulfils."""
+def preference(pod: PodView, node: NodeView) -> int:
+    """The weight of all preferences that the node satisfies."""
     return sum(wish.weight for wish in pod.affinity.preferred if _holds(wish.preference, node))
 
 
-def dislike(pod: PodView, node: NodeView) -> int:
-    """How many taints ask the Pod to stay away, without insisting."""
-    return sum(not taints.tolerated(taint, pod.tolerations) for taint in node.disliked)
+def untolerated(pod: PodView, node: NodeView) -> int:
+    """How many PreferNoSchedule taints the Pod does not tolerate."""
+    return sum(not taints.tolerated(taint, pod.tolerations) for taint in node.soft_taints)
 
 
 def load(node: NodeView, used: Amounts) -> float:
@@ -285,11 +284,11 @@ def load(node: NodeView, used: Amounts) -> float:
     return max(shares, default=0.0)
 
 
-# ---- in words
+# ---- messages
 
 
 def message(verdicts: Iterable[Verdict]) -> str:
-    """Why no node takes a Pod, counted by reason, in the stock scheduler's words."""
+    """Why no node fits a Pod, counted by reason, with the stock scheduler's messages."""
     found = tuple(verdicts)
     if not found:
         return "no nodes available to schedule pods"

@@ -1,10 +1,10 @@
-"""How a silent Node is judged, and how fast the Pods of lost Nodes may be driven away. Pure.
+"""Decides how a silent Node is marked, and how fast the Pods of lost Nodes may be evicted. Pure.
 
-A Node that has said nothing for its grace becomes Unknown in every condition that its agent reports. Its Pods
-are another matter: when many Nodes fall silent together, the fault is likely on this side of the wire, and
-whoever drives all Pods away then has made an outage out of a hiccup. So one Node at a time loses its Pods,
-with a pause in between; from three silent Nodes that are the larger part of a small fleet nobody does, and
-when none is left nobody does either.
+A Node without a heartbeat for its grace becomes Unknown in every condition that its agent reports. Its Pods are
+treated with more care: when many Nodes are silent together, the fault is likely on this side of the network, and
+evicting all Pods would turn a short interruption into an outage. So the Pods of one Node at a time are evicted,
+with a pause in between; none are evicted when at least three silent Nodes are the majority of a small fleet, nor
+when all Nodes are silent.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Literal
 
 from runyard.embedded.kube.resources import Object
 
-Mood = Literal["normal", "partial", "full"]
+Disruption = Literal["normal", "partial", "full"]
 
 SILENT, NEVER = "NodeStatusUnknown", "NodeStatusNeverUpdated"
 _WHY = {
@@ -28,7 +28,7 @@ _PAUSE, _LONG_PAUSE = 10.0, 100.0
 
 def silenced(conditions: Sequence[Object], *, created: str, now: str) -> list[Object]:
     """The conditions of a Node that has been silent for too long."""
-    told = [
+    given = [
         {
             **item,
             "status": "Unknown",
@@ -41,7 +41,7 @@ def silenced(conditions: Sequence[Object], *, created: str, now: str) -> list[Ob
         for item in conditions
     ]
     known = [item["type"] for item in conditions]
-    return told + [
+    return given + [
         {
             "type": kind,
             "status": "Unknown",
@@ -55,16 +55,16 @@ def silenced(conditions: Sequence[Object], *, created: str, now: str) -> list[Ob
     ]
 
 
-def mood(ready: int, total: int) -> Mood:
-    """How a fleet is, by how many of its Nodes are Ready."""
+def disruption(ready: int, total: int) -> Disruption:
+    """The state of a fleet, by how many of its Nodes are Ready."""
     lost = total - ready
     if total and not ready:
         return "full"
     return "partial" if lost > _FEW and lost / total >= _UNHEALTHY else "normal"
 
 
-def pause(state: Mood, total: int) -> float | None:
-    """Seconds between two Nodes that lose their Pods; None: nobody does."""
+def pause(state: Disruption, total: int) -> float | None:
+    """Seconds between two Nodes whose Pods are evicted; None: no eviction."""
     if state == "normal":
         return _PAUSE
     return _LONG_PAUSE if state == "partial" and total > _LARGE else None

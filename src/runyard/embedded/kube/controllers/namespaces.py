@@ -1,8 +1,8 @@
-"""Namespaces: each begins with an account for its Pods, and ends with everything that is in it.
+"""Manages namespaces: each gets a default ServiceAccount, and its deletion deletes everything that is in it.
 
 A namespace that is deleted stays, in the phase Terminating, while anything is left in it. Pods go first,
-because what they use (accounts, Secrets) must be there while they stop; only when the last of them has gone
-does the rest. What remains and which finalizers hold it is written into its status, for whoever waits.
+because what they use (accounts, Secrets) must be there while they stop; the rest is deleted only
+when the last of them is gone. The status says what remains and which finalizers hold it.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ _FINE = {
 
 
 class Namespaces:
-    """Furnishes namespaces, and clears them."""
+    """Creates the default objects of namespaces, and empties deleted ones."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -50,20 +50,20 @@ class Namespaces:
         self._going: dict[str, None] = {}
 
     def note(self, event: Event) -> None:
-        """React to one commit."""
+        """Reacts to one commit."""
         if event.resource is NAMESPACES:
             self._namespace(event)
         elif event.new is None and event.resource.namespaced:
             self._removed(event.resource, event.record)
 
     def adopt(self) -> None:
-        """Take over what the store already holds, writing nothing."""
+        """Indexes what the store already holds, writing nothing."""
         for place in self._store.table(NAMESPACES).records():
             if "deletionTimestamp" in place.meta:
                 self._going[place.name] = None
 
     def tick(self) -> None:
-        """Say what keeps the namespaces that are going."""
+        """Updates the conditions of namespaces that are being deleted."""
         for name in tuple(self._going):
             self._clear(name)
             self._report(name)
@@ -98,7 +98,7 @@ class Namespaces:
             self._furnish(space)
 
     def _clear(self, name: str) -> None:
-        """Delete what is in a namespace, Pods first, and then the namespace."""
+        """Deletes what is in a namespace, Pods first, and then the namespace."""
         place = self._store.get(NAMESPACES, "", name)
         if place is None:
             return
@@ -124,7 +124,7 @@ class Namespaces:
         place = self._store.get(NAMESPACES, "", name)
         if place is None:
             return
-        first = name in self._store.table(PODS).spaces  # nobody has asked the others to go yet
+        first = name in self._store.table(PODS).spaces  # the others were not deleted yet
         left = [
             (resource, record.obj)
             for resource in ([PODS] if first else self._contents())
@@ -141,7 +141,7 @@ class Namespaces:
 
 
 def _held(place: Object) -> bool:
-    """Whether somebody other than this server still holds a namespace."""
+    """Whether a finalizer other than this server's still holds a namespace."""
     named = [*place["metadata"].get("finalizers", ()), *place.get("spec", {}).get("finalizers", ())]
     return any(item != FINALIZER for item in named)
 
@@ -157,10 +157,10 @@ def remaining(
         kinds[name] = kinds.get(name, 0) + 1
         for item in obj["metadata"].get("finalizers") or ():
             finalizers[item] = finalizers.get(item, 0) + 1
-    told: dict[str, tuple[str, str]] = {}
+    given: dict[str, tuple[str, str]] = {}
     if kinds:
         counted = ", ".join(sorted(f"{key} has {n} resource instances" for key, n in kinds.items()))
-        told["NamespaceContentRemaining"] = (
+        given["NamespaceContentRemaining"] = (
             "SomeResourcesRemain",
             f"Some resources are remaining: {counted}",
         )
@@ -168,20 +168,20 @@ def remaining(
         counted = ", ".join(
             sorted(f"{key} in {n} resource instances" for key, n in finalizers.items())
         )
-        told["NamespaceFinalizersRemaining"] = (
+        given["NamespaceFinalizersRemaining"] = (
             "SomeFinalizersRemain",
             f"Some content in the namespace has finalizers remaining: {counted}",
         )
     since = {item["type"]: (item["status"], item["lastTransitionTime"]) for item in before}
     others = [item for item in before if item["type"] not in _FINE]
-    return others + [_condition(kind, told.get(kind), since.get(kind), now) for kind in _FINE]
+    return others + [_condition(kind, given.get(kind), since.get(kind), now) for kind in _FINE]
 
 
 def _condition(
-    kind: str, told: tuple[str, str] | None, since: tuple[str, str] | None, now: str
+    kind: str, given: tuple[str, str] | None, since: tuple[str, str] | None, now: str
 ) -> Object:
-    status = "False" if told is None else "True"
-    reason, message = told or _FINE[kind]
+    status = "False" if given is None else "True"
+    reason, message = given or _FINE[kind]
     moment = since[1] if since is not None and since[0] == status else now
     return {
         "type": kind,

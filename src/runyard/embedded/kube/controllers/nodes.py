@@ -1,6 +1,6 @@
-"""Node lifecycle: silence makes a node Unknown, and in the end its Pods go.
+"""The node lifecycle: a silent node becomes Unknown, and later its Pods are evicted.
 
-A node speaks by renewing its lease or by posting its status; what counts is when this server saw it, not the
+A heartbeat is a renewed lease or a posted status; what counts is when this server received it, not the
 time that the node wrote down, so a host with a wrong clock is not taken for dead. Silence longer than the
 grace sets every condition that an agent reports to Unknown, and Pods that were ready are so no more. Only the
 node itself can take that back, by posting its status again: a renewed lease proves that the agent lives, not
@@ -14,7 +14,8 @@ Pods away (`evictions`), comes to one lost node at a time, and to none when the 
 """
 
 from runyard.clock import Clock
-from runyard.embedded.kube.controllers import lifecycle, taints
+from runyard.embedded.kube import taints
+from runyard.embedded.kube.controllers import lifecycle
 from runyard.embedded.kube.controllers.events import NODE_CONTROLLER, Recorder
 from runyard.embedded.kube.controllers.placed import Placed
 from runyard.embedded.kube.registry import Registry, with_condition
@@ -33,7 +34,7 @@ _NOTHING: Object = {}
 
 
 class NodeLifecycle:
-    """Watches over nodes."""
+    """Monitors nodes."""
 
     def __init__(
         self,
@@ -59,16 +60,16 @@ class NodeLifecycle:
         self._cut_off = False
 
     def note(self, event: Event) -> None:
-        """React to one commit."""
+        """Reacts to one commit."""
         if event.resource is NODES:
             self._node(event)
         elif event.resource is LEASES and event.record.namespace == LEASE_NAMESPACE:
             self._lease(event)
 
     def adopt(self) -> None:
-        """Take over what the store already holds, writing nothing.
+        """Indexes what the store already holds, writing nothing.
 
-        Every clock starts now: while this server was away nobody could speak to it, so nobody was silent.
+        Every grace starts now: while this server was down no heartbeat could reach it.
         """
         now = self._clock.monotonic()
         for node in self._store.table(NODES).records():
@@ -78,7 +79,7 @@ class NodeLifecycle:
                 self._lost_since[node.name] = now
 
     def tick(self) -> None:
-        """Look at the clock."""
+        """Checks the time."""
         now = self._clock.monotonic()
         for name, heard in tuple(self._heard.items()):
             grace = self._settings.node_grace
@@ -87,7 +88,7 @@ class NodeLifecycle:
             if now - heard > grace:
                 self._fall_silent(name)
         if self._lost_since or self._cut_off:
-            self._condemn(now)
+            self._taint_next_lost(now)
             self._force(now)
 
     # ---- commits
@@ -105,9 +106,11 @@ class NodeLifecycle:
         if new is None:
             for book in (self._heard, self._ready, self._lost_since):
                 book.pop(name, None)
-            self._tell(event.record, "RemovingNode", f"Removing Node {name} from Controller")
+            self._record_event(
+                event.record, "RemovingNode", f"Removing Node {name} from Controller"
+            )
             return
-        if old is None or _spoke(old.obj, new.obj):
+        if old is None or _is_heartbeat(old.obj, new.obj):
             self._heard[name] = now
         if old is None or old.obj.get("status") is not new.obj.get("status"):
             status = self._ready[name] = _ready(new.obj).get("status", "")
@@ -118,23 +121,23 @@ class NodeLifecycle:
         self._label(new)
         self._taint(name)
         if old is None:
-            self._tell(new, "RegisteredNode", f"Registered Node {name} in Controller")
+            self._record_event(new, "RegisteredNode", f"Registered Node {name} in Controller")
 
     def _label(self, node: Record) -> None:
-        """Keep the old names of two labels the same as their new ones."""
+        """Keeps the old names of two labels equal to their new ones."""
         labels = node.meta.get("labels") or _NOTHING
-        told = {
+        given = {
             old: labels[key]
             for key, old in _LABELS.items()
             if key in labels and labels.get(old) != labels[key]
         }
-        record = self._store.get(NODES, "", node.name) if told else None
+        record = self._store.get(NODES, "", node.name) if given else None
         if record is not None and record.meta.get("labels") == labels:
-            meta = {**record.meta, "labels": {**labels, **told}}
+            meta = {**record.meta, "labels": {**labels, **given}}
             self._store.put(NODES, {**record.obj, "metadata": meta})
 
     def _taint(self, name: str) -> None:
-        """Make the taints say what the conditions say."""
+        """Sets the taints that correspond to the conditions."""
         record = self._store.get(NODES, "", name)
         if record is None:
             return
@@ -154,13 +157,13 @@ class NodeLifecycle:
             return
         now = to_rfc3339(self._clock.now())
         created = record.meta["creationTimestamp"]
-        told = lifecycle.silenced(_conditions(record.obj), created=created, now=now)
+        given = lifecycle.silenced(_conditions(record.obj), created=created, now=now)
         was_ready = self._ready.get(name) == "True"
-        status = {**record.obj.get("status", {}), "conditions": told}
+        status = {**record.obj.get("status", {}), "conditions": given}
         silent = self._store.put(NODES, {**record.obj, "status": status})
         self._ready[name] = "Unknown"
         if was_ready:
-            self._recorder.told(
+            self._recorder.emit(
                 silent,
                 NODES,
                 by=NODE_CONTROLLER,
@@ -168,16 +171,16 @@ class NodeLifecycle:
                 message=f"Node {name} status is now: NodeNotReady",
             )
             for pod in self._placed.on(name):
-                self._doubt(pod, now)
+                self._mark_not_ready(pod, now)
 
-    def _doubt(self, pod: Record, now: str) -> None:
-        """A Pod on a silent node is not known to be ready."""
+    def _mark_not_ready(self, pod: Record, now: str) -> None:
+        """Marks the Pods of a silent node as not ready."""
         status = pod.obj.get("status", {})
         for item in status.get("conditions") or ():
             if item.get("type") == "Ready" and item.get("status") == "True":
                 after = {"type": "Ready", "status": "False", "lastTransitionTime": now}
                 self._store.put(PODS, {**pod.obj, "status": with_condition(status, after)})
-                self._recorder.told(
+                self._recorder.emit(
                     pod,
                     PODS,
                     by=NODE_CONTROLLER,
@@ -186,37 +189,41 @@ class NodeLifecycle:
                     warning=True,
                 )
 
-    def _condemn(self, now: float) -> None:
-        """Let the next lost node lose its Pods, if it is time for one."""
+    def _taint_next_lost(self, now: float) -> None:
+        """Taints the next lost node, if it is time for one."""
         total = len(self._ready)
-        mood = lifecycle.mood(sum(status == "True" for status in self._ready.values()), total)
-        if mood == "full":
+        disruption = lifecycle.disruption(
+            sum(status == "True" for status in self._ready.values()), total
+        )
+        if disruption == "full":
             if not self._cut_off:
                 self._cut_off = True
                 self._spare_all()
             return
-        if self._cut_off:  # somebody is there again: everybody's silence begins anew
+        if self._cut_off:  # a node is back: the silence of all others starts again
             self._cut_off = False
             self._heard = dict.fromkeys(self._heard, now)
-        pause = lifecycle.pause(mood, total)
+        pause = lifecycle.pause(disruption, total)
         if pause is None or now < self._next:
             return
         for name in self._lost_since:
             record = self._store.get(NODES, "", name)
             key = taints.lost_key(self._ready.get(name, ""))
-            if record is None or not key or taints.is_condemned(record.obj.get("spec", {})):
+            if record is None or not key or taints.has_lost_taint(record.obj.get("spec", {})):
                 continue
             moment = to_rfc3339(self._clock.now())
-            self._put_spec(record, taints.condemned(record.obj.get("spec", {}), key, now=moment))
+            self._put_spec(
+                record, taints.with_lost_taint(record.obj.get("spec", {}), key, now=moment)
+            )
             self._next = now + pause
             return
 
     def _spare_all(self) -> None:
         for record in self._store.table(NODES).records():
-            self._put_spec(record, taints.spared(record.obj.get("spec", {})))
+            self._put_spec(record, taints.without_lost_taint(record.obj.get("spec", {})))
 
     def _force(self, now: float) -> None:
-        """Where the fleet's owner says so, Pods of nodes lost for long are removed by force."""
+        """Removes Pods of nodes lost for long by force, if the settings say so."""
         limit = self._settings.pod_gc_after
         if limit is None:
             return
@@ -225,9 +232,9 @@ class NodeLifecycle:
                 for pod in self._placed.on(name):
                     self._registry.delete(PODS, pod, grace=0)
 
-    def _tell(self, node: Record, reason: str, message: str) -> None:
-        told = f"Node {node.name} event: {message}"
-        self._recorder.told(node, NODES, by=NODE_CONTROLLER, reason=reason, message=told)
+    def _record_event(self, node: Record, reason: str, message: str) -> None:
+        text = f"Node {node.name} event: {message}"
+        self._recorder.emit(node, NODES, by=NODE_CONTROLLER, reason=reason, message=text)
 
 
 def _renewed(lease: Object) -> Object:
@@ -239,11 +246,11 @@ def _conditions(node: Object) -> list[Object]:
     return node.get("status", {}).get("conditions") or []
 
 
-def _spoke(old: Object, new: Object) -> bool:
-    """Whether the agent gave a sign of life: what others write about its Node is none."""
+def _is_heartbeat(old: Object, new: Object) -> bool:
+    """Whether the agent sent a heartbeat: writes of others to its Node are none."""
     before, after = _ready(old), _ready(new)
-    told = "lastHeartbeatTime"
-    return bool(before) != bool(after) or before.get(told) != after.get(told)
+    message = "lastHeartbeatTime"
+    return bool(before) != bool(after) or before.get(message) != after.get(message)
 
 
 def _ready(node: Object) -> Object:

@@ -1,4 +1,4 @@
-"""Which Pods lie on which Node: one index, kept up with every commit, for every controller that asks."""
+"""Indexes which Pods are bound to which Node, updated with every commit, for all controllers."""
 
 from runyard.embedded.kube.resources import PODS
 from runyard.embedded.kube.storage.store import Event, Record, Store
@@ -14,7 +14,7 @@ class Placed:
         self._pods: dict[str, dict[Key, None]] = {}
 
     def note(self, event: Event) -> None:
-        """React to one commit about a Pod."""
+        """Reacts to one commit about a Pod."""
         record = event.record
         node = record.obj["spec"].get("nodeName", "")
         if not node:
@@ -28,12 +28,12 @@ class Placed:
                 del self._pods[node]
 
     def adopt(self) -> None:
-        """Take over what the store already holds."""
+        """Indexes what the store already holds."""
         for pod in self._store.table(PODS).records():
             self.note(Event(PODS, pod.version, old=None, new=pod))
 
     def add(self, pod: Record, node: str) -> None:
-        """A Pod was bound to that Node."""
+        """Adds a Pod that was bound to that Node."""
         self._pods.setdefault(node, {})[pod.namespace, pod.name] = None
 
     def on(self, node: str) -> list[Record]:
@@ -42,5 +42,5 @@ class Placed:
         return [record for record in found if record is not None]
 
     def nodes(self) -> tuple[str, ...]:
-        """The names of all Nodes that Pods name, whether there is such a Node or not."""
+        """The names of all Nodes that Pods name, whether such a Node exists or not."""
         return tuple(self._pods)

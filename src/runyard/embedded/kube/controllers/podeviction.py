@@ -1,6 +1,6 @@
-"""The subresource `pods/eviction`: how people and programs ask a Pod to leave, as `kubectl drain` does.
+"""The subresource `pods/eviction`, as `kubectl drain` uses it.
 
-It is a deletion that says so on the Pod. There are no disruption budgets here, so nobody is ever told to
+It is a deletion with a condition on the Pod. There are no disruption budgets here, so an eviction never has to
 wait.
 """
 
@@ -21,7 +21,7 @@ _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succes
 
 
 def evict(registry: Registry, namespace: str, name: str, body: Any) -> Response:
-    """Answer a request to evict that Pod; a dry run is one by the store or by the body."""
+    """Answers a request to evict that Pod; a dry run is requested by the store or by the body."""
     options = _options(name, body)
     store = registry.store
     pod = store.get(PODS, namespace, name)
@@ -32,34 +32,34 @@ def evict(registry: Registry, namespace: str, name: str, body: Any) -> Response:
         store.rehearsing = True
     if not store.rehearsing:
         pod = disruption.mark(registry, pod, disruption.EVICTED)
-    registry.deleted(PODS, pod, options.wish)
+    registry.deleted(PODS, pod, options.deletion)
     return json_response(201, _DONE)
 
 
 def _options(name: str, body: Any) -> DeleteOptions:
-    told = body if isinstance(body, dict) else {}
-    kind, version = told.get("kind", "Eviction"), told.get("apiVersion", _VERSIONS[0])
+    given = body if isinstance(body, dict) else {}
+    kind, version = given.get("kind", "Eviction"), given.get("apiVersion", _VERSIONS[0])
     if kind != "Eviction" or version not in _VERSIONS:
         short = str(version).rpartition("/")[2]
         why = f"converting ({short}.{kind}) to (policy.Eviction): unknown conversion"
         raise bad_request(f'{kind} in version "{version}" cannot be handled as a Eviction: {why}')
-    meta = told.get("metadata")
+    meta = given.get("metadata")
     if not isinstance(meta, dict) or meta.get("name") != name:
         raise bad_request("name in URL does not match name in Eviction object")
     try:
-        return msgspec.convert(told.get("deleteOptions") or {}, DeleteOptions)
+        return msgspec.convert(given.get("deleteOptions") or {}, DeleteOptions)
     except msgspec.ValidationError as error:
         why = f'Eviction in version "{str(version).rpartition("/")[2]}" cannot be handled as a'
         raise bad_request(f"{why} Eviction: {error}") from None
 
 
 def _check(pod: Record, wanted: dict[str, str]) -> None:
-    """Refuse to evict another Pod than the one that was meant."""
-    told = (
+    """Refuses to evict another Pod than the intended one."""
+    given = (
         ("UID", wanted.get("uid"), pod.uid, "deleted and then recreated"),
         ("ResourceVersion", wanted.get("resourceVersion"), str(pod.version), "modified"),
     )
-    for what, asked, have, fate in told:
+    for what, asked, have, fate in given:
         if asked and asked != have:
             why = f"the {what} in the precondition ({asked}) does not match the {what} in record ({have})"
             message = f'Operation cannot be fulfilled on Pod "{pod.name}": {why}.'

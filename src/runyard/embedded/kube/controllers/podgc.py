@@ -1,7 +1,6 @@
-"""Pods on a Node that is no more: after a quarantine they are removed by force, for no agent will ever do it.
+"""Removes Pods of a deleted Node by force after a quarantine, because no agent will ever do it.
 
-The quarantine is for a host that registers again. Finalizers hold all the same: force means grace 0, not
-violence.
+The quarantine is for a host that registers again. Finalizers are respected: force means grace 0.
 """
 
 from runyard.clock import Clock
@@ -26,14 +25,14 @@ class PodGarbage:
         self._gone: dict[str, float] = {}  # Node: since when
 
     def note(self, event: Event) -> None:
-        """React to one commit."""
+        """Reacts to one commit."""
         if event.resource is PODS:
             old, new = event.old, event.new
             if new is None:
                 return
             node = new.obj["spec"].get("nodeName", "")
             if node and (old is None or not old.obj["spec"].get("nodeName")):
-                self._look(node)
+                self._start_quarantine(node)
         elif event.resource is NODES:
             if event.new is None:
                 self._gone[event.record.name] = self._clock.monotonic()
@@ -41,12 +40,12 @@ class PodGarbage:
                 self._gone.pop(event.record.name, None)
 
     def adopt(self) -> None:
-        """Take over what the store already holds; every quarantine starts now."""
+        """Indexes what the store already holds; every quarantine starts now."""
         for node in self._placed.nodes():
-            self._look(node)
+            self._start_quarantine(node)
 
     def tick(self) -> None:
-        """Look at the clock."""
+        """Checks the time."""
         now = self._clock.monotonic()
         for node, since in tuple(self._gone.items()):
             if now - since >= self._quarantine:
@@ -56,6 +55,6 @@ class PodGarbage:
                 if not self._placed.on(node):
                     del self._gone[node]
 
-    def _look(self, node: str) -> None:
+    def _start_quarantine(self, node: str) -> None:
         if self._store.get(NODES, "", node) is None:
             self._gone.setdefault(node, self._clock.monotonic())

@@ -1,6 +1,6 @@
-"""The certificate of the machine's authority, as a ConfigMap in every namespace, for the Pods that call the API.
+"""Publishes the certificate of the machine's authority as a ConfigMap in every namespace, for Pods that call the API.
 
-What somebody deletes or changes comes back at once. Where there is no authority there is nothing to publish.
+A deleted or changed one is restored at once. Without an authority there is nothing to publish.
 """
 
 from runyard.embedded.kube.accountmounts import CA_KEY, ROOT_CA
@@ -21,7 +21,7 @@ class RootCa:
         self._data = {CA_KEY: certificate.decode()}
 
     def note(self, event: Event) -> None:
-        """React to one commit."""
+        """Reacts to one commit."""
         if event.resource is NAMESPACES:
             if event.new is not None:
                 self._publish(event.record.name)
@@ -29,7 +29,7 @@ class RootCa:
             self._publish(event.record.namespace)
 
     def resume(self) -> None:
-        """Publish wherever it is missing, or another one is there."""
+        """Publishes it wherever it is missing or different."""
         for place in self._store.table(NAMESPACES).records():
             self._publish(place.name)
 
@@ -45,6 +45,6 @@ class RootCa:
             record.obj.get("data") != self._data
             or _TOLD not in (record.meta.get("annotations") or {})
         ):
-            told = {**(record.meta.get("annotations") or {}), _TOLD: _WHAT}
-            meta = {**record.meta, "annotations": told}
+            given = {**(record.meta.get("annotations") or {}), _TOLD: _WHAT}
+            meta = {**record.meta, "annotations": given}
             self._store.put(CONFIG_MAPS, {**record.obj, "metadata": meta, "data": self._data})

@@ -1,14 +1,14 @@
-"""The scheduler: which node a Pod goes to, decided at the commit that makes it possible.
+"""The scheduler: binds a Pod to a node, at the commit that makes it possible.
 
-Pods that want the same things (selector, tolerations, affinity, resources, ports, spread) form one class. For
-each class the verdict on every node is remembered, and a commit about one node re-judges that node only. A
+Pods with the same requirements (selector, tolerations, affinity, resources, ports, spread) form one class. For
+each class the verdict on every node is cached, and a commit about one node re-evaluates that node only. A
 thousand waiting Pods therefore cost no more than one, and a heartbeat that changes nothing costs nothing. A
-few classes are remembered after their last Pod found a node, for the next one of its kind.
+few classes stay cached after their last Pod was bound, for the next one of the class.
 
 How Pods are spread depends on all nodes at once, so it is not part of a verdict: it is counted when a Pod of
-such a class looks for a node (`Balance`).
+such a class is scheduled (`Balance`).
 
-Choice among nodes that fit: the fewest taints that ask to stay away, then the most preferred by node
+Choice among nodes that fit: the fewest PreferNoSchedule taints, then the most preferred by node
 affinity, then the emptiest by spread, then the least loaded, then by name. A Pod that fits nowhere gets the
 condition PodScheduled=False and an Event at once; when only the *reason* changes later, both follow at a
 tick, so that a flapping node does not rewrite every Pod.
@@ -31,20 +31,22 @@ from runyard.embedded.kube.storage.store import Event, Record
 from runyard.wire.instants import to_rfc3339
 
 _REMEMBERED = 32  # classes without waiting Pods
-_RETELL = 60.0  # seconds between two Events about the same Pods, whose reason keeps changing
+_REPEAT_EVENT_AFTER = (
+    60.0  # seconds between two Events about the same Pods, whose reason keeps changing
+)
 _FINISHED = ("Succeeded", "Failed")
 Key = tuple[str, str]
 
 
 class Waiting:
-    """Pods of one class that are bound nowhere, and why not."""
+    """Pods of one class that are not bound, and why."""
 
     def __init__(self, view: PodView) -> None:
         self.view = view
         self.pods: dict[Key, None] = {}
         self.verdicts: dict[str, Verdict | None] = {}
-        self.told = ""
-        self.told_at = 0.0
+        self.message = ""
+        self.reported_at = 0.0
 
 
 class Scheduler:
@@ -75,14 +77,14 @@ class Scheduler:
         self._charged: dict[str, tuple[str, fit.Amounts]] = {}  # pod uid: node and requests
 
     def note(self, event: Event) -> None:
-        """React to one commit."""
+        """Reacts to one commit."""
         if event.resource is PODS:
             self._pod(event)
         elif event.resource is NODES:
             self._node(event)
 
     def adopt(self) -> None:
-        """Take over what the store already holds, writing nothing: `resume` gives nodes to who fits."""
+        """Indexes what the store already holds, writing nothing: `resume` binds Pods that fit."""
         for node in self._store.table(NODES).records():
             self._nodes[node.name] = fit.node_view(node.obj)
         spaces = self._store.table(PODS).spaces.values()
@@ -97,24 +99,24 @@ class Scheduler:
                 self._join((pod.namespace, pod.name), pod)
 
     def resume(self) -> None:
-        """Give nodes to waiting Pods that fit by now."""
+        """Binds waiting Pods that fit by now."""
         for waiting in tuple(self._classes.values()):
             self._place(waiting)
 
     def tick(self) -> None:
-        """Bring the reasons on waiting Pods up to date."""
+        """Updates the reasons on waiting Pods."""
         now = self._clock.monotonic()
         for waiting in tuple(self._classes.values()):
-            message = self._message(waiting) if waiting.pods else waiting.told
-            if message != waiting.told:
-                waiting.told = message
-                aloud = now - waiting.told_at >= _RETELL
-                waiting.told_at = now if aloud else waiting.told_at
+            message = self._message(waiting) if waiting.pods else waiting.message
+            if message != waiting.message:
+                waiting.message = message
+                with_event = now - waiting.reported_at >= _REPEAT_EVENT_AFTER
+                waiting.reported_at = now if with_event else waiting.reported_at
                 for key in tuple(waiting.pods):
-                    self._tell(key, message, aloud=aloud)
+                    self._report_waiting(key, message, with_event=with_event)
 
     def used(self, node: str) -> fit.Amounts:
-        """What the Pods on a node have asked for, in thousandths."""
+        """The requests of the Pods on a node, in thousandths."""
         return dict(self._used.get(node, {}))
 
     # ---- Pods
@@ -134,7 +136,7 @@ class Scheduler:
             self._enqueue(key, record)
 
     def _charge(self, event: Event) -> str:
-        """Keep the books of a node; the node whose books changed, if any."""
+        """Updates the used resources of a node; returns the node if they changed."""
         old, new = event.old, event.new
         if old is not None and (new is None or _ended(new.obj)):
             node, amounts = self._charged.pop(old.uid, ("", {}))
@@ -169,12 +171,12 @@ class Scheduler:
         self._place(waiting)
         message = self._message(waiting) if waiting.pods else ""
         if first:
-            waiting.told, waiting.told_at = message, self._clock.monotonic()
+            waiting.message, waiting.reported_at = message, self._clock.monotonic()
         if key in self._class_of:
-            self._tell(key, message)
+            self._report_waiting(key, message)
 
     def _begin(self, name: bytes, view: PodView) -> Waiting:
-        """A new class; the longest unused one makes room for it."""
+        """Adds a class; drops the longest unused one if there are too many."""
         unused = [other for other, item in self._classes.items() if not item.pods]
         for other in unused[: max(0, len(unused) - _REMEMBERED)]:
             del self._classes[other]
@@ -209,7 +211,7 @@ class Scheduler:
         return fit.refusal(pod, self._nodes[node], self._used.get(node, {}), taken)
 
     def _judge_node(self, name: str) -> None:
-        """A node changed or got room: maybe somebody fits now."""
+        """A node changed or got free resources: tries waiting Pods again."""
         if name not in self._nodes:
             return
         self._load[name] = fit.load(self._nodes[name], self._used.get(name, {}))
@@ -219,38 +221,38 @@ class Scheduler:
                 self._place(waiting)
 
     def _rebalance(self) -> None:
-        """Pods are spread otherwise than before: maybe somebody fits now."""
+        """The spread of Pods changed: tries waiting Pods again."""
         for waiting in tuple(self._classes.values()):
             if waiting.pods and waiting.view.spread:
                 self._place(waiting)
 
     def _place(self, waiting: Waiting) -> None:
-        """Bind as many of the class as fit, in the order in which they came."""
+        """Binds as many Pods of the class as fit, in the order in which they came."""
         for key in tuple(waiting.pods):
             fitting = [name for name, verdict in waiting.verdicts.items() if verdict is None]
             if not fitting:
                 return
             record = self._store.get(PODS, *key)
             if record is None or not _waits(record.obj):
-                continue  # its own event is still to be noted
-            crowds: dict[str, int] = {}
+                continue  # its own event is still to be handled
+            counts: dict[str, int] = {}
             if waiting.view.spread:
-                crowds = self._balance.crowds(waiting.view, fitting)
-                fitting = list(crowds)
+                counts = self._balance.counts(waiting.view, fitting)
+                fitting = list(counts)
                 if not fitting:
                     return
-            best = self._most_liked(waiting.view, fitting, crowds)
+            best = self._best_scored(waiting.view, fitting, counts)
             node = min(best, key=lambda name: (self._load[name], name))
             self._bind(waiting, key, record=record, node=node)
 
-    def _most_liked(self, pod: PodView, fitting: list[str], crowds: dict[str, int]) -> list[str]:
-        """Those of the nodes that the Pod likes best; how full they are is asked after that."""
+    def _best_scored(self, pod: PodView, fitting: list[str], counts: dict[str, int]) -> list[str]:
+        """The nodes with the best score; how full they are is compared after that."""
         views = [self._nodes[name] for name in fitting]
-        choosy = crowds or pod.affinity.preferred or any(view.disliked for view in views)
+        choosy = counts or pod.affinity.preferred or any(view.soft_taints for view in views)
         if not choosy:
             return fitting
         ranks = [
-            (fit.dislike(pod, view), -fit.liking(pod, view), crowds.get(view.name, 0))
+            (fit.untolerated(pod, view), -fit.preference(pod, view), counts.get(view.name, 0))
             for view in views
         ]
         best = min(ranks)
@@ -280,8 +282,8 @@ class Scheduler:
             return fit.message(self._balance.verdicts(waiting.view, verdicts).values())
         return fit.message(item for item in verdicts.values() if item is not None)
 
-    def _tell(self, key: Key, message: str, *, aloud: bool = True) -> None:
-        """Write why the Pod waits; the time of transition moves only with the status."""
+    def _report_waiting(self, key: Key, message: str, *, with_event: bool = True) -> None:
+        """Writes why the Pod waits; the transition time changes only with the status."""
         record = self._store.get(PODS, *key)
         if record is None or not _waits(record.obj):
             return
@@ -300,7 +302,7 @@ class Scheduler:
         status = with_condition(record.obj.get("status", {}), condition)
         if status != record.obj.get("status"):
             self._store.put(PODS, {**record.obj, "status": status})
-        if aloud:
+        if with_event:
             self._recorder.scheduling(
                 record, PODS, reason="FailedScheduling", message=message, action="Scheduling"
             )
@@ -316,7 +318,7 @@ def _ended(obj: Object) -> bool:
 
 
 def _counts_otherwise(event: Event) -> bool:
-    """Whether a bound Pod counts for other spreads than before: it is going, or has other labels."""
+    """Whether a bound Pod counts differently for spreads: it is terminating, or has other labels."""
     old, new = event.old, event.new
     if old is None or new is None or old.meta is new.meta or not new.obj["spec"].get("nodeName"):
         return False
@@ -326,7 +328,7 @@ def _counts_otherwise(event: Event) -> bool:
 
 
 def _waits(obj: Object) -> bool:
-    """Whether the scheduler owes this Pod a node."""
+    """Whether the scheduler has to bind this Pod."""
     spec = obj["spec"]
     return (
         not spec.get("nodeName")

@@ -1,4 +1,4 @@
-"""Topology spread: how evenly the Pods of one kind lie over the Nodes, by a label of these. Pure.
+"""Topology spread constraints: how evenly Pods are spread over the Nodes, by a label of these. Pure.
 
 A constraint counts the Pods that its selector means, in the Pod's own namespace, over the values of one Node
 label. Nodes that the Pod may not use by selector or affinity are not counted; a Node without the label takes
@@ -24,7 +24,7 @@ _OPERATORS: dict[str, Literal["in", "notin", "exists", "absent"]] = {
 
 
 class Constraint(msgspec.Struct, frozen=True):
-    """One constraint of one kind of Pod."""
+    """One constraint of one class of Pods."""
 
     key: str
     skew: int
@@ -43,13 +43,13 @@ class Constraint(msgspec.Struct, frozen=True):
 
 def constraint(wish: shapes.Spread, labels: Labels) -> Constraint:
     """The constraint of a Pod with those labels."""
-    told = wish.label_selector
+    given = wish.label_selector
     found: list[Requirement] = []
-    if told is not None:
-        found += [Requirement(key, "in", (value,)) for key, value in told.match_labels.items()]
+    if given is not None:
+        found += [Requirement(key, "in", (value,)) for key, value in given.match_labels.items()]
         found += [
             Requirement(item.key, _OPERATORS[item.operator], tuple(item.values))
-            for item in told.match_expressions
+            for item in given.match_expressions
         ]
     found += [
         Requirement(key, "in", (labels[key],)) for key in wish.match_label_keys if key in labels
@@ -59,7 +59,7 @@ def constraint(wish: shapes.Spread, labels: Labels) -> Constraint:
         skew=wish.max_skew,
         hard=wish.when_unsatisfiable == "DoNotSchedule",
         domains=wish.min_domains or 1,
-        selects=told is not None,
+        selects=given is not None,
         selector=tuple(found),
         honours_affinity=wish.node_affinity_policy != "Ignore",
         honours_taints=wish.node_taints_policy == "Honor",
@@ -74,7 +74,7 @@ def spread_over(
     keys: Iterable[str],
     pods_on: Callable[[str], Iterable[Labels]],
 ) -> dict[str, int]:
-    """How many of the Pods that a constraint means are in each domain, over the Nodes that take part."""
+    """How many of the selected Pods are in each domain, over the eligible Nodes."""
     needed = tuple(keys)
     counts: dict[str, int] = {}
     for name, labels in nodes:
@@ -86,7 +86,7 @@ def spread_over(
 
 
 def refusal(constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: Labels) -> str:
-    """Why a Node with those labels would tip the balance; empty if it would not."""
+    """Why a Node with those labels would violate the constraint; empty if it would not."""
     for one, counts in constraints:
         if one.key not in labels:
             return "node(s) didn't match pod topology spread constraints (missing required label)"
@@ -96,6 +96,6 @@ def refusal(constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: La
     return ""
 
 
-def crowd(constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: Labels) -> int:
+def domain_count(constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: Labels) -> int:
     """How full the domains of a Node are already: the fewer, the better."""
     return sum(counts.get(labels.get(one.key, ""), 0) for one, counts in constraints)

@@ -1,10 +1,10 @@
-"""Whether a custom object can be merged at all: its values have the shapes that a merge goes by.
+"""Checks whether a custom object can be merged: its values have the types that a merge needs.
 
-An apply that cannot is refused, before any validation. Of a plain write that cannot, in a part that is left aside and
-so never validated, nobody can say who owns what: the object loses its owners.
+An apply that cannot is refused, before any validation. After a plain write that cannot, in a part that is left aside
+and so never validated, the ownership of fields is unknown: the object loses its owners.
 
-Numbers, texts and truths are told apart, lists with keys need the keys, nothing may be in a set twice; ranges, patterns
-and required fields are not looked at. Null fits everywhere but in a set or as an item with keys.
+Numbers, strings and booleans are distinguished, lists with keys need the keys, a set has no duplicates; ranges,
+patterns and required fields are not checked. Null fits everywhere but in a set or as an item with keys.
 """
 
 from typing import Any
@@ -29,14 +29,14 @@ def mismatch(schema: Schema, obj: dict[str, Any], *, twice: bool = False) -> str
 
     With `twice` the same may be in a list more than once.
     """
-    told = {key: item for key, item in obj.items() if key not in _OWN}
-    return _map(schema, told, "", twice)
+    given = {key: item for key, item in obj.items() if key not in _OWN}
+    return _map(schema, given, "", twice)
 
 
 def disowned(
     resource: Resource, obj: Object, *, old: Object | None = None, status: bool = False
 ) -> bool:
-    """Whether a plain write, of the status or of all the rest, says aside what cannot be merged."""
+    """Whether a plain write leaves a value that cannot be merged in the part that it does not validate."""
     if resource.definition is None or not resource.has_status:
         return False
     before = old or {}
@@ -92,7 +92,7 @@ def _list(schema: Schema, value: Any, path: str, twice: bool) -> str:
 
 
 def _keyed(schema: Schema, item: Any, index: int) -> tuple[str, str]:
-    """What an item goes by in its list, and what is wrong with it."""
+    """The key of an item in its list, and what is wrong with it."""
     here = f"element {index}: associative list"
     if schema.list_type == "set":
         if item is None or isinstance(item, dict | list):
@@ -107,8 +107,8 @@ def _keyed(schema: Schema, item: Any, index: int) -> tuple[str, str]:
     if all(value is MISSING for value in named.values()):
         keys = " ".join(f'"{key}"' for key in schema.list_keys)
         return "", f"{here} with keys has an element that omits all key fields [{keys}]"
-    told = [f"{key}={_shown(value)}" for key, value in named.items() if value is not MISSING]
-    return ",".join(told), ""
+    given = [f"{key}={_shown(value)}" for key, value in named.items() if value is not MISSING]
+    return ",".join(given), ""
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition must look like, and what it may not change any more.
+"""Validates a CustomResourceDefinition, and changes of it.
 
 What a real server would also do (webhooks that convert, rules in CEL, several served versions) is refused with 501,
 never ignored.
@@ -25,21 +25,21 @@ _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def filled(obj: Object) -> Object:
-    """A definition with what the server fills in."""
+    """A definition with the server's defaults."""
     spec = obj.get("spec")
-    told = spec.get("names") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(told, dict):
+    given = spec.get("names") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(given, dict):
         return obj
     obj = keywords.pruned(obj)
     spec = obj["spec"]
-    kind = told.get("kind")
+    kind = given.get("kind")
     if isinstance(kind, str) and kind:
-        told = {"singular": kind.lower(), "listKind": f"{kind}List"} | told
-    return {**obj, "spec": {"conversion": {"strategy": "None"}} | spec | {"names": told}}
+        given = {"singular": kind.lower(), "listKind": f"{kind}List"} | given
+    return {**obj, "spec": {"conversion": {"strategy": "None"}} | spec | {"names": given}}
 
 
 def begun(obj: Object) -> Object:
-    """A new definition with the status that it begins with."""
+    """A new definition with its initial status."""
     spec = obj.get("spec")
     versions = spec.get("versions") if isinstance(spec, dict) else None
     stored = [
@@ -53,7 +53,7 @@ def begun(obj: Object) -> Object:
 
 
 def check(obj: Object, old: Object | None) -> list[Cause]:
-    """What is wrong with a definition; raises 501 for what this server does not serve."""
+    """Validates a definition; raises 501 for what this server does not serve."""
     if old is not None and old.get("spec") == obj.get("spec"):
         return []
     try:
@@ -77,7 +77,7 @@ def _required(field: str, why: str = "") -> Cause:
 
 
 def _identity(meta: Object, spec: Spec) -> list[Cause]:
-    told = {
+    given = {
         "spec.group": spec.group,
         "spec.scope": spec.scope,
         "spec.names.plural": spec.names.plural,
@@ -85,13 +85,13 @@ def _identity(meta: Object, spec: Spec) -> list[Cause]:
         "spec.names.kind": spec.names.kind,
         "spec.names.listKind": spec.names.list_kind,
     }
-    causes = [_required(field) for field, value in told.items() if not value]
+    causes = [_required(field) for field, value in given.items() if not value]
     name = str(meta["name"])
     if name != f"{spec.names.plural}.{spec.group}":
         causes.append(_invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     for field in ("spec.names.plural", "spec.names.singular"):
-        if told[field] and not _LABEL.fullmatch(told[field]):
-            causes.append(_invalid(field, told[field], "not a lower-case DNS label"))
+        if given[field] and not _LABEL.fullmatch(given[field]):
+            causes.append(_invalid(field, given[field], "not a lower-case DNS label"))
     if spec.group and "." not in spec.group:
         why = "should be a domain with at least one dot"
         causes.append(_invalid("spec.group", spec.group, why))
@@ -124,7 +124,7 @@ def _versions(spec: Spec) -> list[Cause]:
 
 
 def _version(version: Version, index: int, *, alone: bool) -> list[Cause]:
-    """What is wrong with one version. What a single version says is spoken of as the spec's own."""
+    """Validates one version. Errors in a single version are reported under the spec."""
     here = f"spec.versions[{index}]"
     causes = _named(version.name, here, alone=alone)
     if version.schema.schema is None:
@@ -181,7 +181,7 @@ def _known(schema: Any, path: str) -> bool:
 
 
 def _fixed(new: Object, old: Object) -> list[Cause]:
-    """What a definition that is in use may not change."""
+    """Validates changes of a definition that is in use."""
     causes: list[Cause] = []
     for path in (("group",), ("scope",), ("names", "kind"), ("names", "plural")):
         one, two = _at(new, path), _at(old, path)

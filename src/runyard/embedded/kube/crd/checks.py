@@ -1,6 +1,6 @@
-"""Whether a value is what its schema asks for: every broken rule with its field, worded as a real server words it.
+"""Validates a value against its schema: every violation with its field, with a real server's messages.
 
-A part that a write leaves as it was is not looked at again, so an object that was stored before a schema became
+A part that a write does not change is not checked again, so an object that was stored before a schema became
 stricter can still be changed elsewhere.
 """
 
@@ -20,7 +20,7 @@ _BOUNDS = {"int32": 2**31, "int64": 2**63}
 
 
 def check(schema: Schema, obj: Object, old: Object | None = None) -> list[Cause]:
-    """What is wrong with an object (which takes the place of `old`, if given)."""
+    """Validates an object (which takes the place of `old`, if given)."""
     causes: list[Cause] = []
     before: Any = MISSING if old is None else old
     _map(schema, obj, "", before, causes, root=True)
@@ -29,7 +29,7 @@ def check(schema: Schema, obj: Object, old: Object | None = None) -> list[Cause]
 
 
 def check_default(schema: Schema, value: Any, path: str) -> list[Cause]:
-    """What is wrong with a value that a schema gives as its default, at that path of the definition."""
+    """Validates a value that a schema gives as its default, at that path of the definition."""
     causes: list[Cause] = []
     _value(schema, value, "", MISSING, causes)
     return [
@@ -54,8 +54,8 @@ def _value(schema: Schema, value: Any, path: str, old: Any, causes: list[Cause])
         _number(schema, value, path, causes)
     if schema.enum is not None and not _listed(value, schema.enum):
         shown = ", ".join(_quoted(_plain(each)) for each in schema.enum)
-        told = f"Unsupported value: {_shown(value)}: supported values: {shown}"
-        causes.append(Cause(path, told, "FieldValueNotSupported"))
+        message = f"Unsupported value: {_shown(value)}: supported values: {shown}"
+        causes.append(Cause(path, message, "FieldValueNotSupported"))
     _combined(schema, value, path, causes)
 
 
@@ -91,8 +91,8 @@ def type_name(value: Any) -> str:
 
 def _wrong_type(path: str, wanted: str, found: str, causes: list[Cause]) -> None:
     why = f"{path} in body must be of type {wanted}: {_quoted(found)}"
-    told = f"Invalid value: {_quoted(found)}: {why}"
-    causes.append(Cause(path, told, "FieldValueTypeInvalid"))
+    message = f"Invalid value: {_quoted(found)}: {why}"
+    causes.append(Cause(path, message, "FieldValueTypeInvalid"))
 
 
 def _unchecked(path: str, wanted: str) -> Cause:
@@ -122,8 +122,8 @@ def _map(
         if below is not None:
             _value(below, item, f"{prefix}{key}", before.get(key, MISSING), causes)
     if schema.max_properties is not None and len(value) > schema.max_properties:
-        told = f"Too many: {len(value)}: must have at most {schema.max_properties} items"
-        causes.append(Cause(path, told, "FieldValueTooMany"))
+        message = f"Too many: {len(value)}: must have at most {schema.max_properties} items"
+        causes.append(Cause(path, message, "FieldValueTooMany"))
     if schema.min_properties is not None and len(value) < schema.min_properties:
         _broken(
             path, len(value), f"should have at least {schema.min_properties} properties", causes
@@ -137,8 +137,8 @@ def _list(schema: Schema, value: list[Any], path: str, old: Any, causes: list[Ca
             found = before(item)
             _value(schema.items, item, f"{path}[{index}]", found, causes)
     if schema.max_items is not None and len(value) > schema.max_items:
-        told = f"Too many: {len(value)}: must have at most {schema.max_items} items"
-        causes.append(Cause(path, told, "FieldValueTooMany"))
+        message = f"Too many: {len(value)}: must have at most {schema.max_items} items"
+        causes.append(Cause(path, message, "FieldValueTooMany"))
     if schema.min_items is not None and len(value) < schema.min_items:
         _broken(path, len(value), f"should have at least {schema.min_items} items", causes)
     if schema.unique and len({_key(item): None for item in value}) < len(value):
@@ -147,7 +147,7 @@ def _list(schema: Schema, value: list[Any], path: str, old: Any, causes: list[Ca
 
 
 def _correlated(schema: Schema, old: Any) -> Callable[[Any], Any]:
-    """Which earlier item an item stands in for: by its keys, where the list has keys."""
+    """The earlier item that an item replaces: by its keys, where the list has keys."""
     if schema.list_type != "map" or not isinstance(old, list):
         return lambda item: MISSING
     earlier = {_item_key(schema, item): item for item in old}
@@ -161,7 +161,7 @@ def _item_key(schema: Schema, item: Any) -> str:
 
 
 def _unrepeated(schema: Schema, value: list[Any], path: str, causes: list[Cause]) -> None:
-    """Items of sets, and of lists with keys, are there once."""
+    """Refuses duplicate items of sets and of lists with keys."""
     if schema.list_type not in ("set", "map"):
         return
     seen: dict[str, None] = {}
@@ -169,15 +169,15 @@ def _unrepeated(schema: Schema, value: list[Any], path: str, causes: list[Cause]
         key = _item_key(schema, item) if schema.list_type == "map" else _key(item)
         if key in seen:
             shown = _shown(item) if schema.list_type == "set" else key
-            told = f"Duplicate value: {shown}"
-            causes.append(Cause(f"{path}[{index}]", told, "FieldValueDuplicate"))
+            message = f"Duplicate value: {shown}"
+            causes.append(Cause(f"{path}[{index}]", message, "FieldValueDuplicate"))
         seen[key] = None
 
 
 def _text(schema: Schema, value: str, path: str, causes: list[Cause]) -> None:
     if schema.max_length is not None and len(value) > schema.max_length:
-        told = f"Too long: may not be more than {schema.max_length} bytes"
-        causes.append(Cause(path, told, "FieldValueTooLong"))
+        message = f"Too long: may not be more than {schema.max_length} bytes"
+        causes.append(Cause(path, message, "FieldValueTooLong"))
     elif schema.min_length is not None and len(value) < schema.min_length:
         _broken(path, value, f"should be at least {schema.min_length} chars long", causes)
     elif schema.pattern is not None and not schema.pattern.search(value):
@@ -185,8 +185,8 @@ def _text(schema: Schema, value: str, path: str, causes: list[Cause]) -> None:
     holds = FORMATS.get(schema.format)
     if holds is not None and not holds(value):
         why = f"{path} in body must be of type {schema.format}: {_quoted(value)}"
-        told = f"Invalid value: {_quoted(value)}: {why}"
-        causes.append(Cause(path, told, "FieldValueTypeInvalid"))
+        message = f"Invalid value: {_quoted(value)}: {why}"
+        causes.append(Cause(path, message, "FieldValueTypeInvalid"))
 
 
 def _number(schema: Schema, value: float, path: str, causes: list[Cause]) -> None:
@@ -239,7 +239,7 @@ def _try(schema: Schema, value: Any, path: str) -> list[Cause]:
 
 
 def _best(tries: list[list[Cause]]) -> list[Cause]:
-    """What is wrong with the alternative that came closest."""
+    """Validates the alternative that came closest."""
     return min(tries, key=len)
 
 
@@ -247,7 +247,7 @@ def _choice(path: str, why: str) -> Cause:
     return Cause("<nil>", f'Invalid value: "": {_quoted(path)} {why}')
 
 
-# ---- words
+# ---- messages
 
 
 def _broken(path: str, value: Any, rule: str, causes: list[Cause]) -> None:
@@ -263,7 +263,7 @@ def _plain(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as a refusal shows it."""
+    """A value as an error message shows it."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, dict | list):

@@ -27,9 +27,9 @@ class ColumnSpec(msgspec.Struct, frozen=True, rename="camel"):
 _BORN = ColumnSpec("Age", "date", ".metadata.creationTimestamp")
 
 
-def printer(told: tuple[ColumnSpec, ...]) -> Printer:
-    """How objects of a definition are shown; by name and age if it says nothing."""
-    columns = told or (_BORN,)
+def printer(given: tuple[ColumnSpec, ...]) -> Printer:
+    """How objects of a definition are shown; by name and age if it defines no columns."""
+    columns = given or (_BORN,)
     paths = tuple((item.type, jsonpath.parse(item.json_path)) for item in columns)
 
     def cells(obj: Object, now: float) -> list[Cell]:

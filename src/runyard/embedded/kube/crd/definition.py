@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions as typed values, and the row and the rules that one makes.
+"""CustomResourceDefinitions as typed values, and the row and the rules that are derived from one.
 
 `row` turns a definition that was accepted (`approval`) into a `Resource` whose `definition` holds the compiled schema,
 the columns and the scale. One version is served.
@@ -26,7 +26,7 @@ _BUILT_IN_KEYS = tuple(item.key for item in BUILT_IN)
 
 
 class Names(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a kind is called."""
+    """The names of a kind."""
 
     plural: str = ""
     singular: str = ""
@@ -43,14 +43,14 @@ class Validation(msgspec.Struct, frozen=True):
 
 
 class Subresources(msgspec.Struct, frozen=True):
-    """What can be read and written apart from the whole."""
+    """The subresources of a version."""
 
     status: Object | None = None
     scale: ScaleSpec | None = None
 
 
 class Selectable(msgspec.Struct, frozen=True, rename="camel"):
-    """A field that a selector may name."""
+    """A field that a field selector may use."""
 
     json_path: str
 
@@ -68,13 +68,13 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Conversion(msgspec.Struct, frozen=True):
-    """How one version becomes another."""
+    """How versions are converted."""
 
     strategy: str = "None"
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a definition says."""
+    """The spec of a definition."""
 
     group: str = ""
     names: Names = Names()
@@ -88,30 +88,30 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     """The rules of one custom resource."""
 
     schema: schema.Schema
-    told: Object  # the schema as it was written
+    source: Object  # the schema as it was sent
     printer: Printer
     scale: ScaleSpec | None = None
     terminating: bool = False
 
-    def as_told(self, obj: Object) -> Object:
-        """An object as a plain write means it: a null where there can be none says nothing."""
+    def without_unusable_nulls(self, obj: Object) -> Object:
+        """An object of a plain write without nulls for fields that cannot be null."""
         meta = pruned(obj["metadata"]) if "metadata" in obj else None
         kept = {key: item for key, item in obj.items() if item is not None or key not in _HEAD}
-        told: Object = schema.without_nulls(self.schema, kept, root=True)
-        return told if meta is None else {**told, "metadata": meta}
+        given: Object = schema.without_nulls(self.schema, kept, root=True)
+        return given if meta is None else {**given, "metadata": meta}
 
     def shaped(self, obj: Object) -> Object:
-        """The object as it is stored: unknown fields out, defaults in."""
+        """The object as it is stored: without unknown fields, with defaults."""
         pruned = schema.prune(self.schema, obj, root=True)
         shaped: Object = schema.fill(self.schema, pruned)
         return shaped
 
     def unknown(self, obj: Object) -> list[str]:
-        """The fields of an object that it will be stored without."""
+        """The unknown fields of an object."""
         return schema.unknown(self.schema, obj, root=True)
 
     def check(self, obj: Object, old: Object | None) -> list[Cause]:
-        """What is wrong with an object."""
+        """Validates an object."""
         causes = checks.check(self.schema, obj, old)
         return [*causes, *scaling.check(self.scale, obj)] if self.scale is not None else causes
 
@@ -122,7 +122,7 @@ def read(obj: Object) -> Spec:
 
 
 def doomed(obj: Object, *, now: float) -> Object:
-    """A definition that is about to be deleted: held until its objects have gone."""
+    """A definition that is being deleted: held until its objects are gone."""
     meta = obj["metadata"]
     if "deletionTimestamp" in meta:
         return obj
@@ -148,11 +148,11 @@ def doomed(obj: Object, *, now: float) -> Object:
     }
 
 
-# ---- what a definition makes
+# ---- derived rows
 
 
 def key_of(spec: Spec) -> str:
-    """The name of the table. Our own kinds go by their plural alone, as built-in ones do."""
+    """The name of the table. Our own kinds use their plural alone, as built-in ones do."""
     plural = spec.names.plural
     ours = spec.group == names.GROUP and plural not in _BUILT_IN_KEYS
     return plural if ours else f"{plural}.{spec.group}"
@@ -164,11 +164,11 @@ def row(obj: Object) -> Resource | None:
     version = next((item for item in spec.versions if item.served), None)
     if version is None:
         return None
-    told = version.schema.schema or {}
+    given = version.schema.schema or {}
     subresources = version.subresources
     rules = Definition(
-        schema.build(told),
-        told,
+        schema.build(given),
+        given,
         printer(version.additional_printer_columns),
         subresources.scale,
         "deletionTimestamp" in obj["metadata"],

@@ -1,4 +1,4 @@
-"""What a level of a schema may say beyond OpenAPI, and what of OpenAPI it may not say.
+"""Validates what a level of a schema may use beyond OpenAPI, and which parts of OpenAPI it may not use.
 
 Lists that are sets or maps, maps that are owned as one, objects inside of objects; and the parts that every object has
 anyhow, which a schema may name but hardly limit. A keyword of the wrong type is no schema at all.
@@ -45,7 +45,7 @@ _WORDS: dict[str, tuple[str, tuple[type, ...]]] = {
 
 
 def read(schema: Object) -> None:
-    """Raise `TypedError` for a keyword of the wrong type, whatever level it is on."""
+    """Raises `TypedError` for a keyword of the wrong type, on any level."""
     for key, value in schema.items():
         if value is None or key not in _WORDS:
             continue
@@ -58,7 +58,7 @@ def read(schema: Object) -> None:
 
 
 def check(schema: Object, path: str) -> list[Cause]:
-    """What is wrong with one level."""
+    """Validates one level."""
     read(schema)
     causes = [
         forbidden(f"{path}.{key}", f"{key} is not supported")
@@ -77,22 +77,22 @@ def check(schema: Object, path: str) -> list[Cause]:
 
 
 def root(schema: Object, path: str) -> list[Cause]:
-    """What is wrong with what a schema says about the parts that every object has."""
+    """Validates what a schema defines for metadata, kind and apiVersion."""
     named = schema.get("properties") or {}
     causes = [
         invalid(f"{path}.properties[{key}].type", named[key].get("type", ""), "must be string")
         for key in ("apiVersion", "kind")
         if isinstance(named.get(key), dict) and named[key].get("type") != "string"
     ]
-    told, here = named.get("metadata"), f"{path}.properties[metadata]"
-    if not isinstance(told, dict):
+    given, here = named.get("metadata"), f"{path}.properties[metadata]"
+    if not isinstance(given, dict):
         return causes
-    if told.get("type") != "object":
-        return [*causes, invalid(f"{here}.type", str(told.get("type", "")), "must be object")]
-    if "default" in told:
+    if given.get("type") != "object":
+        return [*causes, invalid(f"{here}.type", str(given.get("type", "")), "must be object")]
+    if "default" in given:
         return [*causes, forbidden(f"{here}.default", "must not be set in top-level metadata")]
-    said = [key for key, value in told.items() if value and key not in ("type", "properties")]
-    said += [key for key in told.get("properties") or {} if key not in ("name", "generateName")]
+    said = [key for key, value in given.items() if value and key not in ("type", "properties")]
+    said += [key for key in given.get("properties") or {} if key not in ("name", "generateName")]
     if said:
         why = "must not specify anything other than name and generateName"
         causes.append(forbidden(here, f"{why}, but metadata is implicitly specified"))
@@ -125,7 +125,7 @@ def _lists(schema: Object, path: str) -> list[Cause]:
 
 
 def _keyed(items: Object, path: str, keys: list[str]) -> list[Cause]:
-    """What is wrong with a list whose items are told apart by keys: scalars that each of them has."""
+    """Validates a list with keys: scalars that each item has."""
     if not keys:
         return [required(f"{path}.{_KEYS}", f"must not be empty if {_LIST} is map")]
     if items.get("type") != "object":
@@ -139,14 +139,14 @@ def _keyed(items: Object, path: str, keys: list[str]) -> list[Cause]:
         why = "entries must all be names of item properties"
         causes.append(unfit(f"{path}.{_KEYS}", keys, why))
     for key in dict.fromkeys(keys):
-        told: Any = named.get(key)
+        given: Any = named.get(key)
         here = f"{path}.items.properties[{key}]"
-        if not isinstance(told, dict):
+        if not isinstance(given, dict):
             continue
-        if told.get("type") in ("array", "object"):
+        if given.get("type") in ("array", "object"):
             why = f"must be a scalar type if parent array's {_LIST} is map"
-            causes.append(invalid(f"{here}.type", told["type"], why))
-        if key not in (items.get("required") or ()) and "default" not in told:
+            causes.append(invalid(f"{here}.type", given["type"], why))
+        if key not in (items.get("required") or ()) and "default" not in given:
             why = f"this property is in {_KEYS}, so it must have a default or be required"
             causes.append(required(f"{here}.default", why))
     return causes

@@ -1,4 +1,4 @@
-"""The formats of strings that a schema may ask for, as predicates. A format that is not here is not checked."""
+"""The formats of strings that a schema may require, as predicates. Unknown formats are not checked."""
 
 import binascii
 import ipaddress

@@ -1,4 +1,4 @@
-r"""The small part of JSONPath that definitions use to point into an object.
+r"""The subset of JSONPath that definitions use.
 
 `.spec.image`, `.status.conditions[?(@.type=="Ready")].status`, `.spec.list[0]`, `.spec.list[*].name`,
 `.metadata.labels['a.b/c']` and `.metadata.labels.a\.b/c`. Anything else is refused when the definition is read.
@@ -21,7 +21,7 @@ class Step(msgspec.Struct, frozen=True):
     name: str = ""
     index: int | None = None
     every: bool = False
-    where: tuple[str, ...] = ()  # a path inside each item, which must lead to `equals`
+    where: tuple[str, ...] = ()  # a path inside each item whose value must be `equals`
     equals: str = ""
 
 
@@ -56,7 +56,7 @@ def _step(rest: str, text: str) -> tuple[Step, str]:
 
 
 def find(path: Path, obj: Any) -> list[Any]:
-    """Everything that the path leads to, in order."""
+    """Every value at the path, in order."""
     found = [obj]
     for step in path:
         found = [item for value in found for item in _into(step, value)]

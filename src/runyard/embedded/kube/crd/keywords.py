@@ -1,4 +1,4 @@
-"""The words that a schema of a custom resource can have; what is none of them is dropped, and whoever asks is told."""
+"""The keywords of a custom resource's schema; unknown ones are dropped, with a warning on request."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ _MANY = ("allOf", "anyOf", "oneOf")
 
 
 def unknown(obj: Object) -> list[str]:
-    """Where the schemas of a definition have a word that there is not."""
+    """The paths of unknown keywords in the schemas of a definition."""
     return [
         path
         for index, schema in _schemas(obj)
@@ -37,7 +37,7 @@ def unknown(obj: Object) -> list[str]:
 
 
 def pruned(obj: Object) -> Object:
-    """A definition without the words that there are not; itself if there are none."""
+    """A definition without unknown keywords; the same object if there are none."""
     if not any(_pruned(schema) is not schema for _, schema in _schemas(obj)):
         return obj
     versions = list(obj["spec"]["versions"])
@@ -51,8 +51,8 @@ def _schemas(obj: Object) -> Iterator[tuple[int, Object]]:
     spec = obj.get("spec")
     versions = spec.get("versions") if isinstance(spec, dict) else None
     for index, version in enumerate(versions if isinstance(versions, list) else ()):
-        told = version.get("schema") if isinstance(version, dict) else None
-        schema = told.get("openAPIV3Schema") if isinstance(told, dict) else None
+        given = version.get("schema") if isinstance(version, dict) else None
+        schema = given.get("openAPIV3Schema") if isinstance(given, dict) else None
         if isinstance(schema, dict):
             yield index, schema
 

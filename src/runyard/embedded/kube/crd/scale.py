@@ -1,4 +1,4 @@
-"""The scale of a custom resource: its count, seen and set without knowing the kind."""
+"""The scale subresource of a custom resource: reads and sets its replicas at the paths of its definition."""
 
 from typing import Any
 
@@ -11,22 +11,22 @@ _META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a kind keeps its counts, as dotted paths."""
+    """The paths of a kind's replicas."""
 
     spec_replicas_path: str
     status_replicas_path: str
     label_selector_path: str = ""
 
 
-def scale_of(told: ScaleSpec, obj: Object) -> Object:
+def scale_of(given: ScaleSpec, obj: Object) -> Object:
     """The Scale of an object."""
     meta = obj["metadata"]
-    status: Object = {"replicas": _number(_at(obj, told.status_replicas_path))}
-    selector = _at(obj, told.label_selector_path) if told.label_selector_path else None
+    status: Object = {"replicas": _number(_at(obj, given.status_replicas_path))}
+    selector = _at(obj, given.label_selector_path) if given.label_selector_path else None
     if isinstance(selector, str) and selector:
         status["selector"] = selector
     spec: Object = {}
-    if count := _number(_at(obj, told.spec_replicas_path)):
+    if count := _number(_at(obj, given.spec_replicas_path)):
         spec["replicas"] = count
     return {
         "kind": "Scale",
@@ -37,25 +37,25 @@ def scale_of(told: ScaleSpec, obj: Object) -> Object:
     }
 
 
-def counted(told: ScaleSpec, obj: Object) -> Object:
-    """The Scale of an object for a reader; raises a 500 if the object has no count."""
-    if _at(obj, told.spec_replicas_path) is None:
-        raise failed(f'the spec replicas field "{told.spec_replicas_path}" does not exist')
-    return scale_of(told, obj)
+def counted(given: ScaleSpec, obj: Object) -> Object:
+    """The Scale of an object for a client; raises a 500 if the object has no replicas."""
+    if _at(obj, given.spec_replicas_path) is None:
+        raise failed(f'the spec replicas field "{given.spec_replicas_path}" does not exist')
+    return scale_of(given, obj)
 
 
-def scaled(told: ScaleSpec, obj: Object, scale: Any) -> Object:
-    """The object with the count that a Scale asks for."""
+def scaled(given: ScaleSpec, obj: Object, scale: Any) -> Object:
+    """The object with the replicas of a Scale."""
     spec = scale.get("spec", {}) if isinstance(scale, dict) else None
     count = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if not isinstance(count, int) or isinstance(count, bool) or not -(2**31) <= count < 2**31:
         raise bad_request("spec.replicas of a Scale must be a number")
-    return _put(obj, told.spec_replicas_path.strip(".").split("."), count)
+    return _put(obj, given.spec_replicas_path.strip(".").split("."), count)
 
 
-def check(told: ScaleSpec, obj: Object) -> list[Cause]:
-    """What is wrong with the counts of an object, the wanted and the observed one."""
-    return [*_count(told.spec_replicas_path, obj), *_count(told.status_replicas_path, obj)]
+def check(given: ScaleSpec, obj: Object) -> list[Cause]:
+    """Validates the replicas of an object, wanted and observed."""
+    return [*_count(given.spec_replicas_path, obj), *_count(given.status_replicas_path, obj)]
 
 
 def _count(path: str, obj: Object) -> list[Cause]:

@@ -2,7 +2,7 @@
 
 A `Schema` is one node of an OpenAPI v3 schema with what this server acts on. `prune` drops what no node names,
 `fill` puts defaults in; both return the same value when they change nothing, so that a write which touches
-nothing costs nothing further on. `unknown` names what `prune` would drop, for clients that want to be told.
+nothing costs nothing further on. `unknown` names what `prune` would drop, for warnings.
 
 At the root, and where a resource is embedded, `apiVersion`, `kind` and `metadata` belong to every object and are
 never dropped.
@@ -24,7 +24,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     type: str = ""
     properties: dict[str, "Schema"] = {}
-    extra: "Schema | None" = None  # of the members that `properties` does not name
+    extra: "Schema | None" = None  # the schema of members that `properties` does not name
     items: "Schema | None" = None
     required: tuple[str, ...] = ()
     nullable: bool = False
@@ -35,7 +35,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     enum: tuple[Any, ...] | None = None
     minimum: float | None = None
     maximum: float | None = None
-    above: bool = False  # the minimum itself is too low
+    above: bool = False  # the minimum is exclusive
     below: bool = False
     multiple_of: float | None = None
     min_length: int | None = None
@@ -54,20 +54,20 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     list_type: str = ""
     list_keys: tuple[str, ...] = ()
     map_type: str = ""
-    defaulting: bool = False  # whether a default lies anywhere in here
-    plain: bool = False  # whether the type alone says everything about a value
+    defaulting: bool = False  # whether it has a default on any level
+    plain: bool = False  # whether there is nothing to check but the type
 
 
 ANY = Schema(preserve=True)
 
 
-def build(told: Any) -> Schema:
-    """The compiled form of a schema that has been checked (`structure`)."""
-    if told is True or not isinstance(told, dict):
+def build(given: Any) -> Schema:
+    """Compiles a validated schema (`structure`)."""
+    if given is True or not isinstance(given, dict):
         return ANY
-    properties = {key: build(item) for key, item in told.get("properties", {}).items()}
-    extra = told.get("additionalProperties")
-    items = told.get("items")
+    properties = {key: build(item) for key, item in given.get("properties", {}).items()}
+    extra = given.get("additionalProperties")
+    items = given.get("items")
     inner = [*properties.values()]
     compiled_extra = build(extra) if extra not in (None, False) else None
     compiled_items = build(items) if items is not None else None
@@ -77,59 +77,59 @@ def build(told: Any) -> Schema:
         properties=properties,
         extra=compiled_extra,
         items=compiled_items,
-        required=tuple(told.get("required", ())),
-        preserve=told.get("x-kubernetes-preserve-unknown-fields", False),
-        int_or_string=told.get("x-kubernetes-int-or-string", False),
-        embedded=told.get("x-kubernetes-embedded-resource", False),
-        default=told.get("default", MISSING),
-        list_type=told.get("x-kubernetes-list-type", ""),
-        list_keys=tuple(told.get("x-kubernetes-list-map-keys", ())),
-        map_type=told.get("x-kubernetes-map-type", ""),
+        required=tuple(given.get("required", ())),
+        preserve=given.get("x-kubernetes-preserve-unknown-fields", False),
+        int_or_string=given.get("x-kubernetes-int-or-string", False),
+        embedded=given.get("x-kubernetes-embedded-resource", False),
+        default=given.get("default", MISSING),
+        list_type=given.get("x-kubernetes-list-type", ""),
+        list_keys=tuple(given.get("x-kubernetes-list-map-keys", ())),
+        map_type=given.get("x-kubernetes-map-type", ""),
         defaulting=defaulting,
-        **_limits(told),
+        **_limits(given),
     )
-    return msgspec.structs.replace(schema, plain=True) if _is_plain(told) else schema
+    return msgspec.structs.replace(schema, plain=True) if _is_plain(given) else schema
 
 
-def _limits(told: Object) -> dict[str, Any]:
-    pattern, enum = told.get("pattern"), told.get("enum")
+def _limits(given: Object) -> dict[str, Any]:
+    pattern, enum = given.get("pattern"), given.get("enum")
     return {
-        "type": told.get("type", ""),
-        "nullable": told.get("nullable", False),
+        "type": given.get("type", ""),
+        "nullable": given.get("nullable", False),
         "enum": None if enum is None else tuple(enum),
-        "minimum": told.get("minimum"),
-        "maximum": told.get("maximum"),
-        "above": told.get("exclusiveMinimum", False),
-        "below": told.get("exclusiveMaximum", False),
-        "multiple_of": told.get("multipleOf"),
-        "min_length": told.get("minLength"),
-        "max_length": told.get("maxLength"),
+        "minimum": given.get("minimum"),
+        "maximum": given.get("maximum"),
+        "above": given.get("exclusiveMinimum", False),
+        "below": given.get("exclusiveMaximum", False),
+        "multiple_of": given.get("multipleOf"),
+        "min_length": given.get("minLength"),
+        "max_length": given.get("maxLength"),
         "pattern": re.compile(pattern) if pattern else None,
-        "format": told.get("format", ""),
-        "min_items": told.get("minItems"),
-        "max_items": told.get("maxItems"),
-        "unique": told.get("uniqueItems", False),
-        "min_properties": told.get("minProperties"),
-        "max_properties": told.get("maxProperties"),
-        "all_of": tuple(build(item) for item in told.get("allOf", ())),
-        "any_of": tuple(build(item) for item in told.get("anyOf", ())),
-        "one_of": tuple(build(item) for item in told.get("oneOf", ())),
-        "none_of": build(told["not"]) if "not" in told else None,
+        "format": given.get("format", ""),
+        "min_items": given.get("minItems"),
+        "max_items": given.get("maxItems"),
+        "unique": given.get("uniqueItems", False),
+        "min_properties": given.get("minProperties"),
+        "max_properties": given.get("maxProperties"),
+        "all_of": tuple(build(item) for item in given.get("allOf", ())),
+        "any_of": tuple(build(item) for item in given.get("anyOf", ())),
+        "one_of": tuple(build(item) for item in given.get("oneOf", ())),
+        "none_of": build(given["not"]) if "not" in given else None,
     }
 
 
-def _is_plain(told: Object) -> bool:
+def _is_plain(given: Object) -> bool:
     said = [
-        key for key in told if key not in ("type", "description", "title", "default", "example")
+        key for key in given if key not in ("type", "description", "title", "default", "example")
     ]
-    return not said and told.get("type") in ("string", "boolean", "integer", "number")
+    return not said and given.get("type") in ("string", "boolean", "integer", "number")
 
 
 # ---- pruning
 
 
 def prune(schema: Schema, value: Any, *, root: bool = False) -> Any:
-    """The value without what the schema does not know; the same value if it knows everything."""
+    """The value without unknown fields; the same object if there are none."""
     if type(value) is list:
         return _prune_list(schema, value)
     if type(value) is not dict or (schema.preserve and not schema.properties):
@@ -161,7 +161,7 @@ def _prune_list(schema: Schema, value: list[Any]) -> list[Any]:
 
 
 def unknown(schema: Schema, value: Any, path: str = "", *, root: bool = False) -> list[str]:
-    """The paths of everything that `prune` would drop, in the order in which it stands there."""
+    """The paths of everything that `prune` would drop, in their order."""
     if type(value) is list:
         items = schema.items
         if items is None:
@@ -190,7 +190,7 @@ def unknown(schema: Schema, value: Any, path: str = "", *, root: bool = False) -
 
 
 def without_nulls(schema: Schema, value: Any, *, root: bool = False) -> Any:
-    """The value without the nulls of fields that have no null and no default; itself if there are none."""
+    """The value without nulls for fields that have no null and no default; the same object if there are none."""
     if type(value) is list:
         if schema.items is None:
             return value
@@ -217,7 +217,7 @@ def without_nulls(schema: Schema, value: Any, *, root: bool = False) -> Any:
 
 
 def fill(schema: Schema, value: Any) -> Any:
-    """The value with every default that lies below it; the same value if there is nothing to fill in."""
+    """The value with all defaults; the same object if there is nothing to fill in."""
     if not schema.defaulting:
         return value
     if type(value) is list:

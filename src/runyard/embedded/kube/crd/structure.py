@@ -1,5 +1,5 @@
-"""Whether a schema is one that custom resources may have: every level says its type, defaults fit their own field,
-and nothing is asked of this server that it does not do.
+"""Validates that a schema is structural: every level has a type, defaults are valid for their own field,
+and nothing in it is unsupported by this server.
 """
 
 import re
@@ -27,14 +27,14 @@ _INT_OR_STRING = ({"type": "integer"}, {"type": "string"})
 
 
 def check(schema: Any, path: str) -> list[Cause]:
-    """What is wrong with the schema of a version; raises a 501 for what is only not served here."""
+    """Validates the schema of a version; raises a 501 for what is valid but not supported here."""
     causes: list[Cause] = []
     _level(schema, path, "at the root", causes)
     if isinstance(schema, dict):
         causes += extensions.root(schema, path)
     if not causes and schema.get("type") != "object":
-        told = f'Invalid value: "{schema["type"]}": must be object at the root'
-        causes.append(Cause(f"{path}.type", told))
+        message = f'Invalid value: "{schema["type"]}": must be object at the root'
+        causes.append(Cause(f"{path}.type", message))
     if not causes:
         _defaults(schema, path, causes)
     return causes
@@ -54,15 +54,15 @@ def _level(schema: Any, path: str, where: str, causes: list[Cause]) -> None:
         "x-kubernetes-preserve-unknown-fields"
     )
     if not kind and not loose and not schema.get("$ref"):
-        told = f"Required value: must not be empty {where}"
-        causes.append(Cause(f"{path}.type", told, "FieldValueRequired"))
+        message = f"Required value: must not be empty {where}"
+        causes.append(Cause(f"{path}.type", message, "FieldValueRequired"))
     elif kind and kind not in _TYPES:
         shown = ", ".join(f'"{each}"' for each in _TYPES)
-        told = f'Unsupported value: "{kind}": supported values: {shown}'
-        causes.append(Cause(f"{path}.type", told, "FieldValueNotSupported"))
+        message = f'Unsupported value: "{kind}": supported values: {shown}'
+        causes.append(Cause(f"{path}.type", message, "FieldValueNotSupported"))
     if kind == "array" and "items" not in schema:
-        told = "Required value: must be specified"
-        causes.append(Cause(f"{path}.items", told, "FieldValueRequired"))
+        message = "Required value: must be specified"
+        causes.append(Cause(f"{path}.items", message, "FieldValueRequired"))
     _below(schema, path, causes)
 
 
@@ -87,7 +87,7 @@ def _below(schema: dict[str, Any], path: str, causes: list[Cause]) -> None:
 
 
 def _limits(schema: dict[str, Any], path: str, causes: list[Cause]) -> None:
-    """What a level says beside its type, with the alternatives inside it."""
+    """Validates the keywords of a level beside its type, including its alternatives."""
     for key in _REFUSED:
         if schema.get(key):
             raise not_served(f"{key} in schemas")
@@ -115,7 +115,7 @@ def _alternatives(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _alternative(schema: dict[str, Any], path: str, causes: list[Cause]) -> None:
-    """An alternative may only limit values; structure belongs to the level around it."""
+    """An alternative may only restrict values; structure belongs to the enclosing level."""
     _limits(schema, path, causes)
     for key, state in _NOT_IN_ALTERNATIVES.items():
         if schema.get(key):
@@ -129,7 +129,7 @@ def _alternative(schema: dict[str, Any], path: str, causes: list[Cause]) -> None
 
 
 def _defaults(schema: dict[str, Any], path: str, causes: list[Cause]) -> None:
-    """Every default must be a value that its own field would take."""
+    """Every default must be valid for its own field."""
     if "default" in schema:
         causes += checks.check_default(build(schema), schema["default"], f"{path}.default")
     for key, item in schema.get("properties", {}).items():

@@ -1,18 +1,18 @@
-"""Requests that a node answers, not this server: a Pod's log, exec, attach and port-forward.
+"""Maps requests for a Pod's log, exec, attach and port-forward to calls to its node.
 
-This module says whom to ask and what, from what is stored, in the step of the request itself; who asks and whether
-they may is decided by then. `passing` carries it there.
+This module builds the call from what is stored, in the step of the request itself, after authentication and
+authorization. `passing` sends it.
 
     log           GET /containerLogs/NAMESPACE/POD/CONTAINER
     exec          /exec/NAMESPACE/POD/CONTAINER, upgraded
     attach        /attach/NAMESPACE/POD/CONTAINER, upgraded
     portforward   /portForward/NAMESPACE/POD, upgraded
 
-The container is the one that was named, or the only one. (kubectl knows of an annotation that names a default, and
-sends the name.) A Node without a port serves nothing of this; guessing kubelet's port would ask a stranger.
+The container is the one that was named, or the only one. (kubectl reads an annotation that names a default, and
+sends the name.) A Node without a port supports none of these; guessing kubelet's port could reach another program.
 
-Of the client's headers a node sees those that its protocol needs, and no credential: browsers, which cannot set headers
-on a WebSocket, show theirs as one of the protocols that they offer, and that one is not passed on either.
+A node gets only those of the client's headers that its protocol needs, and no credential: browsers, which cannot set
+headers on a WebSocket, send theirs as one of the offered protocols, and that one is not passed either.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ _BEARER = "base64url.bearer.authorization.k8s.io."
 
 
 class NodeCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What to ask of which node."""
+    """A call to a node."""
 
     node: str
     host: str
@@ -53,7 +53,7 @@ NodeProxy = Callable[[NodeCall], Awaitable[Response | Stream]]
 
 
 def node_call(store: Store, target: Target, request: Request) -> NodeCall | Response:
-    """The call that a request becomes; raises a `StatusError` if it becomes none."""
+    """The call for a request; raises a `StatusError` if there is none."""
     what = target.subresource
     query = _query(what, request, target.name)
     record = store.get(PODS, target.namespace, target.name)
@@ -91,9 +91,9 @@ async def pass_on(proxy: NodeProxy | None, call: NodeCall) -> Response | Stream:
 
 
 def is_upgrade(request: Request) -> bool:
-    """Whether the client wants the connection to speak another language."""
-    told = [value.lower() for key, value in request.headers if key == "connection"]
-    return bool(request.header("upgrade")) and any("upgrade" in value for value in told)
+    """Whether the client wants an upgraded connection."""
+    given = [value.lower() for key, value in request.headers if key == "connection"]
+    return bool(request.header("upgrade")) and any("upgrade" in value for value in given)
 
 
 def _query(what: str, request: Request, pod: str) -> Pairs:
@@ -113,20 +113,20 @@ def _container(wanted: str, pod: Object) -> str:
         return wanted
     if len(spec["containers"]) == 1:
         return str(spec["containers"][0]["name"])
-    told = f"a container name must be specified for pod {name}"
-    raise bad_request(f"{told}, choose one of: [{' '.join(known)}]")
+    message = f"a container name must be specified for pod {name}"
+    raise bad_request(f"{message}, choose one of: [{' '.join(known)}]")
 
 
 def _endpoint(store: Store, node: str, what: str) -> tuple[str, int]:
-    """Where a Node serves."""
+    """The address of a Node's kubelet API."""
     record = store.get(NODES, "", node)
     if record is None:
         raise not_found(PODS, node)  # so says a real server
     status = record.obj.get("status") or {}
-    told = [(each.get("type"), each.get("address")) for each in status.get("addresses") or ()]
-    host = next((at for kind in _PREFERRED for each, at in told if each == kind and at), "")
+    given = [(each.get("type"), each.get("address")) for each in status.get("addresses") or ()]
+    host = next((at for kind in _PREFERRED for each, at in given if each == kind and at), "")
     if not host:
-        known = " ".join(f"{{{kind} {at}}}" for kind, at in told)
+        known = " ".join(f"{{{kind} {at}}}" for kind, at in given)
         told_all = f"no preferred addresses found; known addresses: [{known}]"
         raise StatusError(500, "", told_all)
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
@@ -147,7 +147,7 @@ def _headers(request: Request) -> Pairs:
 
 
 def _shown(key: str, value: str) -> str:
-    """A header without what is between the client and this server; empty: not shown at all."""
+    """A header without its hop-by-hop parts; empty: not passed."""
     if key != _PROTOCOLS or _BEARER not in value.lower():
         return value
     offered = (each.strip() for each in value.split(","))

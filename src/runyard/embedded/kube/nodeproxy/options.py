@@ -1,7 +1,7 @@
-"""What a client asks of a node, read and checked as a real server does, and in the words that nodes know.
+"""Reads and validates the options of node calls as a real server does, and translates them for the kubelet API.
 
-The names differ on both sides: `stdin=true` becomes `input=1`, `ports=80&ports=443` becomes `port=80,443`. What a node
-is told is in the order of the names, and holds nothing that this module does not know.
+The names differ on both sides: `stdin=true` becomes `input=1`, `ports=80&ports=443` becomes `port=80,443`. The options
+are sorted by name, and unknown ones are dropped.
 """
 
 import re
@@ -21,32 +21,34 @@ _FORBIDDEN = "FieldValueForbidden"
 
 
 def log_query(request: Request, pod: str) -> Pairs:
-    """How to ask for a log; raises 400, 422 or 501."""
-    told = {name: "true" for name in _FLAGS if _is_set(request, name)}
+    """The options of a log request; raises 400, 422 or 501."""
+    given = {name: "true" for name in _FLAGS if _is_set(request, name)}
     numbers = {name: _number(request.param(name)) for name in _NUMBERS if _has(request, name)}
     if _has(request, "sinceTime"):
-        told["sinceTime"] = _moment(request.param("sinceTime"))
+        given["sinceTime"] = _moment(request.param("sinceTime"))
     if causes := _causes(request, numbers):
         raise invalid_log(pod, causes)
     if _is_set(request, "insecureSkipTLSVerifyBackend"):
         raise not_served("insecureSkipTLSVerifyBackend: what a node shows is always checked")
-    told |= {name: str(number) for name, number in numbers.items()}
-    return tuple(sorted(told.items()))
+    given |= {name: str(number) for name, number in numbers.items()}
+    return tuple(sorted(given.items()))
 
 
 def stream_query(request: Request, *, command: bool) -> Pairs:
-    """How to ask for an exec, or for an attach, which has no command."""
-    told = [(theirs, "1") for ours, theirs in _STREAMS if _is_set(request, ours)]
+    """The options of an exec, or of an attach, which has no command."""
+    given = [(theirs, "1") for ours, theirs in _STREAMS if _is_set(request, ours)]
     if command:
-        told += [pair for pair in request.query if pair[0] == "command"]
-    return tuple(sorted(told, key=lambda pair: pair[0]))  # of a command the order stays
+        given += [pair for pair in request.query if pair[0] == "command"]
+    return tuple(
+        sorted(given, key=lambda pair: pair[0])
+    )  # a stable sort: the order of a command's words stays
 
 
 def port_query(request: Request) -> Pairs:
-    """How to ask for ports; raises 400."""
-    told = [port for key, value in request.query if key == "ports" for port in value.split(",")]
+    """The options of a port-forward; raises 400."""
+    given = [port for key, value in request.query if key == "ports" for port in value.split(",")]
     try:
-        ports = [_number(port, bits=16) for port in told]
+        ports = [_number(port, bits=16) for port in given]
     except StatusError as error:
         text = error.message.replace("ParseInt", "ParseUint")
         raise bad_request(f"cannot convert to []int32: {text}") from None
@@ -58,7 +60,7 @@ def _has(request: Request, name: str) -> bool:
 
 
 def _is_set(request: Request, name: str) -> bool:
-    """Whether a flag is on: it is there, and the first word about it is not no."""
+    """Whether a flag is on: it is present, and its first value is not false."""
     return _has(request, name) and request.param(name).lower() not in ("false", "0")
 
 
@@ -74,7 +76,7 @@ def _number(text: str, *, bits: int = 64) -> int:
 
 
 def _moment(text: str) -> str:
-    """A moment in whole seconds of UTC."""
+    """A time in whole seconds of UTC."""
     if not text:
         return _ZERO
     found = _SECONDS.fullmatch(text)
@@ -83,22 +85,22 @@ def _moment(text: str) -> str:
             raise ValueError(text)
         moment = datetime.fromisoformat(found[1] + found[2].replace("Z", "+00:00")).astimezone(UTC)
     except (ValueError, OverflowError):
-        told = f'parsing time "{text[:64]}" as "2006-01-02T15:04:05Z07:00": cannot parse'
-        raise bad_request(f'{told} "{text[:64]}" as "2006"') from None
+        message = f'parsing time "{text[:64]}" as "2006-01-02T15:04:05Z07:00": cannot parse'
+        raise bad_request(f'{message} "{text[:64]}" as "2006"') from None
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _causes(request: Request, numbers: dict[str, int]) -> list[Cause]:
     causes = []
     if (lines := numbers.get("tailLines", 0)) < 0:
-        told = f"Invalid value: {lines}: must be greater than or equal to 0"
-        causes.append(Cause("tailLines", told))
+        message = f"Invalid value: {lines}: must be greater than or equal to 0"
+        causes.append(Cause("tailLines", message))
     if (size := numbers.get("limitBytes", 1)) < 1:
         causes.append(Cause("limitBytes", f"Invalid value: {size}: must be greater than 0"))
     seconds = numbers.get("sinceSeconds", 1)
     if "sinceSeconds" in numbers and _has(request, "sinceTime"):
-        told = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
-        causes.append(Cause("[]", told, _FORBIDDEN))
+        message = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+        causes.append(Cause("[]", message, _FORBIDDEN))
     elif seconds < 1:
         causes.append(Cause("sinceSeconds", f"Invalid value: {seconds}: must be greater than 0"))
     if _has(request, "stream"):

@@ -1,14 +1,14 @@
-"""Carries calls to nodes over HTTPS, and what they answer back to the client as it comes.
+"""Passes calls to nodes over HTTPS, and streams their answers to the client.
 
-What is checked of a node: its certificate is of the authority given here, good for the address that is dialled, and in
-the name of that very Node (`system:node:NAME`), so that no host can answer for another one. A real API server checks
-nothing of this unless told to. This side shows a certificate as well, if the context has one.
+The certificate of a node must be signed by the given authority, valid for the dialled address, and in the name of
+that Node (`system:node:NAME`), so that no host can answer for another one. A real API server checks none of this by
+default. This side presents a certificate as well, if the context has one.
 
 Invariants:
-- At most `limit` calls are open at a time, and `each` to one Node, so that a Node which answers nobody leaves room for
-  the others; one more is refused with 429.
+- At most `limit` calls are open at a time, and `each` to one Node, so that a Node which does not answer leaves
+  capacity for the others; one more is refused with 429.
 - A log is passed on as fast as it is read, and an upgraded connection byte for byte; neither is held in memory.
-- A node that does not answer costs its client a bounded time, and nobody else any.
+- A node that does not answer costs its client a bounded time, and no other client any.
 """
 
 import ssl
@@ -22,7 +22,7 @@ from runyard.http.messages import Pairs, Request, Response, Stream, Upgraded
 
 NODE_USER = "system:node:"
 _PLAIN: Pairs = (("content-type", "text/plain"),)
-# The lengths of a body are the business of whoever writes it.
+# The writer of a body sets its length headers.
 _FRAMING = ("content-length", "transfer-encoding", "keep-alive", "date", "server")
 
 
@@ -47,7 +47,7 @@ class HttpNodes:
         self._answer = answer
 
     async def __call__(self, call: NodeCall) -> Response | Stream:
-        """Ask the node."""
+        """Calls the node."""
         if self.open >= self._limit:
             return too_many(f"{self._limit} calls to nodes")
         if self._open.get(call.node, 0) >= self._each:
@@ -94,7 +94,7 @@ class HttpNodes:
         return answer
 
     def _counted(self, call: NodeCall, answer: Stream) -> Stream:
-        """The same answer with our headers, which is counted until it is closed."""
+        """The same answer with our headers, counted until it is closed."""
         left = [answer.close]
 
         def close() -> None:
@@ -110,7 +110,7 @@ class HttpNodes:
 
 
 def _told(answer: Response) -> Response:
-    """What a node said instead of switching, in its own words."""
+    """A node's answer instead of an upgrade, with its own text."""
     return Response(status=answer.status, headers=_kind(answer.headers), body=answer.body)
 
 

@@ -1,4 +1,4 @@
-"""What a client is told when a node does not give what it was asked for, in the words of a real server."""
+"""The refusals of node calls, with the messages of a real server."""
 
 from runyard.embedded.kube.nodeproxy.calls import NodeCall
 from runyard.embedded.kube.status import StatusError
@@ -9,14 +9,14 @@ _KIND = "pods/log"
 _UNKNOWN = "the server responded with the status code {} but did not return more information"
 _WORDS = {  # of what a node may say about a log
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),
-    403: ("Forbidden", "{told}"),
+    403: ("Forbidden", "{given}"),
     404: ("NotFound", "the server could not find the requested resource"),
     405: (
         "MethodNotAllowed",
         "the server does not allow this method on the requested resource",
     ),
-    429: ("TooManyRequests", "{told}"),
-    503: ("ServiceUnavailable", "{told}"),
+    429: ("TooManyRequests", "{given}"),
+    503: ("ServiceUnavailable", "{given}"),
     504: (
         "Timeout",
         "the server was unable to return a response in the time allotted, but may still be processing the request",
@@ -26,27 +26,27 @@ _SHOWN = 2048
 
 
 def too_many(what: str) -> Response:
-    """More calls at a time than this server wants to carry."""
+    """Too many calls at a time."""
     message = f"Too many requests: {what} are open, please try again later."
     refusal = StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": 1}).response()
     return Response(status=429, headers=(*refusal.headers, ("retry-after", "1")), body=refusal.body)
 
 
 def dial_failed(call: NodeCall, url: str, address: str, why: str) -> Response:
-    """There is no connection to the node."""
-    told = f"dial tcp {address}: {why}"
+    """The node cannot be reached."""
+    given = f"dial tcp {address}: {why}"
     if why.startswith("tls:"):
-        told = why
+        given = why
     elif why == NO_HOST:
-        told = f"dial tcp: lookup {call.host}: {why}"
+        given = f"dial tcp: lookup {call.host}: {why}"
     elif why == NO_PORT:
-        told = f"dial tcp: address {call.port}: {why}"
-    message = f'Get "{url}": {told}' if call.what == "log" else f"error dialing backend: {told}"
+        given = f"dial tcp: address {call.port}: {why}"
+    message = f'Get "{url}": {given}' if call.what == "log" else f"error dialing backend: {given}"
     return StatusError(500, "", message).response()
 
 
 def unanswered(call: NodeCall, url: str, why: str) -> Response:
-    """There was a connection, and no answer."""
+    """The node was reached and did not answer."""
     if call.what == "log":
         return StatusError(500, "", f'Get "{url}": {why}').response()
     return _internal(why)
@@ -54,17 +54,17 @@ def unanswered(call: NodeCall, url: str, why: str) -> Response:
 
 def log_refused(call: NodeCall, answer: Response) -> Response:
     """The node has no such log."""
-    told = answer.body[:_SHOWN].decode(errors="replace")
+    given = answer.body[:_SHOWN].decode(errors="replace")
     if answer.status == 400:
-        return StatusError(400, "BadRequest", told).response()
+        return StatusError(400, "BadRequest", given).response()
     if answer.status == 500:
-        return _internal(told)
+        return _internal(given)
     reason, words = _WORDS.get(answer.status, ("", _UNKNOWN.format(answer.status)))
     if not reason and answer.status >= 500:
-        shown = told.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+        shown = given.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
         reason = "InternalError"
         words = f'an error on the server ("{shown}") has prevented the request from succeeding'
-    message = f"{words.replace('{told}', told)} ( {_KIND} {call.pod})"
+    message = f"{words.replace('{given}', given)} ( {_KIND} {call.pod})"
     details = {"name": call.pod, "kind": _KIND}
     return StatusError(answer.status, reason, message, details).response()
 

@@ -1,4 +1,4 @@
-"""What this server serves, for clients that ask before they speak.
+"""Serves discovery: what this server serves.
 
 Documents are made from the catalogue and kept as bytes until it changes. The groups can be asked for one by one, or all
 at once in the aggregated form that newer clients prefer.
@@ -27,7 +27,7 @@ VERSION = {
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
 _STATUS_VERBS = ["get", "patch", "update"]
-# Subresources with verbs or a kind of their own.
+# Subresources with their own verbs or kind.
 _SUBRESOURCES: dict[str, tuple[list[str], Object]] = {
     "binding": (["create"], {"kind": "Binding"}),
     "eviction": (["create"], {"group": "policy", "version": "v1", "kind": "Eviction"}),
@@ -42,7 +42,12 @@ _SUBRESOURCES: dict[str, tuple[list[str], Object]] = {
     "scale": (_STATUS_VERBS, {"group": "autoscaling", "version": "v1", "kind": "Scale"}),
 }
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_CHECKS = ("ping", "log", "etcd", "poststarthook/rbac/bootstrap-roles")  # of each, one by one
+_CHECKS = (
+    "ping",
+    "log",
+    "etcd",
+    "poststarthook/rbac/bootstrap-roles",
+)  # each served on its own path
 _READY_CHECKS = ("informer-sync", "shutdown")
 _HEALTHY = dict.fromkeys(
     (
@@ -59,7 +64,7 @@ _PREFIXES = ("/api", "/apis", "/openapi", "/version", *_HEALTH)
 
 
 class Discovery:
-    """Answers what is asked about the server itself."""
+    """Serves documents about the server itself."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -216,7 +221,7 @@ def _aggregated_group(catalogue: Catalogue, group: str) -> Object:
 
 def _aggregated_row(resource: Resource) -> Object:
     group, version = (resource.group, resource.version) if resource.custom else ("", "")
-    kind = {"group": group, "version": version, "kind": resource.kind}  # empty: as the row's own
+    kind = {"group": group, "version": version, "kind": resource.kind}  # empty: that of the row
     row: Object = {
         "resource": resource.plural,
         "responseKind": kind,

@@ -1,7 +1,7 @@
 """OpenAPI v3: an index, and one document per group and version, from the rows and the definitions.
 
-kubectl looks for a kind that it does not find there in the older version 2, and takes the lack of that document for a
-broken server. So there is one, in both of its forms, and it describes nothing.
+kubectl searches a kind that it does not find there in the older version 2, and treats a missing document as a
+broken server. So there is one, in both of its forms, and it is empty.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _INFO = {"title": "Kubernetes, embedded in runyard", "version": "unversioned"}
 
 
 class OpenApi:
-    """The documents, kept until the catalogue changes."""
+    """Serves the documents, cached until the catalogue changes."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue

@@ -37,7 +37,7 @@ _SCALARS: dict[str, Object] = {
 
 
 def reference(resource: Resource) -> str:
-    """Where the type of a kind is found in its document."""
+    """The reference to the type of a kind in its document."""
     return f"#/components/schemas/{type_name(resource)}"
 
 
@@ -74,18 +74,18 @@ def schemas(rows: list[Resource]) -> Object:
 
 
 def _custom(row: Resource) -> Object:
-    told: Object = row.definition.told
+    given: Object = row.definition.source
     properties = {
-        **told.get("properties", {}),
+        **given.get("properties", {}),
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
         "metadata": {"$ref": f"#/components/schemas/{_META}.ObjectMeta"},
     }
-    return {**told, "properties": properties}
+    return {**given, "properties": properties}
 
 
 def _add(name: str, package: str, found: Object) -> str:
-    """Describe a type and those it is made of; its reference."""
+    """Describes a type and its members' types; returns its reference."""
     package = _META if name in _SHARED else package
     full = f"{package}.{name}"
     if full not in found:

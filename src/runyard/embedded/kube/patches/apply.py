@@ -1,12 +1,12 @@
-"""Server-side apply, and the bookkeeping of who owns which field.
+"""Server-side apply, and the managed fields.
 
-A manager applies the fields that it wants to own, and only those. Fields of other managers that it would change are
-a conflict, unless forced; fields that it owned and no longer mentions are removed, unless somebody else owns them too.
-Plain writes take part as well: whoever changes a field owns it from then on, so that a later apply of another manager
-notices. Writes of the built-in controllers are not recorded: they are the server.
+A manager applies the fields that it wants to own, and only those. Fields of other managers that it would change are a
+conflict, unless forced; fields that it owned and no longer mentions are removed, unless another manager owns them too.
+Plain writes count as well: the writer that changes a field owns it from then on, so that a later apply of another
+manager notices. Writes of the built-in controllers are not recorded: they are the server.
 
-An object that nobody owned anything of when it was created is not followed, until somebody applies to it: what it held
-then belongs to `before-first-apply`.
+An object that was created without owners is not tracked until the first apply to it: what it held then belongs to
+`before-first-apply`.
 
 The functions are pure: they take objects and return objects that share what did not change.
 """
@@ -34,21 +34,21 @@ from runyard.embedded.kube.schema.typed import blank, known
 from runyard.embedded.kube.status import Cause, apply_conflict
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_KUBECTL = "kubectl"  # the one manager that may take over what the same tool applied from the client's side
-_UPDATERS = 10  # plain writers remembered one by one; older ones are put together
-_NAMED: Fields = {"f:metadata": {"f:name": {}}}  # what every apply says of an object
+_KUBECTL = "kubectl"  # the only manager that may take over fields of client-side apply
+_UPDATERS = 10  # entries of plain writers that are kept separate; older ones are merged
+_NAMED: Fields = {"f:metadata": {"f:name": {}}}  # what every apply owns
 _DELETION: Fields = {"f:metadata": {"f:deletionTimestamp": {}, "f:deletionGracePeriodSeconds": {}}}
 _BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who writes, in which way, and when."""
+    """The manager of a write, its operation and time."""
 
     manager: str
     operation: str  # "Apply" or "Update"
     subresource: str
     time: str
-    whole: bool = False  # whether the whole object was sent, to replace the one that is there
+    whole: bool = False  # whether the whole object was sent, to replace the existing one
 
     def wrote(self, entry: Object) -> bool:
         """Whether that entry of `managedFields` is this writer's."""
@@ -61,7 +61,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=256)
 def type_of(resource: Resource) -> Type:
-    """How the objects of that kind merge."""
+    """The type by which objects of that kind merge."""
     if known(resource):
         return model.named(resource.kind)
     return model.of_definition(resource.kind, getattr(resource.definition, "schema", None))
@@ -70,10 +70,10 @@ def type_of(resource: Resource) -> Type:
 # ---- plain writes
 
 
-def owned_by_create(resource: Resource, *, new: Object, told: Object, writer: Writer) -> Object:
-    """The new object with its `managedFields`; `told` is it before the server added what is its own."""
+def owned_by_create(resource: Resource, *, new: Object, given: Object, writer: Writer) -> Object:
+    """The new object with its `managedFields`; `given` is the object before the server's own additions."""
     skip = ("status",) if resource.has_status else ()
-    ours = {key: value for key, value in told.items() if key not in skip}
+    ours = {key: value for key, value in given.items() if key not in skip}
     base = {key: value for key, value in blank(resource).items() if key not in skip}
     changed, _ = changes(type_of(resource), old=base, new=ours)
     return with_entries(new, _with(resource, [], writer, changed, fresh=True))
@@ -90,7 +90,7 @@ def owned_by_update(resource: Resource, *, old: Object, new: Object, writer: Wri
     if not changed and not removed:
         return with_entries(new, entries)
     if writer.whole:
-        entries = _without(entries, _DELETION)  # which whoever writes the whole does not repeat
+        entries = _without(entries, _DELETION)  # a write of the whole object does not repeat these
     kept = _without(_without(entries, changed), removed)
     if changed:
         kept = _capped(_with(resource, kept, writer, changed, fresh=True))
@@ -98,14 +98,14 @@ def owned_by_update(resource: Resource, *, old: Object, new: Object, writer: Wri
 
 
 def _owned_by_scale(resource: Resource, *, old: Object, new: Object, writer: Writer) -> Object:
-    """The same after its count was set alone: whose it is is followed only once it is somebody's."""
+    """The same after a scale: ownership is tracked only once there is an owner."""
     entries = entries_of(old)
     changed, removed = changes(type_of(resource), old=old, new=new)
     count = union(changed, removed)
     if not count or not any(overlap(entry["fieldsV1"], count) for entry in entries):
         return new
     kept = _without(entries, count)
-    if _value_at(new, count):  # none is not written in a Scale, so nobody has said it
+    if _value_at(new, count):  # zero is not written in a Scale, so it was not set
         kept = _with(resource, kept, writer, count)
     return with_entries(new, kept)
 
@@ -119,9 +119,9 @@ def _value_at(value: Any, fields: Fields) -> Any:
 
 
 def is_reset(obj: Object) -> bool:
-    """Whether a client asks to forget who owns what: an empty list, or one empty entry."""
-    told = obj["metadata"].get("managedFields")
-    return isinstance(told, list) and told in ([], [{}])
+    """Whether a client asks to reset managed fields: an empty list, or one empty entry."""
+    given = obj["metadata"].get("managedFields")
+    return isinstance(given, list) and given in ([], [{}])
 
 
 # ---- apply
@@ -154,7 +154,7 @@ def apply(
 
 
 def owned_by_apply(resource: Resource, *, new: Object, wanted: Object, writer: Writer) -> Object:
-    """A new object that was made by an apply: its manager owns what it said."""
+    """A new object that was created by an apply: its manager owns what it sent."""
     if resource.has_status:
         wanted = {key: value for key, value in wanted.items() if key != "status"}
     asked = applied(type_of(resource), ownable(wanted)) or {}
@@ -162,15 +162,15 @@ def owned_by_apply(resource: Resource, *, new: Object, wanted: Object, writer: W
 
 
 def _before(resource: Resource, live: Object, writer: Writer) -> list[Object]:
-    """Somebody for what an object held before the first apply to it."""
+    """An owner for what an object held before the first apply to it."""
     skip: tuple[str, ...] = ()
     if resource.has_status:
         skip = ("spec",) if writer.subresource else ("status",)
-    base, told = (
+    base, given = (
         {key: value for key, value in obj.items() if key not in skip}
         for obj in (blank(resource), live)
     )
-    held, _ = changes(type_of(resource), old=base, new=told)
+    held, _ = changes(type_of(resource), old=base, new=given)
     if "deletionTimestamp" in live["metadata"]:
         held = union(held, _DELETION)
     nobody = msgspec.structs.replace(writer, manager=_BEFORE, operation="Update")
@@ -200,22 +200,24 @@ def _refuse_conflicts(
 
 
 def _identity(entry: Object) -> tuple[str | bool, ...]:
-    """By what a server sorts managers; a plain writer is another one each second."""
-    told = [str(entry.get(key, "")) for key in ("manager", "operation", "apiVersion")]
+    """The sort key of managers; a plain writer is another one each second."""
+    given = [str(entry.get(key, "")) for key in ("manager", "operation", "apiVersion")]
     time = entry.get("time", "") if entry["operation"] == "Update" else ""
     sub = entry.get("subresource", "")
-    return (*told, time, not sub, sub)
+    return (*given, time, not sub, sub)
 
 
 def _named(entry: Object) -> str:
-    told = msgspec.json.encode(entry.get("manager", "")).decode()
+    given = msgspec.json.encode(entry.get("manager", "")).decode()
     if entry.get("subresource"):
-        told += f' with subresource "{entry["subresource"]}"'
-    return told if entry.get("operation") == "Apply" else f"{told} using {entry.get('apiVersion')}"
+        given += f' with subresource "{entry["subresource"]}"'
+    return (
+        given if entry.get("operation") == "Apply" else f"{given} using {entry.get('apiVersion')}"
+    )
 
 
 def _from_last_applied(kind: Type, resource: Resource, live: Object) -> Fields:
-    """What kubectl applied from the client's side and is still as it left it: it may take that over."""
+    """Fields of a client-side apply that are unchanged since: kubectl may take them over."""
     text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
         last = msgspec.json.decode(text) if text else None
@@ -229,15 +231,15 @@ def _from_last_applied(kind: Type, resource: Resource, live: Object) -> Fields:
 
 
 def refreshed_annotation(live: Object, wanted: Object) -> Object:
-    """The object with the annotation of a client-side apply kept up, where there is one."""
+    """The object with an updated annotation of client-side apply, where there is one."""
     notes = live["metadata"].get("annotations") or {}
     if not notes.get(LAST_APPLIED):
         return live
     meta = dict(wanted["metadata"])
-    told = dict(meta.pop("annotations", None) or {})
-    told.pop(LAST_APPLIED, None)
-    if told:
-        meta["annotations"] = told
+    given = dict(meta.pop("annotations", None) or {})
+    given.pop(LAST_APPLIED, None)
+    if given:
+        meta["annotations"] = given
     text = msgspec.json.encode({**wanted, "metadata": meta}, order="sorted").decode() + "\n"
     if notes[LAST_APPLIED] == text:
         return live
@@ -249,7 +251,7 @@ def refreshed_annotation(live: Object, wanted: Object) -> Object:
 
 
 def entries_of(obj: Object) -> list[Object]:
-    """Who owns what, as the object says."""
+    """The managed fields of an object."""
     entries = obj["metadata"].get("managedFields")
     return entries if isinstance(entries, list) else []
 
@@ -266,13 +268,13 @@ def with_entries(obj: Object, entries: list[Object]) -> Object:
 
 
 def _rank(entry: Object) -> tuple[str, ...]:
-    told = entry.get
+    field = entry.get
     return (
         entry["operation"],
-        told("time") or "",
-        told("manager") or "",
+        field("time") or "",
+        field("manager") or "",
         entry["apiVersion"],
-        told("subresource") or "",
+        field("subresource") or "",
     )
 
 
@@ -309,7 +311,7 @@ def _with(
 
 
 def _without(entries: list[Object], fields: Fields) -> list[Object]:
-    """The entries without those fields; who owns nothing any more is forgotten."""
+    """The entries without those fields; entries that own nothing are removed."""
     if not fields:
         return entries
     kept: list[Object] = []
@@ -323,7 +325,7 @@ def _without(entries: list[Object], fields: Fields) -> list[Object]:
 
 
 def _capped(entries: list[Object]) -> list[Object]:
-    """The oldest plain writers put together when there are too many of them."""
+    """Merges the oldest plain writers when there are too many of them."""
     if len(entries) <= _UPDATERS:
         return entries
     updaters = sorted((item for item in entries if item["operation"] == "Update"), key=_rank)

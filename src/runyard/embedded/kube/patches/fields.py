@@ -1,11 +1,11 @@
-"""Field ownership as Kubernetes writes it down (`fieldsV1`), and arithmetic on it.
+"""Field ownership as Kubernetes encodes it (`fieldsV1`), and set operations on it.
 
 A field set is a tree: `f:name` steps into a map, `k:{...}` into an item of a list with keys, `v:...` names an item
 of a set. A node that is empty, or holds `.`, is itself a member; a node with steps only is on the way to members.
 The root is never a member, so an empty root is the empty set. Sets are never changed in place.
 
-What is a member follows from the types (`schema.model`): whoever applies a value owns its leaves and the items of
-its lists, whoever writes it otherwise owns the maps and lists that the write brought as well.
+What is a member follows from the types (`schema.model`): an apply owns the leaves of a value and the items of its
+lists, any other write also owns the maps and lists that it added.
 """
 
 from functools import lru_cache
@@ -17,13 +17,13 @@ from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.schema.model import Type
 
 Fields = dict[str, Any]
-Change = tuple[Fields, Fields]  # what a write set or changed, and what it removed
+Change = tuple[Fields, Fields]  # fields that a write set or changed, and those that it removed
 
 SELF: Fields = {}
 _ABSENT = object()
-_REMEMBERED = 256  # characters of a key; longer ones are nobody's habit, and would fill the memory
+_REMEMBERED = 256  # the longest key that is cached
 _encode = msgspec.json.Encoder(order="sorted").encode
-# What nobody owns: the server's own.
+# Fields of the server, which have no owner.
 _SERVER = ("apiVersion", "kind")
 _SERVER_META = (
     "name",
@@ -59,29 +59,29 @@ def item_step(kind: Type, item: Any) -> str | None:
         return "v:" + _encode(item).decode()
     if not isinstance(item, dict):
         return None
-    told = tuple([item.get(key, kind.defaults.get(key)) for key in kind.keys])
+    given = tuple([item.get(key, kind.defaults.get(key)) for key in kind.keys])
     try:
-        if None in told:
+        if None in given:
             return None
-        for each in told:
+        for each in given:
             if type(each) is str and len(each) > _REMEMBERED:
-                return _written_step(kind.keys, told)
-        return _key_step(kind.keys, told)
+                return _written_step(kind.keys, given)
+        return _key_step(kind.keys, given)
     except TypeError:  # a key that is no plain value
         return None
 
 
 @lru_cache(maxsize=8192, typed=True)
-def _key_step(keys: tuple[str, ...], told: tuple[Any, ...]) -> str:
-    return _written_step(keys, told)
+def _key_step(keys: tuple[str, ...], given: tuple[Any, ...]) -> str:
+    return _written_step(keys, given)
 
 
-def _written_step(keys: tuple[str, ...], told: tuple[Any, ...]) -> str:
-    return "k:" + _encode(dict(zip(keys, told, strict=True))).decode()
+def _written_step(keys: tuple[str, ...], given: tuple[Any, ...]) -> str:
+    return "k:" + _encode(dict(zip(keys, given, strict=True))).decode()
 
 
 def items_of(kind: Type, value: list[Any]) -> dict[str, Any]:
-    """The items of a list by their step; of two with the same step the first."""
+    """The items of a list by their step; of duplicates the first."""
     found: dict[str, Any] = {}
     for item in value:
         step = item_step(kind, item)
@@ -91,7 +91,7 @@ def items_of(kind: Type, value: list[Any]) -> dict[str, Any]:
 
 
 def repeated(kind: Type, value: Any, path: str = "") -> str:
-    """The first list with keys, or set, that has an item twice, and which; empty if there is none."""
+    """The first list with keys, or set, that has a duplicate item, and which; empty if there is none."""
     if kind.is_map and isinstance(value, dict):
         below = ((kind.member(key), item, f"{path}.{key}") for key, item in value.items())
     elif kind.is_list and isinstance(value, list):
@@ -109,17 +109,17 @@ def repeated(kind: Type, value: Any, path: str = "") -> str:
 
 
 def _inside(kind: Type, value: Any) -> bool:
-    """Whether the value is one whose inside is owned piece by piece."""
+    """Whether the members of a value are owned separately."""
     if kind.atomic:
         return False
     return isinstance(value, dict) if kind.is_map else kind.is_list and isinstance(value, list)
 
 
-# ---- what a value amounts to
+# ---- field sets of values
 
 
 def applied(kind: Type, value: Any) -> Fields | None:
-    """What somebody who applies the value owns; None: nothing."""
+    """What a manager that applies the value owns; None: nothing."""
     if not _inside(kind, value):
         return SELF
     owned: Fields = {}
@@ -139,7 +139,7 @@ def applied(kind: Type, value: Any) -> Fields | None:
 
 
 def written(kind: Type, value: Any) -> Fields:
-    """What somebody who brings the value by a plain write owns: also what it is made of."""
+    """What a manager that sets the value by a plain write owns: its inner nodes, too."""
     if not value or not _inside(kind, value):
         return SELF
     owned: Fields = {".": SELF}
@@ -157,11 +157,11 @@ def with_self(node: Fields) -> Fields:
     return node if not node or "." in node else {".": SELF, **node}
 
 
-# ---- what a write did
+# ---- differences
 
 
 def changes(kind: Type, *, old: Object, new: Object) -> Change:
-    """What differs between two objects, in what a manager can own."""
+    """The difference between two objects, in fields that can be owned."""
     changed: Fields = {}
     removed: Fields = {}
     for key, item in new.items():
@@ -181,7 +181,7 @@ def changes(kind: Type, *, old: Object, new: Object) -> Change:
 def _member(
     kind: Type, step: str, values: tuple[Any, Any], found: Change, skip: tuple[str, ...] = ()
 ) -> None:
-    """One member that may differ: inside it if both sides have an inside, else as a whole."""
+    """The difference of one member: inside it if both sides have members, else as a whole."""
     old, new = values
     if old is _ABSENT:
         found[0][step] = written(kind, new)
@@ -189,7 +189,7 @@ def _member(
     if old == new and type(old) is type(new):
         return
     if old is None and _inside(kind, new):
-        old = type(new)()  # null is there, and has nothing inside
+        old = type(new)()  # null is present, and has no members
     elif new is None and _inside(kind, old):
         new = type(old)()
     if not _inside(kind, old) or not _inside(kind, new):
@@ -219,11 +219,11 @@ def _below(kind: Type, old: Any, new: Any, found: Change, skip: tuple[str, ...])
             found[1][mark + key] = written(child, item)
 
 
-# ---- arithmetic
+# ---- set operations
 
 
 def union(one: Fields, two: Fields) -> Fields:
-    """Every member of either; the first itself if the second adds nothing."""
+    """The union; the first set itself if the second adds nothing."""
     if one is two or not two:
         return one
     if not one:
@@ -245,7 +245,7 @@ def _both(mine: Fields, theirs: Fields) -> Fields:
 
 
 def minus(one: Fields, two: Fields) -> Fields:
-    """The members of the first that the second does not have; the first itself if that is all."""
+    """The difference; the first set itself if the second removes nothing."""
     if not one or not two:
         return one
     result: Fields | None = None
@@ -277,7 +277,7 @@ def _less(mine: Fields, theirs: Fields) -> Fields | None:
 
 
 def overlap(one: Fields, two: Fields) -> Fields:
-    """The members that both have."""
+    """The intersection."""
     shared: Fields = {}
     for step, mine in one.items():
         theirs = two.get(step)
@@ -298,7 +298,7 @@ def has(node: Fields | None) -> bool:
 
 
 def paths(fields: Fields, prefix: str = "") -> list[str]:
-    """Every member as the path that people read, in order."""
+    """Every member as a readable path, in order."""
     steps = [step for step in sorted(fields) if step != "."]
     found = [prefix + _shown(step) for step in steps if has(fields[step])]
     for step in steps:
@@ -312,5 +312,5 @@ def _shown(step: str) -> str:
     if step.startswith("v:"):
         return f"[={step[2:]}]"
     named = msgspec.json.decode(step[2:])
-    told = ",".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in named.items())
-    return f"[{told}]"
+    given = ",".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in named.items())
+    return f"[{given}]"

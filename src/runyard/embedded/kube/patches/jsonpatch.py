@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902), as a real server takes it: a member may be replaced that is not there yet.
+"""JSON patch (RFC 6902), as a real server takes it: `replace` of a missing member is allowed.
 
 The document is copied along the paths that operations touch, each part once, and shared everywhere else. A patch that
 cannot be applied, or whose test fails, is one refusal for all of it: nothing of it is kept.
@@ -25,11 +25,11 @@ class _Refused(Exception):
 
 
 def checked(patch: Any) -> list[dict[str, Any]]:
-    """The operations; raises a 400 if that is no list of them."""
+    """Parses the operations; raises a 400 if that is not a list of them."""
     if not isinstance(patch, list):
         kind = "object" if isinstance(patch, dict) else "value"
-        told = f"error decoding patch: json: cannot unmarshal {kind} into a list of operations"
-        raise bad_request(told)
+        message = f"error decoding patch: json: cannot unmarshal {kind} into a list of operations"
+        raise bad_request(message)
     if not all(isinstance(item, dict) for item in patch):
         raise bad_request("error decoding patch: json: an operation is not an object")
     if len(patch) > _LIMIT:
@@ -42,7 +42,7 @@ def checked(patch: Any) -> list[dict[str, Any]]:
 
 
 def unknown(patch: list[dict[str, Any]]) -> list[str]:
-    """Members of operations that mean nothing."""
+    """Unknown members of operations."""
     return [
         f"[{index}].{key}"
         for index, item in enumerate(patch)
@@ -86,15 +86,15 @@ def _one(draft: "_Draft", item: dict[str, Any]) -> None:
 
 
 class _Draft:
-    """A document that is being changed; what others hold of it never is."""
+    """A document that is being changed; parts shared with others are not."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
-        self._own: dict[int, Any] = {}  # the parts that were made here, by identity
+        self._own: dict[int, Any] = {}  # the parts that were created here, by identity
         self._copied = 0
 
     def copied(self, value: Any) -> Any:
-        """A copy of a part, of which nothing is shared."""
+        """A deep copy of a part."""
         text = msgspec.json.encode(value)
         self._copied += len(text)
         if self._copied > _COPIED:
@@ -102,7 +102,7 @@ class _Draft:
         return msgspec.json.decode(text)
 
     def edit(self, steps: list[str], value: Any, name: str) -> None:
-        """Add, replace or remove at one place."""
+        """Adds, replaces or removes at one path."""
         if not steps:
             if name == "remove":
                 raise _Refused
@@ -120,7 +120,7 @@ class _Draft:
             _edit_list(part, steps[-1], value, name)
 
     def _stepped(self, part: Any, step: str) -> Any:
-        """The part that a step leads to, made ours."""
+        """The part that a step leads to, copied if it is shared."""
         if isinstance(part, list):
             index = _index(step, len(part) - 1)
             part[index] = found = self._owned(part[index])
@@ -141,7 +141,7 @@ class _Draft:
 
 
 def _equal(one: Any, two: Any) -> bool:
-    """Equal, with true and 1 apart."""
+    """Equality that distinguishes true and 1."""
     if isinstance(one, dict) and isinstance(two, dict):
         return one.keys() == two.keys() and all(_equal(one[key], two[key]) for key in one)
     if isinstance(one, list) and isinstance(two, list):
@@ -156,7 +156,7 @@ def _steps(path: Any) -> list[str]:
 
 
 def _found(document: Any, steps: list[str], *, lenient: bool = False) -> Any:
-    """What is at that place; a last member that is not there is null, to those who are lenient."""
+    """The value at a path; a missing last member is null, if lenient."""
     for index, step in enumerate(steps):
         if isinstance(document, dict):
             if step not in document:

@@ -1,4 +1,4 @@
-"""Laying an applied value over a live one, and taking out what is no longer applied.
+"""Merges an applied value into a live one, and removes what is no longer applied.
 
 Both follow the types: maps merge member by member, lists by the keys of their items, everything else is one value.
 The functions share with the live value whatever they leave alone, and return it itself when they change nothing.
@@ -14,7 +14,7 @@ _NOTHING = object()
 
 
 def merge(kind: Type, live: Any, body: Any) -> Any:
-    """The live value with the applied one laid over it."""
+    """The live value with the applied one merged into it."""
     if kind.atomic:
         return live if _same(live, body) else body
     if kind.is_map and isinstance(live, dict) and isinstance(body, dict):
@@ -42,7 +42,7 @@ def _merged_map(kind: Type, live: dict[str, Any], body: dict[str, Any]) -> dict[
 
 
 def _merged_list(kind: Type, live: list[Any], body: list[Any]) -> list[Any]:
-    """Items of both: those of the body in its order, those of the live list where they stood."""
+    """Items of both: those of the body in its order, those of the live list where they were."""
     ours, theirs = items_of(kind, live), items_of(kind, body)
     shared = deque(step for step in theirs if step in ours)
     result: list[Any] = []
@@ -81,9 +81,9 @@ def _merged_list(kind: Type, live: list[Any], body: list[Any]) -> list[Any]:
 
 
 def without(kind: Type, value: Any, last: Fields, keep: Fields) -> Any:
-    """The value without what was applied last and nobody owns any more.
+    """The value without what was applied last and has no owner any more.
 
-    A declared field stands and falls with what is inside it; an emptied map or list goes with its last member.
+    A declared field is removed with the last value inside it; so is an emptied map or list.
     """
     if kind.is_map and isinstance(value, dict) and not kind.atomic:
         kept: dict[str, Any] = {}

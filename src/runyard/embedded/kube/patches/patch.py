@@ -2,7 +2,7 @@
 
 Stored objects are immutable by convention: `merge` returns a new object that shares every untouched
 subtree with the old one, and returns the *same* object when the patch changes nothing. The caller
-can therefore tell a no-op by identity, and later comparisons are cheap.
+can therefore detect a no-op by identity, and later comparisons are cheap.
 """
 
 from typing import Any

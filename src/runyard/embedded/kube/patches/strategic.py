@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows which lists have keys.
+"""Strategic merge patch: a merge patch that merges lists by the keys of their items.
 
 Lists whose type says so merge item by item; other lists are replaced. Directives inside of a patch say what a merge
 cannot: `$patch: delete|replace|merge`, `$deleteFromPrimitiveList/<list>`, `$setElementOrder/<list>`, `$retainKeys`.
@@ -6,7 +6,7 @@ cannot: `$patch: delete|replace|merge`, `$deleteFromPrimitiveList/<list>`, `$set
 The order of a merged list is the server's: items of the patch in the patch's order, the others around them where they
 stood, and an item that only the patch has before those that only the server has.
 
-Nothing is changed in place; what a patch leaves alone is shared. Items are found by tables, not by looking through
+Nothing is changed in place; what a patch leaves alone is shared. Items are found by dicts, not by scanning
 lists: both lists may have a hundred thousand of them.
 """
 
@@ -93,7 +93,7 @@ def _value(kind: Type, before: Any, value: Any) -> Any:
 
 
 def _plain(patch: Map) -> Map:
-    """A value that only the patch has: as it is, without directives and nulls."""
+    """A value that only the patch has, without directives and nulls."""
     if patch.get(_PATCH) == "delete":
         return {}
     kept = {key: item for key, item in patch.items() if not key.startswith("$")}
@@ -143,7 +143,7 @@ def _list(kind: Type, live: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def _special(kind: Type, live: list[Any], patch: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Both lists after the items of the patch that are directives."""
+    """Both lists after the directives of the patch."""
     rest: list[Any] = []
     gone: dict[Hashable, None] = {}
     for item in patch:
@@ -164,8 +164,8 @@ def _special(kind: Type, live: list[Any], patch: list[Any]) -> tuple[list[Any], 
 
 def _key(kind: Type, item: Any) -> Any:
     if not isinstance(item, dict) or kind.merge_key not in item:
-        told = f"map: {item} does not contain declared merge key: {kind.merge_key}"
-        raise StatusError(500, "", told)
+        message = f"map: {item} does not contain declared merge key: {kind.merge_key}"
+        raise StatusError(500, "", message)
     return item[kind.merge_key]
 
 
@@ -175,7 +175,7 @@ def _identity(kind: Type, item: Any) -> Hashable:
 
 
 def _hashed(value: Any) -> Hashable:
-    """A value as the key of a table."""
+    """A value as the key of a dict."""
     return msgspec.json.encode(value, order="sorted") if isinstance(value, dict | list) else value
 
 
@@ -200,7 +200,7 @@ def _ordered(kind: Type, merged: list[Any], order: list[Any], live: list[Any]) -
 
 
 def _ranks(kind: Type, items: list[Any]) -> dict[Hashable, int]:
-    """Where each item stands first."""
+    """The first position of each item."""
     ranks: dict[Hashable, int] = {}
     for index, item in enumerate(items):
         ranks.setdefault(_identity(kind, item), index)
@@ -213,10 +213,10 @@ def _reorder(kind: Type, made: Map, live: Map, patch: Map, name: str, order: Any
     items = made.get(name)
     if not isinstance(items, list):
         return
-    told = patch.get(name)
-    if isinstance(told, list):
+    given = patch.get(name)
+    if isinstance(given, list):
         named = _ranks(kind, order)
-        extra = [item for item in told if not (isinstance(item, dict) and _PATCH in item)]
+        extra = [item for item in given if not (isinstance(item, dict) and _PATCH in item)]
         if any(_identity(kind, item) not in named for item in extra):
             raise bad_request("invalid patch format of setElementOrder list")
     before = live.get(name)

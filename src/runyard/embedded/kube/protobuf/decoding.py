@@ -1,10 +1,10 @@
-"""Bodies in protobuf, read as the JSON that they stand for.
+"""Decodes protobuf bodies to the equivalent JSON.
 
 kubectl sends what it builds itself (reviews, tokens, accounts, roles) in protobuf and does not fall back; answers
 in JSON are fine with it. A body is the four bytes `k8s\\0` and an envelope: what it is, and the message. The
 fields of the messages are in `messages`; a field that is not listed there is passed over, as protobuf wants it.
 
-Empty texts and zeroes are left out, as they are in JSON, except where zero is something that somebody said.
+Empty texts and zeroes are left out, as in JSON, except where zero is a value that was set.
 """
 
 import base64
@@ -25,7 +25,7 @@ Raw = int | bytes
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The object in an envelope; raises 400, or 501 for a kind that is read in JSON alone."""
+    """Decodes the object in an envelope; raises 400, or 501 for a kind that is supported in JSON only."""
     if not body.startswith(MAGIC):
         raise bad_request("the body of the request is not a protobuf object of Kubernetes")
     try:
@@ -123,14 +123,14 @@ def _number(raw: Raw) -> int:
 
 
 def _time(raw: Raw) -> str | None:
-    told = _read(_data(raw), {1: ("seconds", "said"), 2: ("nanos", "said")})
-    if not told:
+    given = _read(_data(raw), {1: ("seconds", "said"), 2: ("nanos", "said")})
+    if not given:
         return None
     try:
-        moment = datetime.fromtimestamp(told.get("seconds", 0), UTC)
+        moment = datetime.fromtimestamp(given.get("seconds", 0), UTC)
     except (OverflowError, OSError):
         raise ValueError("a time that no calendar has") from None
-    micro = told.get("nanos", 0) // 1000
+    micro = given.get("nanos", 0) // 1000
     if micro:
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{micro:06d}Z"
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

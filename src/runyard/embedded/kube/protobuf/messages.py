@@ -4,7 +4,7 @@
     said  flag said              a zero that was said counts
     texts  map  map of …  time   as their names say; a dict is a message, a list of one is many of them
 
-A field that nobody needs here is not listed, and then it is passed over.
+A field that is not needed here is not listed, and is skipped.
 """
 
 Type = str | dict[int, tuple[str, "Type"]] | list[dict[int, tuple[str, "Type"]]]
@@ -121,7 +121,7 @@ _CERTIFICATE_STATUS: Message = {
     2: ("certificate", "bytes"),
 }
 
-# ---- what people create by name
+# ---- what `kubectl create` creates
 
 _REFERENCE: Message = {
     1: ("kind", "text"),

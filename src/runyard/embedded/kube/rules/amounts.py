@@ -1,4 +1,4 @@
-"""What a container may ask for: amounts of things that have a name.
+"""Validates the resources of containers and Pods.
 
 `cpu`, `memory` and `ephemeral-storage` come in parts and may be promised to many at once. Pages of a size and whatever
 has a domain in its name are whole things: they are counted, and asked for exactly as far as they are limited.
@@ -29,7 +29,7 @@ _NEGATIVE = "must be greater than or equal to 0"
 
 
 def quantities(field: str, found: dict[str, Any]) -> list[Cause]:
-    """What is wrong with amounts; the field is written with `{}` where the name of one goes."""
+    """Validates amounts; the field is written with `{}` where the name of one goes."""
     causes = []
     for key, value in found.items():
         try:
@@ -40,36 +40,36 @@ def quantities(field: str, found: dict[str, Any]) -> list[Cause]:
     return causes
 
 
-def overhead(path: str, told: Object) -> list[Cause]:
-    """What is wrong with what a Pod costs beside its containers."""
-    return _listed(f"{path}.limits", told)
+def overhead(path: str, given: Object) -> list[Cause]:
+    """Validates what a Pod costs beside its containers."""
+    return _listed(f"{path}.limits", given)
 
 
-def of_container(path: str, told: Object, claims: dict[str, None]) -> list[Cause]:
-    """What is wrong with what a container asks for."""
-    limits, requests = told.get("limits") or {}, told.get("requests") or {}
+def of_container(path: str, given: Object, claims: dict[str, None]) -> list[Cause]:
+    """Validates what a container asks for."""
+    limits, requests = given.get("limits") or {}, given.get("requests") or {}
     causes = _listed(f"{path}.limits", limits)
     causes += _listed(f"{path}.requests", requests)
     causes += _compared(path, requests, limits) + _pages(path, (limits, requests))
-    if told.get("claims"):
-        causes += _claims(f"{path}.claims", told["claims"], claims)
+    if given.get("claims"):
+        causes += _claims(f"{path}.claims", given["claims"], claims)
     return causes
 
 
-def of_pod(path: str, told: Object, claims: dict[str, None]) -> list[Cause]:
-    """What is wrong with what a Pod asks for as a whole."""
+def of_pod(path: str, given: Object, claims: dict[str, None]) -> list[Cause]:
+    """Validates what a Pod asks for as a whole."""
     causes: list[Cause] = []
     for part in ("limits", "requests"):
-        for key in told.get(part) or {}:
+        for key in given.get(part) or {}:
             if key not in ("cpu", "memory") and not key.startswith(_PAGES):
                 causes.append(unsupported(f"{path}.{part}[{key}]", key, _OF_A_POD))
-    if told.get("claims"):
+    if given.get("claims"):
         why = "claims may not be set for Resources at pod-level"
         causes += [
             forbidden(f"{path}.claims", why),
-            *_claims(f"{path}.claims", told["claims"], claims),
+            *_claims(f"{path}.claims", given["claims"], claims),
         ]
-    return causes or of_container(path, told, claims)
+    return causes or of_container(path, given, claims)
 
 
 # ---- one amount
@@ -91,7 +91,7 @@ def _listed(field: str, found: Object) -> list[Cause]:
 
 
 def _named(field: str, key: str, value: Any, amount: int) -> list[Cause]:
-    """What is wrong with a thing that not every machine has."""
+    """Validates an extended resource."""
     if why := qualified(key):
         return [invalid(field, key, why)]
     if key.startswith(_PAGES):
@@ -125,7 +125,7 @@ def _native(key: str) -> bool:
 
 
 def _whole(key: str) -> bool:
-    """Whether a thing cannot be promised to more than one."""
+    """Whether a resource cannot be overcommitted."""
     return key.startswith(_PAGES) or ("/" in key and not _native(key))
 
 
@@ -144,7 +144,7 @@ def _compared(path: str, requests: Object, limits: Object) -> list[Cause]:
         try:
             wanted, most = quantity.milli(value), quantity.milli(limit)
         except ValueError:
-            continue  # said already
+            continue  # reported already
         if wanted != most and _whole(key):
             why = f"must be equal to {key} limit of {limit}"
             causes.append(invalid(f"{path}.requests", str(value), why))
@@ -154,8 +154,8 @@ def _compared(path: str, requests: Object, limits: Object) -> list[Cause]:
     return causes
 
 
-def _pages(path: str, told: tuple[Object, ...]) -> list[Cause]:
-    asked = [key for part in told for key in part]
+def _pages(path: str, given: tuple[Object, ...]) -> list[Cause]:
+    asked = [key for part in given for key in part]
     paged = any(key.startswith(_PAGES) for key in asked)
     if not paged or "cpu" in asked or "memory" in asked:
         return []

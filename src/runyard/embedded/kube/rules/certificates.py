@@ -1,4 +1,4 @@
-"""What a certificate request and the verdicts on it must look like."""
+"""Validates certificate requests and their conditions."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from runyard.embedded.kube.rules.grammar import (
 from runyard.embedded.kube.status import Cause
 
 APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
-LASTING = (APPROVED, DENIED, FAILED)  # conditions that are true once and for all
+LASTING = (APPROVED, DENIED, FAILED)  # conditions that cannot be removed
 
 _SHORTEST = 600
 _STATES = ("False", "True", "Unknown")
@@ -47,35 +47,35 @@ _USAGES = (
 )
 
 
-# ---- what is asked for
+# ---- spec
 
 
-def spec(told: Object) -> list[Cause]:
-    """What is wrong with a request, apart from the request inside of it."""
-    causes = _usages(told.get("usages") or [])
-    causes += _signer(told.get("signerName") or "")
-    seconds = told.get("expirationSeconds")
+def spec(given: Object) -> list[Cause]:
+    """Validates a request, apart from the request inside of it."""
+    causes = _usages(given.get("usages") or [])
+    causes += _signer(given.get("signerName") or "")
+    seconds = given.get("expirationSeconds")
     if isinstance(seconds, int) and seconds < _SHORTEST:
         why = f"may not specify a duration less than {_SHORTEST} seconds (10 minutes)"
         causes.append(Cause("spec.expirationSeconds", f"Invalid value: {seconds}: {why}"))
     return causes
 
 
-def _usages(told: list[str]) -> list[Cause]:
-    if not told:
+def _usages(given: list[str]) -> list[Cause]:
+    if not given:
         return [required("spec.usages")]
     causes: list[Cause] = []
-    for index, usage in enumerate(told):
+    for index, usage in enumerate(given):
         field = f"spec.usages[{index}]"
         if usage not in _USAGES:
             causes.append(unsupported(field, usage, _USAGES))
-        elif usage in told[:index]:
+        elif usage in given[:index]:
             causes.append(duplicate(field, usage))
     return causes
 
 
 def _signer(name: str) -> list[Cause]:
-    """A signer is a domain and one path of it, so that no name can stand for many."""
+    """Validates a signer's name: a domain and one path, so that no name can stand for many."""
     field = "spec.signerName"
     if not name:
         return [required(field)]
@@ -99,11 +99,11 @@ def _signer(name: str) -> list[Cause]:
     return causes
 
 
-# ---- what became of it
+# ---- status
 
 
 def conditions(new: list[Any], old: list[Any], *, approval: bool) -> list[Cause]:
-    """What is wrong with the conditions that take the place of the old ones; only an approval may add a verdict."""
+    """Validates the conditions that take the place of the old ones; only an approval may add a verdict."""
     causes: list[Cause] = []
     types = [each.get("type") or "" for each in new]
     before = [each.get("type") for each in old]
@@ -122,8 +122,8 @@ def conditions(new: list[Any], old: list[Any], *, approval: bool) -> list[Cause]
     return causes
 
 
-def _condition(field: str, told: Object) -> list[Cause]:
-    kind, state = told.get("type") or "", told.get("status") or ""
+def _condition(field: str, given: Object) -> list[Cause]:
+    kind, state = given.get("type") or "", given.get("status") or ""
     causes = [] if kind else [required(f"{field}.type")]
     states = ("True",) if kind in LASTING else _STATES
     if not state:

@@ -1,7 +1,7 @@
-"""What of a Pod that is there may change, in what was wished and in what became of it.
+"""Validates changes of an existing Pod: its spec and its status.
 
-Of the wish almost nothing: images, a shorter deadline, more tolerations, fewer gates. A Pod that is still held back by
-gates may also be told where to go, as long as that only narrows where it may go.
+Of the spec only images, a shorter deadline, more tolerations and fewer gates may change. For a Pod with scheduling
+gates the node selection may change too, if it only becomes narrower.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _TERMS = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
 
 
 def spec(new: Object, old: Object) -> list[Cause]:
-    """What of the wish may not change in that way."""
+    """Validates a change of the spec."""
     causes: list[Cause] = []
     for part in ("containers", "initContainers"):
         if len(new.get(part) or ()) != len(old.get(part) or ()):
@@ -39,11 +39,11 @@ def spec(new: Object, old: Object) -> list[Cause]:
     return causes
 
 
-# ---- a Pod that is held back
+# ---- a Pod with scheduling gates
 
 
 def _placed(new: Object, old: Object) -> list[Cause]:
-    """Where a Pod may go is narrowed at most."""
+    """Node selection may only become narrower."""
     before, after = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
     causes: list[Cause] = []
     if any(after.get(key) != value for key, value in before.items()):
@@ -68,7 +68,7 @@ def _terms(spec: Object) -> list[Object]:
 
 
 def _narrower(old: Object, new: Object) -> bool:
-    """Whether a term has more conditions after those it had; one without any was never met."""
+    """Whether a term only got more conditions; one without any never matches."""
     kept = [
         (old.get(part) or [], new.get(part) or []) for part in ("matchExpressions", "matchFields")
     ]
@@ -77,7 +77,7 @@ def _narrower(old: Object, new: Object) -> bool:
 
 
 def _unplaced(new: Object, old: Object) -> Object:
-    """The new wish with the old words about nodes."""
+    """The new spec with the old node selection."""
     before, after = old.get("affinity"), new.get("affinity")
     made = {**new, "nodeSelector": old.get("nodeSelector")}
     if after and after.get("nodeAffinity") != (before or {}).get("nodeAffinity"):
@@ -92,7 +92,7 @@ def _unplaced(new: Object, old: Object) -> Object:
 
 
 def _shorter(new: Object, old: Object) -> bool:
-    """The one change of a grace period there is: from a negative one to a second."""
+    """The only allowed change of a grace period: from a negative one to a second."""
     if new.get(_GRACE) != 1 or old.get(_GRACE, 0) >= 0:
         return False
     return _fixed({**new, _GRACE: 0}) == _fixed({**old, _GRACE: 0})
@@ -129,11 +129,11 @@ def _untimed(toleration: Object) -> Object:
     return {key: item for key, item in toleration.items() if key != "tolerationSeconds"}
 
 
-# ---- what became of it
+# ---- status
 
 
 def status(new: Object, old: Object) -> list[Cause]:
-    """What of the status may not change in that way."""
+    """Validates a change of the status."""
     before, after = old.get("status"), new.get("status")
     if before is after or not isinstance(after, dict):
         return []

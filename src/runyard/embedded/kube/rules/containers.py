@@ -1,4 +1,4 @@
-"""What the containers of a Pod must look like."""
+"""Validates the containers of a Pod."""
 
 from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.rules import amounts, environment, handlers, security, volumes
@@ -20,11 +20,11 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _RESTARTS = ("Always", "Never", "OnFailure")
 _RESIZED = ("cpu", "memory")
 _RESIZINGS = ("NotRequired", "RestartContainer")
-_ALWAYS = "Always"  # of a container that starts before the others and stays
+_ALWAYS = "Always"  # of a sidecar: an init container that keeps running
 
 
 def check(spec: Object, mountable: dict[str, Object], claims: dict[str, None]) -> list[Cause]:
-    """What is wrong with the containers of a Pod; no two have one name, whatever list they are in."""
+    """Validates the containers of a Pod; no two have one name, whatever list they are in."""
     causes = [] if spec.get("containers") else [required("spec.containers")]
     names: dict[str, None] = {}
     taken: dict[str, None] = {}
@@ -104,14 +104,14 @@ def _words(path: str, item: Object) -> list[Cause]:
         causes.append(unsupported(f"{path}.restartPolicy", restart, _RESTARTS))
     for each in item.get("resizePolicy") or ():
         for key, among in (("resourceName", _RESIZED), ("restartPolicy", _RESIZINGS)):
-            if (told := each.get(key, "")) not in among:
-                causes.append(unsupported(f"{path}.resizePolicy", told, among))
+            if (given := each.get(key, "")) not in among:
+                causes.append(unsupported(f"{path}.resizePolicy", given, among))
     return causes
 
 
 def _working(path: str, item: Object, spec: Object, *, lasting: bool) -> list[Cause]:
-    told = item.get("lifecycle") is not None or any(key in item for key in handlers.PROBES)
-    if not told:
+    given = item.get("lifecycle") is not None or any(key in item for key in handlers.PROBES)
+    if not given:
         return []
     grace = spec.get("terminationGracePeriodSeconds") or 0
     return handlers.check(path, item, lasting=lasting, grace=grace)
@@ -143,7 +143,7 @@ def _ports(path: str, item: Object) -> list[Cause]:
 
 
 def _of_host(path: str, item: Object, taken: dict[str, None]) -> list[Cause]:
-    """Ports of the host that somebody in this Pod has already."""
+    """Host ports that another container of this Pod already uses."""
     causes: list[Cause] = []
     for index, each in enumerate(item["ports"]):
         if not (number := each.get("hostPort")):

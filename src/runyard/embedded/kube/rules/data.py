@@ -1,4 +1,4 @@
-"""What maps and Secrets may hold, and what of them may not change."""
+"""Validates ConfigMaps and Secrets, and changes of them."""
 
 import json
 from base64 import b64decode
@@ -29,7 +29,7 @@ _HIDDEN = "<secret contents redacted>"
 
 
 def config_map(obj: Object, old: Object | None) -> list[Cause]:
-    """A ConfigMap."""
+    """Validates a ConfigMap."""
     plain, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     causes = _keys("data", plain)
     causes += [
@@ -44,7 +44,7 @@ def config_map(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def secret(obj: Object, old: Object | None) -> list[Cause]:
-    """A Secret."""
+    """Validates a Secret."""
     found = obj.get("data") or {}
     causes = _keys("data", found)
     if sum(map(_decoded, found.values())) > _MOST:
@@ -76,7 +76,7 @@ def _kept(obj: Object, old: Object | None, parts: tuple[str, ...]) -> list[Cause
     ]
 
 
-# ---- Secrets of a type that promises something
+# ---- Secrets of types with required content
 
 
 def _typed(obj: Object, found: Object) -> list[Cause]:

@@ -1,4 +1,4 @@
-"""What containers are told through variables, and what of a Pod may be told to them in files."""
+"""Validates environment variables of containers, and fields of a Pod in variables and files."""
 
 import re
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def printable(name: str) -> bool:
 
 
 def variables(path: str, found: list[Object]) -> list[Cause]:
-    """What is wrong with the variables of a container."""
+    """Validates the variables of a container."""
     causes: list[Cause] = []
     for index, item in enumerate(found):
         name = item.get("name", "")
@@ -65,20 +65,20 @@ def variables(path: str, found: list[Object]) -> list[Cause]:
 
 
 def sets(path: str, found: list[Object]) -> list[Cause]:
-    """What is wrong with the maps and Secrets whose keys all become variables."""
+    """Validates the maps and Secrets whose keys all become variables."""
     causes: list[Cause] = []
     for index, item in enumerate(found):
         prefix = item.get("prefix", "")
         if prefix and not printable(prefix):
             causes.append(invalid(f"{path}[{index}].prefix", prefix, _NAME))
-        told = [key for key in ("configMapRef", "secretRef") if item.get(key) is not None]
-        if not told:
+        given = [key for key in ("configMapRef", "secretRef") if item.get(key) is not None]
+        if not given:
             why = "must specify one of: `configMapRef` or `secretRef`"
             causes.append(invalid(path, "", why))
-        elif len(told) > 1:
+        elif len(given) > 1:
             why = "may not have more than one field specified at a time"
             causes.append(invalid(path, "", why))
-        for key in told:
+        for key in given:
             field, name = f"{path}[{index}].{key}.name", item[key].get("name", "")
             if not name:
                 causes.append(required(field))
@@ -87,11 +87,11 @@ def sets(path: str, found: list[Object]) -> list[Cause]:
     return causes
 
 
-def _source(path: str, told: Object, value: str) -> list[Cause]:
-    found = [key for key in _SOURCES if told.get(key) is not None]
+def _source(path: str, given: Object, value: str) -> list[Cause]:
+    found = [key for key in _SOURCES if given.get(key) is not None]
     causes: list[Cause] = []
     for key in found:
-        causes += _CHECKS[key](f"{path}.{key}", told[key])
+        causes += _CHECKS[key](f"{path}.{key}", given[key])
     if not found:
         shown = ", ".join(f"`{key}`" for key in _SOURCES[:-1])
         causes.append(invalid(path, "", f"must specify one of: {shown} or `{_SOURCES[-1]}`"))
@@ -103,39 +103,39 @@ def _source(path: str, told: Object, value: str) -> list[Cause]:
     return causes
 
 
-def _key(path: str, told: Object) -> list[Cause]:
+def _key(path: str, given: Object) -> list[Cause]:
     causes: list[Cause] = []
-    if why := subdomain(told.get("name", "")):
-        causes.append(invalid(f"{path}.name", told.get("name", ""), why))
-    if not (key := told.get("key", "")):
+    if why := subdomain(given.get("name", "")):
+        causes.append(invalid(f"{path}.name", given.get("name", ""), why))
+    if not (key := given.get("key", "")):
         causes.append(required(f"{path}.key"))
     elif why := data_key(key):
         causes.append(invalid(f"{path}.key", key, why))
     return causes
 
 
-# ---- what of a Pod may be told
+# ---- fields of a Pod
 
 
-def field_in_variable(path: str, told: Object) -> list[Cause]:
-    """What is wrong with a field of the Pod that a variable shows."""
-    return _field(path, told, _IN_VARIABLES)
+def field_in_variable(path: str, given: Object) -> list[Cause]:
+    """Validates a field of the Pod that a variable shows."""
+    return _field(path, given, _IN_VARIABLES)
 
 
-def field_in_file(path: str, told: Object) -> list[Cause]:
-    """What is wrong with a field of the Pod that a file shows."""
-    return _field(path, told, _IN_FILES)
+def field_in_file(path: str, given: Object) -> list[Cause]:
+    """Validates a field of the Pod that a file shows."""
+    return _field(path, given, _IN_FILES)
 
 
-def _field(path: str, told: Object, among: tuple[str, ...]) -> list[Cause]:
-    wanted, field = told.get("fieldPath", ""), f"{path}.fieldPath"
-    if not told.get("apiVersion"):
+def _field(path: str, given: Object, among: tuple[str, ...]) -> list[Cause]:
+    wanted, field = given.get("fieldPath", ""), f"{path}.fieldPath"
+    if not given.get("apiVersion"):
         return [required(f"{path}.apiVersion")]
     if not wanted:
         return [required(field)]
     failed = "error converting fieldPath: "
-    if told["apiVersion"] != "v1":
-        return [invalid(field, wanted, f"{failed}unsupported pod version: {told['apiVersion']}")]
+    if given["apiVersion"] != "v1":
+        return [invalid(field, wanted, f"{failed}unsupported pod version: {given['apiVersion']}")]
     match = _SUBSCRIPT.fullmatch(wanted)
     if match is not None and match["path"] in _SUBSCRIPTED:
         key = str(match["key"])
@@ -150,33 +150,33 @@ def _field(path: str, told: Object, among: tuple[str, ...]) -> list[Cause]:
     return [] if wanted in among else [unsupported(field, wanted, among)]
 
 
-def resource(path: str, told: Object, *, named: bool = False) -> list[Cause]:
-    """What is wrong with an amount of a container that is shown; in a file the container is `named`."""
-    wanted = told.get("resource", "")
-    if named and not told.get("containerName"):
+def resource(path: str, given: Object, *, named: bool = False) -> list[Cause]:
+    """Validates an amount of a container that is shown; in a file the container is `named`."""
+    wanted = given.get("resource", "")
+    if named and not given.get("containerName"):
         return [required(f"{path}.containerName")]
     if not wanted:
         return [required(f"{path}.resource")]
     paged = wanted.startswith(_PAGES)
     if wanted not in _RESOURCES and not paged:
         return [unsupported(f"{path}.resource", wanted, _RESOURCES)]
-    return _divisor(f"{path}.divisor", wanted, told.get("divisor"))
+    return _divisor(f"{path}.divisor", wanted, given.get("divisor"))
 
 
-def _divisor(field: str, wanted: str, told: str | float | None) -> list[Cause]:
+def _divisor(field: str, wanted: str, given: str | float | None) -> list[Cause]:
     kind = wanted.partition(".")[2]
     allowed = _DIVISORS.get(kind, (*_UNITS, *_BINARY))
     try:
-        amount = quantity.milli(told) if told is not None else 0
+        amount = quantity.milli(given) if given is not None else 0
     except ValueError as error:
-        return [invalid(field, str(told), str(error))]
+        return [invalid(field, str(given), str(error))]
     if not amount or any(amount == quantity.milli(each) for each in allowed):
         return []
     why = f"only divisor's values {', '.join(allowed)} are supported with the {kind} resource"
     return [invalid(field, wanted, why)]
 
 
-def _nothing(path: str, told: Object) -> list[Cause]:
+def _nothing(path: str, given: Object) -> list[Cause]:
     return []
 
 

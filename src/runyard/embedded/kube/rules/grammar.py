@@ -1,4 +1,4 @@
-"""The grammar of names, label keys and values, and the words for what breaks it."""
+"""The grammar of names, label keys and values, and the messages for violations."""
 
 import json
 import re
@@ -15,53 +15,53 @@ _QUALIFIED = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _DATA_KEY = re.compile(r"[A-Za-z0-9_.-]+")
 _PORT_NAME = re.compile(r"[a-z0-9-]+")
 _LEADING_ZERO = re.compile(r"(^|[./])0[0-9]")
-_LONGEST = 317  # characters of a prefix, a slash and a name; what is longer is not remembered
+_LONGEST = 317  # the longest prefix, slash and name; longer ones are not cached
 _LOWER = "lower-case letters, digits and '-'"
 _BOTH_ENDS = "with a letter or digit at both ends"
 
 
 def invalid(field: str, value: str, why: str) -> Cause:
-    """A value that breaks a rule."""
+    """An invalid value."""
     return Cause(field, f'Invalid value: "{value}": {why}')
 
 
 def unfit(field: str, value: Any, why: str) -> Cause:
-    """A value that breaks a rule and is no text."""
+    """An invalid value that is not a text."""
     return Cause(field, f"Invalid value: {json.dumps(value, separators=(',', ':'))}: {why}")
 
 
 def required(field: str, why: str = "") -> Cause:
-    """A value that must be there."""
-    told = f"Required value: {why}" if why else "Required value"
-    return Cause(field, told, "FieldValueRequired")
+    """A required value is missing."""
+    given = f"Required value: {why}" if why else "Required value"
+    return Cause(field, given, "FieldValueRequired")
 
 
 def forbidden(field: str, why: str) -> Cause:
-    """A value that may not be there, or not change."""
+    """A value that is forbidden or immutable."""
     return Cause(field, f"Forbidden: {why}", "FieldValueForbidden")
 
 
 def duplicate(field: str, value: str) -> Cause:
-    """A value that is there already."""
+    """A duplicate value."""
     return Cause(field, f'Duplicate value: "{value}"', "FieldValueDuplicate")
 
 
 def missing(field: str, name: str, why: str = "") -> Cause:
-    """A name that nothing has."""
-    told = f'Not found: "{name}"'
-    return Cause(field, f"{told}: {why}" if why else told, "FieldValueNotFound")
+    """A name that does not exist."""
+    message = f'Not found: "{name}"'
+    return Cause(field, f"{message}: {why}" if why else message, "FieldValueNotFound")
 
 
 def too_long(field: str, most: int) -> Cause:
-    """More than may be kept."""
+    """A value that is too long."""
     return Cause(field, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
 
 
 def unsupported(field: str, value: str, among: Iterable[str]) -> Cause:
-    """A value that is none of those there are."""
+    """An unsupported value."""
     shown = ", ".join(f'"{each}"' for each in among)
-    told = f'Unsupported value: "{value}": supported values: {shown}'
-    return Cause(field, told, "FieldValueNotSupported")
+    message = f'Unsupported value: "{value}": supported values: {shown}'
+    return Cause(field, message, "FieldValueNotSupported")
 
 
 # ---- names
@@ -136,10 +136,10 @@ def data_key(key: str) -> str:
     return "may not be a way out of a directory" if key in (".", "..") else ""
 
 
-def labels(field: str, told: dict[str, str]) -> list[Cause]:
-    """What is wrong with a map of labels."""
+def labels(field: str, given: dict[str, str]) -> list[Cause]:
+    """Validates a map of labels."""
     causes: list[Cause] = []
-    for key, value in told.items():
+    for key, value in given.items():
         if why := qualified(key):
             causes.append(invalid(field, key, why))
         if why := label_value(value):
@@ -151,7 +151,7 @@ def labels(field: str, told: dict[str, str]) -> list[Cause]:
 
 
 def port(field: str, number: int) -> list[Cause]:
-    """What is wrong with the number of a port."""
+    """Validates the number of a port."""
     fits = 1 <= number <= 65535
     return [] if fits else [unfit(field, number, "must be between 1 and 65535, inclusive")]
 
@@ -170,49 +170,49 @@ def port_name(name: str) -> str:
 
 
 def climbing(path: str) -> bool:
-    """Whether a path leads up."""
+    """Whether a path contains `..`."""
     return ".." in path and ".." in path.split("/")
 
 
 def descending(path: str) -> str:
-    """Why a path does not lead down from where it is mounted; empty if it does."""
+    """Why a path does not stay below its mount; empty if it does."""
     if path.startswith("/"):
         return "must be a relative path"
     return "must not contain '..'" if climbing(path) else ""
 
 
-def address(told: str) -> str:
+def address(given: str) -> str:
     """Why that is no IP address; empty if it is one."""
     try:
-        found = ip_address(told)
+        found = ip_address(given)
     except ValueError:
         form = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        return "must not have leading 0s" if _zeros(told) else form
+        return "must not have leading 0s" if _zeros(given) else form
     if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
         return "must not be an IPv4-mapped IPv6 address"
     return ""
 
 
-def network(told: str) -> str:
+def network(given: str) -> str:
     """Why that is no network; empty if it is one."""
     try:
-        ip_network(told, strict=False)
+        ip_network(given, strict=False)
     except ValueError:
         form = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-        return "must not have leading 0s in IP or prefix length" if _zeros(told) else form
-    if "/" not in told:
+        return "must not have leading 0s in IP or prefix length" if _zeros(given) else form
+    if "/" not in given:
         return "must be a valid CIDR value, with the length of its prefix"
     try:
-        ip_network(told)
+        ip_network(given)
     except ValueError:
         return "must not have bits set beyond the prefix length"
     return ""
 
 
-def _zeros(told: str) -> bool:
-    return "." in told and _LEADING_ZERO.search(told) is not None
+def _zeros(given: str) -> bool:
+    return "." in given and _LEADING_ZERO.search(given) is not None
 
 
-def of_six(told: str) -> bool:
+def of_six(given: str) -> bool:
     """Whether a network is one of IPv6."""
-    return isinstance(ip_network(told, strict=False), IPv6Network)
+    return isinstance(ip_network(given, strict=False), IPv6Network)

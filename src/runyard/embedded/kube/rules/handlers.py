@@ -1,4 +1,4 @@
-"""What a kubelet is told to do to a container: probe it, and act when it starts or stops."""
+"""Validates probes and lifecycle handlers of containers."""
 
 import re
 from typing import Any
@@ -30,15 +30,15 @@ _HEADER = re.compile(r"[A-Za-z0-9-]+")
 
 
 def check(path: str, container: Object, *, lasting: bool, grace: int) -> list[Cause]:
-    """What is wrong with the probes and the lifecycle of a container; one that ends by itself has none."""
+    """Validates the probes and the lifecycle of a container; one that ends by itself has none."""
     causes: list[Cause] = []
     if not lasting:
         why = "may not be set for init containers without restartPolicy=Always"
-        told = ("lifecycle", *PROBES)
-        return [forbidden(f"{path}.{key}", why) for key in told if container.get(key) is not None]
-    for key, told in (container.get("lifecycle") or {}).items():
-        if key in ("postStart", "preStop") and told is not None:
-            causes += _handler(f"{path}.lifecycle.{key}", told, grace)
+        given = ("lifecycle", *PROBES)
+        return [forbidden(f"{path}.{key}", why) for key in given if container.get(key) is not None]
+    for key, given in (container.get("lifecycle") or {}).items():
+        if key in ("postStart", "preStop") and given is not None:
+            causes += _handler(f"{path}.lifecycle.{key}", given, grace)
     for key in PROBES:
         if (probe := container.get(key)) is not None:
             causes += _probe(f"{path}.{key}", key, probe, grace)
@@ -58,47 +58,47 @@ def _probe(path: str, kind: str, probe: Object, grace: int) -> list[Cause]:
             why = "must not be set for readinessProbes"
             causes.append(unfit(f"{path}.{_GRACE}", patience, why))
     elif probe.get("successThreshold") != 1:
-        told = probe.get("successThreshold", 0)
-        causes.append(unfit(f"{path}.successThreshold", told, "must be 1"))
+        given = probe.get("successThreshold", 0)
+        causes.append(unfit(f"{path}.successThreshold", given, "must be 1"))
     return causes
 
 
-def _handler(path: str, told: Object, grace: int) -> list[Cause]:
-    found = [key for key in _HANDLERS if told.get(key) is not None]
+def _handler(path: str, given: Object, grace: int) -> list[Cause]:
+    found = [key for key in _HANDLERS if given.get(key) is not None]
     if not found:
         return [required(path, "must specify a handler type")]
-    causes = _action(f"{path}.{found[0]}", found[0], told[found[0]], grace)
+    causes = _action(f"{path}.{found[0]}", found[0], given[found[0]], grace)
     why = "may not specify more than 1 handler type"
     return causes + [forbidden(f"{path}.{key}", why) for key in found[1:]]
 
 
-def _action(path: str, kind: str, told: Object, grace: int) -> list[Cause]:
+def _action(path: str, kind: str, given: Object, grace: int) -> list[Cause]:
     if kind == "exec":
-        return [] if told.get("command") else [required(f"{path}.command")]
+        return [] if given.get("command") else [required(f"{path}.command")]
     if kind == "sleep":
-        seconds = told.get("seconds", 0)
+        seconds = given.get("seconds", 0)
         if 0 <= seconds <= grace:
             return []
         why = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
         return [unfit(path, seconds, why)]
-    causes = _port(f"{path}.port", told.get("port", 0))
-    return causes + _request(path, told) if kind == "httpGet" else causes
+    causes = _port(f"{path}.port", given.get("port", 0))
+    return causes + _request(path, given) if kind == "httpGet" else causes
 
 
-def _port(field: str, told: Any) -> list[Cause]:
-    if isinstance(told, int):
-        return port(field, told)
-    why = port_name(told)
-    return [invalid(field, told, why)] if why else []
+def _port(field: str, given: Any) -> list[Cause]:
+    if isinstance(given, int):
+        return port(field, given)
+    why = port_name(given)
+    return [invalid(field, given, why)] if why else []
 
 
-def _request(path: str, told: Object) -> list[Cause]:
+def _request(path: str, given: Object) -> list[Cause]:
     causes: list[Cause] = []
-    if not told.get("path"):
+    if not given.get("path"):
         causes.append(required(f"{path}.path"))
-    if (scheme := told.get("scheme", "")) not in _SCHEMES:
+    if (scheme := given.get("scheme", "")) not in _SCHEMES:
         causes.append(unsupported(f"{path}.scheme", scheme, _SCHEMES))
-    for header in told.get("httpHeaders") or ():
+    for header in given.get("httpHeaders") or ():
         name = header.get("name", "")
         if not _HEADER.fullmatch(name):
             why = "a header has letters, digits and '-'"

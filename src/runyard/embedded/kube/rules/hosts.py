@@ -1,4 +1,4 @@
-"""What a Pod is called on networks, and where it looks up the names of others."""
+"""Validates a Pod's host names and DNS settings."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _MOST_SERVERS, _MOST_SEARCHES, _LONGEST_SEARCHES = 3, 32, 2048
 
 
 def check(spec: Object) -> list[Cause]:
-    """What is wrong with the names of a Pod."""
+    """Validates the names of a Pod."""
     causes: list[Cause] = []
     if (name := spec.get("nodeName")) and (why := subdomain(name)):
         causes.append(invalid("spec.nodeName", name, why))

@@ -1,4 +1,4 @@
-"""What Nodes, Events, leases, roles and runtime classes must look like, and what of them may not change."""
+"""Validates Nodes, Events, Leases, roles and RuntimeClasses, and changes of them."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
 def node(obj: Object, old: Object | None) -> list[Cause]:
-    """A Node."""
+    """Validates a Node."""
     causes: list[Cause] = []
     if old is None or obj.get("spec") is not old.get("spec"):
         causes += _taints((obj.get("spec") or {}).get("taints") or ())
@@ -42,18 +42,18 @@ def node(obj: Object, old: Object | None) -> list[Cause]:
 def _networks(found: list[str]) -> list[Cause]:
     field = "spec.podCIDRs"
     causes = [
-        invalid(f"{field}[{index}]", told, why)
-        for index, told in enumerate(found)
-        if (why := network(told))
+        invalid(f"{field}[{index}]", given, why)
+        for index, given in enumerate(found)
+        if (why := network(given))
     ]
-    if not causes and len({of_six(told): None for told in found}) < len(found):
+    if not causes and len({of_six(given): None for given in found}) < len(found):
         why = "may specify no more than one CIDR for each IP family"
         causes.append(unfit(field, found, why))
     return causes
 
 
 def _fixed(old: Object, new: Object) -> list[Cause]:
-    """What a Node is told once and for all."""
+    """Validates immutable fields of a Node."""
     causes: list[Cause] = []
     networks = old.get("podCIDRs") or []
     if networks and networks != (new.get("podCIDRs") or []):
@@ -69,7 +69,7 @@ def _taints(found: Any) -> list[Cause]:
     causes: list[Cause] = []
     seen: list[tuple[Any, Any]] = []
     for index, taint in enumerate(found):
-        path = f"metadata.taints[{index}]"  # where a real server says that they are
+        path = f"metadata.taints[{index}]"  # the field's name in a real server
         key, effect = taint.get("key", ""), taint.get("effect", "")
         if why := qualified(key):
             causes.append(invalid(f"{path}.key", key, why))
@@ -80,14 +80,14 @@ def _taints(found: Any) -> list[Cause]:
         elif effect not in EFFECTS:
             causes.append(unsupported(f"{path}.effect", effect, EFFECTS))
         if (key, effect) in seen:
-            told = f"Duplicate value: {json.dumps(taint)}: taints must be unique by key and effect pair"
-            causes.append(Cause(path, told, "FieldValueDuplicate"))
+            message = f"Duplicate value: {json.dumps(taint)}: taints must be unique by key and effect pair"
+            causes.append(Cause(path, message, "FieldValueDuplicate"))
         seen.append((key, effect))
     return causes
 
 
 def event(obj: Object, old: Object | None) -> list[Cause]:
-    """An Event; one that says when it happened also says who saw it."""
+    """Validates an Event; one with an event time also needs its reporter."""
     about = (obj.get("involvedObject") or {}).get("namespace", "")
     own = obj["metadata"].get("namespace", "")
     if about != own and (about or own != "default"):
@@ -101,9 +101,9 @@ def _reported(obj: Object) -> list[Cause]:
     if why := qualified(who):
         causes.append(invalid("reportingComponent", who, why))
     for key in _REPORTED:
-        if not (told := obj.get(key, "")):
+        if not (given := obj.get(key, "")):
             causes.append(required(key))
-        elif len(told) > _LONGEST:
+        elif len(given) > _LONGEST:
             causes.append(invalid(key, "", f"can have at most {_LONGEST} characters"))
     if len(obj.get("message", "")) > _LONGEST_MESSAGE:
         why = f"can have at most {_LONGEST_MESSAGE} characters"
@@ -112,7 +112,7 @@ def _reported(obj: Object) -> list[Cause]:
 
 
 def lease(obj: Object, old: Object | None) -> list[Cause]:
-    """A lease."""
+    """Validates a Lease."""
     spec = obj.get("spec") or {}
     causes: list[Cause] = []
     duration, turns = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
@@ -126,7 +126,7 @@ def lease(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def role(obj: Object, old: Object | None) -> list[Cause]:
-    """A Role or a ClusterRole."""
+    """Validates a Role or a ClusterRole."""
     causes: list[Cause] = []
     for index, rule in enumerate(obj.get("rules") or ()):
         path = f"rules[{index}]"
@@ -151,25 +151,25 @@ def role(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def role_binding(obj: Object, old: Object | None) -> list[Cause]:
-    """A RoleBinding."""
+    """Validates a RoleBinding."""
     return _binding(obj, old, ("Role", "ClusterRole"))
 
 
 def cluster_role_binding(obj: Object, old: Object | None) -> list[Cause]:
-    """A ClusterRoleBinding."""
+    """Validates a ClusterRoleBinding."""
     return _binding(obj, old, ("ClusterRole",))
 
 
 def _binding(obj: Object, old: Object | None, kinds: tuple[str, ...]) -> list[Cause]:
     causes: list[Cause] = []
-    told = obj.get("roleRef") or {}
-    if told.get("kind") not in kinds:
-        causes.append(unsupported("roleRef.kind", str(told.get("kind", "")), kinds))
-    if not told.get("name"):
+    given = obj.get("roleRef") or {}
+    if given.get("kind") not in kinds:
+        causes.append(unsupported("roleRef.kind", str(given.get("kind", "")), kinds))
+    if not given.get("name"):
         causes.append(required("roleRef.name"))
-    if old is not None and told != old.get("roleRef"):
+    if old is not None and given != old.get("roleRef"):
         named = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
-        ref = {shown: told.get(key, "") for shown, key in named.items()}
+        ref = {shown: given.get(key, "") for shown, key in named.items()}
         shown = json.dumps(ref, separators=(",", ":"))
         causes.append(Cause("roleRef", f"Invalid value: {shown}: cannot change roleRef"))
     for index, subject in enumerate(obj.get("subjects") or ()):
@@ -179,13 +179,13 @@ def _binding(obj: Object, old: Object | None, kinds: tuple[str, ...]) -> list[Ca
         if (kind := subject.get("kind", "")) not in _SUBJECTS:
             causes.append(unsupported(f"{path}.kind", kind, _SUBJECTS))
         lost = kind == "ServiceAccount" and not subject.get("namespace")
-        if lost and obj["kind"] == "ClusterRoleBinding":  # elsewhere it is the binding's own
+        if lost and obj["kind"] == "ClusterRoleBinding":  # elsewhere the namespace is the binding's
             causes.append(required(f"{path}.namespace"))
     return causes
 
 
 def runtime_class(obj: Object, old: Object | None) -> list[Cause]:
-    """A RuntimeClass."""
+    """Validates a RuntimeClass."""
     handler = obj.get("handler", "")
     causes: list[Cause] = []
     if not handler:

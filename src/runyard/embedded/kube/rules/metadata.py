@@ -1,4 +1,4 @@
-"""What the metadata of any object must look like."""
+"""Validates the metadata of any object."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def name(resource: Resource, meta: Object) -> list[Cause]:
-    """What is wrong with the name of a new object."""
+    """Validates the name of a new object."""
     found = str(meta.get("name", ""))
     causes: list[Cause] = []
     base = meta.get("generateName")
@@ -48,7 +48,7 @@ def _named(resource: Resource, found: str) -> str:
 
 
 def check(meta: Object) -> list[Cause]:
-    """What is wrong with metadata beside the name."""
+    """Validates metadata beside the name."""
     causes = labels("metadata.labels", meta.get("labels") or {})
     causes += _annotations(meta.get("annotations") or {})
     causes += _owners(meta.get("ownerReferences") or ())
@@ -62,21 +62,21 @@ def check(meta: Object) -> list[Cause]:
 
 
 def added(old: Object, new: Object) -> list[Cause]:
-    """New finalizers on an object that is going."""
+    """Validates that an object being deleted gets no new finalizers."""
     if "deletionTimestamp" not in old:
         return []
     before = old.get("finalizers") or []
     found = [item for item in new.get("finalizers") or [] if item not in before]
     listed = ", ".join(f'"{item}"' for item in found)
     why = "no new finalizers can be added if the object is being deleted, found new finalizers"
-    told = f"{why} []string{{{listed}}}"
-    return [forbidden("metadata.finalizers", told)] if found else []
+    message = f"{why} []string{{{listed}}}"
+    return [forbidden("metadata.finalizers", message)] if found else []
 
 
-def _annotations(told: dict[str, str]) -> list[Cause]:
+def _annotations(given: dict[str, str]) -> list[Cause]:
     causes: list[Cause] = []
     size = 0
-    for key, value in told.items():
+    for key, value in given.items():
         size += len(key) + len(value)
         if why := qualified(key.lower()):
             causes.append(invalid("metadata.annotations", key, why))

@@ -1,4 +1,4 @@
-"""What a Pod may say about where it runs: selectors, affinity, spread and what it puts up with."""
+"""Validates where a Pod may run: selectors, affinity, spread and tolerations."""
 
 from typing import Any
 
@@ -31,14 +31,14 @@ _NO_OPERATOR = "not a valid selector operator"
 
 
 def check(spec: Object) -> list[Cause]:
-    """What is wrong with what a Pod says about its place."""
+    """Validates a Pod's placement."""
     causes = labels("spec.nodeSelector", spec.get("nodeSelector") or {})
     causes += _tolerations(spec.get("tolerations") or ())
     if affinity := spec.get("affinity"):
         causes += _affinity(affinity.get("nodeAffinity") or {})
         for key in ("podAffinity", "podAntiAffinity"):
-            if told := affinity.get(key):
-                causes += _neighbours(f"spec.affinity.{key}", told)
+            if given := affinity.get(key):
+                causes += _neighbours(f"spec.affinity.{key}", given)
     return causes + _spread(spec.get("topologySpreadConstraints") or ())
 
 
@@ -71,10 +71,10 @@ def _tolerations(found: Any) -> list[Cause]:
 # ---- nodes
 
 
-def _affinity(told: Object) -> list[Cause]:
+def _affinity(given: Object) -> list[Cause]:
     causes: list[Cause] = []
     path = "spec.affinity.nodeAffinity"
-    needed = told.get(REQUIRED)
+    needed = given.get(REQUIRED)
     if needed is not None:
         terms = needed.get("nodeSelectorTerms") or ()
         if not terms:
@@ -82,7 +82,7 @@ def _affinity(told: Object) -> list[Cause]:
             causes.append(required(f"{path}.{REQUIRED}.nodeSelectorTerms", why))
         for index, term in enumerate(terms):
             causes += _term(f"{path}.{REQUIRED}.nodeSelectorTerms[{index}]", term)
-    for index, item in enumerate(told.get(PREFERRED) or ()):
+    for index, item in enumerate(given.get(PREFERRED) or ()):
         here = f"{path}.{PREFERRED}[{index}]"
         causes += _weight(here, item)
         causes += _term(f"{here}.preference", item.get("preference") or {})
@@ -128,7 +128,7 @@ def _expression(path: str, item: Object) -> list[Cause]:
 
 
 def _field(path: str, item: Object) -> list[Cause]:
-    """What is wrong with a condition on a node's own fields: there is one, its name."""
+    """Validates a condition on a node's own fields: there is one, its name."""
     causes: list[Cause] = []
     key, values = item.get("key", ""), item.get("values") or ()
     operator = item.get("operator", "")
@@ -145,14 +145,14 @@ def _field(path: str, item: Object) -> list[Cause]:
     return causes
 
 
-# ---- neighbours
+# ---- Pod affinity
 
 
-def _neighbours(path: str, told: Object) -> list[Cause]:
+def _neighbours(path: str, given: Object) -> list[Cause]:
     causes: list[Cause] = []
-    for index, term in enumerate(told.get(REQUIRED) or ()):
+    for index, term in enumerate(given.get(REQUIRED) or ()):
         causes += _neighbour(f"{path}.{REQUIRED}[{index}]", term)
-    for index, item in enumerate(told.get(PREFERRED) or ()):
+    for index, item in enumerate(given.get(PREFERRED) or ()):
         here = f"{path}.{PREFERRED}[{index}]"
         causes += _weight(here, item)
         causes += _neighbour(f"{here}.podAffinityTerm", item.get("podAffinityTerm") or {})
@@ -179,11 +179,11 @@ def _neighbour(path: str, term: Object) -> list[Cause]:
     return causes
 
 
-def _label_keys(path: str, told: Object, parts: tuple[str, ...]) -> list[Cause]:
+def _label_keys(path: str, given: Object, parts: tuple[str, ...]) -> list[Cause]:
     causes: list[Cause] = []
     for part in parts:
-        keys = told.get(part)
-        if keys and told.get("labelSelector") is None:
+        keys = given.get(part)
+        if keys and given.get("labelSelector") is None:
             why = "must not be specified when labelSelector is not set"
             causes.append(forbidden(f"{path}.{part}", why))
             continue
@@ -193,12 +193,12 @@ def _label_keys(path: str, told: Object, parts: tuple[str, ...]) -> list[Cause]:
     return causes
 
 
-def selector(path: str, told: Object | None) -> list[Cause]:
-    """What is wrong with a selector of labels."""
-    if not told:
+def selector(path: str, given: Object | None) -> list[Cause]:
+    """Validates a selector of labels."""
+    if not given:
         return []
-    causes = labels(f"{path}.matchLabels", told.get("matchLabels") or {})
-    for index, item in enumerate(told.get("matchExpressions") or ()):
+    causes = labels(f"{path}.matchLabels", given.get("matchLabels") or {})
+    for index, item in enumerate(given.get("matchExpressions") or ()):
         here = f"{path}.matchExpressions[{index}]"
         operator, values = item.get("operator", ""), item.get("values") or ()
         if operator not in _OPERATORS[:4]:
@@ -244,11 +244,11 @@ def _spread(found: Any) -> list[Cause]:
     return causes
 
 
-def _fewest(field: str, told: int | None, mode: str) -> list[Cause]:
-    if told is None:
+def _fewest(field: str, given: int | None, mode: str) -> list[Cause]:
+    if given is None:
         return []
-    causes = [] if told > 0 else [unfit(field, told, "must be greater than zero")]
+    causes = [] if given > 0 else [unfit(field, given, "must be greater than zero")]
     if mode != "DoNotSchedule":
         why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {mode}"
-        causes.append(unfit(field, told, why))
+        causes.append(unfit(field, given, why))
     return causes

@@ -1,7 +1,7 @@
-"""What a Pod must look like.
+"""Validates a Pod.
 
-The words of its own are here; what it says about its volumes, containers, place and rights is in the modules of those
-names, and what of it may change in `changes`. Most Pods say little: what is not said costs nothing.
+The Pod's own fields are validated here; volumes, containers, placement and security in the modules of those names,
+and changes in `changes`. Absent fields cost nothing.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ _CLAIMED = ("resourceClaimName", "resourceClaimTemplateName")
 
 
 def check(obj: Object, old: Object | None) -> list[Cause]:
-    """What is wrong with a Pod (which takes the place of `old`, if given)."""
+    """Validates a Pod (which takes the place of `old`, if given)."""
     if old is None:
         spec = obj.get("spec") or {}
         causes = _spec(spec)
@@ -46,7 +46,7 @@ def check(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def _begun(spec: Object) -> list[Cause]:
-    """What no new Pod may have."""
+    """Validates what no new Pod may have."""
     causes: list[Cause] = []
     if spec.get("ephemeralContainers"):
         causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -78,11 +78,11 @@ def _spec(spec: Object) -> list[Cause]:
 
 
 def _deadline(spec: Object) -> list[Cause]:
-    told = spec.get("activeDeadlineSeconds")
-    if told is None or 1 <= told <= _LARGEST:
+    given = spec.get("activeDeadlineSeconds")
+    if given is None or 1 <= given <= _LARGEST:
         return []
     why = f"must be between 1 and {_LARGEST}, inclusive"
-    return [unfit("spec.activeDeadlineSeconds", told, why)]
+    return [unfit("spec.activeDeadlineSeconds", given, why)]
 
 
 def _readiness(found: Any) -> list[Cause]:
@@ -117,11 +117,11 @@ def _claims(found: Any, known: dict[str, None]) -> list[Cause]:
         elif why := label(name):
             causes.append(invalid(f"{path}.name", name, why))
         known[name] = None
-        told = [key for key in _CLAIMED if claim.get(key) is not None]
-        if len(told) != 1:
+        given = [key for key in _CLAIMED if claim.get(key) is not None]
+        if len(given) != 1:
             why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             causes.append(unfit(path, claim, why))
             continue
-        if why := subdomain(claim[told[0]]):
-            causes.append(invalid(f"{path}.{told[0]}", claim[told[0]], why))
+        if why := subdomain(claim[given[0]]):
+            causes.append(invalid(f"{path}.{given[0]}", claim[given[0]], why))
     return causes

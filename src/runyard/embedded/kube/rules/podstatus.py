@@ -1,4 +1,4 @@
-"""What the status of a Pod may say about addresses, and what of it never changes."""
+"""Validates the addresses in a Pod's status, and immutable fields of it."""
 
 import ipaddress
 import re
@@ -15,15 +15,15 @@ _NODE = "nominatedNodeName"
 
 
 def check(before: Object, after: Object) -> list[Cause]:
-    """What is wrong with a status that takes the place of another."""
+    """Validates a status that takes the place of another."""
     causes: list[Cause] = []
     node = after.get(_NODE, "")
     if node and node != before.get(_NODE) and (why := subdomain(node)):
         causes.append(invalid(f"status.{_NODE}", node, why))
     if after.get("qosClass") != before.get("qosClass"):
         causes.append(invalid("status.qosClass", after.get("qosClass", ""), "field is immutable"))
-    if (told := after.get("podIPs")) and told != before.get("podIPs"):
-        causes += _addresses("status.podIPs", told, before.get("podIPs") or [])
+    if (given := after.get("podIPs")) and given != before.get("podIPs"):
+        causes += _addresses("status.podIPs", given, before.get("podIPs") or [])
     hosts = after.get("hostIPs")
     if hosts and (
         hosts != before.get("hostIPs") or after.get("hostIP", "") != before.get("hostIP", "")
@@ -32,36 +32,36 @@ def check(before: Object, after: Object) -> list[Cause]:
     return causes
 
 
-def _hosts(told: list[Object], first: str, known: list[Object]) -> list[Cause]:
-    causes = _addresses("status.hostIPs", told, known)
-    if told[0]["ip"] != first:
+def _hosts(given: list[Object], first: str, known: list[Object]) -> list[Cause]:
+    causes = _addresses("status.hostIPs", given, known)
+    if given[0]["ip"] != first:
         why = "must be equal to `hostIP`"
-        return [invalid("status.hostIPs[0].ip", told[0]["ip"], why), *causes]
+        return [invalid("status.hostIPs[0].ip", given[0]["ip"], why), *causes]
     return causes
 
 
-def _addresses(field: str, told: list[Object], known: list[Object]) -> list[Cause]:
-    """Each an address; what is there already stays whatever it is; at most one of each family."""
+def _addresses(field: str, given: list[Object], known: list[Object]) -> list[Cause]:
+    """Validates addresses; existing ones stay whatever they are; at most one of each family."""
     causes = [
         invalid(f"{field}[{index}]", each["ip"], why)
-        for index, each in enumerate(told)
+        for index, each in enumerate(given)
         if each not in known and (why := _wrong(each["ip"]))
     ]
-    return causes + _families(field, told) if len(told) > 1 else causes
+    return causes + _families(field, given) if len(given) > 1 else causes
 
 
-def _families(field: str, told: list[Object]) -> list[Cause]:
+def _families(field: str, given: list[Object]) -> list[Cause]:
     families: dict[int, None] = {}
     causes: list[Cause] = []
-    for index, each in enumerate(told):
+    for index, each in enumerate(given):
         address = _read(each["ip"])
         if address is None:
             why = f"failed to check for dual stack with error:invalid IP[{index}]: {each['ip']}"
             causes.append(Cause(field, f"Internal error: {why}", "InternalError"))
             break
         families[address.version] = None
-    if causes or len(told) > 2 or len(families) < 2:
-        shown = ",".join(f'{{"IP":"{each["ip"]}"}}' for each in told)
+    if causes or len(given) > 2 or len(families) < 2:
+        shown = ",".join(f'{{"IP":"{each["ip"]}"}}' for each in given)
         causes.append(Cause(field, f"Invalid value: [{shown}]: {_ONE_EACH}"))
     return causes
 

@@ -1,4 +1,4 @@
-"""What a Pod and its containers may do on their machine, and what depends on the machine's system."""
+"""Validates security contexts, and fields that depend on the operating system."""
 
 import re
 from typing import Any
@@ -50,11 +50,11 @@ _CONTAINER_ONLY = (
 
 
 def check(spec: Object) -> list[Cause]:
-    """What is wrong with what a Pod as a whole may do."""
+    """Validates a Pod's security context."""
     causes: list[Cause] = []
-    told = spec.get("securityContext")
-    if told:
-        causes += _pod(told, spec)
+    given = spec.get("securityContext")
+    if given:
+        causes += _pod(given, spec)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         why = "ShareProcessNamespace and HostPID cannot both be enabled"
         causes.append(unfit("spec.securityContext.shareProcessNamespace", True, why))
@@ -65,46 +65,46 @@ def check(spec: Object) -> list[Cause]:
     return causes
 
 
-def container(path: str, told: Object, spec: Object) -> list[Cause]:
-    """What is wrong with what a container may do."""
-    causes = _profiles(path, told) + _identities(path, told, ("runAsUser", "runAsGroup"))
-    proc = told.get("procMount")
+def container(path: str, given: Object, spec: Object) -> list[Cause]:
+    """Validates a container's security context."""
+    causes = _profiles(path, given) + _identities(path, given, ("runAsUser", "runAsGroup"))
+    proc = given.get("procMount")
     if proc is not None and proc not in _PROC:
         causes.append(unsupported(f"{path}.procMount", proc, _PROC))
     elif proc == "Unmasked" and spec.get("hostUsers") is not False:
         why = "`hostUsers` must be false to use `Unmasked`"
         causes.append(invalid(f"{path}.procMount", proc, why))
-    if told.get("allowPrivilegeEscalation") is False:
-        added = (told.get("capabilities") or {}).get("add") or ()
-        if told.get("privileged"):
+    if given.get("allowPrivilegeEscalation") is False:
+        added = (given.get("capabilities") or {}).get("add") or ()
+        if given.get("privileged"):
             why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            causes.append(unfit(path, told, why))
+            causes.append(unfit(path, given, why))
         if "CAP_SYS_ADMIN" in added:
             why = "cannot set `allowPrivilegeEscalation` to false and add CAP_SYS_ADMIN"
-            causes.append(unfit(path, told, why))
+            causes.append(unfit(path, given, why))
     return causes
 
 
-def _pod(told: Object, spec: Object) -> list[Cause]:
+def _pod(given: Object, spec: Object) -> list[Cause]:
     path = "spec.securityContext"
-    causes = _profiles(path, told)
-    causes += _identities(path, told, ("fsGroup", "runAsUser", "runAsGroup"))
-    for index, group in enumerate(told.get("supplementalGroups") or ()):
+    causes = _profiles(path, given)
+    causes += _identities(path, given, ("fsGroup", "runAsUser", "runAsGroup"))
+    for index, group in enumerate(given.get("supplementalGroups") or ()):
         causes += _identity(f"{path}.supplementalGroups[{index}]", group)
     for key, among in _WORDS.items():
-        if (word := told.get(key)) is not None and word not in among:
+        if (word := given.get(key)) is not None and word not in among:
             causes.append(unsupported(f"{path}.{key}", word, among))
-    if told.get("sysctls"):
-        causes += _sysctls(f"{path}.sysctls", told["sysctls"], spec)
+    if given.get("sysctls"):
+        causes += _sysctls(f"{path}.sysctls", given["sysctls"], spec)
     return causes
 
 
-def _identities(path: str, told: Object, keys: tuple[str, ...]) -> list[Cause]:
+def _identities(path: str, given: Object, keys: tuple[str, ...]) -> list[Cause]:
     return [
         cause
         for key in keys
-        if told.get(key) is not None
-        for cause in _identity(f"{path}.{key}", told[key])
+        if given.get(key) is not None
+        for cause in _identity(f"{path}.{key}", given[key])
     ]
 
 
@@ -136,14 +136,14 @@ def _sysctls(field: str, found: Any, spec: Object) -> list[Cause]:
 # ---- profiles
 
 
-def _profiles(path: str, told: Object) -> list[Cause]:
+def _profiles(path: str, given: Object) -> list[Cause]:
     causes: list[Cause] = []
-    if (profile := told.get("seccompProfile")) is not None:
+    if (profile := given.get("seccompProfile")) is not None:
         causes += _profile(f"{path}.seccompProfile", profile, "seccomp")
         file = profile.get("localhostProfile") or ""
         if profile.get("type") == "Localhost" and (why := descending(file)):
             causes.append(invalid(f"{path}.seccompProfile.localhostProfile", file, why))
-    if (profile := told.get("appArmorProfile")) is not None:
+    if (profile := given.get("appArmorProfile")) is not None:
         causes += _profile(f"{path}.appArmorProfile", profile, "AppArmor")
         file = profile.get("localhostProfile") or ""
         if profile.get("type") == "Localhost" and file.strip() != file:
@@ -152,8 +152,8 @@ def _profiles(path: str, told: Object) -> list[Cause]:
     return causes
 
 
-def _profile(path: str, told: Object, what: str) -> list[Cause]:
-    kind, file = told.get("type", ""), told.get("localhostProfile")
+def _profile(path: str, given: Object, what: str) -> list[Cause]:
+    kind, file = given.get("type", ""), given.get("localhostProfile")
     field = f"{path}.localhostProfile"
     causes: list[Cause] = []
     if not kind:
@@ -169,11 +169,11 @@ def _profile(path: str, told: Object, what: str) -> list[Cause]:
     return causes
 
 
-# ---- what depends on the machine
+# ---- fields that depend on the operating system
 
 
 def _own_users(spec: Object) -> list[Cause]:
-    """A Pod with users of its own cannot share what knows the machine's users."""
+    """A Pod with a user namespace cannot share the host's namespaces."""
     why = "when `hostUsers` is false"
     shared = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
     causes = [forbidden(f"spec.{shown}", why) for key, shown in shared if spec.get(key)]
@@ -205,8 +205,8 @@ def _linux(spec: Object) -> list[Cause]:
     found = [("spec.securityContext", spec.get("securityContext") or {}), *_contexts(spec)]
     return [
         forbidden(f"{path}.windowsOptions", _NOT_ON_LINUX)
-        for path, told in found
-        if told.get("windowsOptions") is not None
+        for path, given in found
+        if given.get("windowsOptions") is not None
     ]
 
 
@@ -224,7 +224,7 @@ def _windows(spec: Object) -> list[Cause]:
         causes.append(forbidden("spec.resources", "may not be set for a windows pod"))
     return causes + [
         forbidden(f"{path}.{key}", _NOT_ON_WINDOWS)
-        for path, told in _contexts(spec)
+        for path, given in _contexts(spec)
         for key in _CONTAINER_ONLY
-        if told.get(key) is not None
+        if given.get(key) is not None
     ]

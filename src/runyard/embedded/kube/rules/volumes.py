@@ -1,4 +1,4 @@
-"""What the volumes of a Pod must look like, and how containers mount them."""
+"""Validates the volumes of a Pod, and how containers mount them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ _PATH_TYPES = (
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIONS = ("Disabled", "Enabled", "IfPossible")
 _MODES = "must be a number between 0 and 0777 (octal), both inclusive"
-_SHORTEST, _LONGEST = 600, 1 << 32  # seconds that a token lives
+_SHORTEST, _LONGEST = 600, 1 << 32  # the lifetime of a token in seconds
 
 
 def check(found: Any) -> tuple[dict[str, Object], list[Cause]]:
@@ -82,24 +82,24 @@ def check(found: Any) -> tuple[dict[str, Object], list[Cause]]:
 
 
 def _source(path: str, volume: Object) -> list[Cause]:
-    told = [key for key in _SOURCES if volume.get(key) is not None]
-    if not told:
+    given = [key for key in _SOURCES if volume.get(key) is not None]
+    if not given:
         return []
-    key = told[0]
+    key = given[0]
     check_one = _CHECKS.get(key)
     causes = check_one(f"{path}.{key}", volume[key]) if check_one else []
     for part in _NEEDED.get(key, ()):
         if not volume[key].get(part):
             causes.append(required(f"{path}.{key}.{part}"))
     why = "may not specify more than 1 volume type"
-    return causes + [forbidden(f"{path}.{other}", why) for other in told[1:]]
+    return causes + [forbidden(f"{path}.{other}", why) for other in given[1:]]
 
 
 # ---- one function per source
 
 
-def _empty(path: str, told: Object) -> list[Cause]:
-    limit = told.get("sizeLimit")
+def _empty(path: str, given: Object) -> list[Cause]:
+    limit = given.get("sizeLimit")
     try:
         if limit is None or quantity.milli(limit) >= 0:
             return []
@@ -108,8 +108,8 @@ def _empty(path: str, told: Object) -> list[Cause]:
     return [forbidden(f"{path}.sizeLimit", "must not be less than nothing")]
 
 
-def _host(path: str, told: Object) -> list[Cause]:
-    where, kind = told.get("path", ""), told.get("type") or ""
+def _host(path: str, given: Object) -> list[Cause]:
+    where, kind = given.get("path", ""), given.get("type") or ""
     if not where:
         return [required(f"{path}.path")]
     causes = []
@@ -120,24 +120,24 @@ def _host(path: str, told: Object) -> list[Cause]:
     return causes
 
 
-def _nfs(path: str, told: Object) -> list[Cause]:
-    where = told.get("path", "")
+def _nfs(path: str, given: Object) -> list[Cause]:
+    where = given.get("path", "")
     absolute = where.startswith("/")
     return [] if absolute else [invalid(f"{path}.path", where, "must be an absolute path")]
 
 
-def _secret(path: str, told: Object) -> list[Cause]:
-    return _keys(path, told, "secretName")
+def _secret(path: str, given: Object) -> list[Cause]:
+    return _keys(path, given, "secretName")
 
 
-def _config(path: str, told: Object) -> list[Cause]:
-    return _keys(path, told, "name")
+def _config(path: str, given: Object) -> list[Cause]:
+    return _keys(path, given, "name")
 
 
-def _keys(path: str, told: Object, named: str) -> list[Cause]:
-    causes = [] if told.get(named) else [required(f"{path}.{named}")]
-    causes += _mode(f"{path}.defaultMode", told)
-    for index, item in enumerate(told.get("items") or ()):
+def _keys(path: str, given: Object, named: str) -> list[Cause]:
+    causes = [] if given.get(named) else [required(f"{path}.{named}")]
+    causes += _mode(f"{path}.defaultMode", given)
+    for index, item in enumerate(given.get("items") or ()):
         here = f"{path}.items[{index}]"
         if not item.get("key"):
             causes.append(required(f"{here}.key"))
@@ -147,21 +147,21 @@ def _keys(path: str, told: Object, named: str) -> list[Cause]:
     return causes
 
 
-def _mode(field: str, told: Object) -> list[Cause]:
-    mode = told.get(field.rpartition(".")[2])
+def _mode(field: str, given: Object) -> list[Cause]:
+    mode = given.get(field.rpartition(".")[2])
     return [] if mode is None or 0 <= mode <= 0o777 else [unfit(field, mode, _MODES)]
 
 
 def _file(field: str, where: str) -> list[Cause]:
-    """What is wrong with where a file lies in its volume."""
+    """Validates where a file lies in its volume."""
     if why := descending(where):
         return [invalid(field, where, why)]
     return [invalid(field, where, "must not start with '..'")] if where.startswith("..") else []
 
 
-def _downward(path: str, told: Object) -> list[Cause]:
-    causes = _mode(f"{path}.defaultMode", told)
-    for item in told.get("items") or ():
+def _downward(path: str, given: Object) -> list[Cause]:
+    causes = _mode(f"{path}.defaultMode", given)
+    for item in given.get("items") or ():
         where, field, amount = item.get("path"), item.get("fieldRef"), item.get("resourceFieldRef")
         causes += _file(f"{path}.path", where) if where else [required(f"{path}.path")]
         if field is not None:
@@ -177,10 +177,10 @@ def _downward(path: str, told: Object) -> list[Cause]:
     return causes
 
 
-def _projected(path: str, told: Object) -> list[Cause]:
-    causes = _mode(f"{path}.defaultMode", told)
+def _projected(path: str, given: Object) -> list[Cause]:
+    causes = _mode(f"{path}.defaultMode", given)
     taken: dict[str, None] = {}
-    for index, source in enumerate(told.get("sources") or ()):
+    for index, source in enumerate(given.get("sources") or ()):
         here = f"{path}.sources[{index}]"
         found = [key for key in _PROJECTED if source.get(key) is not None]
         for key in found[:1]:
@@ -191,27 +191,27 @@ def _projected(path: str, told: Object) -> list[Cause]:
     return causes
 
 
-def _projection(volume: str, path: str, key: str, told: Object) -> list[Cause]:
+def _projection(volume: str, path: str, key: str, given: Object) -> list[Cause]:
     if key == "downwardAPI":
-        return _downward(path, told)
-    return _token(volume, path, told) if key == "serviceAccountToken" else _config(path, told)
+        return _downward(path, given)
+    return _token(volume, path, given) if key == "serviceAccountToken" else _config(path, given)
 
 
-def _clashes(path: str, key: str, told: Object, taken: dict[str, None]) -> list[Cause]:
-    """Two files in one place; a token's place is looked at by nobody."""
+def _clashes(path: str, key: str, given: Object, taken: dict[str, None]) -> list[Cause]:
+    """Two files with the same path; a token's path is not checked."""
     causes: list[Cause] = []
-    for item in told.get("items") or ():
+    for item in given.get("items") or ():
         where = item.get("path", "")
         if where and where in taken:
-            shown = told.get("name", "") if key != "downwardAPI" else where
+            shown = given.get("name", "") if key != "downwardAPI" else where
             causes.append(invalid(path, shown, "conflicting duplicate paths"))
         taken[where] = None
     return causes
 
 
-def _token(volume: str, path: str, told: Object) -> list[Cause]:
+def _token(volume: str, path: str, given: Object) -> list[Cause]:
     causes: list[Cause] = []
-    seconds, where = told.get("expirationSeconds"), told.get("path")
+    seconds, where = given.get("expirationSeconds"), given.get("path")
     if seconds is not None and seconds < _SHORTEST:
         why = "may not specify a duration less than 10 minutes"
         causes.append(unfit(f"{path}.expirationSeconds", seconds, why))
@@ -236,7 +236,7 @@ _CHECKS: dict[str, Callable[[str, Object], list[Cause]]] = {
 
 
 def mounts(path: str, container: Object, volumes: dict[str, Object]) -> list[Cause]:
-    """What is wrong with how a container mounts volumes."""
+    """Validates how a container mounts volumes."""
     causes: list[Cause] = []
     places: dict[str, None] = {}
     for index, mount in enumerate(container["volumeMounts"]):
@@ -287,7 +287,7 @@ def _recursion(field: str, deep: str | None, mount: Object, spread: str | None) 
 
 
 def devices(path: str, container: Object, volumes: dict[str, Object]) -> list[Cause]:
-    """What is wrong with the volumes that a container wants raw."""
+    """Validates the block devices of a container."""
     causes: list[Cause] = []
     for index, device in enumerate(container["volumeDevices"]):
         here, name = f"{path}[{index}]", device.get("name", "")

@@ -1,9 +1,9 @@
-"""What a server fills in whenever it reads an object: the values that a field has when nobody says one.
+"""Fills in the defaults of built-in kinds whenever an object is read.
 
-These belong to whoever wrote the object, as if he had said them: they are filled in before anybody looks at who owns
-what, on every write. What the server adds on its own account (`defaults`, admission) is not here.
+The writer of the object owns them as if it had sent them: they are filled in on every write, before the ownership of
+fields is computed. What the server adds as its own (`defaults`, admission) is not here.
 
-Only what is not there is filled in; an object that is complete comes back as it is.
+Only missing values are filled in; a complete object is returned as it is.
 """
 
 from collections.abc import Callable
@@ -42,13 +42,13 @@ _LISTS = ("containers", "initContainers", "ephemeralContainers")
 
 
 def filled(resource: Resource, obj: Object, old: Object | None = None) -> Object:
-    """The object with its defaults; parts that are those of `old` have them already."""
+    """The object with its defaults; parts shared with `old` have them already."""
     fill = _FILL.get(resource.key)
     return obj if fill is None else fill(obj, old or {})
 
 
 def _with(value: Object, **missing: Any) -> Object:
-    """The value with what it lacks; itself if it lacks nothing."""
+    """The value with its missing defaults; the same object if nothing is missing."""
     lacks = {key: item for key, item in missing.items() if value.get(key) is None}
     return {**value, **lacks} if lacks else value
 
@@ -76,8 +76,8 @@ def _inside(value: Object, key: str, fill: Callable[[Object], Object]) -> Object
 
 def _pod(obj: Object, old: Object) -> Object:
     status = obj["status"]
-    if status is not old.get("status") and (told := _addresses(status)) is not status:
-        obj = {**obj, "status": told}
+    if status is not old.get("status") and (given := _addresses(status)) is not status:
+        obj = {**obj, "status": given}
     spec = obj["spec"]
     if spec is old.get("spec"):
         return obj
@@ -94,7 +94,7 @@ def _pod(obj: Object, old: Object) -> Object:
 
 
 def _addresses(status: Object) -> Object:
-    """One address is told in two ways; the first of several is that one."""
+    """Keeps the two fields for addresses consistent: the single one is the first of the list."""
     one, several = status.get("podIP"), status.get("podIPs")
     if one and (not several or several[0]["ip"] != one):
         return {**status, "podIPs": [{"ip": one}]}
@@ -127,22 +127,22 @@ def _variable(item: Object) -> Object:
     return _inside(
         item,
         "valueFrom",
-        lambda told: _inside(told, "fieldRef", lambda ref: _with(ref, apiVersion="v1")),
+        lambda given: _inside(given, "fieldRef", lambda ref: _with(ref, apiVersion="v1")),
     )
 
 
 def _probe(probe: Object) -> Object:
     made = _with(probe, **_PROBE)
-    return _inside(made, "httpGet", lambda told: _with(told, **_HTTP))
+    return _inside(made, "httpGet", lambda given: _with(given, **_HTTP))
 
 
-def _resources(told: Object) -> Object:
-    limits = told.get("limits")
+def _resources(given: Object) -> Object:
+    limits = given.get("limits")
     if not limits:
-        return told
-    requests = told.get("requests") or {}
+        return given
+    requests = given.get("requests") or {}
     missing = {key: value for key, value in limits.items() if key not in requests}
-    return {**told, "requests": {**requests, **missing}} if missing else told
+    return {**given, "requests": {**requests, **missing}} if missing else given
 
 
 def _volume(volume: Object) -> Object:
@@ -150,15 +150,17 @@ def _volume(volume: Object) -> Object:
         return {**volume, "emptyDir": {}}
     made = volume
     for key in _VOLUMES:
-        made = _inside(made, key, lambda told: _with(told, **_MODE))
-    made = _inside(made, "hostPath", lambda told: _with(told, type=""))
-    made = _inside(made, "downwardAPI", lambda told: _each(told, "items", _file))
-    return _inside(made, "projected", lambda told: _each(told, "sources", _source))
+        made = _inside(made, key, lambda given: _with(given, **_MODE))
+    made = _inside(made, "hostPath", lambda given: _with(given, type=""))
+    made = _inside(made, "downwardAPI", lambda given: _each(given, "items", _file))
+    return _inside(made, "projected", lambda given: _each(given, "sources", _source))
 
 
 def _source(source: Object) -> Object:
-    made = _inside(source, "serviceAccountToken", lambda told: _with(told, expirationSeconds=3600))
-    return _inside(made, "downwardAPI", lambda told: _each(told, "items", _file))
+    made = _inside(
+        source, "serviceAccountToken", lambda given: _with(given, expirationSeconds=3600)
+    )
+    return _inside(made, "downwardAPI", lambda given: _each(given, "items", _file))
 
 
 def _file(item: Object) -> Object:
@@ -182,7 +184,7 @@ def _node(obj: Object, old: Object) -> Object:
 
 
 def _networks(spec: Object) -> Object:
-    """One network is told in two ways; told in two words, the one counts."""
+    """Keeps the two fields for networks consistent."""
     one, several = spec.get("podCIDR"), spec.get("podCIDRs")
     if one and (not several or several[0] != one):
         return {**spec, "podCIDRs": [one]}

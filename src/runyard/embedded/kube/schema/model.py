@@ -1,4 +1,4 @@
-"""The types of Kubernetes objects: what members they have, and how each member merges and is written.
+"""The types of Kubernetes objects: their members, and how each member merges and is encoded.
 
 One table serves four rules that a real server derives from one source: which fields exist (`typed`), how a
 strategic patch merges lists (`strategic`), which fields a manager can own (`fields`, `apply`), and which empty
@@ -19,7 +19,7 @@ values are written out. The notation of the tables, one type a line:
     +key       a strategic patch merges by that key (lists with keys do so unless marked `-`)
     ~          a strategic patch of an item may name the keys to retain
 
-A `Type` is shared by everybody and never changed once it is built.
+A `Type` is shared and never changed once it is built.
 """
 
 import re
@@ -40,7 +40,7 @@ _DEFAULT_KEYS = {"protocol": "TCP"}  # what a key is when an item leaves it out
 
 
 class Code(msgspec.Struct, frozen=True):
-    """One member as the table writes it down."""
+    """One member as the table describes it."""
 
     core: str  # s, Name, [..] or {..} without any mark
     pointer: bool

@@ -1,4 +1,4 @@
-"""Values that a server rewrites as it reads them: times, quantities, base64.
+"""Normalizes values as a server does when it reads them: times, quantities, base64.
 
 A time is kept to the second, or to the microsecond where its type says so, always in UTC. Quantities in a list of
 resources get their one canonical form (`1000m` is `1`, `0.5Gi` is `512Mi`), others stay as they came.
@@ -97,7 +97,7 @@ def _moment(value: object) -> datetime:
 
 
 def _checked(text: str) -> datetime:
-    """The moment that a well-formed text means, if there is such a day."""
+    """The time that a well-formed text denotes, if such a day exists."""
     try:
         moment = datetime.fromisoformat(text)
         moment.astimezone(UTC)
@@ -116,8 +116,8 @@ def _time(value: object) -> Time:
 def _micro(value: object) -> MicroTime:
     if not isinstance(value, str) or not _MICRO.fullmatch(value):
         _moment(value)
-        told = f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse'
-        raise ValueError(told)
+        message = f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse'
+        raise ValueError(message)
     moment = _checked(value)
     if value[-1] == "Z":
         return MicroTime(value)
@@ -149,7 +149,7 @@ def _parsed(text: str) -> tuple[Decimal, str]:
 
 @lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
-    """The one way to write an amount; raises `ValueError` if it is none."""
+    """The canonical form of a quantity; raises `ValueError` if it is invalid."""
     number, suffix = _parsed(text)
     with localcontext(_EXACT):
         if suffix in _BINARY[1:]:

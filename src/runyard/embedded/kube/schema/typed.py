@@ -1,9 +1,9 @@
-"""An object as its type has it: fields that exist, values of the right kind, empties written as a server writes them.
+"""Converts objects to their types: known fields only, values of the right type, empty values as a server encodes them.
 
-Whatever a client sends to a built-in kind goes through here before anybody looks at it, as it does in a server whose
-objects are structures: a field that the type does not have is dropped (and reported, `validation` asks for that), a
-value of the wrong kind is refused, an empty list or text that its type does not write out disappears, and a part that
-is always written appears. So two writes that say the same are equal, and a write that says nothing new is one.
+Everything that a client sends to a built-in kind is converted here first, as in a server whose objects are structs: an
+unknown field is dropped (and reported, on request of `validation`), a value of the wrong type is refused, an empty list
+or string that its type omits disappears, and a member that is always encoded appears. So two writes with the same
+meaning are equal, and a write without a change is recognised.
 
 The work is done by generated structures in C; a part that is the very object of the previous version is not read again.
 """
@@ -46,9 +46,9 @@ class Part(msgspec.Struct, frozen=True):
     """One top-level member of a kind."""
 
     kind: Any
-    strict: Any  # the same, and it refuses what it does not know
+    strict: Any  # the same, but refuses unknown fields
     code: Code
-    absent: Any  # what is written when nothing was said; None: nothing
+    absent: Any  # what is written for an absent value; None: nothing
 
 
 def known(resource: Resource) -> bool:
@@ -57,7 +57,7 @@ def known(resource: Resource) -> bool:
 
 
 def typed(resource: Resource, obj: Object, old: Object | None = None) -> Object:
-    """The object of a built-in kind as its type has it; of a custom one only the metadata is read.
+    """Converts an object of a built-in kind to its type; of a custom one only the metadata is converted.
 
     Raises `TypedError`. Parts that are those of `old` are taken as they are.
     """
@@ -78,9 +78,9 @@ def typed(resource: Resource, obj: Object, old: Object | None = None) -> Object:
 
 @cache
 def blank(resource: Resource) -> Object:
-    """An object of that kind of which nothing is said. Not to be changed."""
-    told: Object = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}}
-    return typed(resource, told) if known(resource) else told
+    """An empty object of that kind. Not to be changed."""
+    given: Object = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}}
+    return typed(resource, given) if known(resource) else given
 
 
 def _metadata(value: Any, old: Object | None) -> Object:
@@ -116,8 +116,8 @@ def _read(value: Any, kind: Any, where: str) -> Any:
     try:
         made = msgspec.convert(value, kind, dec_hook=read)
     except msgspec.ValidationError as error:
-        told, _, path = str(error).partition(" - at `$")
-        raise TypedError(f"{told} at {where}{path.rstrip('`')}") from None
+        given, _, path = str(error).partition(" - at `$")
+        raise TypedError(f"{given} at {where}{path.rstrip('`')}") from None
     return msgspec.to_builtins(made, enc_hook=str)
 
 
@@ -190,18 +190,18 @@ def _kind(core: str, *, strict: bool = False) -> Any:
     return _struct(core, strict=strict) if core[0].isupper() else _SCALARS[core]
 
 
-# ---- what a type does not have
+# ---- unknown fields
 
 
 def unknown(kind: Type, value: Any, path: str = "", *, old: Any = None) -> list[str]:
-    """The paths of fields that the type does not have; what is that of `old` is not looked at."""
+    """The paths of fields that the type does not have; parts shared with `old` are skipped."""
     found: list[str] = []
-    _strangers(kind, value, path, old, found)
+    _collect_unknown(kind, value, path, old, found)
     return found
 
 
 def suspicious(resource: Resource, obj: Object, old: Object | None) -> bool:
-    """Whether an object of a built-in kind may have such fields; a quick look that misses none."""
+    """Whether an object of a built-in kind may have such fields; a fast check without false negatives."""
     parts = _parts(resource.kind)
     before = _NOTHING if old is None else old
     for key, value in obj.items():
@@ -219,7 +219,7 @@ def suspicious(resource: Resource, obj: Object, old: Object | None) -> bool:
     return False
 
 
-def _strangers(kind: Type, value: Any, path: str, old: Any, found: list[str]) -> None:
+def _collect_unknown(kind: Type, value: Any, path: str, old: Any, found: list[str]) -> None:
     if type(value) is dict and kind.is_map:
         fields = kind.fields
         if not kind.open and not value.keys() <= fields.keys():
@@ -229,10 +229,10 @@ def _strangers(kind: Type, value: Any, path: str, old: Any, found: list[str]) ->
         for key, item in value.items():
             child = fields.get(key, kind.element)
             if child.deep and item is not (was := before.get(key)):
-                _strangers(child, item, f"{path}.{key}" if path else key, was, found)
+                _collect_unknown(child, item, f"{path}.{key}" if path else key, was, found)
     elif type(value) is list and kind.is_list:
         for index, item in enumerate(value):
-            _strangers(kind.element, item, f"{path}[{index}]", None, found)
+            _collect_unknown(kind.element, item, f"{path}[{index}]", None, found)
 
 
 _NOTHING: dict[str, Any] = {}

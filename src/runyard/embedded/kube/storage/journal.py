@@ -1,17 +1,17 @@
-"""What the embedded API has acknowledged, on disk: one SQLite file in WAL mode.
+"""Stores what the embedded API has acknowledged on disk: one SQLite file in WAL mode.
 
 The file holds the current objects, the version counter and the key that signs tokens, and nothing else: no
 history. Each `commit` is one transaction that is synced before it returns, so an acknowledged write is there
 after a kill and after a power cut, and a step that touched ten objects is there whole or not at all.
 
-What can go wrong is a `JournalError`, which says why and what to do about it:
+Every failure is a `JournalError` with cause and fix:
 
     JournalError         the file is corrupt, of a newer format, held by another process, or the disk fails
-    └── JournalFull      no room: nothing of that step was kept, and the next may well succeed
+    └── JournalFull      no free space: nothing of that step was stored, and the next may succeed
 
 The two differ in what is known afterwards. A full disk refuses the write itself, so the step is certainly
-not in the file. Any other failure may have come from the sync, after which nobody can say what the disk
-holds: whoever owns the journal must stop and read it anew.
+not in the file. Any other failure may have come from the sync, after which the content of the disk is
+unknown: the owner of the journal must stop and read it again.
 
 Invariants:
 - One process at a time: the file stays locked for as long as it is open. A killed process's lock ends with it.
@@ -57,7 +57,7 @@ _KEEP = (
 
 
 class JournalError(Exception):
-    """The journal cannot be used; `cause` says why and `fix` what a person can do."""
+    """The journal cannot be used; `cause` says why and `fix` what an operator can do."""
 
     def __init__(self, cause: str, *, fix: str) -> None:
         super().__init__(f"{cause}. {fix}")
@@ -66,11 +66,11 @@ class JournalError(Exception):
 
 
 class JournalFull(JournalError):
-    """There is no room for the write; nothing of it was kept."""
+    """There is no space for the write; nothing of it was stored."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One object as it lies on disk; without a body it has gone."""
+    """One object as stored on disk; without a body it is deleted."""
 
     plural: str
     namespace: str
@@ -137,13 +137,13 @@ class Journal:
             raise JournalError(cause, fix="Use the newer version of runyard that wrote it")
 
     def close(self) -> None:
-        """Give the file free; twice does no harm."""
+        """Closes the file; a repeated call has no effect."""
         self._db.close()
 
     # ---- reading
 
     def load(self) -> Kept:
-        """Everything, verified."""
+        """Reads and verifies everything."""
         with self._explained():
             meta = {
                 str(name): self._sound(value, crc, name)
@@ -175,7 +175,7 @@ class Journal:
     # ---- writing
 
     def commit(self, version: int, rows: Iterable[Row]) -> None:
-        """Keep these changes and the counter, all or nothing, on disk when this returns."""
+        """Stores these changes and the counter, all or nothing, on disk when this returns."""
         with self._transaction() as run:
             for row in rows:
                 key = (row.plural, row.namespace, row.name)
@@ -187,7 +187,7 @@ class Journal:
             self._put_meta(_VERSION, b"%d" % version)
 
     def keep_signing_key(self, key: bytes) -> None:
-        """Keep the key that every token's signature hangs on."""
+        """Stores the key that signs every token."""
         with self._transaction():
             self._put_meta(_KEY, key)
 
@@ -221,7 +221,7 @@ def _checksum(value: bytes, *about: object) -> int:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file for its owner alone, and make its name survive a power cut."""
+    """Creates the file for its owner alone, and makes its name survive a power cut."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:

@@ -9,7 +9,7 @@ Invariants:
 - Versions strictly increase over all kinds; an object's version is the number of its last write.
 - Every stored object has a uid, a version and a name, and its JSON equals the object.
 - A commit is one synchronous step: record, history, watchers, then `on_commit`, in that order. With an
-  `outbox` the watchers wait until its owner tells them (`keeping`).
+  `outbox` the watchers wait until they are published (`persistence`).
 - An event's JSON is made once for all watchers that get the same kind of event.
 """
 
@@ -23,7 +23,7 @@ from runyard.embedded.kube.catalogue import Catalogue
 from runyard.embedded.kube.resources import BUILT_IN, Object, Resource
 from runyard.embedded.kube.selectors import Selector, field_value
 from runyard.embedded.kube.status import expired, version_too_large
-from runyard.embedded.kube.watch import Watcher
+from runyard.embedded.kube.storage.watch import Watcher
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -48,7 +48,7 @@ class Record(msgspec.Struct, frozen=True, eq=False):
     tail: bytes  # the rest
     namespace: str  # empty for cluster-wide kinds
     name: str
-    uid: str  # the identity that no later object of the same name has
+    uid: str  # no later object of the same name has the same uid
 
     @property
     def body(self) -> bytes:
@@ -79,7 +79,7 @@ def record_of(obj: Object, version: int, body: bytes) -> Record:
 
 
 class Event:
-    """One write: what was there, what is there, and the lines that watchers get."""
+    """One write: the state before, the state after, and the lines that watchers get."""
 
     __slots__ = ("_lines", "last", "new", "old", "resource", "version")
 
@@ -101,13 +101,13 @@ class Event:
 
     @property
     def record(self) -> Record:
-        """The newest record that this event knows of."""
+        """The newest record of this event."""
         record = self.new or self.old
         assert record is not None
         return record
 
     def change_for(self, selector: Selector) -> Change | None:
-        """What this write is to a watcher with that selector: leaving it is a deletion."""
+        """The type of this event for a watcher with that selector: an object that stops matching is deleted."""
         before = self.old is not None and selector.matches(self.old.obj)
         after = self.new is not None and selector.matches(self.new.obj)
         if after:
@@ -127,7 +127,7 @@ class Event:
         return self.last.body if self.last is not None else _encode(self.shown(change))
 
     def shown(self, change: Change) -> Object:
-        """The object that a watcher is shown for that change."""
+        """The object that a watcher gets for that change."""
         if change != "DELETED":
             return self.record.obj
         if self.last is not None:
@@ -137,7 +137,7 @@ class Event:
 
 
 def _rehearsed(table: "Table", obj: Object) -> Record:
-    """The record that a write would have made: a new object has at most the version that was told."""
+    """The record that a write would have made: a new object has at most the version that was sent."""
     meta = dict(obj["metadata"])
     old = table.get(meta.get("namespace", ""), meta["name"])
     if old is not None:
@@ -157,7 +157,7 @@ def versioned(obj: Object, version: int) -> Object:
 
 
 class Table:
-    """All objects of one kind, their recent history and who watches them."""
+    """All objects of one kind, their recent history and their watchers."""
 
     def __init__(self, resource: Resource, *, history: int) -> None:
         self.resource = resource
@@ -175,14 +175,14 @@ class Table:
         return space.get(name) if space is not None else None
 
     def put(self, record: Record) -> None:
-        """Place a record under its key."""
+        """Stores a record under its key."""
         space = self.spaces.setdefault(record.namespace, {})
         if record.name not in space:
             self._order.pop(record.namespace, None)
         space[record.name] = record
 
     def drop(self, record: Record) -> None:
-        """Take a key out."""
+        """Removes a key."""
         space = self.spaces[record.namespace]
         del space[record.name]
         self._order.pop(record.namespace, None)
@@ -235,13 +235,13 @@ class Table:
         return found
 
     def remember(self, event: Event) -> None:
-        """Append to history."""
+        """Appends to history."""
         self.history.append(event)
         if len(self.history) > self._limit:
             self.floor = self.history.popleft().version
 
-    def tell(self, event: Event) -> None:
-        """Tell the watchers whom it concerns."""
+    def notify(self, event: Event) -> None:
+        """Sends the event to the watchers that it concerns."""
         for group in self._groups(event):
             for watcher in tuple(group.values()):
                 watcher.offer(event)
@@ -257,13 +257,13 @@ class Table:
         return groups
 
     def subscribe(self, watcher: Watcher) -> None:
-        """Let a watcher have everything from now on."""
+        """Adds a watcher, which gets everything from now on."""
         pin = watcher.selector.pin
         group = self._watchers if pin is None else self._pinned.setdefault(pin, {})
         group[id(watcher)] = watcher
 
     def unsubscribe(self, watcher: Watcher) -> None:
-        """Forget a watcher; twice does no harm."""
+        """Removes a watcher; a repeated call has no effect."""
         pin = watcher.selector.pin
         if pin is None:
             self._watchers.pop(id(watcher), None)
@@ -273,7 +273,7 @@ class Table:
                 del self._pinned[pin]
 
     def watchers(self) -> tuple[Watcher, ...]:
-        """Everybody who watches this kind."""
+        """All watchers of this kind."""
         pinned = [item for group in self._pinned.values() for item in group.values()]
         return (*self._watchers.values(), *pinned)
 
@@ -283,24 +283,24 @@ class Store:
 
     def __init__(self, *, history: int, on_commit: Callable[[Event], None]) -> None:
         self.version = 0
-        self.outbox: list[Event] | None = None  # where events wait until they are safe to be seen
-        self.untold: deque[Event] = deque()  # safe by now, and on their way to the watchers
+        self.outbox: list[Event] | None = None  # events that are not stored yet
+        self.unpublished: deque[Event] = deque()  # stored by now, and not sent to the watchers yet
         self.catalogue = Catalogue()
         self.tables: dict[str, Table] = {}
-        self.rehearsing = False  # a dry run: records are made, and none is kept
+        self.rehearsing = False  # a dry run: records are made, and none is stored
         self._history = history
         self._on_commit = on_commit
         for item in self.catalogue.stored:
             self.open_table(item)
 
     @property
-    def told(self) -> int:
-        """The version up to which every watcher has been told everything."""
-        waiting = self.untold or self.outbox
+    def published(self) -> int:
+        """The version up to which every watcher has got everything."""
+        waiting = self.unpublished or self.outbox
         return waiting[0].version - 1 if waiting else self.version
 
     def open_table(self, resource: Resource) -> None:
-        """Have a place for the objects of a kind; what watched one of the same name before must list again."""
+        """Adds a table for a kind; watches of an earlier one of the same name must list again."""
         if (table := self.tables.get(resource.key)) is not None:
             table.resource = resource
             return
@@ -308,7 +308,7 @@ class Store:
         table.floor = self.version
 
     def close_table(self, key: str) -> None:
-        """Give up the place of a kind, and end everybody who watches it."""
+        """Removes the table of a kind, and ends its watches."""
         table = self.tables.pop(key, None)
         for watcher in table.watchers() if table is not None else ():
             watcher.close()
@@ -322,7 +322,7 @@ class Store:
         return self.tables[resource.key].get(namespace, name)
 
     def put(self, resource: Resource, obj: Object) -> Record:
-        """Commit an object: create it or put it in place of the one of the same name."""
+        """Commits an object: creates it or replaces the one of the same name."""
         table = self.tables[resource.key]
         if self.rehearsing:
             return _rehearsed(table, obj)
@@ -335,7 +335,7 @@ class Store:
         return record
 
     def remove(self, resource: Resource, record: Record) -> Record:
-        """Commit a removal; the last record, under the version of the removal."""
+        """Commits a removal; returns the last record, under the version of the removal."""
         table = self.tables[resource.key]
         if self.rehearsing:
             return record
@@ -348,13 +348,13 @@ class Store:
     def _committed(self, table: Table, event: Event) -> None:
         table.remember(event)
         if self.outbox is None:
-            table.tell(event)
+            table.notify(event)
         else:
             self.outbox.append(event)
         self._on_commit(event)
 
     def check_version(self, resource: Resource, version: int) -> None:
-        """Refuse a version that history no longer has, or that does not exist yet."""
+        """Refuses a version that history no longer has, or that does not exist yet."""
         floor = self.tables[resource.key].floor
         if version < floor:
             raise expired(version, floor)
@@ -362,7 +362,7 @@ class Store:
             raise version_too_large(version, self.version)
 
     def compact(self) -> None:
-        """Forget all history: whoever has not read it yet must list again."""
+        """Drops all history: watchers that have not read it yet must list again."""
         for table in self.tables.values():
             table.history.clear()
             table.floor = self.version

@@ -1,4 +1,4 @@
-"""Cells of tables: from an object that may look like anything to a short word for people. Nothing here raises."""
+"""Renders cells of tables from objects of any shape. Nothing here raises."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ _SCALE = (
 _UNITS = {_YEAR: "y", _DAY: "d", _HOUR: "h", _MINUTE: "m", 1: "s"}
 
 
-# ---- reading what may not be there
+# ---- reading optional values
 
 
 def at(value: Any, *path: str) -> Any:
-    """What lies at that path, or None."""
+    """The value at that path, or None."""
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value
@@ -43,7 +43,7 @@ def items(value: Any, *path: str) -> list[Object]:
 
 
 def text(value: Any, otherwise: str = "") -> str:
-    """A text, or what to show in its place."""
+    """A text, or its replacement."""
     return value if isinstance(value, str) and value else otherwise
 
 
@@ -85,7 +85,7 @@ def duration(seconds: float) -> str:
 
 
 def node_status(node: Object) -> str:
-    """Ready or not, and whether new Pods are welcome."""
+    """Ready or not, and whether it is cordoned."""
     ready = next(
         (item for item in items(node, "status", "conditions") if item.get("type") == "Ready"), None
     )
@@ -112,7 +112,7 @@ def address(node: Object, kind: str) -> str:
 
 
 def kernel(info: Any) -> str:
-    """The version of a node's kernel, and what it was built for, if that was told."""
+    """The version of a node's kernel, and its architecture, if known."""
     version, built = text(at(info, "kernelVersion"), UNKNOWN), text(at(info, "architecture"))
     return f"{version} ({built})" if built else version
 
@@ -121,7 +121,7 @@ def kernel(info: Any) -> str:
 
 
 def event_source(event: Object) -> str:
-    """Who tells: the component, and the host it runs on."""
+    """The source: the component, and the host it runs on."""
     component = text(at(event, "source", "component")) or text(event.get("reportingComponent"))
     host = text(at(event, "source", "host")) or text(event.get("reportingInstance"))
     return f"{component}, {host}" if component and host else component or host
@@ -136,7 +136,7 @@ def role(binding: Object) -> str:
 
 
 def subjects(binding: Object, kind: str) -> str:
-    """To whom a binding grants it, of one kind of subject."""
+    """The subjects of a binding, of one kind."""
     found = [item for item in items(binding, "subjects") if item.get("kind") == kind]
     if kind == "ServiceAccount":
         return ", ".join(
@@ -146,13 +146,13 @@ def subjects(binding: Object, kind: str) -> str:
 
 
 def requested(request: Object) -> str:
-    """How long a certificate is asked for."""
+    """The requested duration of a certificate."""
     seconds = at(request, "spec", "expirationSeconds")
     return duration(seconds) if isinstance(seconds, int) else NONE
 
 
 def decision(request: Object) -> str:
-    """How far a request for a certificate has come."""
+    """The state of a certificate request."""
     found = [item.get("type") for item in items(request, "status", "conditions")]
     words = [word for word in ("Approved", "Denied", "Failed") if word in found]
     shown = ",".join(words) or "Pending"

@@ -1,4 +1,4 @@
-"""The cells of Pods: one word on what a Pod is up to, the deepest reason that is known. Nothing here raises."""
+"""Renders the cells of Pods: one word for a Pod's state, the deepest known reason. Nothing here raises."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _LATER = "PodInitializing"
 
 
 def ready(pod: Object) -> str:
-    """How many containers run and are ready, of how many."""
+    """How many containers are ready, of how many."""
     sidecars = _sidecars(pod)
     statuses = items(pod, "status", "containerStatuses")
     good = sum(
@@ -27,7 +27,7 @@ def ready(pod: Object) -> str:
 
 
 def status(pod: Object) -> str:
-    """What a Pod is up to."""
+    """The state of a Pod."""
     phase = text(at(pod, "status", "phase"))
     found = text(at(pod, "status", "reason"), phase)
     for item in items(pod, "status", "conditions"):
@@ -47,7 +47,7 @@ def status(pod: Object) -> str:
 
 
 def restarts(pod: Object, now: float) -> str:
-    """How often containers began again, and when the last one did."""
+    """How often containers were restarted, and when the last one was."""
     inits = items(pod, "status", "initContainerStatuses")
     if _starting(pod) is None:
         sidecars = _sidecars(pod)
@@ -62,7 +62,7 @@ def restarts(pod: Object, now: float) -> str:
 
 
 def gates(pod: Object) -> str:
-    """How many readiness gates are open, of how many."""
+    """How many readiness gates are met, of how many."""
     wanted = items(pod, "spec", "readinessGates")
     if not wanted:
         return NONE
@@ -76,13 +76,13 @@ def gates(pod: Object) -> str:
 
 
 def _sidecars(pod: Object) -> list[Any]:
-    """The names of init containers that stay."""
+    """The names of sidecar containers."""
     found = items(pod, "spec", "initContainers")
     return [item.get("name") for item in found if item.get("restartPolicy") == "Always"]
 
 
 def _starting(pod: Object) -> str | None:
-    """Where a Pod stands with its init containers; None once they are through."""
+    """The state of a Pod's init containers; None once they are done."""
     sidecars = _sidecars(pod)
     total = len(items(pod, "spec", "initContainers"))
     for index, item in enumerate(items(pod, "status", "initContainerStatuses")):

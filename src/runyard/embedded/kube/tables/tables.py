@@ -1,10 +1,10 @@
-"""Tables for people: what `kubectl get` prints, when a client asks for it by its Accept header.
+"""Renders tables: what `kubectl get` prints, when a client asks for it by its Accept header.
 
 The columns are the ones that users know from a stock server. Columns of priority 1 are shown by `-o wide`
 only. A row also carries the object, or just its metadata, as `includeObject` asks.
 
-What clients wrote into an object may be of any shape where the server does not check it, and an event is
-written for a watcher inside somebody else's request, so nothing in here raises: what cannot be read is
+Fields that the server does not validate may have any shape, and an event is
+encoded for a watcher inside another client's request, so nothing in here raises: what cannot be read is
 shown as `<unknown>`.
 """
 
@@ -35,7 +35,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How the client wants its table."""
+    """The requested form of a table."""
 
     version: str
     include: str  # Metadata, Object or None
@@ -46,23 +46,23 @@ class Printer(msgspec.Struct, frozen=True):
 
     columns: tuple[Column, ...]
     cells: Callable[[Object, float], list[Cell]]
-    empty: tuple[()] | None = ()  # what a table without rows says of them
+    empty: tuple[()] | None = ()  # the cells of a table without rows
 
 
 def asked(request: Request) -> Form | None:
-    """The form of the table that a request asks for; None if it wants the object itself."""
+    """The form of the table that a request asks for; None if it asks for the object itself."""
     accept = request.header("accept")
     if "as=Table" not in accept:
         return None
     for choice in accept.split(","):
         kind, *rest = (part.strip() for part in choice.split(";"))
-        told = dict(part.partition("=")[::2] for part in rest)
+        given = dict(part.partition("=")[::2] for part in rest)
         if kind not in _PLAIN:
-            continue  # protobuf: not spoken here, the next choice may be
-        if told.get("as") is None:
+            continue  # protobuf is not supported, the next choice may be
+        if given.get("as") is None:
             return None
-        if (told["as"], told.get("g")) == ("Table", _GROUP) and told.get("v") in _VERSIONS:
-            return Form(told["v"], request.param("includeObject") or "Metadata")
+        if (given["as"], given.get("g")) == ("Table", _GROUP) and given.get("v") in _VERSIONS:
+            return Form(given["v"], request.param("includeObject") or "Metadata")
     return None
 
 
@@ -91,16 +91,16 @@ def table(
 
 def _row(resource: Resource, printer: Printer, obj: Object, form: Form, now: float) -> Object:
     row: Object = {"cells": printer.cells(obj, now)}
-    if resource is PODS and (told := _ENDED.get(text(at(obj, "status", "phase")))):
-        row["conditions"] = [told]
+    if resource is PODS and (given := _ENDED.get(text(at(obj, "status", "phase")))):
+        row["conditions"] = [given]
     return row | _included(obj, form)
 
 
-def _ended(phase: str, told: str) -> Object:
-    return {"type": "Completed", "status": "True", "reason": phase, "message": told}
+def _ended(phase: str, given: str) -> Object:
+    return {"type": "Completed", "status": "True", "reason": phase, "message": given}
 
 
-# How a client that hides what is over knows that a Pod is.
+# Marks Pods that are over, for clients that hide them.
 _ENDED = {
     "Succeeded": _ended("Succeeded", "The pod has completed successfully."),
     "Failed": _ended("Failed", "The pod failed."),

@@ -1,4 +1,4 @@
-"""The demo's four faults: each is done to the running fleet, and then watched until nothing of it is left."""
+"""The demo's four faults: each is applied to the running fleet, which is then watched until it has recovered."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from runyard.clock import Clock
-from runyard.embedded.up.demo.eyes import SPACE, Eyes, busy
+from runyard.embedded.up.demo.observer import SPACE, Observer, busy
 from runyard.embedded.up.faults import armed_after_stamp
 from runyard.embedded.up.practice import ACCOUNT, IMAGES, POOL
 from runyard.files import write_whole
@@ -18,61 +18,63 @@ from runyard.kube.errors import KubeError
 from runyard.kube.kinds import PODS, RUNNER_POOLS, SERVICE_ACCOUNTS
 from runyard.wire import names
 
-LOOK_EVERY = 0.1
+CHECK_EVERY = 0.1
 GIVE_UP = 45.0
 
 
-class NotHealed(Exception):
-    """A fault was not healed in time; the message says which and where to look."""
+class NotRecovered(Exception):
+    """The fleet did not recover in time; the message names the fault and the log to read."""
 
 
 class Healed(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault, and how long the fleet needed."""
+    """One fault, and how long the recovery took."""
 
     what: str
     seconds: float
 
 
 class Faults:
-    """Does harm, on purpose."""
+    """Applies faults to the running fleet."""
 
-    def __init__(self, eyes: Eyes, *, clock: Clock, tell: Callable[[str], None]) -> None:
-        self._eyes = eyes
-        self._machine = eyes.machine
+    def __init__(self, observer: Observer, *, clock: Clock, report: Callable[[str], None]) -> None:
+        self._observer = observer
+        self._machine = observer.machine
         self._clock = clock
-        self._tell = tell
+        self._report = report
 
     async def kill_agent(self) -> Healed:
-        """SIGKILL for the first host's agent, while its VMs run."""
+        """Kills the first host's agent with SIGKILL while its VMs run."""
         host = self._machine.hosts[0]
         pid, killed_at = self._machine.supervisor.pid(host), self._clock.now()
-        self._tell(f"fault: kill -9 of the node agent of {host} (process {pid})")
+        self._report(f"fault: kill -9 of the node agent of {host} (process {pid})")
         os.kill(pid, signal.SIGKILL)
 
         async def back() -> bool:
             new = self._machine.supervisor.pid(host)
-            return new not in (0, pid) and await self._eyes.lease_renewed(host) > killed_at
+            return new not in (0, pid) and await self._observer.lease_renewed(host) > killed_at
 
         return await self._until(back, "the killed node agent", log=host)
 
     async def kill_server_between_stamp_and_commit(
         self, queue: Callable[[], Awaitable[None]]
     ) -> Healed:
-        """The server dies when a Pod is stamped and Postgres does not know it yet."""
+        """Kills the server when a Pod is stamped and Postgres does not know it yet."""
         machine = self._machine
         pid = machine.supervisor.pid("server")
         armed = armed_after_stamp(machine.layout)
         write_whole(armed, "")
-        self._tell("fault: the server will die right after its next stamp, before its commit")
+        self._report("fault: the server will die right after its next stamp, before its commit")
         await queue()
         await self._wait(lambda: _gone(armed), "the death of the server", log="server")
-        self._tell(f"the server (process {pid}) is dead, with a Pod stamped and nothing committed")
-        stamped = {pod["metadata"]["uid"] for pod in await self._eyes.pods() if busy(pod)}
+        self._report(
+            f"the server (process {pid}) is dead, with a Pod stamped and nothing committed"
+        )
+        stamped = {pod["metadata"]["uid"] for pod in await self._observer.pods() if busy(pod)}
 
         async def resolved() -> bool:
             if machine.supervisor.pid("server") in (0, pid):
                 return False
-            slots = {slot["pod_uid"]: slot["state"] for slot in await self._eyes.slots()}
+            slots = {slot["pod_uid"]: slot["state"] for slot in await self._observer.slots()}
             return all(slots.get(uid) not in ("offered", "armed") for uid in stamped)
 
         return await self._until(
@@ -80,15 +82,15 @@ class Faults:
         )
 
     async def leak_a_stamped_pod(self) -> Healed:
-        """A Pod that looks busy and belongs to no job: what once took a whole fleet down."""
+        """Stamps a Pod as busy that belongs to no job: an incident that once stopped a whole fleet."""
         pod = await self._idle_pod()
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        self._tell(f"fault: {name} is stamped as busy by hand, and belongs to no job")
+        self._report(f"fault: {name} is stamped as busy by hand, and belongs to no job")
         stamp = {"metadata": {"uid": uid, "labels": {names.POOL_OWNER: ACCOUNT}}}
         await self._machine.kube.patch(PODS, name, stamp, namespace=SPACE)
 
         async def reaped() -> bool:
-            pods = {each["metadata"]["uid"] for each in await self._eyes.pods()}
+            pods = {each["metadata"]["uid"] for each in await self._observer.pods()}
             accounts = await self._machine.kube.list(SERVICE_ACCOUNTS, namespace=SPACE)
             names_left = {each["metadata"]["name"] for each in accounts.items}
             return uid not in pods and name not in names_left
@@ -96,16 +98,18 @@ class Faults:
         return await self._until(reaped, "the leaked stamped Pod", log="server")
 
     async def roll_the_image(self) -> Healed:
-        """A new image for the whole pool, while jobs run."""
-        self._tell(f"change: the pool's image becomes {IMAGES[1]}")
+        """Sets a new image for the whole pool while jobs run."""
+        self._report(f"change: the pool's image becomes {IMAGES[1]}")
         spec = {"spec": {"image": IMAGES[1]}}
         await self._machine.kube.patch(RUNNER_POOLS, POOL, spec, namespace=SPACE)
 
         async def rolled() -> bool:
             pods = [
-                pod for pod in await self._eyes.pods() if "deletionTimestamp" not in pod["metadata"]
+                pod
+                for pod in await self._observer.pods()
+                if "deletionTimestamp" not in pod["metadata"]
             ]
-            replicas = int((await self._eyes.pool())["spec"]["replicas"])
+            replicas = int((await self._observer.pool())["spec"]["replicas"])
             new = [
                 pod
                 for pod in pods
@@ -120,10 +124,10 @@ class Faults:
         found: list[dict[str, Any]] = []
 
         async def one() -> bool:
-            waiting = {s["pod_uid"] for s in await self._eyes.slots() if s["state"] == "idle"}
+            waiting = {s["pod_uid"] for s in await self._observer.slots() if s["state"] == "idle"}
             found[:] = [
                 pod
-                for pod in await self._eyes.pods()
+                for pod in await self._observer.pods()
                 if not busy(pod) and pod["metadata"]["uid"] in waiting
             ]
             return bool(found)
@@ -133,7 +137,7 @@ class Faults:
 
     async def _until(self, healed: Callable[[], Awaitable[bool]], what: str, *, log: str) -> Healed:
         seconds = await self._wait(healed, what, log=log)
-        self._tell(f"healed: {what}, after {seconds:.1f} s")
+        self._report(f"healed: {what}, after {seconds:.1f} s")
         return Healed(what=what, seconds=seconds)
 
     async def _wait(
@@ -145,11 +149,11 @@ class Faults:
                 if await condition():
                     return self._clock.monotonic() - began
             except (KubeError, TransportError):
-                pass  # something is being restarted; that is the point
+                pass  # a component is being restarted, as intended
             if self._clock.monotonic() - began > GIVE_UP:
                 path = self._machine.layout.log(log)
-                raise NotHealed(f"{what}: not healed within {GIVE_UP:g} s; see {path}")
-            await self._clock.sleep(LOOK_EVERY)
+                raise NotRecovered(f"{what}: not healed within {GIVE_UP:g} s; see {path}")
+            await self._clock.sleep(CHECK_EVERY)
 
 
 async def _gone(path: Path) -> bool:

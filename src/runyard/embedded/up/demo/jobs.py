@@ -1,6 +1,6 @@
-"""The demo's twenty jobs: most of them well behaved, four of them not.
+"""The demo's twenty jobs: most succeed; four fail, leave a daemon, fill the disk or probe the sandbox.
 
-Each is a shell script that runs in a sandbox of its own. What the nosy one finds out is read from its log.
+Each is a shell script that runs in its own sandbox. The findings of the probing job are read from its log.
 """
 
 import shlex
@@ -12,21 +12,22 @@ DISK_TRY_MB = 192  # more than a sandbox may hold
 
 
 class DemoJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job: its script, and how it is meant to end."""
+    """One job: its script and its expected conclusion."""
 
     name: str
     script: str
     conclusion: str = "success"
+    reports: bool = False  # its log has findings about the sandbox
 
 
 def plain(number: int, seconds: float) -> DemoJob:
-    """Builds something, quickly."""
+    """A job that builds something, quickly."""
     script = f'echo "building part {number}"\nsleep {seconds:g}\necho done > result\ncat result\n'
     return DemoJob(name=f"build {number}", script=script)
 
 
 def daemon_marker(run: str) -> str:
-    """What the daemon that is left behind is called in a list of processes."""
+    """The name of the daemon that is left behind, in a process list."""
     return f"runyard-demo-daemon-{run}"
 
 
@@ -50,9 +51,12 @@ def jobs(run: str, hosts: Path) -> tuple[DemoJob, ...]:
             'echo "left a daemon behind"\n'
         ),
     )
-    nosy = DemoJob(name="is nosy", script=f"hosts={shlex.quote(str(hosts))}\n{_NOSY}")
+    nosy = DemoJob(
+        name="is nosy", script=f"hosts={shlex.quote(str(hosts))}\n{_PROBE}", reports=True
+    )
     greedy = DemoJob(
         name="fills its disk",
+        reports=True,
         script=(
             f"if dd if=/dev/zero of=fill bs=1048576 count={DISK_TRY_MB} 2>/dev/null\n"
             'then echo "disk: unlimited"; else echo "disk: limited"; fi\n'
@@ -64,13 +68,13 @@ def jobs(run: str, hosts: Path) -> tuple[DemoJob, ...]:
 
 
 def _seconds(number: int) -> float:
-    """Some last longer, so that faults meet a job that runs."""
+    """Some jobs last longer, so that faults meet a running job."""
     return 3.0 if number in (1, 2, 8, 15) else 0.5
 
 
-# Goes up from its own directory, as far as it can, and tries what it finds beside the way. It is also told where
-# this machine keeps its VMs: not knowing the place must not be what protects it.
-_NOSY = r"""
+# Walks up from its own directory and tries to read what it finds beside the path. It also gets the directory of this
+# machine's VMs: the protection must not depend on an unknown path.
+_PROBE = r"""
 here=$(pwd -P)
 neighbour=no
 token=no

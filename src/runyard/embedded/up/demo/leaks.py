@@ -1,8 +1,8 @@
-"""What is left over, counted: objects of every kind that belong to nobody.
+"""Counts leaks: objects of every kind without an owner.
 
-A fleet at rest has exactly this: as many Pods as its pool asks for, an account and a VM for each of them, a slot
-for each that has asked for work, no registration at GitHub, no process of a VM that is not there, and no file of
-one. Whatever is more than that is a leak, by kind and by name.
+An idle fleet has exactly this: as many Pods as its pool asks for, a ServiceAccount and a VM for each of them, a slot
+for each that has polled, no registration at GitHub, no process and no file of a VM that does not exist. Anything
+beyond that is a leak, listed by kind and name.
 """
 
 import os
@@ -20,11 +20,11 @@ HELD = ("offered", "armed", "executing", "draining")
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that there is at one moment."""
+    """Everything that exists at one moment."""
 
     replicas: int
     pods: Mapping[str, str]  # uid → name
-    busy: Names  # names of Pods that are stamped, ended or on their way out
+    busy: Names  # names of Pods that are stamped, ended or terminating
     accounts: Names
     vms: Mapping[str, Names]  # host → VM names
     slots: tuple[dict[str, Any], ...]
@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def leaks(seen: Seen) -> dict[str, Names]:
-    """What belongs to nobody, by kind; empty tuples at rest."""
+    """What has no owner, by kind; empty tuples in an idle fleet."""
     uids = dict(seen.pods)
     names = sorted(uids.values())
     surplus = names[seen.replicas :] if len(names) > seen.replicas else []
@@ -79,7 +79,7 @@ def leaks(seen: Seen) -> dict[str, Names]:
 def processes(root: Path, marker: str) -> dict[int, str]:
     """Processes that carry a VM's name in their environment, or the demo's marker in their arguments.
 
-    Elsewhere than on Linux only the marker is looked for: another process's environment cannot be read.
+    Except on Linux only the marker is searched: another process's environment cannot be read.
     """
     return _by_proc(root, marker) if sys.platform == "linux" else _by_ps(marker)
 

@@ -1,54 +1,57 @@
-"""`runyard up --demo`: a machine, a story told on it, and the machine's end."""
+"""`runyard up --demo`: starts a machine, runs the demo's scenario on it, and ends the machine."""
 
 import random
 from collections.abc import Callable
 
 from runyard.clock import Clock
 from runyard.db.pooled import open_pool
-from runyard.embedded.up.demo.eyes import Eyes
 from runyard.embedded.up.demo.jobs import daemon_marker
-from runyard.embedded.up.demo.story import DemoFailed, JobState, Outcome, Story
+from runyard.embedded.up.demo.observer import Observer
+from runyard.embedded.up.demo.scenario import DemoFailed, DemoScenario, JobState, Outcome
 from runyard.embedded.up.hosts import driver_for
 from runyard.embedded.up.machine import Machine
-from runyard.embedded.up.people import People
+from runyard.embedded.up.practice_client import PracticeClient
 from runyard.http.client import HttpTransport
 
 
-async def tell_story(
+async def run_scenario(
     machine: Machine,
     *,
     clock: Clock,
     rng: random.Random,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     show: Callable[[tuple[JobState, ...]], None],
 ) -> Outcome:
-    """Tell it on a machine that is up; raises `DemoFailed` or `NotHealed`."""
+    """Runs the scenario on a machine that is up; raises `DemoFailed` or `NotRecovered`."""
     run = rng.randbytes(4).hex()
     transport = HttpTransport(machine.urls.github)
     isolation = (await driver_for(machine.layout, machine.hosts[0], clock=clock)).isolation
-    tell(f"isolation: {isolation.kind} ({isolation.detail})")
+    report(f"isolation: {isolation.kind} ({isolation.detail})")
     try:
         async with open_pool(machine.conninfo, clock=clock, rng=rng, max_size=2) as database:
-            github = People(transport, token=machine.secrets.people_token)
-            eyes = Eyes(
+            github = PracticeClient(transport, token=machine.secrets.practice_token)
+            observer = Observer(
                 machine,
                 database=database,
                 github=github,
                 clock=clock,
                 marker=daemon_marker(run),
             )
-            outcome = await Story(eyes, clock=clock, run=run, tell=tell, show=show).tell()
+            outcome = await DemoScenario(
+                observer, clock=clock, run=run, report=report, show=show
+            ).report()
     finally:
         await transport.close()
-    return _judged(outcome, isolation.kind, tell)
+    return _judged(outcome, isolation.kind, report)
 
 
-def _judged(outcome: Outcome, isolation: str, tell: Callable[[str], None]) -> Outcome:
-    """What the nosy job could see must fit what this machine promises."""
+def _judged(outcome: Outcome, isolation: str, report: Callable[[str], None]) -> Outcome:
+    """Checks that what the probing job could read fits this machine's isolation."""
     for finding in outcome.findings:
-        tell(f"found out by a job: {finding}")
-    if "token: yes" in outcome.findings or "token: no" not in outcome.findings:
-        raise DemoFailed("a job could see the dispatch token, or did not say that it could not")
-    if isolation != "none" and "neighbour: no" not in outcome.findings:
+        report(f"found out by a job: {finding}")
+    found = [tuple(finding.split(": ", 1)) for finding in outcome.findings]
+    if ("token", "yes") in found or ("token", "no") not in found:
+        raise DemoFailed("a job could read the dispatch token, or did not report whether it could")
+    if isolation != "none" and ("neighbour", "no") not in found:
         raise DemoFailed("a job could read its neighbour's directory although it was isolated")
     return outcome

@@ -1,9 +1,9 @@
-"""The embedded Kubernetes API as a process: roles decide, and the machine's authority signs and is believed."""
+"""Runs the embedded Kubernetes API as a process of `runyard up`, with RBAC and the machine's certificate authority."""
 
 import asyncio
 
 from runyard.embedded.kube.access.login import authenticator, only_known
-from runyard.embedded.kube.core import KubeCore
+from runyard.embedded.kube.core import KubeCore, Security
 from runyard.embedded.kube.nodeproxy.passing import HttpNodes
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.kube.storage.journal import Journal, JournalError
@@ -23,8 +23,7 @@ async def run(context: Context) -> None:
             rng=context.rng,
             settings=Settings(tick=1.0),
             journal=journal,
-            rbac=True,
-            authority=signer(boot.layout, now=context.clock.now()),
+            security=Security(rbac=True, authority=signer(boot.layout, now=context.clock.now())),
             proxy=HttpNodes(to_nodes(boot.layout, now=context.clock.now())),
         )
     except JournalError as error:

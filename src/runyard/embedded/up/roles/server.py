@@ -1,49 +1,69 @@
-"""The dispatch server as a process: its API, its dashboard and its probes.
+"""Runs the dispatch server as a process of `runyard up`: its API, its dashboard and its probes.
 
-On loopback it is open to this machine: guests, the operator and the practice GitHub speak to it there. When it is
-to be reached from elsewhere too, a second socket serves the same over TLS, and there the dashboard asks for a token.
+On loopback it is open to this machine: guests, the operator and the practice GitHub call it there. With `--listen` a
+second socket serves the same to other machines over TLS, and there the dashboard requires a token.
 
-On one machine the processor of test results lives in this process, too: it works out of process anyway, and what it
-needs is what the server has, the database and the objects. Its numbers are among the server's.
+On one machine the processor of test results runs in this process, too: it reads bundles in child processes anyway, and
+needs the same database and object storage. Its metrics are among the server's.
 """
 
 import asyncio
 import contextlib
 
-from runyard.blobs.place import Directory, open_blobs
+from runyard.blobs.contract import Blobs
+from runyard.blobs.location import Directory
+from runyard.blobs.opening import open_blobs
+from runyard.components import processor, server
+from runyard.components.probing import Tell
+from runyard.components.results import ResultsSetup, keys_of
+from runyard.components.server import Door
 from runyard.db import migrate
 from runyard.db.pooled import open_pool
+from runyard.dispatch.deps import Deps
 from runyard.dispatch.machine.table import Deadlines
 from runyard.dispatch.settings import Settings
 from runyard.embedded.up.context import Context
 from runyard.embedded.up.faults import with_faults
-from runyard.embedded.up.roles.doors import looking, secrecy
-from runyard.parts.processor import Processor, ProcessorDeps
-from runyard.parts.results import ResultsSetup, keys_of
-from runyard.parts.serving import Door, Replica, Setup, Tell
+from runyard.embedded.up.roles.access import access_settings, tls_context
+from runyard.kube.client import Kube
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
+from runyard.telemetry.meter import Meter
+from runyard.xcresult.processor.deps import Deps as ProcessorDeps
 from runyard.xcresult.settings import Settings as Processing
 
 
 async def run(context: Context) -> None:
     """Serve until cancelled."""
     async with contextlib.AsyncExitStack() as stack:
-        setup = await _setup(context, stack)
-        replica, migrated = Replica(setup), asyncio.Event()
+        deps, migrated = await _deps(context, stack), asyncio.Event()
+        results = ResultsSetup(
+            blobs=open_blobs(Directory(path=context.boot.layout.blobs), clock=context.clock),
+            keys=keys_of(context.secrets().seal),
+        )
+        doors = tuple(
+            Door(
+                sock=sock,
+                access=access_settings(context, address),
+                tls=tls_context(context, address),
+            )
+            for address, sock in context.sockets()
+        )
 
         async def prepare(_: Tell) -> None:
             await asyncio.to_thread(migrate.apply, context.boot.database)
             migrated.set()
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(_process(context, setup, replica, migrated))
-            await replica.run(prepare=prepare, ready=lambda _: context.ready())
+            group.create_task(_process(context, deps, results.blobs, migrated))
+            await server.serve(
+                deps, doors, prepare=prepare, ready=lambda _: context.ready(), results=results
+            )
 
 
-async def _process(
-    context: Context, setup: Setup, replica: Replica, migrated: asyncio.Event
-) -> None:
+async def _process(context: Context, deps: Deps, blobs: Blobs, migrated: asyncio.Event) -> None:
     """Process test results, as soon as there are tables for them."""
-    assert setup.results is not None
     await migrated.wait()
     how = Processing(scratch=context.boot.layout.scratch, slots=1)
     patient = open_pool(
@@ -54,45 +74,41 @@ async def _process(
         deadline=how.results_within,
     )
     async with patient as results:
-        deps = ProcessorDeps(
+        processing = ProcessorDeps(
             name=f"{context.boot.name}-processor",
+            database=deps.database,
+            results=results,
+            blobs=blobs,
             clock=context.clock,
             rng=context.rng,
+            meter=deps.meter,
             log=context.log(),
             settings=how,
-            database=setup.database,
-            results=results,
-            blobs=setup.results.blobs,
-            meter=replica.deps.meter,
+            health=Health(context.clock, processor.CONDITIONS),
+            freshness=Freshness(context.clock),
         )
-        await Processor(deps).run(ending=asyncio.Event())
+        await processor.run(processing, ending=asyncio.Event())
 
 
-async def _setup(context: Context, stack: contextlib.AsyncExitStack) -> Setup:
+async def _deps(context: Context, stack: contextlib.AsyncExitStack) -> Deps:
     boot = context.boot
     pool = open_pool(boot.database, clock=context.clock, rng=context.rng)
     kube, github = context.kube(), context.github()
     stack.push_async_callback(kube.close)
     stack.push_async_callback(github.close)
-    return Setup(
+    return Deps(
         name=boot.name,
-        clock=context.clock,
-        rng=context.rng,
-        log=context.log(),
-        settings=settings(context),
-        kube=with_faults(kube, boot),
-        token=context.token(boot.name),
+        kube=Kube(with_faults(kube, boot), token=context.token(boot.name)),
         github=github,
         auth=context.auth(),
         database=await stack.enter_async_context(pool),
-        results=ResultsSetup(
-            blobs=open_blobs(Directory(path=boot.layout.blobs), clock=context.clock),
-            keys=keys_of(context.secrets().seal),
-        ),
-        doors=tuple(
-            Door(sock=sock, looking=looking(context, address), tls=secrecy(context, address))
-            for address, sock in context.sockets()
-        ),
+        clock=context.clock,
+        rng=context.rng,
+        meter=Meter(),
+        log=context.log(),
+        settings=settings(context),
+        health=Health(context.clock, conditions.ALL),
+        freshness=Freshness(context.clock),
     )
 
 

@@ -1,2 +1,2 @@
--- The stored columns of one table; computed ones are not among them, so a stranger's expression is never evaluated.
+-- The stored columns of one table; computed columns are not included, so that no expression of an untrusted file is evaluated.
 SELECT name FROM pragma_table_info(:table);

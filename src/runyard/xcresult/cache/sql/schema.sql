@@ -1,3 +1,3 @@
--- What the database is made of, before any of it is believed: ordinary tables and their indexes, or it is not ours.
--- A virtual table has no page of its own, whatever its definition pretends to be.
+-- The schema of the database, checked before any table is read: only ordinary tables and their indexes are accepted.
+-- A virtual table is detected by its root page of 0, whatever its definition says.
 SELECT type, name, coalesce(rootpage, 0) FROM sqlite_master;

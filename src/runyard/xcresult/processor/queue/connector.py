@@ -1,8 +1,8 @@
-"""procrastinate on a transaction of ours.
+"""Runs procrastinate on a transaction of ours.
 
-procrastinate speaks to the database through a *connector*. This one runs each of its statements in the transaction
-that it was made for, so that a delivery and the row of its run change together or not at all. Everything that
-procrastinate awaits is then SQL on that transaction: the rule of `db/contract.py` holds.
+procrastinate uses the database through a *connector*. This one executes each statement in the transaction that it was
+made for, so a delivery and its run's row change together or not at all. While it runs, procrastinate awaits only SQL of
+that transaction, as `db/contract.py` requires.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class _TxConnector(BaseAsyncConnector):
 
 
 def jobs(tx: Tx) -> JobManager:
-    """procrastinate's jobs, seen and changed by this transaction alone until it is committed."""
+    """procrastinate's job manager on this transaction."""
     return JobManager(_TxConnector(tx))
 
 
@@ -45,7 +45,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, dict):
         return msgspec.json.encode(
             value
-        ).decode()  # Postgres makes of the text what is asked for there
+        ).decode()  # Postgres casts the text to the type of the parameter
     if isinstance(value, tuple):
         return tuple(_value(each) for each in value)
     return [_value(each) for each in value] if isinstance(value, list) else value

@@ -1,11 +1,11 @@
-"""Deliveries: what procrastinate keeps for us, each change in a transaction of the caller's.
+"""Changes deliveries in procrastinate's tables, each in the caller's transaction.
 
-A run and shard has at most one job that waits and at most one that is under way (`queueing_lock` and `lock` of
-procrastinate). A delivery says only which run; everything else is on the run's row.
+A run and shard has at most one waiting job and at most one job in progress (`queueing_lock` and `lock` of
+procrastinate). A delivery only names the run; everything else is on the run's row.
 
 Invariants:
-- A job that is gone, or was ended by somebody else, is no error here: the row decides, the sweep mends the rest.
-- procrastinate raises inside the transaction for a job that is not as expected, so it is looked at, and locked, first.
+- A job that is missing, or was ended by another worker, is not an error: the row decides, the sweep repairs the queue.
+- procrastinate raises inside the transaction for a job in an unexpected state, so the job is read and locked first.
 """
 
 import datetime as dt
@@ -25,7 +25,7 @@ _sql = load("runyard.xcresult.processor.queue")
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was fetched."""
+    """A job that was fetched from the queue."""
 
     job: int
     run_id: Annotated[str, msgspec.Meta(pattern=_UUID)]
@@ -33,19 +33,19 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consumers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who takes deliveries."""
+    """How many consumers are alive."""
 
     alive: int
-    heard: dt.datetime | None
+    last_heartbeat: dt.datetime | None
 
 
 def lock_of(run_id: str, shard: int) -> str:
-    """What a run and shard is called in the queue."""
+    """The name of a run and shard in the queue."""
     return f"{QUEUE}/{run_id}/{shard}"
 
 
 async def deliver(tx: Tx, *, run_id: str, shard: int, at: dt.datetime | None = None) -> int:
-    """See to it that a run is delivered, not before `at`; its job, be it new or there already."""
+    """Ensure that a run is delivered, not before `at`; returns its job, new or existing."""
     lock = lock_of(run_id, shard)
     live = await tx.one(_sql.live, lock=lock)
     if live is not None and live["status"] == "todo":
@@ -62,24 +62,24 @@ async def deliver(tx: Tx, *, run_id: str, shard: int, at: dt.datetime | None = N
             scheduled_at=at,
         )
     )
-    assert job.id is not None  # it was just made
+    assert job.id is not None  # procrastinate assigns it
     return job.id
 
 
 async def fetch(tx: Tx, *, worker: int) -> Delivery | None:
-    """Take the next delivery that is due, if there is one."""
+    """Fetch the next delivery that is due; None if there is none."""
     job = await jobs(tx).fetch_job([QUEUE], worker)
     if job is None:
         return None
-    assert job.id is not None  # it comes from a row
+    assert job.id is not None  # it was read from a row
     try:
         return msgspec.convert({**job.task_kwargs, "job": job.id}, Delivery)
-    except msgspec.ValidationError:  # not of our making
+    except msgspec.ValidationError:  # not created by runyard
         return Delivery(job=job.id, run_id=NOBODY, shard=0)
 
 
-async def again(tx: Tx, *, job: int, at: dt.datetime) -> bool:
-    """Let a delivery that is under way come again; False if there is no such delivery any more."""
+async def reschedule(tx: Tx, *, job: int, at: dt.datetime) -> bool:
+    """Schedule a delivery in progress again; False if it does not exist any more."""
     row = await tx.one(_sql.status, job=job)
     if row is None or row["status"] != "doing":
         return False
@@ -88,7 +88,7 @@ async def again(tx: Tx, *, job: int, at: dt.datetime) -> bool:
 
 
 async def retire(tx: Tx, *, job: int, good: bool = False) -> bool:
-    """End a delivery for good; False if it was ended already."""
+    """End a delivery for good; False if it had ended already."""
     row = await tx.one(_sql.status, job=job)
     if row is None or row["status"] not in ("todo", "doing"):
         return False
@@ -98,12 +98,12 @@ async def retire(tx: Tx, *, job: int, good: bool = False) -> bool:
 
 
 async def stray(tx: Tx, *, most: int) -> tuple[int, ...]:
-    """Deliveries under way that belong to no run that is being processed; locked."""
+    """Deliveries in progress that belong to no run in progress; locked."""
     return tuple(int(row["id"]) for row in await tx.all(_sql.stray, queue=QUEUE, most=most))
 
 
-async def alive(tx: Tx, *, worker: int | None) -> int:
-    """A consumer is alive: its number, a new one if it has none or was taken for dead."""
+async def write_heartbeat(tx: Tx, *, worker: int | None) -> int:
+    """Write a consumer's heartbeat; returns its number, a new one if it has none or was removed."""
     if worker is not None and await tx.one(_sql.worker, worker=worker) is not None:
         await jobs(tx).update_heartbeat(worker)
         return worker
@@ -111,24 +111,24 @@ async def alive(tx: Tx, *, worker: int | None) -> int:
 
 
 async def unregister(tx: Tx, *, worker: int) -> None:
-    """The consumer is gone."""
+    """Remove a consumer."""
     await jobs(tx).unregister_worker(worker)
 
 
-async def forget(tx: Tx, *, dead_after: float) -> None:
-    """Forget consumers that died."""
+async def remove_dead(tx: Tx, *, dead_after: float) -> None:
+    """Remove consumers without a recent heartbeat."""
     await jobs(tx).prune_stalled_workers(dead_after)
 
 
 async def prune(tx: Tx, *, keep_hours: int) -> None:
-    """Forget deliveries that are long over."""
+    """Delete old deliveries."""
     await jobs(tx).delete_old_jobs(
         keep_hours, queue=QUEUE, include_failed=True, include_cancelled=True, include_aborted=True
     )
 
 
 async def consumers(tx: Tx, *, within: float) -> Consumers:
-    """Who was heard of in the last `within` seconds."""
+    """The consumers with a heartbeat in the last `within` seconds."""
     row = await tx.one(_sql.consumers, within=within)
-    assert row is not None  # it counts
-    return Consumers(alive=row["alive"], heard=row["heard"])
+    assert row is not None  # an aggregate returns one row
+    return Consumers(alive=row["alive"], last_heartbeat=row["last_heartbeat"])

@@ -1,9 +1,9 @@
-"""The coverage archive: the execution count of every line, in three files of a directory.
+"""Reads the coverage archive: the execution count of every line, in three files of a directory.
 
 `Index` names the files and where each one's counts begin in `Coverage`; a file's counts are runs of
 lines that share a count, from line 1 on, then ranges inside lines. A run of eight bytes may stand for
-32,768 lines and two names may share their counts, so a few kilobytes could claim billions of lines: the
-lines of all files together are counted, without being decoded, before the first is handed out.
+32,768 lines and two names may share their counts, so a few kilobytes could declare billions of lines. So the
+lines of all files together are counted, without decoding them, before the first file is returned.
 """
 
 import struct
@@ -12,9 +12,9 @@ from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.coverage.model import FileLines, Line, Range
 
 LINES = 20_000_000
-"""Lines of all files together, those that cannot be executed included."""
+"""Largest number of lines of all files together, including lines that cannot be executed."""
 FILE_LINES = 1_000_000
-"""Lines of one file, and ranges inside them: they are decoded in memory, as a whole."""
+"""Largest number of lines of one file, and of ranges in them: a file is decoded in memory as a whole."""
 COUNT = struct.Struct("<I")
 NAME = struct.Struct("<H")
 ENTRY = struct.Struct("<QQ")
@@ -85,7 +85,7 @@ def _span(data: bytes, offset: int, record: struct.Struct) -> tuple[int, int]:
 
 
 def _check(data: bytes, offsets: dict[str, int]) -> None:
-    """Every file's counts lie inside the archive, and all lines together are a sane number."""
+    """Check that every file's counts are inside the archive and the total number of lines is plausible."""
     total = 0
     known: dict[int, int] = {}
     for offset in offsets.values():

@@ -1,15 +1,14 @@
-"""Coverage of several actions as one.
+"""Merges coverage of several actions.
 
-Several destinations, test plans or merged bundles measure the same sources several times. What is known
-of a line is its count in each, and a line's count in all of them is the sum: executed anywhere is
-executed. The same holds for a function's entries and for ranges inside lines. A line or a function that
-one action does not know (it was not built there) is taken from the other.
+Several destinations, test plans or merged bundles measure the same sources several times. The count of a line is the
+sum of its counts: a line executed anywhere is executed. The same holds for entries of functions and for ranges inside
+lines. A line or function that is missing in one action (it was not built there) is taken from the other.
 
 How many of a function's lines were covered cannot be added: two actions may have covered the same lines or
-different ones. Where the lines are known it is counted again, over the lines that the function spans (unless
-it was never entered: an autoclosure shares its line with the code around it); otherwise, or where that
-finds fewer, the largest of the actions' own is taken. Neither is ever too much. A file's totals stay what Apple's
-are, the sum over its functions, and a target's the sum over its files.
+different ones. If the lines are known, the covered lines in the function's range are counted again (unless
+it was never entered: an autoclosure shares its line with the code around it). Otherwise, or if that count is
+lower, the largest count of the actions is used. Both are lower bounds. As with Apple, a file's totals are the
+sums over its functions, and a target's totals are the sums over its files.
 """
 
 from bisect import bisect_left
@@ -48,7 +47,7 @@ class Merged:
 
 
 def merge(coverages: Sequence[Coverage]) -> Coverage | None:
-    """Merge what several actions measured; None without any."""
+    """Merge the coverage of several actions; None if there is none."""
     if len(coverages) <= 1:
         return coverages[0] if coverages else None
     source = Merged([coverage.source for coverage in coverages])

@@ -1,12 +1,12 @@
-"""What a bundle says about code coverage.
+"""Values of code coverage.
 
-Two files in a bundle tell of it and they count differently. The *report* has targets, files and
-functions; a file's totals there are the sum over its functions, so a closure's lines count twice.
-The *archive* has each line's execution count once, and counts of ranges inside lines. Apple's own
-percentages are the report's, therefore the totals here are the report's, and lines come from the archive.
+Two files in a bundle have coverage, and they count differently. The *report* has targets, files and functions; a file's
+totals are the sum over its functions, so a closure's lines count twice. The *archive* has each line's execution count
+once, and counts of ranges inside lines. Apple's percentages are those of the report, so the totals here are too; lines
+come from the archive.
 
-Lines are the bulk (a large app has millions), so they are decoded file by file, when asked for: a
-`Coverage` holds a `LineSource`, and a caller that formats file after file stays flat in memory.
+Lines are most of the data (a large app has millions), so they are decoded file by file on request: a `Coverage` has a
+`LineSource`, and memory stays flat while files are formatted one after the other.
 """
 
 from typing import Protocol
@@ -57,7 +57,7 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class Range(msgspec.Struct, frozen=True, gc=False):
-    """A part of a line whose count differs from the line's: half a condition, say."""
+    """A part of a line whose count differs from the line's, for example half a condition."""
 
     line: int
     column: int
@@ -88,11 +88,11 @@ class NoLines:
     """The line source of a bundle that has a report only."""
 
     def paths(self) -> tuple[str, ...]:
-        """Names no file."""
+        """Return no path."""
         return ()
 
     def lines(self, path: str) -> FileLines | None:
-        """Knows no line."""
+        """Return None."""
         return None
 
 
@@ -104,4 +104,4 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[TargetCoverage, ...] = ()
     source: LineSource = msgspec.field(default_factory=NoLines)
     warnings: tuple[Warning, ...] = ()
-    """What could not be read: the report, the archive, or what Xcode itself complained of."""
+    """Parts that could not be read (the report, the archive), and warnings that Xcode recorded."""

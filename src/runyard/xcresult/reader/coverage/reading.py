@@ -1,6 +1,6 @@
-"""From an action of a bundle to its coverage.
+"""Reads the coverage of an action.
 
-A bundle whose coverage is damaged is still a good bundle. So a part that cannot be read is a warning of
+A bundle with damaged coverage is still readable. So a part that cannot be read is a warning of
 the coverage and never an error: the report without lines, lines without a report, or neither.
 """
 
@@ -27,7 +27,7 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_coverage(objects: Objects, action: Action) -> Coverage | None:
-    """What one action measured; None for an action that measured nothing."""
+    """Read the coverage of one action; None if it has none."""
     if not action.coverage_report_id and not action.coverage_archive_id:
         return None
     warnings: list[Warning] = []
@@ -46,7 +46,7 @@ def read_coverage(objects: Objects, action: Action) -> Coverage | None:
 
 
 def read_all_coverage(objects: Objects, actions: Iterable[Action]) -> Coverage | None:
-    """What all actions measured, merged. Actions that name the same objects are read once."""
+    """Read and merge the coverage of all actions. Actions that reference the same objects are read once."""
     measured = {
         (action.coverage_report_id, action.coverage_archive_id): action for action in actions
     }
@@ -82,18 +82,18 @@ def _source(objects: Objects, object_id: str, warnings: list[Warning]) -> LineSo
 
 
 def _parts(objects: Objects, object_id: str) -> dict[str, str]:
-    """Ids by name: a directory's entries are its references, in order."""
+    """Return ids by name: the i-th entry of a directory is its i-th reference."""
     try:
         entries = msgspec.json.decode(objects.read(object_id), type=tuple[_Entry, ...])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ObjectProblem(object_id, f"is no directory: {error}") from error
+        raise ObjectProblem(object_id, f"is not a directory: {error}") from error
     return {
         entry.name: found for entry, found in zip(entries, objects.refs(object_id), strict=False)
     }
 
 
 def _version(objects: Objects, object_id: str) -> object:
-    """What the archive says of its own format; an archive that has lost that is taken for what is known."""
+    """The archive's declared format; if it is missing, the known one is assumed."""
     try:
         metadata = load_plist(objects.read(object_id)) if objects.has(object_id) else None
     except (ObjectProblem, XcresultError, PlistDamaged):

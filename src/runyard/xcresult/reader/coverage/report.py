@@ -1,10 +1,10 @@
-"""The coverage report: a keyed archive (NSKeyedArchiver) in a binary property list.
+"""Reads the coverage report: a keyed archive (NSKeyedArchiver) in a binary property list.
 
 A keyed archive is a flat list of objects that point at each other by index. Only the path that is
 needed is followed (report, targets, files, functions), by the names of fields and not of classes, since
-Xcode renamed the classes. So a cycle cannot be followed round, and an index out of range is a damaged
-report. What remains hostile is sharing: a small archive in which a thousand targets name the same
-thousand files. A file is decoded once however often it is named, and the number of namings is limited.
+Xcode renamed the classes. So a cycle cannot be followed endlessly, and an index out of range is a damaged
+report. The remaining attack is sharing: a small archive in which a thousand targets list the same
+thousand files. A shared file is decoded once, and the number of references to files is limited.
 """
 
 import plistlib
@@ -16,7 +16,7 @@ from runyard.xcresult.errors import BundleInvalid, TooLarge
 from runyard.xcresult.reader.coverage.model import FileCoverage, Function, TargetCoverage
 
 BYTES = 256 * 2**20
-"""Of the whole report: a property list needs many times its size in memory."""
+"""Largest size of the report: a property list needs many times its size in memory."""
 FILES = 500_000
 """Files of all targets together."""
 FUNCTIONS = 2_000_000
@@ -32,11 +32,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     executable: int
     targets: tuple[TargetCoverage, ...]
     complaints: tuple[str, ...] = ()
-    """Why Xcode could not measure a target, in its words."""
+    """Xcode's messages about targets that it could not measure."""
 
 
 def decode_report(data: bytes) -> Report:
-    """Decode a report; BundleInvalid for what is none, TooLarge for what nobody can have written."""
+    """Decode a report; raises BundleInvalid, and TooLarge for implausible sizes."""
     try:
         return _Decoder(_archive(data)).report()
     except (RecursionError, LookupError, TypeError, ValueError, struct.error) as error:
@@ -51,9 +51,9 @@ def _archive(data: bytes) -> dict[str, object]:
     try:
         archive = plistlib.loads(data, fmt=plistlib.FMT_BINARY)
     except plistlib.InvalidFileException:
-        raise BundleInvalid("the coverage report is no binary property list") from None
+        raise BundleInvalid("the coverage report is not a binary property list") from None
     if not isinstance(archive, dict) or not isinstance(archive.get("$objects"), list):
-        raise BundleInvalid("the coverage report is no keyed archive")
+        raise BundleInvalid("the coverage report is not a keyed archive")
     return archive
 
 

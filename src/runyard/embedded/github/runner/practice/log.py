@@ -1,9 +1,9 @@
-"""What the job writes, on its way to GitHub.
+"""Buffers the job's output and sends it to GitHub.
 
 Invariants:
-- What the job writes never blocks it, and is bytes: no line is too long and none is malformed.
+- The job's output never blocks it, and is bytes: no line is too long and none is malformed.
 - The log is bounded. What does not fit is read and dropped, and the last line of the log says so.
-- GitHub says how far it has got; whatever it lost is sent again.
+- GitHub answers how much has arrived; what it lost is sent again.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ import threading
 import time
 from typing import Any
 
-from .link import FACE, Link, Pace
-from .telling import Events
+from .client import BASE_PATH, Backoff, Client
+from .events import Events
 
-SPACING = 0.2  # between two parts of the log
+SPACING = 0.2  # seconds between two parts of the log
 DROPPED = b"\n[log truncated: it is full, and the rest was dropped]\n"
 
 
 class Log:
-    """What the job has written, up to a limit, and how much of it GitHub has."""
+    """The job's output, up to a limit, and how much of it GitHub has."""
 
     def __init__(self, *, limit: int, sent: int) -> None:
         self._limit = max(0, limit - len(DROPPED) - sent)
-        self._base = sent  # what GitHub had before this program began
+        self._base = sent  # what GitHub had before this program started
         self._held = bytearray()
         self._full = False
         self._closed = False
         self._changed = threading.Condition()
 
     def write(self, data: bytes) -> None:
-        """Keep what fits."""
+        """Appends what fits."""
         with self._changed:
             if self._full or self._closed:
                 return
-            room = self._limit - len(self._held)
-            self._held += data[:room]
-            if len(data) > room:
+            free = self._limit - len(self._held)
+            self._held += data[:free]
+            if len(data) > free:
                 self._full = True
                 self._held += DROPPED
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Marks the end of the log."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -60,33 +60,33 @@ class Log:
 
 
 class Sender(threading.Thread):
-    """Carries the log to GitHub; its event says that all has arrived or that nobody wants it."""
+    """Sends the log to GitHub; its event says that all has arrived or that GitHub refuses it."""
 
     def __init__(
-        self, link: Link, log: Log, events: Events[Any], *, offset: int, chunk: int
+        self, client: Client, log: Log, events: Events[Any], *, offset: int, chunk: int
     ) -> None:
         super().__init__(daemon=True)
-        self._link = link
+        self._client = client
         self._log = log
         self._events = events
         self._offset = offset
         self._chunk = chunk
 
     def run(self) -> None:
-        """Send part by part; GitHub says how far it has got."""
-        pace = Pace()
+        """Sends part by part; GitHub answers how much has arrived."""
+        pace = Backoff()
         while True:
             part = self._log.next(self._offset, self._chunk)
             if part is None:
                 break
-            path = f"{FACE}/log?offset={self._offset}"
-            status, value = self._link.tried("POST", path, part)
+            path = f"{BASE_PATH}/log?offset={self._offset}"
+            status, value = self._client.request("POST", path, part)
             if status == 200 or (status == 409 and "size" in value):
                 self._offset = int(value["size"])
-                pace.calm()
+                pace.succeeded()
                 time.sleep(SPACING if len(part) < self._chunk else 0)
             elif status == 0:
-                time.sleep(pace.again())
+                time.sleep(pace.failed())
             else:
                 break
         self._events.put(("sent",))

@@ -1,4 +1,4 @@
-"""A process group, from its start to the end of all that is in it."""
+"""Runs a process group, from its start to the end of all its processes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import sys
 import threading
 from typing import Any
 
+from .events import Events
 from .log import Log
-from .telling import Events
 
 NO_NEW_PRIVS = 38  # prctl: what this thread starts cannot gain rights, not even by a setuid file
-DUMPABLE = 4  # prctl: whether others of our user may look into our memory
+DUMPABLE = 4  # prctl: whether other processes of our user may read our memory
 
 
 class Program:
-    """A process group: started, heard of, ended."""
+    """A process group: starts it, reads its output, ends it."""
 
     def __init__(self, argv: list[str], events: Events[Any], log: Log, **options: Any) -> None:
         self._process = subprocess.Popen(
@@ -47,9 +47,9 @@ class Program:
         self._events.put(("exit", self, self._process.wait()))
 
     def signal(self, number: int) -> None:
-        """Signal the whole group, which may outlive its leader.
+        """Signals the whole group, which may outlive its leader.
 
-        A process of the leader's number that exists after the leader was reaped is somebody else's.
+        A process with the leader's number that exists after the leader was reaped is not ours.
         """
         pid = self._process.pid
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -61,6 +61,6 @@ class Program:
 
 
 def restrict(option: int, value: int) -> None:
-    """Ask the kernel for less; only Linux can be asked."""
+    """Drops a privilege of this process; only on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

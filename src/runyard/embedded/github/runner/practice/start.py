@@ -1,4 +1,4 @@
-"""From the command line to the exit code."""
+"""Runs the program from the command line to the exit code."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from .life import Runner
-from .link import Link, Refused
-from .place import job_user
+from .client import Client, Refused
+from .events import print_line
+from .lifecycle import Runner
 from .program import DUMPABLE, restrict
-from .telling import say
+from .workspace import job_user
 
 
 def read_jit(argv: list[str]) -> str:
-    """The JIT configuration from the command line, or from a file that is then removed."""
+    """Reads the JIT configuration from the command line, or from a file that is then removed."""
     jit = ""
     rest = [each for each in argv if each != "--disableupdate"]
     if len(rest) == 2 and rest[0] == "--jitconfig":
@@ -28,35 +28,37 @@ def read_jit(argv: list[str]) -> str:
 
 
 def identity_of(jit: str) -> dict[str, Any]:
-    """Who the JIT configuration says we are."""
+    """The `.runner` object of the JIT configuration."""
     try:
         files = json.loads(base64.b64decode(jit, validate=True))
         identity = json.loads(base64.b64decode(files[".runner"], validate=True))
         if not isinstance(identity["serverUrl"], str) or not isinstance(identity["agentName"], str):
             raise TypeError
     except (ValueError, KeyError, TypeError):
-        raise Refused("this is no JIT configuration of a practice GitHub") from None
+        raise Refused("this is not a JIT configuration of a practice GitHub") from None
     return dict(identity)
 
 
 def main(argv: list[str]) -> int:
-    """From the command line to the exit code."""
+    """Runs from the command line to the exit code."""
     try:
         jit = read_jit(argv)
     except (OSError, ValueError) as error:
-        say(f"the JIT configuration cannot be read: {error}")
+        print_line(f"the JIT configuration cannot be read: {error}")
         return 2
     if not jit:
-        say("usage: practice_runner.py --jitconfig JIT | --jitconfig-file PATH [--disableupdate]")
+        print_line(
+            "usage: practice_runner.py --jitconfig JIT | --jitconfig-file PATH [--disableupdate]"
+        )
         return 2
     try:
         identity = identity_of(jit)
-        runner = Runner(Link(identity["serverUrl"]), jit, identity, job_user())
+        runner = Runner(Client(identity["serverUrl"]), jit, identity, job_user())
     except (Refused, ValueError) as error:
-        say(f"this runner cannot be started: {error}")
+        print_line(f"this runner cannot be started: {error}")
         return 2
     restrict(DUMPABLE, 0)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # A queue of this kind may be put into while its reader is interrupted; a lock could not be taken.
+        # A signal handler may put into this kind of queue while its reader is interrupted; others would deadlock.
         signal.signal(number, lambda *_: runner.events.put(("stop",)))
-    return runner.live()
+    return runner.run()

@@ -1,4 +1,4 @@
--- The job that will deliver, or delivers, a run; the one under way first. Each of the two has an index of its own.
+-- The job that waits to deliver a run or is delivering it; the latter first. Each has an index of its own.
 SELECT id, status::text AS status FROM procrastinate_jobs
 WHERE (queueing_lock = %(lock)s AND status = 'todo') OR (lock = %(lock)s AND status = 'doing')
 ORDER BY status DESC, id LIMIT 1

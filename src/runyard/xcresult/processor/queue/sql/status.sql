@@ -1,2 +1,2 @@
--- What became of a job; locked, so that it stays so until we have changed it.
+-- The status of a job; locked until the end of the transaction.
 SELECT status::text AS status FROM procrastinate_jobs WHERE id = %(job)s FOR UPDATE

@@ -1,4 +1,4 @@
--- Jobs under way that no run knows as its own, or only a run that is not being processed.
+-- Jobs in progress that belong to no run in progress.
 SELECT job.id FROM procrastinate_jobs AS job
 WHERE job.queue_name = %(queue)s AND job.status = 'doing'
     AND NOT EXISTS (

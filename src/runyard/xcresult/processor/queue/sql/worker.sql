@@ -1,2 +1,2 @@
--- Whether a consumer is still known; locked, so that nobody forgets it meanwhile.
+-- Whether a consumer exists; locked, so that it is not removed meanwhile.
 SELECT id FROM procrastinate_workers WHERE id = %(worker)s FOR UPDATE

@@ -1,0 +1,162 @@
+"""`runyard agent`: the node agent of one host, on any Kubernetes cluster.
+
+This module declares the options; `agentrun` runs the command. Exit codes: 0 stopped by a signal, 1 it failed, 2 it
+could not start: a bad setting is one line with its cause and its fix.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import msgspec
+
+from runyard.cli.clusterflags import KUBECONFIG, listen_option
+from runyard.cli.options import LOGGING, Option, with_options
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """All options, from the command line or the environment."""
+
+    driver: str
+    kubeconfig: str
+    node_name: str
+    node_ip: str
+    fleet: str
+    node_labels: str
+    data: Path
+    images: Path
+    isolation: Literal["auto", "none"]
+    server_url: str
+    pods: int
+    pod_cpu_milli: int
+    pod_memory_mb: int
+    pod_disk_mb: int
+    listen: str
+    as_json: bool
+    log_level: str
+
+
+NODE: tuple[Option, ...] = (
+    click.option(
+        "--node-name",
+        envvar="RUNYARD_NODE_NAME",
+        default="",
+        help="Name of the Node.  [default: this machine's host name]",
+    ),
+    click.option(
+        "--node-ip",
+        envvar="RUNYARD_NODE_IP",
+        default="127.0.0.1",
+        show_default=True,
+        help="IP address of this host, as published in the Node's status.",
+    ),
+    click.option(
+        "--fleet",
+        envvar="RUNYARD_FLEET",
+        default="local",
+        show_default=True,
+        help="Group of this host; a RunnerPool selects hosts by it (fleetSelector).",
+    ),
+    click.option(
+        "--node-labels",
+        envvar="RUNYARD_NODE_LABELS",
+        default="",
+        help="Additional labels of the Node: key=value,key=value.",
+    ),
+)
+HOST: tuple[Option, ...] = (
+    click.option(
+        "--driver",
+        type=click.Choice(["process"]),
+        default="process",
+        show_default=True,
+        help="How Pods are run. process: each Pod is a group of processes; needs no virtual machines.",
+    ),
+    click.option(
+        "--data",
+        envvar="RUNYARD_DATA",
+        type=_FOLDER,
+        default=lambda: Path.home() / ".local" / "share" / "runyard-agent",
+        show_default="~/.local/share/runyard-agent",
+        help="Directory of this agent's records, VMs and images; kept across restarts; each agent needs its own.",
+    ),
+    click.option(
+        "--images",
+        envvar="RUNYARD_IMAGES",
+        type=_FOLDER,
+        help="Directory that images are copied from.  [default: DATA/images]",
+    ),
+    click.option(
+        "--isolation",
+        envvar="RUNYARD_ISOLATION",
+        type=click.Choice(["auto", "none"]),
+        default="auto",
+        show_default=True,
+        help="auto: the best sandbox that works here. none: no sandbox.",
+    ),
+    click.option(
+        "--server-url",
+        envvar="RUNYARD_SERVER_URL",
+        default="",
+        help="Base URL of the dispatch server for runners on this host.  [default: the URL in their Pods]",
+    ),
+)
+SIZE: tuple[Option, ...] = (
+    click.option(
+        "--pods",
+        type=click.IntRange(1, 110),
+        default=2,
+        show_default=True,
+        help="Largest number of Pods on this host.",
+    ),
+    click.option(
+        "--pod-cpu-milli",
+        type=click.IntRange(min=1),
+        default=500,
+        show_default=True,
+        help="CPU limit of each Pod, in thousandths of a core.",
+    ),
+    click.option(
+        "--pod-memory-mb",
+        type=click.IntRange(min=1),
+        default=512,
+        show_default=True,
+        help="Memory limit of each Pod, in MB.",
+    ),
+    click.option(
+        "--pod-disk-mb",
+        type=click.IntRange(min=1),
+        default=20_480,
+        show_default=True,
+        help="Disk limit of each Pod, in MB.",
+    ),
+)
+
+
+@click.command(context_settings={"max_content_width": 110})
+@with_options((KUBECONFIG, *NODE, *HOST, *SIZE, listen_option("0.0.0.0:9093"), *LOGGING))
+def agent(**given: Any) -> None:
+    """Run the node agent of one host: it registers a Node and runs the Pods that are scheduled to it.
+
+    The agent runs Pods with the RuntimeClass runyard-process. Jobs continue while it is restarted, upgraded or
+    killed: the next agent with the same --data takes them over. Each agent needs its own --data and --node-name.
+
+    First create the agent's roles and this host's account in the cluster, and a token for its kubeconfig:
+
+    \b
+    runyard manifests --component agent --host mini-1 | kubectl apply -f -
+    kubectl -n tuist create token tart-kubelet-mini-1
+
+    Then start the agent and check it:
+
+    \b
+    runyard agent --driver process --kubeconfig mini-1.kubeconfig --node-name mini-1 --data /srv/runyard
+    curl localhost:9093/readyz                    lists problems
+    """
+    from runyard.cli.agentrun import run
+
+    given["data"] = given["data"].absolute()  # shims have another working directory
+    given["images"] = (given["images"] or given["data"] / "images").absolute()
+    run(msgspec.convert(given, Flags))

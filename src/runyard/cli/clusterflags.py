@@ -1,0 +1,40 @@
+"""Flags shared by the commands that run a component on a Kubernetes cluster."""
+
+import click
+
+from runyard.cli.options import Option
+from runyard.wire import names
+
+KUBECONFIG: Option = click.option(
+    "--kubeconfig",
+    default="",
+    help="Kubeconfig of the cluster.  [default: KUBECONFIG, in-cluster, ~/.kube/config]",
+)
+NAMESPACE: Option = click.option(
+    "--namespace",
+    envvar="TUIST_RUNNERS_NAMESPACE",
+    default=names.RUNNERS_NAMESPACE,
+    show_default=True,
+    help="Namespace of the RunnerPools and the runner Pods.",
+)
+
+
+def name_option(component: str) -> Option:
+    """`--name` of a component."""
+    return click.option(
+        "--name",
+        envvar="RUNYARD_NAME",
+        default="",
+        help=f"Name of this {component} in logs.  [default: HOSTNAME-PID]",
+    )
+
+
+def listen_option(default: str) -> Option:
+    """`--listen` of a component that serves probes and metrics only."""
+    return click.option(
+        "--listen",
+        envvar="RUNYARD_LISTEN",
+        default=default,
+        show_default=True,
+        help="HOST:PORT of /healthz, /readyz and /metrics; port 0 is any free port.",
+    )

@@ -1,0 +1,47 @@
+"""Shared click options and errors of commands; imports only click.
+
+Command modules declare options and help; they import the code that runs the command inside the function, so that
+`--help` stays fast and only commands that need an optional package fail without it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+LOGGING: tuple[Option, ...] = (
+    click.option("--json", "as_json", is_flag=True, help="Log one JSON object per line."),
+    click.option(
+        "--log-level",
+        envvar="RUNYARD_LOG",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="Least severe level that is logged.",
+    ),
+)
+
+
+class BadSetting(click.ClickException):
+    """An option, a variable or a file is not usable; nothing was started."""
+
+    exit_code = 2
+
+
+class Failed(click.ClickException):
+    """The command had started, and failed."""
+
+    exit_code = 1
+
+
+def with_options(options: tuple[Option, ...]) -> Option:
+    """Add these options to a command; `--help` lists them in this order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add

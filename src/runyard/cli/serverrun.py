@@ -1,0 +1,188 @@
+"""Runs `runyard server`: reads and checks settings and builds dependencies; `components` is the server."""
+
+import contextlib
+import os
+import random
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from runyard.cli.github_auth import GithubIdentity, github_identity
+from runyard.cli.lifecycle import announce, process_name, run_component, stop_on_signal
+from runyard.cli.options import BadSetting
+from runyard.cli.resultflags import results_of
+from runyard.cli.schema import Schema
+from runyard.cli.serverfiles import database, listening_socket, seal_key, text_of, tls_context
+from runyard.cli.serverflags import Flags
+from runyard.clock import Clock, RealClock
+from runyard.components import server as component
+from runyard.components.server import Door
+from runyard.db.notices import PostgresNotices
+from runyard.db.pooled import open_pool
+from runyard.dispatch import modes
+from runyard.dispatch.deps import Deps
+from runyard.dispatch.settings import Settings
+from runyard.http.addresses import is_loopback
+from runyard.kube.auth import AuthTransport
+from runyard.kube.client import Kube
+from runyard.kube.config import ConfigError
+from runyard.kube.connect import connect
+from runyard.kube.kubeconfig import find_config
+from runyard.telemetry import conditions
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
+from runyard.telemetry.log import Logger, configure, get_logger
+from runyard.telemetry.meter import Meter
+from runyard.web.access import Access, AccessError
+from runyard.web.settings import Settings as DashboardSettings
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def run(flags: Flags) -> None:
+    """Run the replica until a signal stops it; `BadSetting` says what is wrong with the flags."""
+    configure(level=flags.log_level, json=flags.as_json)
+    try:
+        run_component(_live(flags))
+    except ConfigError as error:
+        raise BadSetting(str(error)) from None
+
+
+async def _live(flags: Flags) -> None:
+    ending, name = stop_on_signal(), process_name(flags.name)
+    log = get_logger("server", server=name)
+    async with contextlib.AsyncExitStack() as stack:
+        conninfo = database(
+            "--database-url",
+            flags.database_url,
+            flags.database_url_file,
+            why="jobs and slots are stored in Postgres",
+        )
+        deps = await _deps(flags, conninfo, stack, log=log)
+        results = results_of(
+            flags.results,
+            public_url=flags.public_url,
+            seal_key=deps.settings.seal_key,
+            clock=deps.clock,
+        )
+        door = _door(flags, deps.clock, stack)
+        schema = Schema(conninfo, apply=flags.migrate, clock=deps.clock, log=log)
+
+        def ready(urls: tuple[str, ...]) -> None:
+            for url in urls:
+                text = f"serving {url} as {name}"
+                announce(text, as_json=flags.as_json, event="serving", url=url, name=name)
+
+        await component.serve(
+            deps, (door,), prepare=schema.wait, ready=ready, results=results, ending=ending
+        )
+
+
+async def _deps(
+    flags: Flags, conninfo: str, stack: contextlib.AsyncExitStack, *, log: Logger
+) -> Deps:
+    """Read and check all settings first; connections are opened when they are needed."""
+    clock, rng, meter = RealClock(), random.SystemRandom(), Meter()
+    who = github_identity(flags.github, clock=clock)
+    settings = settings_of(flags, who)
+    kube = _kube(flags, clock)
+    stack.push_async_callback(kube.close)
+    github = who.transport()
+    stack.push_async_callback(github.close)
+    direct = _direct(flags)
+    pool = open_pool(conninfo, clock=clock, rng=rng, max_size=flags.database_connections)
+    return Deps(
+        name=process_name(flags.name),
+        kube=Kube(kube),
+        github=github,
+        auth=who.auth,
+        database=await stack.enter_async_context(pool),
+        clock=clock,
+        rng=rng,
+        meter=meter,
+        log=log,
+        settings=settings,
+        health=Health(clock, conditions.ALL),
+        freshness=Freshness(clock),
+        notices=PostgresNotices(direct, clock=clock, rng=rng, meter=meter, log=log)
+        if direct
+        else None,
+    )
+
+
+def _direct(flags: Flags) -> str:
+    """The URL of the database without a pooler; empty if it is not given."""
+    given = flags.database_direct_url, flags.database_direct_url_file
+    if not any(given):
+        return ""
+    return database("--database-direct-url", *given, why="the flag is empty")
+
+
+def _kube(flags: Flags, clock: Clock) -> AuthTransport:
+    environ = dict(os.environ)
+    found = find_config(flags.kubeconfig, environ=environ, home=Path.home())
+    return connect(found, clock=clock, environ=environ)
+
+
+def settings_of(flags: Flags, who: GithubIdentity) -> Settings:
+    """Settings of the server from the options; raises `BadSetting`."""
+    for flag, name in (
+        ("--namespace", flags.namespace),
+        ("--controller-namespace", flags.controller_namespace),
+        ("--controller-account", flags.controller_account),
+    ):
+        if not _NAME.fullmatch(name):
+            raise BadSetting(
+                f"{flag}: {name!r} is not a valid Kubernetes name. Use letters, digits and '-'"
+            )
+    secrets = tuple(text_of("--webhook-secret-file", path) for path in flags.webhook_secret_file)
+    if not secrets and who.secret:
+        secrets = (who.secret,)
+    if not secrets and flags.github_intake == "webhook":
+        raise BadSetting(
+            "--webhook-secret-file is missing: it authenticates GitHub's webhooks. Give the file with the secret,"
+            " or --github-intake pull"
+        )
+    return Settings(
+        webhook_secrets=secrets,
+        seal_key=seal_key(flags.seal_key_file),
+        namespace=flags.namespace,
+        controller=(flags.controller_namespace, flags.controller_account),
+        modes=_modes(flags),
+        intake="pull" if flags.github_intake == "pull" else "webhook",
+        runner_group=flags.runner_group,
+    )
+
+
+def _modes(flags: Flags) -> modes.Modes:
+    try:
+        return modes.parse(flags.reconciler)
+    except ValueError as error:
+        raise BadSetting(f"--reconciler: {error}") from None
+
+
+def _door(flags: Flags, clock: Clock, stack: contextlib.AsyncExitStack) -> Door:
+    token = flags.dashboard_token_file
+    tls = tls_context(flags.tls_cert_file, flags.tls_key_file)
+    public = urlsplit(flags.public_url)
+    if flags.public_url and (public.scheme not in ("http", "https") or not public.hostname):
+        raise BadSetting("--public-url is not a URL. Write it as https://HOST")
+    sock = listening_socket(flags.listen)
+    stack.callback(sock.close)
+    settings = DashboardSettings(
+        listen=sock.getsockname()[0],
+        token="" if token is None else text_of("--dashboard-token-file", token),
+        names=(public.hostname,) if public.hostname else (),
+        secure=tls is not None or public.scheme == "https",
+        namespace=flags.namespace,
+    )
+    if not settings.token and not is_loopback(settings.listen):
+        raise BadSetting(
+            "--dashboard-token-file is missing: --listen is not loopback, so the dashboard needs a token."
+            " Give a file with a token of at least 16 characters"
+        )
+    try:
+        Access(settings, clock=clock)
+    except AccessError as error:
+        raise BadSetting(f"--dashboard-token-file: {error}. Use a longer one") from None
+    return Door(sock=sock, access=settings, tls=tls)

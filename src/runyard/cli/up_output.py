@@ -1,0 +1,253 @@
+"""Output of `runyard up`: a live screen on a terminal, plain lines elsewhere, JSON for scripts.
+
+The outcome is always the last line of standard output, so that a script can read it. A closed pipe or terminal never
+interrupts the command.
+"""
+
+import contextlib
+import os
+import sys
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from runyard.embedded.up.demo.scenario import JobState, Outcome
+from runyard.embedded.up.lifecycle import ProgressListener
+from runyard.embedded.up.machine import Machine
+from runyard.embedded.up.supervisor import ComponentView
+
+_MARKS = {"success": ("✓", "green"), "failure": ("✗", "red"), "cancelled": ("–", "yellow")}
+_LINES = 8
+
+
+class UpOutput(ProgressListener):
+    """Prints plain lines with the seconds since the start."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = 0.0
+        self._done: dict[str, str] = {}
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        self._began = self._console.get_time()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._last:
+            self._print(self._last)
+
+    def report(self, text: str) -> None:
+        """Print an event."""
+        self._print(f"{self._elapsed():6.1f} s  {text}")
+
+    def _elapsed(self) -> float:
+        return self._console.get_time() - self._began
+
+    def _print(self, text: str) -> None:
+        try:
+            self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+        except OSError:
+            _to_nowhere()
+
+    def component(self, view: ComponentView) -> None:
+        """A component changed its state."""
+        if view.state == "waiting":
+            self.report(
+                f"{view.name} died (code {view.code})" + (f"; {view.note}" if view.note else "")
+            )
+        elif view.state == "running" and view.starts > 1:
+            self.report(f"{view.name} is back (process {view.pid})")
+
+    def up(self, machine: Machine) -> None:
+        """Print the URLs when everything runs."""
+        self.report(f"up. Dashboard: {machine.urls.server}/")
+        if machine.urls.public:
+            self.report(
+                f"from other machines: {machine.urls.public}/ (certificate authority: {machine.layout.tls})"
+            )
+            self.report(f"the dashboard's token is in {machine.layout.secrets} (dashboard_token)")
+        self.report(
+            f"kubectl --kubeconfig '{machine.layout.kubeconfig}' get nodes,pods,runnerpools,events"
+        )
+        self.report(f"URLs and probes of all components: {machine.layout.urls}")
+        if machine.database.notice:
+            self.report(machine.database.notice)
+        if not machine.options.demo:
+            if machine.options.github is None:
+                where = f" --data '{machine.layout.root}'"
+                self.report(f"try a job: runyard practice{where} 'echo hello'")
+            self.report("Ctrl-C stops it; state is kept for the next start")
+
+    def ended(self, seconds: float) -> None:
+        """Print that everything has stopped."""
+        self.report(f"ended in {seconds:.1f} s")
+
+    def jobs(self, states: tuple[JobState, ...]) -> None:
+        """Print the state of the jobs."""
+        for state in states:
+            shown = state.conclusion or state.state
+            if self._done.get(state.name) != shown and state.state == "completed":
+                self.report(f"job {state.name!r}: {shown} on {state.runner}")
+            self._done[state.name] = shown
+
+    def outcome(self, outcome: object) -> None:
+        """Print the outcome as the last line."""
+        assert isinstance(outcome, Outcome)
+        for each in outcome.healed:
+            self.report(f"recovered in {each.seconds:.1f} s: {each.what}")
+        self._last = outcome.line()
+
+    def failed(self, text: str) -> None:
+        """Print an error on standard error."""
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"runyard: {text}\n")
+
+
+class LiveOutput(UpOutput):
+    """Draws components, jobs and the last lines in place."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._components: dict[str, ComponentView] = {}
+        self._states: tuple[JobState, ...] = ()
+        self._lines: list[str] = []
+        self._live = Live(console=console, refresh_per_second=8, transient=False)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+        super().__exit__(kind, error, trace)
+
+    def report(self, text: str) -> None:
+        """Add a line to the last lines."""
+        self._lines = [*self._lines, f"{self._elapsed():6.1f} s  {text}"][-_LINES:]
+        self._draw()
+
+    def component(self, view: ComponentView) -> None:
+        """Update the table of components; a component that died is also a line."""
+        self._components[view.name] = view
+        super().component(view)
+        self._draw()
+
+    def jobs(self, states: tuple[JobState, ...]) -> None:
+        """Update the row of jobs."""
+        self._states = states
+        self._draw()
+
+    def _draw(self) -> None:
+        with contextlib.suppress(OSError):
+            self._show()
+
+    def _show(self) -> None:
+        self._live.update(Group(self._table(), self._row(), Text("\n".join(self._lines))))
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for heading in ("component", "state", "process", "starts"):
+            table.add_column(heading)
+        for view in self._components.values():
+            style = "green" if view.state == "running" else "yellow"
+            table.add_row(
+                view.name, Text(view.state, style=style), str(view.pid or ""), str(view.starts)
+            )
+        return table
+
+    def _row(self) -> Text:
+        row = Text("jobs ")
+        for state in self._states:
+            if state.state == "completed":
+                mark, style = _MARKS.get(state.conclusion, ("?", "yellow"))
+            else:
+                mark, style = ("▶", "cyan") if state.state == "in_progress" else ("·", "dim")
+            row.append(mark + " ", style=style)
+        return row
+
+
+class JsonLines(UpOutput):
+    """Prints one JSON object per line: `event` is its kind, `seconds` the time since the start."""
+
+    def report(self, text: str) -> None:
+        """Print an event."""
+        self._print_event("message", text=text)
+
+    def component(self, view: ComponentView) -> None:
+        """Print a component's change of state."""
+        self._print_event("component", **msgspec.to_builtins(view))
+
+    def up(self, machine: Machine) -> None:
+        """Print all URLs."""
+        self._print_event(
+            "up",
+            data=str(machine.layout.root),
+            kubeconfig=str(machine.layout.kubeconfig),
+            urls=machine.urls.by_component(),
+            notice=machine.database.notice,
+        )
+
+    def ended(self, seconds: float) -> None:
+        """Print how long stopping took."""
+        self._print_event("ended", took=round(seconds, 3))
+
+    def jobs(self, states: tuple[JobState, ...]) -> None:
+        """Print a job's change of state."""
+        for state in states:
+            if self._done.get(state.name) != state.state:
+                self._print_event("job", **msgspec.to_builtins(state))
+            self._done[state.name] = state.state
+
+    def outcome(self, outcome: object) -> None:
+        """Print the outcome as the last line."""
+        self._last = self._line("outcome", **msgspec.to_builtins(outcome))
+
+    def _print_event(self, event: str, **more: object) -> None:
+        self._print(self._line(event, **more))
+
+    def _line(self, event: str, **more: object) -> str:
+        said = {"event": event, "seconds": round(self._elapsed(), 3), **more}
+        return msgspec.json.encode(said).decode()
+
+
+class _QuietConsole(Console):
+    """A console that goes silent when its output is closed; rich's own would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Continue without output."""
+        self.quiet = True
+        _to_nowhere()
+
+
+def _to_nowhere() -> None:
+    """Redirect output to /dev/null: no further write fails, also not when the interpreter ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def up_output(*, plain: bool, demo: bool, as_json: bool = False) -> UpOutput:
+    """A live screen on a terminal, lines elsewhere, JSON if requested."""
+    console = _QuietConsole()
+    if as_json:
+        return JsonLines(console)
+    live = demo and console.is_terminal and not plain
+    return LiveOutput(console) if live else UpOutput(console)

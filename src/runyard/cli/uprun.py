@@ -1,0 +1,194 @@
+"""Runs `runyard up`: parses options and prints; `embedded.up` does the rest."""
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from runyard.cli.github_auth import github_identity
+from runyard.cli.githubflags import GithubFlags
+from runyard.cli.up_output import UpOutput, up_output
+from runyard.clock import RealClock
+from runyard.embedded.lock import DirectoryInUse, DirectoryStuck
+from runyard.embedded.postgres.errors import EmbeddedPostgresError
+from runyard.embedded.up.database import BadDatabase
+from runyard.embedded.up.demo.faults import NotRecovered
+from runyard.embedded.up.demo.run import run_scenario
+from runyard.embedded.up.demo.scenario import DemoFailed
+from runyard.embedded.up.layout import FULL, BadDirectory, default_root
+from runyard.embedded.up.lifecycle import running
+from runyard.embedded.up.machine import Options, RealGitHub
+from runyard.embedded.up.ports import PortTaken
+from runyard.embedded.up.shutdown import Shutdown, ShutdownRequested, unless
+from runyard.embedded.up.supervisor import ComponentFailed
+from runyard.http.tls import TlsError
+from runyard.telemetry.causes import first_of
+from runyard.telemetry.log import configure, get_logger
+
+CANNOT_BEGIN = (
+    DirectoryInUse,
+    DirectoryStuck,
+    BadDirectory,
+    PortTaken,
+    EmbeddedPostgresError,
+    TlsError,
+    BadDatabase,
+)
+FAILED = (ComponentFailed, DemoFailed, NotRecovered)
+INTERRUPTED = 130  # as shells expect it
+
+
+class CannotBegin(click.ClickException):
+    """The machine or the command line prevents a start; nothing was started."""
+
+    exit_code = 2
+
+
+class UpFlags(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run, as the flags say it; `github` is None for the practice GitHub."""
+
+    data: Path | None
+    hosts: int
+    listen: str
+    port: int
+    demo: bool
+    runner: Path | None
+    github: GithubFlags | None
+    pull: bool
+    runner_group: int
+
+
+def run(flags: UpFlags, *, plain: bool, as_json: bool) -> int:
+    """Run the fleet until a signal stops it; returns the exit code."""
+    real = _real(flags)
+    with _directory(flags.data, demo=flags.demo) as root:
+        options = Options(
+            data=root.absolute(),
+            hosts=flags.hosts,
+            listen=flags.listen,
+            port=flags.port,
+            demo=flags.demo,
+            github=real,
+            runner=_absolute(flags.runner),
+        )
+        code = _run(options, up_output(plain=plain, demo=flags.demo, as_json=as_json))
+        if code == 1:
+            raise SystemExit(code)  # the directory of a failed demo is kept
+        return code
+
+
+def _real(flags: UpFlags) -> RealGitHub | None:
+    """The real GitHub, if --github is given; `BadSetting` names what is missing."""
+    if flags.github is None:
+        return None
+    who = github_identity(flags.github, clock=RealClock())
+    return RealGitHub(
+        url=who.url,
+        ca=_absolute(who.ca),
+        app_id=who.app_id,
+        key=_absolute(who.key_file),
+        token=_absolute(who.token_file),
+        repository=who.repository,
+        secret=who.secret,
+        pull=flags.pull,
+        runner_group=flags.runner_group,
+    )
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
+
+
+@contextlib.contextmanager
+def _directory(data: Path | None, *, demo: bool) -> Iterator[Path]:
+    if data is not None or not demo:
+        yield data or default_root(os.environ)
+        return
+    name = Path(tempfile.mkdtemp(prefix="runyard-demo-"))
+    failed = False
+    try:
+        yield name
+    except SystemExit as ended:
+        failed = ended.code == 1
+        raise
+    finally:
+        if failed:  # the messages name logs in it
+            click.echo(f"runyard: files of the demo are kept in {name}", err=True)
+        else:
+            shutil.rmtree(name, ignore_errors=True)
+
+
+def _run(options: Options, show: UpOutput) -> int:
+    configure(level="error", json=False)
+    try:
+        with show:
+            return asyncio.run(_live(options, show))
+    except BaseExceptionGroup as group:
+        return _explain(group, show)
+    except (*CANNOT_BEGIN, *FAILED, OSError) as error:
+        return _explain(BaseExceptionGroup("up", [error]), show)
+
+
+def _explain(group: BaseExceptionGroup[BaseException], show: UpOutput) -> int:
+    """Print one line for expected errors; any other is a defect and keeps its traceback."""
+    known, rest = group.split(
+        lambda error: isinstance(error, (*CANNOT_BEGIN, *FAILED)) or _full(error)
+    )
+    if rest is not None or known is None:
+        raise group
+    first = first_of(known)
+    if _full(first):
+        raise CannotBegin(
+            f"no space left on the disk ({first}). Free some, or choose another --data DIR"
+        )
+    if isinstance(first, CANNOT_BEGIN):
+        raise CannotBegin(str(first))
+    show.failed(str(first))
+    return 1
+
+
+def _full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in FULL
+
+
+async def _live(options: Options, show: UpOutput) -> int:
+    clock, rng = RealClock(), random.SystemRandom()
+    shutdown, return_code = _stop_on_signals(), 0
+    try:
+        async with running(
+            options,
+            clock=clock,
+            rng=rng,
+            log=get_logger("up"),
+            environ=os.environ,
+            shutdown=shutdown,
+            listener=show,
+        ) as machine:
+            show.up(machine)
+            if options.demo:
+                story = run_scenario(
+                    machine, clock=clock, rng=rng, report=show.report, show=show.jobs
+                )
+                show.outcome(await unless(shutdown.begun, story))
+            else:
+                await shutdown.begun.wait()
+    except* ShutdownRequested:
+        return_code = INTERRUPTED if options.demo else 0
+    return return_code
+
+
+def _stop_on_signals() -> Shutdown:
+    """Stop on SIGINT, SIGTERM and a closed terminal, unless SIGHUP is ignored (nohup)."""
+    loop, shutdown = asyncio.get_running_loop(), Shutdown()
+    closed = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+    for number in (signal.SIGINT, signal.SIGTERM, *closed):
+        loop.add_signal_handler(number, shutdown.ask)
+    return shutdown

@@ -1,0 +1,60 @@
+"""Serves the probes and the metrics of a component that serves nothing else."""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from runyard.http.probes import probe_routes
+from runyard.http.routes import Guard, Routes
+from runyard.http.server import listen
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
+from runyard.telemetry.meter import Meter
+
+Tell = Callable[[str], None]
+Prepare = Callable[[Tell], Awaitable[None]]
+"""Returns once the database can be used; calls its argument with what is missing meanwhile."""
+
+
+class ProbeSocket(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound socket for probes. With a guard, `/metrics` and reasons are only for callers that it lets pass."""
+
+    sock: socket.socket
+    tls: ssl.SSLContext | None = None
+    guard: Guard | None = None
+
+
+class Observed(Protocol):
+    """The dependencies of a component that its probes report."""
+
+    @property
+    def health(self) -> Health:
+        """The health conditions."""
+
+    @property
+    def freshness(self) -> Freshness:
+        """When each loop last succeeded."""
+
+    @property
+    def meter(self) -> Meter:
+        """The metrics."""
+
+
+@contextlib.asynccontextmanager
+async def served(
+    title: str, deps: Observed, sockets: Sequence[ProbeSocket]
+) -> AsyncIterator[tuple[str, ...]]:
+    """Serve `/healthz`, `/readyz` and `/metrics` on each socket; gives their URLs."""
+    async with contextlib.AsyncExitStack() as stack:
+        urls = []
+        for each in sockets:
+            routes = probe_routes(deps.health, deps.freshness, deps.meter, guard=each.guard)
+            table = Routes(title, "v1", routes, guard=each.guard, private=each.guard is not None)
+            listening = await listen(table.handle, sock=each.sock, tls=each.tls)
+            stack.push_async_callback(listening.close)
+            urls.append(listening.url)
+        yield tuple(urls)

@@ -1,0 +1,39 @@
+"""Wires how a job reaches a runner: the matcher that claims, and the minter that registers the runner at GitHub."""
+
+import msgspec
+
+from runyard.components.wiring.shared import Shared
+from runyard.dispatch.claiming import Claims
+from runyard.dispatch.matcher import Matcher
+from runyard.dispatch.minting.mint import Minter
+from runyard.dispatch.minting.stamp import Stamper
+
+_MATCH_EVERY_AT_LEAST = 1.0  # seconds, for a replica that other replicas notify
+
+
+def wire_matcher(shared: Shared) -> Matcher:
+    """Put matcher and minter together; a replica that other replicas notify polls the queue less often."""
+    deps = shared.deps
+    minter = Minter(
+        deps,
+        store=shared.store,
+        github=shared.github,
+        deleter=shared.deleter,
+        stamper=Stamper(
+            deps.kube, namespace=deps.settings.namespace, clock=deps.clock, log=deps.log
+        ),
+        seal=shared.seal,
+        waiters=shared.waiters,
+    )
+    if deps.notices is not None:
+        every = max(_MATCH_EVERY_AT_LEAST, deps.settings.match_every)
+        settings = msgspec.structs.replace(deps.settings, match_every=every)
+        deps = msgspec.structs.replace(deps, settings=settings)
+    return Matcher(
+        deps,
+        store=shared.store,
+        claims=Claims(ctx=shared.ctx, actor=deps.name),
+        pools=shared.pools,
+        waiters=shared.waiters,
+        minter=minter,
+    )

@@ -1,3 +1,0 @@
--- What people asked about a job lately, newest first.
-SELECT extract(epoch FROM at)::double precision AS at, field AS what, target AS outcome, actor
-FROM tenant_changes WHERE job_id = %(job)s ORDER BY id DESC LIMIT %(limit)s;

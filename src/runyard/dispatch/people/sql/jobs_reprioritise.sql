@@ -1,4 +1,0 @@
--- Jobs that wait already follow their repository.
-UPDATE jobs SET priority = %(priority)s
-WHERE state IN ('waiting', 'queued') AND tenant = %(tenant)s AND repository = %(repository)s
-    AND priority <> %(priority)s;

@@ -1,3 +1,0 @@
--- A repository's share and priority.
-UPDATE repositories SET weight = %(weight)s, priority = %(priority)s
-WHERE tenant = %(tenant)s AND repository = %(repository)s;

@@ -1,9 +1,0 @@
--- Every budget, and what is left of it.
-SELECT l.tenant, l.platform, l.vcpus AS limit_vcpus, l.memory_gb AS limit_memory_gb,
-    l.vcpus - coalesce(sum(s.vcpus), 0)::integer AS vcpus,
-    l.memory_gb - coalesce(sum(s.memory_gb), 0)::integer AS memory_gb
-FROM tenant_limits l
-LEFT JOIN slots s ON s.tenant = l.tenant AND s.platform = l.platform
-    AND s.state IN ('offered', 'armed', 'executing', 'draining')
-WHERE l.tenant = ANY(%(tenants)s::text[])
-GROUP BY l.tenant, l.platform, l.vcpus, l.memory_gb ORDER BY l.tenant, l.platform;

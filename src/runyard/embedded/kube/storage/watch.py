@@ -1,0 +1,177 @@
+"""One watch: a bounded buffer of lines between the commits and one reader.
+
+The fan-out calls `offer` synchronously inside each commit; the reader iterates. A reader that falls
+behind by more than the buffer is cut: its stream ends, it resumes from the last version it saw, and
+nothing is lost. A reader that ends calls `close`, which removes the watcher at once. A reader
+that neither reads nor closes is removed when its buffer is full.
+
+Invariants:
+- Lines leave in commit order, each event at most once, none skipped before the end of the stream.
+- A bookmark is sent only when everything up to its version has been delivered, and is never older than the first lines.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from runyard.clock import Clock
+from runyard.embedded.kube.resources import Object, Resource
+from runyard.embedded.kube.schema.typed import blank
+from runyard.embedded.kube.selectors import Selector
+
+if TYPE_CHECKING:
+    from runyard.embedded.kube.storage.store import Change, Event
+
+BOOKMARK = "BOOKMARK"
+Line = Callable[[str, Object, int], bytes]  # a type of event, its object, its version
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a watch."""
+
+    namespace: str
+    selector: Selector
+    seconds: float
+    bookmark_every: float  # 0: no bookmarks
+    buffer: int
+    after: int = 0  # events up to that version are not sent to this reader
+    shown: int = 0  # the version that the first lines lead up to
+
+
+class Watcher:
+    """An async iterator of newline-delimited JSON."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        terms: Terms,
+        *,
+        clock: Clock,
+        version: Callable[[], int],
+        forget: Callable[["Watcher"], None],
+        line: Line | None = None,  # how to encode events for this reader; None: the default
+    ) -> None:
+        self.selector = terms.selector
+        self._resource = resource
+        self._namespace = terms.namespace
+        self._clock = clock
+        self._version = version
+        self._forget = forget
+        self._line = line
+        self._lines: deque[bytes] = deque()
+        self._limit = terms.buffer
+        self._after = terms.after
+        self._shown = terms.shown
+        self._done = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._end = clock.monotonic() + terms.seconds
+        self._every = terms.bookmark_every
+        self._mark = clock.monotonic() + (terms.bookmark_every or terms.seconds)
+
+    def preload(self, lines: Iterable[bytes]) -> None:
+        """Queues the first lines; they do not count against the buffer."""
+        self._lines.extend(lines)
+        self._limit += len(self._lines)
+
+    def offer(self, event: "Event") -> None:
+        """Takes a new event if it matches this reader's selector."""
+        if self._done or (self._namespace and event.record.namespace != self._namespace):
+            return
+        if event.version <= self._after:
+            return
+        change = event.change_for(self.selector)
+        if change is None:
+            return
+        if len(self._lines) >= self._limit:
+            self._lines.clear()
+            self.close()
+            return
+        self._lines.append(self._written(event, change))
+        self._wake()
+
+    def concerns(self, event: "Event") -> bytes | None:
+        """The line for a past event."""
+        if self._namespace and event.record.namespace != self._namespace:
+            return None
+        change = event.change_for(self.selector)
+        if change is None:
+            return None
+        return self._written(event, change)
+
+    def _written(self, event: "Event", change: "Change") -> bytes:
+        if self._line is None:
+            return event.line(change)
+        return self._line(change, event.shown(change), event.version)
+
+    def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
+        """The bookmark line: everything up to this version was sent."""
+        obj = _marked(self._resource, version, initial_end=initial_end)
+        if self._line is not None:
+            return self._line(BOOKMARK, obj, version)
+        return msgspec.json.encode({"type": BOOKMARK, "object": obj}) + b"\n"
+
+    def fail(self, line: bytes) -> None:
+        """Sends one last line and ends."""
+        self._lines.append(line)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the stream after what is already buffered; a repeated call has no effect."""
+        if not self._done:
+            self._done = True
+            self._forget(self)
+            self._wake()
+
+    def abandon(self) -> None:
+        """Called when the reader has gone: nothing more is delivered."""
+        self._lines.clear()
+        self.close()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __aiter__(self) -> "Watcher":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._lines:
+            if self._done:
+                raise StopAsyncIteration
+            await self._pause()
+        chunk = self._lines[0] if len(self._lines) == 1 else b"".join(self._lines)
+        self._lines.clear()
+        return chunk
+
+    async def _pause(self) -> None:
+        """Waits for an event, for the next bookmark or for the end, whichever comes first."""
+        wait = min(self._mark, self._end) - self._clock.monotonic()
+        if wait <= 0:
+            self._due()
+            return
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with self._clock.timeout(wait):
+                await self._waiter
+        except TimeoutError:
+            self._due()
+        finally:
+            self._waiter = None
+
+    def _due(self) -> None:
+        if self._every and not self._lines:
+            self._lines.append(self.bookmark(max(self._version(), self._shown)))
+        self._mark = self._clock.monotonic() + (self._every or self._end)
+        if self._clock.monotonic() >= self._end:
+            self.close()
+
+
+def _marked(resource: Resource, version: int, *, initial_end: bool) -> Object:
+    """An object of that kind that has only a version."""
+    meta: Object = {"resourceVersion": str(version)}
+    if initial_end:
+        meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+    return {**blank(resource), "metadata": meta}

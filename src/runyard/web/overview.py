@@ -1,0 +1,259 @@
+"""Builds the dashboard's overview from a snapshot.
+
+`build_overview` is a pure function. Each source of the snapshot may be missing or old: the overview then has an alarm
+for the source, and shows the other data.
+"""
+
+from collections import Counter
+
+from runyard.dispatch.machine.values import JobState
+from runyard.dispatch.matching.values import fits
+from runyard.dispatch.pools import view_of
+from runyard.telemetry.conditions import DATABASE_UNREACHABLE, KUBERNETES_UNREACHABLE
+from runyard.web import fleet
+from runyard.web.cluster import Cluster
+from runyard.web.explain.context import Context, DispatchLimits, JobFacts, build_context
+from runyard.web.explain.jobs import explain_job, overdue
+from runyard.web.explain.values import Constraint
+from runyard.web.explain.views import summary
+from runyard.web.records import JobRow, Records
+from runyard.web.recoveries import render_recoveries
+from runyard.web.settings import Settings
+from runyard.web.snapshot import Snapshot
+from runyard.web.values import (
+    Alarm,
+    Host,
+    Job,
+    Overview,
+    Pool,
+    Totals,
+    Verdict,
+)
+
+
+def build_overview(
+    snapshot: Snapshot, settings: Settings, limits: DispatchLimits | None = None
+) -> Overview:
+    """Build the overview. Without `limits` there is no dispatcher, and waiting jobs have no reason."""
+    records, cluster = snapshot.records or Records(), snapshot.cluster
+    context = build_context(snapshot, settings, limits or DispatchLimits())
+    all_runners, all_hosts = context.runners, context.hosts
+    waiting, unmatched = _waiting(records, None if limits is None else context)
+    running = tuple(_running(job) for job in records.jobs if job.state == "running")
+    finished = tuple(_finished(job) for job in records.finished)
+    demand = _demand(records, cluster)
+    groups = fleet.pools(cluster, all_runners, demand)
+    recovered = render_recoveries(records.recoveries)
+    attention = sum(job.attention for job in waiting)
+    totals = Totals(
+        waiting=max(records.waiting, len(waiting)),
+        running=max(records.running, len(running)),
+        attention=attention,
+        idle=sum(pool.idle for pool in groups),
+        busy=sum(pool.busy for pool in groups),
+        starting=sum(pool.starting for pool in groups),
+        runners=len(all_runners),
+        hosts=len(all_hosts),
+        hosts_ready=sum(host.state == "ready" for host in all_hosts),
+        healed_hour=sum(entry.last_hour for entry in records.recoveries),
+    )
+    alarms = _alarms(snapshot, records)
+    return Overview(
+        at=snapshot.at,
+        verdict=verdict(alarms, totals, all_hosts, groups, unmatched=unmatched),
+        sources=(snapshot.postgres, snapshot.kubernetes),
+        totals=totals,
+        alarms=alarms,
+        pools=groups,
+        hosts=all_hosts[: settings.hosts_shown],
+        hidden_hosts=max(0, len(all_hosts) - settings.hosts_shown),
+        runners=all_runners[: settings.runners_shown],
+        hidden_runners=max(0, len(all_runners) - settings.runners_shown),
+        waiting=waiting,
+        running=running,
+        finished=finished,
+        healed=recovered,
+    )
+
+
+def verdict(
+    alarms: tuple[Alarm, ...],
+    totals: Totals,
+    all_hosts: tuple[Host, ...],
+    groups: tuple[Pool, ...],
+    *,
+    unmatched: int,
+) -> Verdict:
+    """Summarise the fleet by its worst problem."""
+    errors = [alarm for alarm in alarms if alarm.severity == "error"]
+    if errors:
+        more = f"{len(errors) - 1} more below." if len(errors) > 1 else ""
+        return Verdict(tone="bad", title=errors[0].title, text=f"{errors[0].text} {more}".strip())
+    if totals.attention:
+        title = f"{_jobs(totals.attention)} although a fitting runner is idle"
+        return Verdict(
+            tone="bad",
+            title=title,
+            text="They wait longer than the matcher needs. Check the dispatch server's log.",
+        )
+    down = len(all_hosts) - sum(host.tone in {"good", "warn"} for host in all_hosts)
+    if down:
+        title = f"{down} of {len(all_hosts)} hosts {'is' if down == 1 else 'are'} not ready"
+        return Verdict(
+            tone="warn", title=title, text=f"First: {all_hosts[0].name}, {all_hosts[0].state}."
+        )
+    if unmatched:
+        title = f"{_jobs(unmatched)} for a pool that does not exist"
+        return Verdict(
+            tone="warn", title=title, text="The reasons below list the labels that no pool has."
+        )
+    if alarms:
+        return Verdict(tone="warn", title=alarms[0].title, text=alarms[0].text)
+    if totals.waiting:
+        text = f"{totals.busy} busy, {totals.starting} starting."
+        return Verdict(tone="wait", title=_jobs(totals.waiting), text=text)
+    if not groups:
+        text = "Create a RunnerPool; jobs wait until one matches their labels."
+        return Verdict(tone="off", title="There is no RunnerPool yet", text=text)
+    work = f"{totals.running} running, " if totals.running else ""
+    return Verdict(tone="good", title="No job is waiting", text=f"{work}{totals.idle} idle.")
+
+
+def _jobs(count: int) -> str:
+    return "1 job is waiting" if count == 1 else f"{count} jobs are waiting"
+
+
+def _demand(records: Records, cluster: Cluster | None) -> Counter[str]:
+    """Count the waiting jobs that fit each pool."""
+    found: Counter[str] = Counter()
+    views = () if cluster is None else tuple(view_of(pool) for pool in cluster.pools)
+    for job in records.jobs:
+        if job.state == JobState.QUEUED:
+            found.update(pool.name for pool in views if fits(pool, job.labels))
+    return found
+
+
+def _waiting(records: Records, context: Context | None) -> tuple[tuple[Job, ...], int]:
+    """Return the waiting jobs, overdue ones first, and how many of them fit no pool."""
+    queued = [job for job in records.jobs if job.state in (JobState.WAITING, JobState.QUEUED)]
+    shown, unmatched = [], 0
+    for job in queued:
+        chain = () if context is None else explain_job(_facts(job), None, context)
+        unmatched += bool(chain) and chain[0].constraint is Constraint.NO_POOL
+        shown.append(
+            Job(
+                job_id=job.job_id,
+                repository=job.repository,
+                labels=job.labels,
+                state="waiting",
+                since=job.enqueued_at,
+                reason=chain[0].code if chain else "",
+                text=summary(chain) if chain else "",
+                attention=context is not None and overdue(chain, context),
+            )
+        )
+    taking = [_taking(job) for job in records.jobs if job.state == JobState.BOUND]
+    shown.sort(key=lambda job: not job.attention)  # stable: older jobs stay first
+    return (*shown, *taking), unmatched
+
+
+def _facts(job: JobRow) -> JobFacts:
+    return JobFacts(
+        job_id=job.job_id,
+        tenant=job.tenant,
+        repository=job.repository,
+        labels=job.labels,
+        state=job.state,
+        verified=job.verified,
+        runner_name=job.runner_name,
+        conclusion=job.conclusion,
+        installation_id=job.installation_id,
+        enqueued_at=job.enqueued_at,
+        look_at=job.look_at,
+    )
+
+
+def _taking(job: JobRow) -> Job:
+    return Job(
+        job_id=job.job_id,
+        repository=job.repository,
+        labels=job.labels,
+        state="taking",
+        since=job.enqueued_at,
+        runner=job.runner_name,
+        reason=Constraint.NEXT.value,
+        text=f"assigned to {job.runner_name}" if job.runner_name else "assigned to a runner",
+    )
+
+
+def _running(job: JobRow) -> Job:
+    return Job(
+        job_id=job.job_id,
+        repository=job.repository,
+        labels=job.labels,
+        state="running",
+        since=job.started_at,
+        waited=_between(job.enqueued_at, job.started_at),
+        runner=job.runner_name,
+    )
+
+
+def _finished(job: JobRow) -> Job:
+    return Job(
+        job_id=job.job_id,
+        repository=job.repository,
+        labels=job.labels,
+        state="done",
+        since=job.completed_at,
+        waited=_between(job.enqueued_at, job.started_at),
+        ran=_between(job.started_at, job.completed_at),
+        runner=job.runner_name,
+        conclusion=job.conclusion or "unknown",
+    )
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else max(0.0, round(end - start, 3))
+
+
+def _alarms(snapshot: Snapshot, records: Records) -> tuple[Alarm, ...]:
+    """Return the alarms: failing sources first, then the health of this process."""
+    pairs = (
+        (snapshot.postgres, DATABASE_UNREACHABLE),
+        (snapshot.kubernetes, KUBERNETES_UNREACHABLE),
+    )
+    own = [
+        Alarm(
+            code=condition.code,
+            severity="error",
+            title=condition.title,
+            text=condition.fix,
+            message=source.message,
+            since=source.since,
+        )
+        for source, condition in pairs
+        if source.state == "down"
+    ]
+    if records.sweep_late and snapshot.postgres.state == "ok":
+        own.append(
+            Alarm(
+                code="sweep-late",
+                severity="error",
+                title="Stuck runners are not recovered",
+                text="No dispatch server has run its sweep recently. Check that one is running and reaches Postgres.",
+                since=records.swept_at,
+            )
+        )
+    if snapshot.cluster is not None and snapshot.cluster.refused:
+        own.append(
+            Alarm(
+                code="dashboard-refused",
+                severity="warning",
+                title="The dashboard may not list some Kubernetes objects",
+                text="Apply the roles of the dispatch server again (deploy/roles).",
+                message=", ".join(snapshot.cluster.refused),
+            )
+        )
+    own_codes = [alarm.code for alarm in own]
+    others = [alarm for alarm in snapshot.alarms if alarm.code not in own_codes]
+    return (*own, *sorted(others, key=lambda alarm: alarm.severity != "error"))

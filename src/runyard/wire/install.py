@@ -1,0 +1,105 @@
+"""Composes the objects that a cluster needs before a component can run in it.
+
+`runyard manifests` prints them, and the tests prepare a real API server with them. They are the files of `deploy/`,
+plus what depends on names: namespaces, ServiceAccounts and bindings.
+
+Invariants:
+- Each component's objects are complete: applied alone, they name no namespace, role or account that is missing.
+- The order is the order of applying, and the same arguments give the same objects.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from runyard.wire import manifests, names, rights
+from runyard.wire.manifests import Object, Objects
+
+CRD, SERVER, OPERATOR, AGENT = "crd", "server", "operator", "agent"
+COMPONENTS = (CRD, SERVER, OPERATOR, AGENT)
+
+_ORDER = (
+    "Namespace",
+    "CustomResourceDefinition",
+    "RuntimeClass",
+    "ServiceAccount",
+    "ClusterRole",
+    "Role",
+    "ClusterRoleBinding",
+    "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+_USER = "system:serviceaccount:"
+
+
+def objects(
+    components: Sequence[str] = COMPONENTS,
+    *,
+    hosts: Sequence[str] = (),
+    namespace: str = names.RUNNERS_NAMESPACE,
+    controller_namespace: str = names.CONTROLLER_NAMESPACE,
+) -> Objects:
+    """What these components need, in the order of applying; `hosts` are agents that get an account.
+
+    `namespace` holds pools and runner Pods, `controller_namespace` the accounts of the components.
+    """
+    found: list[Object] = []
+    for component in COMPONENTS:
+        if component in components:
+            found += [obj for obj in _needed(component, hosts) if obj not in found]
+    found.sort(key=lambda obj: _ORDER.index(obj["kind"]))
+    spaces = {
+        names.RUNNERS_NAMESPACE: namespace,
+        names.CONTROLLER_NAMESPACE: controller_namespace,
+    }
+    return tuple(_placed(obj, spaces) for obj in found)
+
+
+def _needed(component: str, hosts: Sequence[str]) -> Iterator[Object]:
+    if component == CRD:
+        yield from (*manifests.definitions(), *rights.user_roles())
+        return
+    for space in (names.CONTROLLER_NAMESPACE, names.RUNNERS_NAMESPACE):
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
+    if component == AGENT:
+        yield from (*manifests.runtime_classes(), *rights.roles(rights.HOST))
+        yield from manifests.admission()
+        for host in hosts:
+            yield from _account(rights.HOST, rights.host_account(host))
+    else:
+        server = component == SERVER
+        yield from rights.roles(component)
+        account = rights.SERVER_ACCOUNT if server else names.CONTROLLER_ACCOUNT
+        yield from _account(component, account)
+
+
+def _account(role: str, account: str) -> Iterator[Object]:
+    meta = {"name": account, "namespace": names.CONTROLLER_NAMESPACE}
+    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    yield from rights.bindings(role, account)
+
+
+def _placed(obj: Object, spaces: dict[str, str]) -> Object:
+    """The object with its namespaces replaced, also where a policy names an account's user."""
+    placed: Object = _renamed(obj, spaces)
+    if obj["kind"] == "Namespace":
+        name = obj["metadata"]["name"]
+        placed["metadata"] = {"name": spaces[name]}
+    return placed
+
+
+def _renamed(value: Any, spaces: dict[str, str]) -> Any:
+    match value:
+        case dict():
+            return {
+                key: spaces.get(item, item)
+                if key == "namespace" and isinstance(item, str)
+                else _renamed(item, spaces)
+                for key, item in value.items()
+            }
+        case list():
+            return [_renamed(item, spaces) for item in value]
+        case str() if _USER in value:
+            ours = names.CONTROLLER_NAMESPACE
+            return value.replace(f"{_USER}{ours}:", f"{_USER}{spaces[ours]}:")
+    return value

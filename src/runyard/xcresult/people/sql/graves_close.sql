@@ -1,2 +1,0 @@
--- They are removed.
-DELETE FROM blob_graves WHERE storage_key = ANY(%(keys)s);

@@ -1,2 +1,0 @@
--- How many are left.
-SELECT count(*) AS graves FROM blob_graves;

@@ -1,4 +1,0 @@
--- What the bundles of a run say as a whole.
-SELECT destinations, errors, warnings, build_issues FROM test_runs
-WHERE run_id = %(run_id)s::uuid AND %(account)s IN ('', account) AND %(project)s IN ('', project)
-ORDER BY shard;

@@ -1,5 +1,0 @@
--- One shard of a run, as far as an upload needs it, in whose scope it is.
-SELECT state, storage_key, upload_gone, account, project
-FROM test_runs
-WHERE run_id = %(run_id)s::uuid AND shard = %(shard)s
-    AND %(account)s IN ('', account) AND %(project)s IN ('', project);

@@ -1,3 +1,0 @@
--- What was uploaded, told by the store.
-UPDATE test_runs SET archive_bytes = %(size)s, uploaded_at = runyard_now()
-WHERE run_id = %(run_id)s::uuid AND shard = %(shard)s AND state = 'awaiting_upload';

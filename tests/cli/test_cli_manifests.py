@@ -1,0 +1,70 @@
+"""`runyard manifests` prints what kubectl takes, the same each time, and refuses names that Kubernetes would refuse."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from runyard.cli.main import cli, run
+from runyard.cli.manifests import _COMPONENTS
+from runyard.wire import install
+
+
+def printed(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert run(cli, name="runyard", argv=["manifests", *argv]) == 0
+    return capsys.readouterr().out
+
+
+def names(text: str, kind: str) -> list[str]:
+    objects: list[dict[str, Any]] = list(yaml.safe_load_all(text))
+    return [obj["metadata"]["name"] for obj in objects if obj["kind"] == kind]
+
+
+def test_it_prints_exactly_the_objects_of_the_installation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = printed(capsys, "--host", "mini-1")
+    assert tuple(yaml.safe_load_all(text)) == install.objects(hosts=["mini-1"])
+    assert printed(capsys, "--host", "mini-1") == text
+    assert "&id" not in text and "*id" not in text, "no anchors: people read and edit this"
+
+
+def test_a_component_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _COMPONENTS == install.COMPONENTS
+    text = printed(capsys, "--component", "operator", "--component", "crd")
+    assert names(text, "ServiceAccount") == ["tuist-runners-controller"]
+    assert names(text, "CustomResourceDefinition") == ["runnerpools.tuist.dev"]
+    assert names(text, "ValidatingAdmissionPolicy") == []
+
+
+def test_each_host_gets_its_account(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "--component", "agent", "--host", "mini-1", "--host", "mini-2.lan")
+    assert names(text, "ServiceAccount") == ["tart-kubelet-mini-1", "tart-kubelet-mini-2.lan"]
+
+
+def test_namespaces_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "--namespace", "runners", "--controller-namespace", "ci")
+    assert names(text, "Namespace") == ["ci", "runners"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        pytest.param(
+            ["--namespace", "No!"],
+            "--namespace: 'No!' is not a valid Kubernetes name",
+            id="namespace",
+        ),
+        pytest.param(["--host", "a/b"], "--host: 'a/b' is not a valid Kubernetes name", id="host"),
+        pytest.param(["--controller-namespace", ""], "--controller-namespace: ''", id="empty"),
+        pytest.param(["--namespace", "tuist"], "are both 'tuist'", id="one namespace for both"),
+        pytest.param(["--component", "crd", "--host", "a"], "--component agent", id="no agent"),
+        pytest.param(["--component", "kubelet"], "Invalid value for '--component'", id="unknown"),
+    ],
+)
+def test_a_bad_flag_is_one_line(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cli, name="runyard", argv=["manifests", *argv]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and said in captured.err and captured.err.count("\n") == 1

@@ -1,0 +1,287 @@
+"""One table for everything that the server serves: who may ask what, and what a stranger learns."""
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.dispatch.dispatchworld import SECRET, Onward, World
+from tests.dispatch.dispatchworld import play as play_dispatch
+
+from runyard.components.front import front
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.messages import Handler, Request, Response, Stream
+from runyard.telemetry.catalogue import RUNYARD_ACTIONS_TOTAL
+from runyard.telemetry.conditions import ALL
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
+from runyard.web.dashboard import Dashboard, DashboardDeps
+from runyard.web.settings import Settings
+from runyard.wire.paths import (
+    DESIRED_REPLICAS,
+    DISPATCH,
+    GITHUB_WEBHOOK,
+    POD_METRICS,
+    POD_STOPPED,
+)
+from runyard.wire.problem_codes import ProblemCode
+
+TOKEN = "correct-horse-battery-staple"
+LOCAL = Settings()
+PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
+JSON = (("content-type", "application/json"),)
+
+
+def served(world: World, settings: Settings, health: Health) -> Handler:
+    """What the server's role puts behind a socket of that address."""
+    freshness = Freshness(world.clock)
+    freshness.expect("a loop that never succeeds", 1)
+    dashboard = Dashboard(
+        DashboardDeps(
+            database=world.database,
+            kube=None,
+            health=health,
+            freshness=freshness,
+            clock=world.clock,
+            meter=world.meter,
+            log=world.log,
+            settings=settings,
+        )
+    )
+    return front(
+        world.server.intake.api, dashboard, health=health, freshness=freshness, meter=world.meter
+    )
+
+
+class Door:
+    """The server as somebody outside sees it."""
+
+    def __init__(self, world: World, settings: Settings) -> None:
+        self.world = world
+        self.health = Health(world.clock, ALL)
+        self._handle = served(world, settings, self.health)
+
+    async def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Response:
+        named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+        got = await self._handle(Request(method=method, path=path, headers=named, body=body))
+        if isinstance(got, Stream):
+            await got.aclose()
+            return Response(status=got.status, headers=got.headers)
+        return got
+
+
+def play(
+    scenario: Callable[[Door], Awaitable[None]],
+    database_url: str,
+    keys: KeyPair,
+    settings: Settings = LOCAL,
+) -> None:
+    async def main(world: World) -> None:
+        await scenario(Door(world, settings))
+
+    play_dispatch(main, database_url, keys)
+
+
+def signed(body: bytes) -> str:
+    return "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+
+
+LOOKS = ("/", "/api/v1/overview", "/api/v1/events", "/metrics", "/openapi.json")
+OPEN = ("/healthz", "/readyz", "/static/app.css")
+CALLS = (DISPATCH, POD_STOPPED, GITHUB_WEBHOOK)
+RECORDS = (
+    "/api/v1/jobs/{job}/transitions",
+    "/api/v1/jobs/{job}/metrics",
+    "/api/v1/slots/{uid}/transitions",
+)
+HERE, EVIL = "127.0.0.1:8000", "evil.example"
+BEARER, WRONG = f"Bearer {TOKEN}", "Bearer wrong-wrong-wrong-wrong"
+
+ACCESS: list[tuple[str, Settings, str, tuple[str, ...], dict[str, str], int]] = [
+    ("here", LOCAL, "GET", LOOKS, {"host": HERE}, 200),
+    ("here, by a name of somebody's", LOCAL, "GET", LOOKS, {"host": EVIL}, 421),
+    ("here, without a name", LOCAL, "GET", LOOKS, {}, 421),
+    ("outside, a stranger", PUBLIC, "GET", LOOKS, {"host": "fleet.example"}, 401),
+    ("outside, a wrong token", PUBLIC, "GET", LOOKS, {"authorization": WRONG}, 401),
+    ("outside, pretending to be here", PUBLIC, "GET", LOOKS, {"host": HERE}, 401),
+    ("outside, with the token", PUBLIC, "GET", LOOKS, {"authorization": BEARER}, 200),
+    ("here, alive", LOCAL, "GET", OPEN, {"host": HERE}, 200),
+    ("by any name, alive", LOCAL, "GET", OPEN, {"host": EVIL}, 200),
+    ("outside, alive", PUBLIC, "GET", OPEN, {}, 200),
+    # Its callers prove themselves, and come under names that the dashboard need not know.
+    ("the API, here", LOCAL, "POST", CALLS, {"host": EVIL}, 401),
+    ("the API, outside", PUBLIC, "POST", CALLS, {"host": "fleet.example"}, 401),
+    ("the API does not take the dashboard's token", PUBLIC, "POST", CALLS, {"authorization": BEARER}, 401),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ACCESS, ids=[row[0] for row in ACCESS])
+def test_everybody_may_ask_exactly_this(
+    database_url: str, app_keys: KeyPair, row: tuple[Any, ...]
+) -> None:
+    _, settings, method, paths, headers, status = row
+
+    async def scenario(door: Door) -> None:
+        await door.world.pool()
+        for path in paths:
+            got = await door.ask(method, path, **headers)
+            assert got.status == status, path
+            if status >= 400 and path != "/":
+                assert got.json()["error"] and TOKEN.encode() not in got.body
+
+    play(scenario, database_url, app_keys, settings)
+
+
+def test_only_what_nobody_can_be_served_without_takes_a_replica_away(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    """All replicas meet an outage of GitHub or Kubernetes at once: none would be left."""
+
+    async def scenario(door: Door) -> None:
+        away = []
+        for condition in ALL:
+            door.health.fail(condition.code, "as it is in an outage")
+            await door.world.clock.sleep(condition.visible_after)
+            got = await door.ask("GET", "/readyz", host="10.0.0.7:8080")  # a kubelet
+            assert got.json() == {"ready": got.status == 200}
+            told = (await door.ask("GET", "/readyz", authorization=BEARER)).json()
+            assert [each["code"] for each in told["conditions"]] == [condition.code]
+            assert not told["works"] and told["stale"]
+            numbers = (await door.ask("GET", "/metrics", authorization=BEARER)).body
+            assert f'runyard_condition{{condition="{condition.code}"}} 1.0'.encode() in numbers
+            if got.status == 503:
+                away.append(condition.code)
+            door.health.ok(condition.code)
+        assert away == ["starting", "database-unreachable"]
+
+    play(scenario, database_url, app_keys, PUBLIC)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [LOCAL, PUBLIC], ids=["here", "outside"])
+def test_runners_and_github_are_served_under_any_name(
+    database_url: str, app_keys: KeyPair, settings: Settings
+) -> None:
+    async def scenario(door: Door) -> None:
+        await door.world.pool()
+        guest = await door.world.pod()
+        token = f"Bearer {guest.token}"
+        got = await door.ask("POST", DISPATCH, authorization=token, host=EVIL, prefer="wait=0")
+        assert got.status == 204
+        got = await door.ask(
+            "POST",
+            GITHUB_WEBHOOK,
+            b"{}",
+            host=EVIL,
+            x_hub_signature_256=signed(b"{}"),
+            x_github_delivery="a",
+            x_github_event="ping",
+        )
+        assert (got.status, got.json()) == (200, {"outcome": "ignored"})
+        operator = f"Bearer {await door.world.controller_token()}"
+        body = b'{"pod_name": "p", "ended_at": "2026-01-01T00:00:00Z"}'
+        got = await door.ask("POST", POD_STOPPED, body, host=EVIL, authorization=operator)
+        assert got.status == 204
+
+    play(scenario, database_url, app_keys, settings)
+
+
+@pytest.mark.slow
+def test_the_description_lists_everything(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(door: Door) -> None:
+        document = (await door.ask("GET", "/openapi.json", host=HERE)).json()
+        operations = {
+            (method.upper(), path): told
+            for path, methods in document["paths"].items()
+            for method, told in methods.items()
+        }
+        looks = {("GET", path) for path in (*LOOKS, *OPEN[:2], "/static/{name}", *RECORDS)}
+        forms = {("POST", "/login"), ("POST", "/logout")}
+        calls = {("GET", DESIRED_REPLICAS), *(("POST", path) for path in (*CALLS, POD_METRICS))}
+        assert set(operations) == looks | forms | calls
+        schemas, schemes = (document["components"][k] for k in ("schemas", "securitySchemes"))
+        assert {"Problem", "Dispatched", "Drain", "PodStopped", "JobEvent"} <= set(schemas)
+        asked = {path: operations["POST", path]["security"] for path in CALLS}
+        assert all(name in schemes for needs in asked.values() for need in needs for name in need)
+        assert schemes["signature"]["name"] == "x-hub-signature-256"
+        for path in CALLS:
+            assert {"401", "500", "503"} <= set(operations["POST", path]["responses"])
+
+    play(scenario, database_url, app_keys)
+
+
+REFUSED = [
+    ("GET", DISPATCH, b"", 405),
+    ("PUT", GITHUB_WEBHOOK, b"", 405),
+    ("POST", "/metrics", b"", 405),
+    ("POST", "/api/internal/nothing", b"", 404),
+    ("GET", "/nothing", b"", 404),
+    ("POST", GITHUB_WEBHOOK, b"x" * 1001, 413),
+    ("POST", DISPATCH, b"x" * 1001, 413),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"), REFUSED, ids=[f"{m} {p} {s}" for m, p, _, s in REFUSED]
+)
+def test_what_is_not_there_looks_the_same_everywhere(
+    database_url: str, app_keys: KeyPair, method: str, path: str, body: bytes, status: int
+) -> None:
+    async def scenario(world: World) -> None:
+        got = await Door(world, LOCAL).ask(method, path, body, host=HERE)
+        assert got.status == status
+        assert got.header("content-type") == "application/json"
+        assert set(got.json()) <= {"error", "reason", "fix", "code"}
+        assert bool(got.header("allow")) == (status == 405)
+        # and the same without the dashboard, as a replica of the API alone says it
+        alone = await world.ask(method, path, body)
+        if path in CALLS:
+            assert (alone.status, alone.body) == (got.status, got.body)
+
+    play_dispatch(scenario, database_url, app_keys, body_limit=1000)
+
+
+BODIES = [b"", b"{}", b"{nonsense", b"\xff", b"[" * 100_000, b'{"action": "queued"}']
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_a_stranger_learns_nothing_of_its_body(
+    database_url: str, app_keys: KeyPair, path: str
+) -> None:
+    async def scenario(door: Door) -> None:
+        said = {
+            (got := await door.ask("POST", path, body, content_type=kind)).body: got.status
+            for body in BODIES
+            for kind in ("application/json", "text/plain", "")
+        }
+        assert list(said.values()) == [401]
+        wrong = {
+            (await door.ask("POST", path, body, x_hub_signature_256="sha256=" + "0" * 64)).body
+            for body in BODIES
+        }
+        assert len(wrong) == 1
+
+    play(scenario, database_url, app_keys)
+
+
+def test_a_defect_behind_the_front_is_an_answer_and_is_counted(
+    database_url: str, app_keys: KeyPair
+) -> None:
+    async def scenario(door: Door) -> None:
+        world = door.world
+        await world.pool()
+        guest = await world.pod()
+
+        async def tamper(request: Request, onward: Onward) -> Response | Stream:
+            raise ZeroDivisionError(f"a defect of ours, with {guest.token}")
+
+        world.kube_wire.tamper = tamper
+        got = await door.ask("POST", DISPATCH, authorization=f"Bearer {guest.token}")
+        assert (got.status, got.json()["code"]) == (500, ProblemCode.DISPATCH_FAILED)
+        assert guest.token.encode() not in got.body
+        counted = {"component": "server", "action": "request", "outcome": "defect"}
+        assert world.meter.get(RUNYARD_ACTIONS_TOTAL, **counted) == 1
+
+    play(scenario, database_url, app_keys)

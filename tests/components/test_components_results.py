@@ -1,0 +1,167 @@
+"""Test results in the server's own table: who may ask, what a narrow token opens, and what is told of the store."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.dispatch.dispatchworld import World
+from tests.dispatch.dispatchworld import play as play_dispatch
+
+from runyard.blobs.location import Bucket, Credentials, Directory
+from runyard.blobs.opening import open_blobs
+from runyard.clock import RealClock
+from runyard.components.front import front
+from runyard.components.results import ObjectsWatch, Results, ResultsSetup, keys_of, streamed
+from runyard.embedded.github.identity import KeyPair
+from runyard.http.messages import Handler, Request, Response
+from runyard.telemetry.conditions import ALL
+from runyard.telemetry.freshness import Freshness
+from runyard.telemetry.health import Health
+from runyard.web.dashboard import Dashboard, DashboardDeps
+from runyard.web.settings import Settings
+from runyard.wire.testruns import RUNS, TOKENS
+
+TOKEN = "correct-horse-battery-staple"
+LOCAL = Settings()
+PUBLIC = Settings(listen="192.0.2.7", token=TOKEN, secure=True)
+HERE, EVIL = "127.0.0.1:8000", "evil.example"
+
+
+def served(world: World, settings: Settings, folder: Path) -> Handler:
+    health, freshness = Health(world.clock, ALL), Freshness(world.clock)
+    dashboard = Dashboard(
+        DashboardDeps(
+            database=world.database,
+            kube=None,
+            health=health,
+            freshness=freshness,
+            clock=world.clock,
+            meter=world.meter,
+            log=world.log,
+            settings=settings,
+        )
+    )
+    results = Results(
+        ResultsSetup(
+            blobs=open_blobs(Directory(path=folder), clock=world.clock), keys=(b"k" * 32,)
+        ),
+        database=world.database,
+        clock=world.clock,
+        rng=random.Random(4),
+        meter=world.meter,
+        log=world.log,
+    )
+    return front(
+        world.server.intake.api,
+        dashboard,
+        health=health,
+        freshness=freshness,
+        meter=world.meter,
+        more=world.server.rest.routes(),
+        results=results,
+        secure=True,
+    )
+
+
+class Door:
+    """The server as somebody outside sees it."""
+
+    def __init__(self, handle: Handler) -> None:
+        self._handle = handle
+
+    async def ask(self, path: str, body: object = None, **headers: str) -> Response:
+        named = tuple(headers.items())
+        request = Request(method="GET", path=path, headers=named)
+        if body is not None:
+            named = (*named, ("content-type", "application/json"))
+            text = msgspec.json.encode(body)
+            request = Request(method="POST", path=path, headers=named, body=text)
+        got = await self._handle(request)
+        assert isinstance(got, Response)
+        return got
+
+
+def play(
+    scenario: Callable[[Door], Awaitable[None]],
+    database_url: str,
+    keys: KeyPair,
+    settings: Settings,
+    folder: Path,
+) -> None:
+    async def main(world: World) -> None:
+        await scenario(Door(served(world, settings, folder)))
+
+    play_dispatch(main, database_url, keys)
+
+
+def test_a_narrow_token_opens_test_results_and_nothing_else(
+    database_url: str, app_keys: KeyPair, tmp_path: Path
+) -> None:
+    async def scenario(door: Door) -> None:
+        everything = {"authorization": f"Bearer {TOKEN}"}
+        assert (await door.ask(RUNS)).status == 401
+        assert (await door.ask(RUNS, **everything)).status == 200
+        made = await door.ask(TOKENS, {"account": "acme"}, **everything)
+        narrow = {"authorization": f"Bearer {made.json()['token']}"}
+        assert (await door.ask(RUNS, **narrow)).status == 200
+        assert (await door.ask("/api/v1/flaky-tests", **narrow)).status == 200
+        for path in (
+            "/api/v1/overview",
+            "/api/v1/tenants",
+            "/api/v1/jobs",
+            "/metrics",
+            "/openapi.json",
+        ):
+            assert (await door.ask(path, **narrow)).status == 401, path
+            assert (await door.ask(path, **everything)).status == 200, path
+        new = {"id": "11111111-2222-4333-8444-555555555555", "account": "acme", "project": "app"}
+        told = await door.ask(RUNS, new, host="runners.example", **narrow)
+        assert told.json()["upload"]["url"].startswith("https://runners.example/api/v1/blobs/acme/")
+        paths = (await door.ask("/openapi.json", **everything)).json()["paths"]
+        assert {RUNS, "/api/v1/blobs/{key}", "/api/v1/test-cases/{case}/history"} <= set(paths)
+
+    play(scenario, database_url, app_keys, PUBLIC, tmp_path)
+
+
+def test_on_loopback_this_machine_may_ask_under_its_own_name(
+    database_url: str, app_keys: KeyPair, tmp_path: Path
+) -> None:
+    async def scenario(door: Door) -> None:
+        assert (await door.ask(RUNS, host=HERE)).status == 200
+        assert (await door.ask(RUNS, host=EVIL)).status == 421
+        assert (await door.ask(TOKENS, {"account": "acme"}, host=EVIL)).status == 421
+
+    play(scenario, database_url, app_keys, LOCAL, tmp_path)
+
+
+def test_a_store_that_is_away_is_told_and_so_is_its_return(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        told: list[str] = []
+        away = Bucket(
+            bucket="results",
+            endpoint="http://127.0.0.1:1",
+            region="x",
+            credentials=Credentials(access_key_id="a" * 8, secret_access_key="hush"),
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("runyard.blobs.opening._RETRIES", 0)
+            await ObjectsWatch(open_blobs(away, clock=RealClock()), report=told.append).step()
+        here = open_blobs(Directory(path=tmp_path), clock=RealClock())
+        await ObjectsWatch(here, report=told.append).step()
+        assert told[0] and "hush" not in told[0] and told[1] == ""
+
+    asyncio.run(scenario())
+
+
+def test_only_uploads_by_links_are_streamed() -> None:
+    assert streamed(Request(method="PUT", path="/api/v1/blobs/a/b"))
+    for method, path in (("GET", "/api/v1/blobs/a"), ("PUT", "/api/v1/blobsx"), ("POST", RUNS)):
+        assert not streamed(Request(method=method, path=path))
+
+
+def test_links_follow_from_the_seal_key_unless_there_are_keys_for_them() -> None:
+    assert keys_of(b"seal") == (b"seal",)
+    assert keys_of(b"seal", (b"new", b"old")) == (b"new", b"old")

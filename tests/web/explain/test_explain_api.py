@@ -1,0 +1,181 @@
+"""Explanations over HTTP and by the command: found, unknown, refused, and while sources are down."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.web.web_harness import QUICK, Site, visit
+
+from runyard.cli.main import cli, run
+from runyard.web.explain.reasons import Ends
+from runyard.web.explain.values import Constraint
+from runyard.web.explain.views import ExplanationView
+from runyard.web.settings import Settings
+from runyard.wire.reasons import Catalogue
+from runyard.wire.reasons_dispatch import Holding
+
+TOKEN = "a-token-that-is-long-enough"
+
+
+async def explained(site: Site, kind: str, id_: str) -> ExplanationView:
+    answer = await site.get(f"/api/v1/explain/{kind}/{id_}")
+    assert answer.status == 200, answer.body
+    assert answer.header("cache-control") == "no-store"
+    return msgspec.json.decode(answer.body, type=ExplanationView)
+
+
+def test_a_job_a_pod_a_pool_and_a_runner_are_explained(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        await site.pool()
+        site.job(7)
+        uid = await site.pod("mac-runner-1")
+        job = await explained(site, "job", "7")
+        assert job.binding.constraint is Constraint.NO_POOL
+        assert job.binding.what_code == Holding.LABEL_MISSING
+        rendered = Catalogue(Holding).text(job.binding.what_code, job.binding.what_detail)
+        assert job.binding.what == rendered
+        assert job.binding.ends_code == Ends.POOL_FITS and job.binding.ends
+        for name in ("mac-runner-1", uid):
+            pod = await explained(site, "pod", name)
+            assert pod.binding.constraint is Constraint.NO_HOST
+        pool = await explained(site, "pool", "mac")
+        assert pool.binding.constraint is Constraint.NO_HOST
+        assert [step.subject for step in pool.chain] == ["pool mac", "pod mac-runner-1"]
+        site.slot(uid, "mac-runner-1")
+        assert (await explained(site, "runner", "mac-runner-1")).free
+
+    visit(scenario, database_url)
+
+
+@pytest.mark.parametrize(
+    ("kind", "id_", "searched"),
+    [
+        ("job", "99", "the jobs that GitHub reported"),
+        ("job", "not-a-number", "the jobs that GitHub reported"),
+        ("job", "9" * 40, "the jobs that GitHub reported"),
+        ("pod", "nobody", "the runner Pods in Kubernetes; the slots"),
+        ("runner", "18446744073709551615", "the slots"),
+        ("pool", "none", "the RunnerPools"),
+    ],
+)
+def test_an_unknown_object_is_a_404_that_lists_what_was_searched(
+    database_url: str, kind: str, id_: str, searched: str
+) -> None:
+    async def scenario(site: Site) -> None:
+        answer = await site.get(f"/api/v1/explain/{kind}/{id_}")
+        assert answer.status == 404
+        problem = answer.json()
+        assert searched in problem["reason"]
+        assert problem["fix"]
+
+    visit(scenario, database_url)
+
+
+def test_a_runner_that_is_over_is_found_by_its_pods_name(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        site.slot("uid-1", "mac-runner-1", state="closed")
+        found = await explained(site, "pod", "mac-runner-1")
+        assert found.binding.constraint is Constraint.OVER
+
+    visit(scenario, database_url)
+
+
+def test_a_job_is_not_explained_by_another_tenants_runner_of_the_same_name(
+    database_url: str,
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.job(7, state="running")
+        site.execute("UPDATE jobs SET runner_name = 'mac-1' WHERE job_id = 7")
+        site.execute("INSERT INTO tenants (tenant, installation_id) VALUES ('birch', 2)")
+        for tenant, uid in (("acme", "uid-1"), ("birch", "uid-2")):
+            site.slot(uid, f"pod-of-{tenant}", state="executing")
+            site.execute(
+                "UPDATE slots SET tenant = %s, runner_name = 'mac-1' WHERE pod_uid = %s",
+                tenant,
+                uid,
+            )
+        site.execute(
+            "UPDATE slots SET opened_at = opened_at - '1 h'::interval WHERE tenant = 'acme'"
+        )
+        chain = (await explained(site, "job", "7")).chain
+        assert "pod pod-of-acme" in [step.subject for step in chain]
+
+    visit(scenario, database_url)
+
+
+def test_a_kind_that_cannot_be_explained_names_those_that_can(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        answer = await site.get("/api/v1/explain/host/mini-1")
+        assert answer.status == 404
+        assert "job, pod, pool, runner" in answer.json()["fix"]
+
+    visit(scenario, database_url)
+
+
+def test_without_postgres_the_explanation_is_the_outage(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        found = await explained(site, "job", "7")
+        assert found.binding.constraint is Constraint.DATABASE_AWAY
+        assert found.unknown
+
+    visit(scenario, database_url, QUICK, reachable=False)
+
+
+def test_without_kubernetes_a_pool_is_not_called_unknown(database_url: str) -> None:
+    async def scenario(site: Site) -> None:
+        site.line.cut = True
+        found = await explained(site, "pool", "mac")
+        assert found.binding.constraint is Constraint.KUBERNETES_AWAY
+
+    visit(scenario, database_url)
+
+
+def test_the_command_prints_text_or_json_and_keeps_its_exit_codes(
+    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.job(7)
+
+        def command(*argv: str) -> tuple[int, str, str]:
+            code = run(cli, name="runyard", argv=["explain", *argv, "--server", site.url])
+            shown = capsys.readouterr()
+            return code, shown.out, shown.err
+
+        code, out, _ = await asyncio.to_thread(command, "job", "7")
+        assert (code, out.splitlines()[0]) == (0, "job 7: held by no-pool")
+        assert "decided by dispatch: the matcher" in out
+        assert "\x1b" not in out
+        code, out, _ = await asyncio.to_thread(command, "job", "7", "--json")
+        assert (
+            msgspec.json.decode(out, type=ExplanationView).binding.constraint is Constraint.NO_POOL
+        )
+        code, _, err = await asyncio.to_thread(command, "job", "8")
+        assert code == 1
+        assert "there is no job 8" in err
+        assert "searched" in err
+        code, _, err = await asyncio.to_thread(command, "job", "a/b")
+        assert code == 2
+        argv = ["explain", "pool", "mac", "--server", "http://127.0.0.1:1"]
+        assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 2
+        assert "does not respond" in capsys.readouterr().err
+
+    visit(scenario, database_url)
+
+
+def test_an_explanation_needs_the_token(
+    database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def scenario(site: Site) -> None:
+        site.job(7)
+        assert (await site.get("/api/v1/explain/job/7")).status == 401
+        secret = tmp_path / "token"
+        secret.write_text(f"{TOKEN}\n")
+        argv = ["explain", "job", "7", "--server", site.url]
+        assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 1
+        argv += ["--token-file", str(secret)]
+        assert await asyncio.to_thread(run, cli, name="runyard", argv=argv) == 0
+        shown = capsys.readouterr()
+        assert TOKEN not in shown.out + shown.err
+
+    visit(scenario, database_url, settings=Settings(listen="0.0.0.0", token=TOKEN, patience=20.0))
