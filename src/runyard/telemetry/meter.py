@@ -7,8 +7,9 @@ Invariants:
 - Only metrics of the catalogue, only their own labels, only text as a label's value. A mistake is an
   exception at the line that made it (`ValueError` for an unknown metric, `TypeError` for the rest), in
   every environment, so that the first test that runs the line finds it.
-- Where the catalogue lists all values of a label, tests refuse others (`check_values`). In production an
-  undeclared value is exposed as it is: a missing line of documentation must not stop a loop.
+- Where the catalogue lists all values of a label, tests refuse others (`check_values`), and everywhere a value with a
+  space: reading a series by a value that no code writes would find 0 for ever. In production an undeclared value is
+  exposed as it is: a missing line of documentation must not stop a loop.
 - The exposed names are exactly the declared ones.
 - Writing costs two dictionary lookups: values are plain floats here, and the Prometheus library is
   called only at a scrape.
@@ -154,6 +155,8 @@ def _check_values(metric: Metric, key: Key) -> None:
     for label, value in zip(metric.declared, key, strict=True):
         if label.values and value not in label.values:
             raise TypeError(f"{metric.name}: {label.name}={value!r} is not in the catalogue")
+        if " " in value:
+            raise TypeError(f"{metric.name}: {label.name}={value!r} is not a slug or a name")
 
 
 def _family(series: _Series) -> Family:

@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 
+from runyard.dispatch.plans.mint import Conclusion
 from runyard.http.messages import Request, Response
 from runyard.sim.fleet import Fleet
 from runyard.sim.scenarios.acts import (
@@ -36,7 +37,6 @@ BIRCH = TenantShape(name="birch", repositories=("shop",), vcpus=400, memory_gb=8
 CEDAR = TenantShape(name="cedar", repositories=("site",), vcpus=400, memory_gb=800, share=1.0)
 JOB = 60.0
 FAIR = 0.95
-VAIN = "clear the stamp, then fail"
 MINTS = "/actions/runners/generate-jitconfig"
 
 
@@ -90,7 +90,11 @@ async def account_that_cannot_mint(fleet: Fleet) -> None:
             longest = max(longest, took)
             await fleet.clock.sleep(MINUTE - took)
         wasted = counted(
-            fleet, RUNYARD_ACTIONS_TOTAL, component=Component.SERVER, action="mint", outcome=VAIN
+            fleet,
+            RUNYARD_ACTIONS_TOTAL,
+            component=Component.SERVER,
+            action="mint",
+            outcome=Conclusion.CLEAR_AND_FAIL,
         )
         expect(Expectation.NO_MINTS_IN_VAIN, wasted <= 10, found=wasted)
         fleet.report(f"{wasted:.0f} mints in vain, acme waited {longest:.0f} s at most")
