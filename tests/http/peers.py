@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from runyard.http.client import HttpTransport
 from runyard.http.intake import BUDGET, Admit, Streamed
 from runyard.http.messages import Handler, Request, Response, Stream
-from runyard.http.server import BODY_LIMIT, Listening, Patience, listen
+from runyard.http.server import BODY_LIMIT, Listening, Timeouts, listen
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -97,7 +97,7 @@ async def serving(
     bodies: int = BUDGET,
     admit: Admit | None = None,
     streamed: Streamed | None = None,
-    patience: Patience | None = None,
+    timeouts: Timeouts | None = None,
 ) -> AsyncIterator[Listening]:
     """A server that is closed at the end."""
     listening = await listen(
@@ -107,7 +107,7 @@ async def serving(
         bodies=bodies,
         admit=admit,
         streamed=streamed,
-        patience=patience,
+        timeouts=timeouts,
     )
     try:
         yield listening

@@ -9,7 +9,7 @@ from tests.http.peers import Echo, answer, carried, post, raw, serving
 
 from runyard.http.intake import SMALL
 from runyard.http.messages import Request, Response
-from runyard.http.server import Patience
+from runyard.http.server import Timeouts
 
 LARGE = SMALL + 1
 NO = Response(status=401, headers=(("content-type", "text/plain"),), body=b"who are you?")
@@ -36,7 +36,7 @@ STRANGERS = {
 def test_a_large_body_is_not_taken_from_a_stranger(text: bytes) -> None:
     async def scenario() -> None:
         echo = Echo()
-        async with serving(echo, admit=known, patience=Patience(linger=0.05)) as server:
+        async with serving(echo, admit=known, timeouts=Timeouts(linger=0.05)) as server:
             got = await raw(server.url, text)
             assert got.startswith(b"HTTP/1.1 401 ") and got.endswith(b"who are you?")
         assert echo.seen == []

@@ -9,7 +9,7 @@ from tests.http.peers import GET, Echo, answer, answered, carried, post, raw, se
 
 from runyard.http.messages import Request
 from runyard.http.problems import Problem
-from runyard.http.server import Patience
+from runyard.http.server import Timeouts
 from runyard.wire.problem_codes import ProblemCode
 from runyard.wire.reasons import render
 
@@ -39,7 +39,7 @@ from runyard.wire.reasons import render
     ids=lambda value: repr(value[:70]) if isinstance(value, bytes) else None,
 )
 def test_what_is_too_much_or_malformed_is_refused(text: bytes, status: int) -> None:
-    got = asyncio.run(answered(text, body_limit=4, patience=Patience(linger=0.05)))
+    got = asyncio.run(answered(text, body_limit=4, timeouts=Timeouts(linger=0.05)))
     assert got.split()[1] == b"%d" % status
     if status != 200:
         head, _, body = got.partition(b"\r\n\r\n")
@@ -76,7 +76,7 @@ HUGE = 100 << 20
 def test_a_huge_body_is_refused_before_it_is_sent() -> None:
     async def scenario() -> None:
         echo = Echo()
-        async with serving(echo, patience=Patience(linger=0.05)) as server:
+        async with serving(echo, timeouts=Timeouts(linger=0.05)) as server:
             reader, writer = await asyncio.open_connection(server.host, server.port)
             writer.write(post(b"content-length: %d" % HUGE, b"x" * 1000))
             got = (
@@ -94,11 +94,11 @@ def test_a_huge_body_is_refused_before_it_is_sent() -> None:
 
 @pytest.mark.parametrize("head", [b"content-length: %d" % HUGE, b"transfer-encoding: chunked"])
 def test_a_client_that_goes_on_sending_is_cut_off(head: bytes) -> None:
-    """However fast it sends: patience is a time, so there is a bound on bytes as well."""
+    """A timeout alone does not bound what a fast client sends, so there is a limit on bytes as well."""
 
     async def scenario() -> None:
         sent = 0
-        async with serving(Echo(), patience=Patience(linger=3600)) as server:
+        async with serving(Echo(), timeouts=Timeouts(linger=3600)) as server:
             _, writer = await asyncio.open_connection(server.host, server.port)
             writer.write(post(head))
             piece = b"x" * (1 << 20)
@@ -143,7 +143,7 @@ def test_what_follows_a_body_that_is_longer_than_it_said_is_another_request() ->
     ids=["silence", "half a head", "half a body", "half a chunk"],
 )
 def test_a_client_that_dawdles_is_hung_up_on(text: bytes, start: bytes) -> None:
-    got = asyncio.run(answered(text, patience=Patience(head=0.05, body=0.05, linger=0.05)))
+    got = asyncio.run(answered(text, timeouts=Timeouts(head=0.05, body=0.05, linger=0.05)))
     assert got[: len(start) or None] == start
 
 

@@ -14,7 +14,7 @@ from tests.http.peers import GET, Echo, answer, answered, carried, post, serving
 from runyard.http.addresses import decode_target, encode_target
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response, Stream
-from runyard.http.server import Patience, listen
+from runyard.http.server import Timeouts, listen
 from runyard.telemetry import log
 
 WATCH = Request(method="GET", path="/w", query=(("watch", "true"),))
@@ -383,7 +383,7 @@ def test_closing_does_not_wait_for_ever() -> None:
                 cancelled.set()
             return Response(status=200)
 
-        server = await listen(handler, patience=Patience(close=0.01))
+        server = await listen(handler, timeouts=Timeouts(close=0.01))
         async with carried(server.url) as transport:
             sending = asyncio.ensure_future(
                 transport.send(Request(method="POST", path="/"), timeout=60)

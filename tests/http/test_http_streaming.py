@@ -5,7 +5,7 @@ import asyncio
 from tests.http.peers import raw, serving
 
 from runyard.http.messages import Request, Response
-from runyard.http.server import Patience
+from runyard.http.server import Timeouts
 
 PIECE = 100_000
 
@@ -72,8 +72,8 @@ def test_other_requests_keep_their_limit() -> None:
 def test_who_is_refused_is_not_asked_for_the_body() -> None:
     async def scenario() -> None:
         reader = Reader(reads=False)
-        patience = Patience(linger=0.05)
-        async with serving(reader, streamed=is_upload, patience=patience) as server:
+        timeouts = Timeouts(linger=0.05)
+        async with serving(reader, streamed=is_upload, timeouts=timeouts) as server:
             waits = put(b"content-length: 5000000\r\nexpect: 100-continue")
             got = await raw(server.url, waits)
             assert got.startswith(b"HTTP/1.1 403 ") and b"100 Continue" not in got
@@ -96,8 +96,8 @@ def test_who_waits_to_be_asked_is_asked_when_the_body_is_read() -> None:
 def test_a_sender_that_stops_is_not_waited_for_without_end() -> None:
     async def scenario() -> None:
         reader = Reader()
-        patience = Patience(body=0.05, linger=0.05)
-        async with serving(reader, streamed=is_upload, patience=patience) as server:
+        timeouts = Timeouts(body=0.05, linger=0.05)
+        async with serving(reader, streamed=is_upload, timeouts=timeouts) as server:
             got = await raw(server.url, put(b"content-length: 50", b"half"))
             assert got.startswith(b"HTTP/1.1 400 ") and reader.failed == "TimeoutError"
 
@@ -107,8 +107,8 @@ def test_a_sender_that_stops_is_not_waited_for_without_end() -> None:
 def test_a_malformed_body_breaks_off() -> None:
     async def scenario() -> None:
         reader = Reader()
-        patience = Patience(linger=0.05)
-        async with serving(reader, streamed=is_upload, patience=patience) as server:
+        timeouts = Timeouts(linger=0.05)
+        async with serving(reader, streamed=is_upload, timeouts=timeouts) as server:
             await raw(server.url, put(b"transfer-encoding: chunked", b"zz\r\nnonsense"))
         assert reader.failed in ("ConnectionError", "") and sum(reader.sizes) == 0
 

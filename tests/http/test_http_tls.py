@@ -31,7 +31,7 @@ def authority(now: float) -> tls.Pair:
 
 @pytest.fixture
 def server_files(tmp_path: Path, authority: tls.Pair, now: float) -> tls.Files:
-    return tls.keep_server(tmp_path, authority, NAMES, now=now)[0]
+    return tls.ensure_server(tmp_path, authority, NAMES, now=now)[0]
 
 
 async def echo(request: Request) -> Response:
@@ -183,8 +183,8 @@ def test_old_versions_of_tls_are_refused(authority, server_files) -> None:
 
 def test_keys_can_be_read_by_their_owner_only(tmp_path: Path, now: float) -> None:
     folder = tmp_path / "tls"
-    authority = tls.keep_authority(folder, now=now)
-    tls.keep_server(folder, authority, NAMES, now=now)
+    authority = tls.ensure_authority(folder, now=now)
+    tls.ensure_server(folder, authority, NAMES, now=now)
     assert sorted(path.name for path in folder.iterdir()) == [
         "ca.crt",
         "ca.key",
@@ -198,12 +198,12 @@ def test_keys_can_be_read_by_their_owner_only(tmp_path: Path, now: float) -> Non
 
 
 def test_what_is_good_is_kept(tmp_path: Path, now: float) -> None:
-    authority = tls.keep_authority(tmp_path, now=now)
-    assert tls.keep_authority(tmp_path, now=now + DAY) == authority
-    files, new = tls.keep_server(tmp_path, authority, NAMES, now=now)
+    authority = tls.ensure_authority(tmp_path, now=now)
+    assert tls.ensure_authority(tmp_path, now=now + DAY) == authority
+    files, new = tls.ensure_server(tmp_path, authority, NAMES, now=now)
     assert new
     before = files.certificate.read_bytes()
-    assert tls.keep_server(tmp_path, authority, NAMES[:1], now=now + 200 * DAY) == (files, False)
+    assert tls.ensure_server(tmp_path, authority, NAMES[:1], now=now + 200 * DAY) == (files, False)
     assert files.certificate.read_bytes() == before
 
 
@@ -211,8 +211,8 @@ def test_what_is_good_is_kept(tmp_path: Path, now: float) -> None:
 def test_a_server_certificate_is_made_anew_when_it_will_not_do(
     defect: str, tmp_path: Path, now: float
 ) -> None:
-    authority = tls.keep_authority(tmp_path, now=now)
-    files, _ = tls.keep_server(tmp_path, authority, NAMES, now=now)
+    authority = tls.ensure_authority(tmp_path, now=now)
+    files, _ = tls.ensure_server(tmp_path, authority, NAMES, now=now)
     before = files.certificate.read_bytes()
     names = (*NAMES, "mini.local") if defect == "name" else NAMES
     if defect == "authority":
@@ -222,7 +222,7 @@ def test_a_server_certificate_is_made_anew_when_it_will_not_do(
     elif defect == "no-key":
         files.key.unlink()
     later = now + 250 * DAY if defect == "old" else now
-    assert tls.keep_server(tmp_path, authority, names, now=later) == (files, True)
+    assert tls.ensure_server(tmp_path, authority, names, now=later) == (files, True)
     assert files.certificate.read_bytes() != before
     tls.server_context(files)
 
@@ -230,23 +230,23 @@ def test_a_server_certificate_is_made_anew_when_it_will_not_do(
 def test_certificates_from_a_wrong_clock_are_made_anew_when_it_is_right(
     tmp_path: Path, now: float
 ) -> None:
-    early = tls.keep_authority(tmp_path, now=now + 10 * DAY)
-    tls.keep_server(tmp_path, early, NAMES, now=now + 10 * DAY)
-    healed = tls.keep_authority(tmp_path, now=now)
+    early = tls.ensure_authority(tmp_path, now=now + 10 * DAY)
+    tls.ensure_server(tmp_path, early, NAMES, now=now + 10 * DAY)
+    healed = tls.ensure_authority(tmp_path, now=now)
     assert healed.key == early.key
     assert not tls.renewal_due(healed.certificate, now=now)
-    files, new = tls.keep_server(tmp_path, healed, NAMES, now=now)
+    files, new = tls.ensure_server(tmp_path, healed, NAMES, now=now)
     assert new
     assert not tls.renewal_due(files.certificate.read_bytes(), now=now)
 
 
 def test_a_renewed_authority_is_still_the_one_that_hosts_trust(tmp_path: Path, now: float) -> None:
     made = now - 3000 * DAY
-    old = tls.keep_authority(tmp_path, now=made)
-    renewed = tls.keep_authority(tmp_path, now=now)
+    old = tls.ensure_authority(tmp_path, now=made)
+    renewed = tls.ensure_authority(tmp_path, now=now)
     assert renewed.certificate != old.certificate
     assert renewed.key == old.key
-    files, _ = tls.keep_server(tmp_path, renewed, NAMES, now=now)
+    files, _ = tls.ensure_server(tmp_path, renewed, NAMES, now=now)
 
     async def scenario() -> None:
         async with serving(echo, tls=tls.server_context(files)) as server:
@@ -274,7 +274,7 @@ def test_a_renewed_certificate_is_shown_to_the_next_connection(
         ):
             with pytest.raises(NotSent):
                 await transport.send(GET, timeout=20)
-            assert tls.keep_server(tmp_path, authority, NAMES, now=now) == (files, True)
+            assert tls.ensure_server(tmp_path, authority, NAMES, now=now) == (files, True)
             tls.read_again(context, files)
             assert (await answer(transport, GET)).status == 200
 
@@ -282,16 +282,16 @@ def test_a_renewed_certificate_is_shown_to_the_next_connection(
 
 
 def test_an_interrupted_first_start_is_finished(tmp_path: Path, now: float) -> None:
-    authority = tls.keep_authority(tmp_path, now=now)
+    authority = tls.ensure_authority(tmp_path, now=now)
     (tmp_path / "ca.crt").unlink()
-    again = tls.keep_authority(tmp_path, now=now)
+    again = tls.ensure_authority(tmp_path, now=now)
     assert again.key == authority.key
-    assert tls.keep_authority(tmp_path, now=now) == again
+    assert tls.ensure_authority(tmp_path, now=now) == again
 
 
 @pytest.mark.parametrize("damage", ["certificate", "key", "another key", "key gone"])
 def test_a_damaged_authority_is_not_replaced(damage: str, tmp_path: Path, now: float) -> None:
-    tls.keep_authority(tmp_path, now=now)
+    tls.ensure_authority(tmp_path, now=now)
     if damage == "certificate":
         (tmp_path / "ca.crt").write_bytes(b"nonsense")
     elif damage == "key":
@@ -301,7 +301,7 @@ def test_a_damaged_authority_is_not_replaced(damage: str, tmp_path: Path, now: f
     else:
         (tmp_path / "ca.key").unlink()
     with pytest.raises(tls.TlsError, match="damaged") as caught:
-        tls.keep_authority(tmp_path, now=now)
+        tls.ensure_authority(tmp_path, now=now)
     assert "restore" in caught.value.fix
 
 

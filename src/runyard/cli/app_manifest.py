@@ -22,7 +22,7 @@ from runyard.github.errors import GitHubError
 from runyard.http.addresses import is_loopback
 from runyard.http.messages import Request, Response
 from runyard.http.routes import Route, Routes
-from runyard.http.server import Patience, listen
+from runyard.http.server import Timeouts, listen
 from runyard.web.access import host_of
 
 BACK = "/created"
@@ -77,7 +77,7 @@ class Page:
             assert isinstance(answer, Response)
             return answer
 
-        listening = await listen(handle, port=port, patience=Patience(close=1.0))
+        listening = await listen(handle, port=port, timeouts=Timeouts(close=1.0))
         self._url = listening.url
         return f"{listening.url}/{self._wanted.page_path}", listening.close
 

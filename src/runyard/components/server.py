@@ -33,7 +33,7 @@ from runyard.dispatch.deps import Deps
 from runyard.dispatch.modes import Mode, Reconciler
 from runyard.github.budget import APP_KEY, WRITE_POINTS
 from runyard.http.messages import Handler
-from runyard.http.server import Listening, Patience, listen
+from runyard.http.server import Listening, Timeouts, listen
 from runyard.telemetry import conditions
 from runyard.web.dashboard import Dashboard, DashboardDeps
 from runyard.web.explain.context import DispatchLimits
@@ -181,7 +181,7 @@ class _Serving:
             tls=door.tls,
             body_limit=deps.settings.body_limit,
             streamed=streamed if wired.results is not None else None,
-            patience=Patience(close=_REQUESTS),
+            timeouts=Timeouts(close=_REQUESTS),
         )
         stack.push_async_callback(listening.close)
         return listening

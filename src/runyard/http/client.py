@@ -57,7 +57,7 @@ _LOST = (aiohttp.ClientError, OSError, EOFError)
 
 
 class HttpTransport:
-    """Carries requests to one server, with a pool of connections. Implements `Transport`."""
+    """Sends requests to one server, with a pool of connections. Implements `Transport`."""
 
     def __init__(
         self,
@@ -69,7 +69,9 @@ class HttpTransport:
     ) -> None:
         url = URL(base_url)
         if url.scheme not in {"http", "https"} or not url.host or url.query_string or url.user:
-            raise ValueError(f"not the address of a server: {base_url!r}")
+            raise ValueError(
+                f"not the address of a server: {base_url!r}; write it as https://host:port"
+            )
         self._base = base_url.rstrip("/")
         self._tls = tls
         self._pool = pool
@@ -79,20 +81,20 @@ class HttpTransport:
         self._closed = False
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
-        """Carry one request; see `http.messages.Transport`."""
+        """Send one request; see `http.messages.Transport`."""
         ends = asyncio.get_running_loop().time() + timeout
-        passage = _Passage(request, ends=ends, owners=self._owners)
+        sending = _Sending(request, ends=ends, owners=self._owners)
         try:
             async with asyncio.timeout(timeout):
-                answer = await self._send(request, passage)
-            passage.finished()
+                answer = await self._send(request, sending)
+            sending.finished()
             return answer
         except TimeoutError:
-            raise self._error(request, passage, f"no answer within {timeout:g} s") from None
-        except (*_LOST, ValueError) as error:  # the latter: what cannot be written, or read
-            raise self._error(request, passage, _why(error)) from error
+            raise self._error(request, sending, f"no answer within {timeout:g} s") from None
+        except (*_LOST, ValueError) as error:  # ValueError: cannot be written or read
+            raise self._error(request, sending, _why(error)) from error
         finally:
-            passage.end()
+            sending.end()
 
     async def close(self) -> None:
         """Close every connection; streams that are still open are cut. Nothing can be sent afterwards."""
@@ -102,13 +104,13 @@ class HttpTransport:
         for session in sessions:
             await session.close()
 
-    async def _send(self, request: Request, passage: "_Passage") -> Response | Stream:
+    async def _send(self, request: Request, sending: "_Sending") -> Response | Stream:
         reading = request.method in _READING
         session = self._session(reading=reading)
         url = URL(self._base + encode_target(request.path, request.query), encoded=True)
         headers = _checked(request)
         while True:
-            passage.reused = False
+            sending.reused = False
             try:
                 answer = await session.request(
                     request.method,
@@ -116,11 +118,11 @@ class HttpTransport:
                     headers=headers,
                     data=_payload(request.body),
                     allow_redirects=False,
-                    trace_request_ctx=passage,
-                    middlewares=(passage.carry,),
+                    trace_request_ctx=sending,
+                    middlewares=(sending.send_once,),
                 )
             except _Broken as broken:
-                if reading and passage.reused:
+                if reading and sending.reused:
                     continue  # each turn takes a dead connection out of the pool
                 raise broken.cause from None
             return await _received(request, answer)
@@ -151,15 +153,18 @@ class HttpTransport:
             request_class=_Outgoing,
         )
 
-    def _error(self, request: Request, passage: "_Passage", why: str) -> TransportError:
-        kind = OutcomeUnknown if passage.connected and not passage.withheld else NotSent
+    def _error(self, request: Request, sending: "_Sending", why: str) -> TransportError:
+        kind = OutcomeUnknown if sending.connected and not sending.withheld else NotSent
         return kind(f"{request.method} {self._base}{request.path}: {why}")
 
 
-class _Passage:
+class _Sending:
     """Records whether a request may have been written, and on which connection."""
 
-    __slots__ = ("connected", "ends", "line", "owners", "request", "reused", "withheld", "wrote")
+    __slots__ = (
+        *("connected", "connection", "ends", "owners"),
+        *("request", "reused", "withheld", "wrote"),
+    )
 
     def __init__(self, request: Request, *, ends: float, owners: "_Owners") -> None:
         self.request = request
@@ -171,26 +176,26 @@ class _Passage:
         self.reused = False
         self.withheld = False
         self.wrote = False
-        self.line: asyncio.Transport | None = None  # that carries a request which changes something
+        self.connection: asyncio.Transport | None = None  # of a request that changes something
 
-    async def carry(
+    async def send_once(
         self, outgoing: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         """Prevent aiohttp from repeating a request; this module decides that."""
         assert isinstance(outgoing, _Outgoing)
-        outgoing.passage = self
+        outgoing.sending = self
         try:
             return await handler(outgoing)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             raise _Broken(error) from error
 
-    def entered(self, line: asyncio.Transport | None) -> None:
+    def use(self, connection: asyncio.Transport | None) -> None:
         """Use this connection; bytes that are not sent when the request ends are discarded."""
-        if line is None or self.request.method in _READING:
+        if connection is None or self.request.method in _READING:
             return
-        self.line = line
-        self.owners[line] = self
-        limit_sending(line.get_extra_info("socket"), self._left())
+        self.connection = connection
+        self.owners[connection] = self
+        limit_sending(connection.get_extra_info("socket"), self._left())
 
     def check(self, *, first: bool) -> None:
         """Raise if the bytes that come next must not be written."""
@@ -205,39 +210,39 @@ class _Passage:
 
     def finished(self) -> None:
         """Keep the connection: its last request was answered."""
-        line = self._leave()
-        if line is not None:
-            unlimit_closing(line.get_extra_info("socket"))
+        connection = self._leave()
+        if connection is not None:
+            unlimit_closing(connection.get_extra_info("socket"))
 
     def end(self) -> None:
         """Reset the connection of a request that failed; asyncio would first write what it has buffered."""
-        line = self._leave()
-        if line is not None:
-            line.abort()
+        connection = self._leave()
+        if connection is not None:
+            connection.abort()
 
     def _leave(self) -> asyncio.Transport | None:
         """Return the connection and forget it; None if another request has taken it since."""
-        line, self.line = self.line, None
-        if line is None or self.owners.get(line) is not self:
+        connection, self.connection = self.connection, None
+        if connection is None or self.owners.get(connection) is not self:
             return None
-        del self.owners[line]
-        return line
+        del self.owners[connection]
+        return connection
 
     def _left(self) -> float:
         return self.ends - asyncio.get_running_loop().time()
 
 
-_Owners = WeakKeyDictionary[asyncio.Transport, _Passage]  # the last write that took each connection
+_Owners = WeakKeyDictionary[asyncio.Transport, _Sending]  # the last write that took each connection
 
 
 class _Outgoing(aiohttp.ClientRequest):
-    """A request that tells its passage which connection it takes."""
+    """A request that records which connection it uses."""
 
-    passage: _Passage
+    sending: _Sending
 
     async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
         """Write the request; the connection was made."""
-        self.passage.entered(conn.transport)
+        self.sending.use(conn.transport)
         return await super().send(conn)
 
 
@@ -250,7 +255,7 @@ class _Broken(Exception):
 
 
 class _Withheld(aiohttp.ClientError):
-    """Bytes were not written, because their time was over."""
+    """Bytes were not written, because the timeout had passed or the caller may not write any more."""
 
 
 def _tracing() -> aiohttp.TraceConfig:

@@ -4,8 +4,8 @@
     ├── NotSent          the request certainly never reached the peer: nothing happened there
     └── OutcomeUnknown   it may have been carried out: a timeout, a connection cut while waiting
 
-The difference carries the weight of the whole dispatch design: a mint that was *not sent* may be
-retried at once, one whose outcome is *unknown* must be fenced first.
+Dispatch depends on the difference: a mint that was *not sent* may be retried at once, one whose
+outcome is *unknown* must be fenced first.
 """
 
 
@@ -21,5 +21,5 @@ class OutcomeUnknown(TransportError):
     """The peer may or may not have carried the request out."""
 
 
-# What a loop that talks to a peer survives: no answer, and the operating system's own errors.
+# Errors after which a loop that calls a peer goes on: no answer, and errors of the operating system.
 TRANSPORT_ERRORS: tuple[type[Exception], ...] = (TransportError, OSError)

@@ -22,7 +22,7 @@ import msgspec
 from runyard.http.addresses import encode_target
 from runyard.http.errors import NotSent, OutcomeUnknown
 from runyard.http.messages import Pairs, Request, Response, Stream, Upgraded
-from runyard.http.sockets import notice_vanished_peers
+from runyard.http.sockets import enable_keepalive
 from runyard.http.tunnels import LIMIT, Ends, join
 
 MAX_ERROR_BODY = 64 << 10  # bytes of an error response that are read
@@ -58,7 +58,7 @@ async def exchange(request: Request, peer: Peer) -> Response | Stream:
     ends = await _connected(peer)
     try:
         async with asyncio.timeout(peer.answer):
-            return await _asked(request, head, ends)
+            return await _send(request, head, ends)
     except TimeoutError:
         ends[1].transport.abort()
         raise OutcomeUnknown("i/o timeout") from None
@@ -90,11 +90,11 @@ async def _connected(peer: Peer) -> Ends:
         raise NotSent("i/o timeout") from None
     except socket.gaierror as error:
         raise NotSent(NO_HOST) from error
-    except OSError as error:  # also a certificate that does not hold, which is a ValueError as well
+    except OSError as error:  # also an invalid certificate, which is a ValueError as well
         raise NotSent(_why(error, "connect")) from error
     except ValueError as error:  # a name that cannot be encoded for DNS
         raise NotSent(NO_HOST) from error
-    notice_vanished_peers(writer.get_extra_info("socket"))
+    enable_keepalive(writer.get_extra_info("socket"))
     if peer.name and (shown := _common_name(writer)) != peer.name:
         writer.transport.abort()
         raise NotSent(f"tls: the certificate is of {shown!r}, not of {peer.name!r}")
@@ -140,11 +140,11 @@ def _head(request: Request, peer: Peer) -> bytes:
 # ── in ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _asked(request: Request, head: bytes, ends: Ends) -> Response | Stream:
+async def _send(request: Request, head: bytes, ends: Ends) -> Response | Stream:
     reader, writer = ends
     writer.write(head)
     await writer.drain()
-    status, headers = await _beginning(reader)
+    status, headers = await _read_head(reader)
     if status == 101:
         if not request.header("upgrade"):
             raise ValueError(
@@ -165,7 +165,7 @@ def _upgraded(headers: Pairs, ends: Ends) -> Upgraded:
     return Upgraded(serve, headers=headers, on_close=ends[1].transport.abort)
 
 
-async def _beginning(reader: asyncio.StreamReader) -> tuple[int, Pairs]:
+async def _read_head(reader: asyncio.StreamReader) -> tuple[int, Pairs]:
     """Read the status and the headers of the response; skips 1xx responses."""
     while True:
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -193,7 +193,7 @@ def _framing(status: int, headers: Pairs) -> int | None:
         return None
     length = fields.get("content-length", "")
     if length and not (length.isascii() and length.isdecimal()):
-        raise ValueError("a length that is no number")
+        raise ValueError("the content-length is not a number")
     return int(length) if length else -1
 
 
@@ -259,9 +259,9 @@ class _Body:
     async def _chunk(self) -> int:
         """Read the size of the next chunk."""
         if self._began and await self._reader.readexactly(2) != b"\r\n":
-            raise ValueError("a chunk without its end")
+            raise ValueError("a chunk without a line break at its end")
         self._began = True
         size = int((await self._reader.readuntil(b"\r\n")).partition(b";")[0], 16)
         if size < 0:
-            raise ValueError("a chunk of less than nothing")
+            raise ValueError("a chunk with a negative size")
         return size

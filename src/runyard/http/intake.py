@@ -5,8 +5,8 @@ A body is read whole before its handler is called, so without limits clients wou
 - Small bodies (`SMALL`) are taken from every client. For larger ones the server may require authentication first
   (`Admit`): an unknown client is refused after the headers, or once its body turns out not to be small.
 - All bodies that are not small hold at most `budget` bytes together, from their first byte until their request is
-  answered; what would pass that is refused with a 503, at once. Bytes are counted as they come, not as they are
-  announced, so a client cannot reserve memory with an announcement.
+  answered; a body that would exceed that is refused at once with a 503. Bytes are counted as they arrive, not as they
+  are announced, so a client cannot reserve memory with an announcement.
 - A body that arrives too slowly is refused at a deadline.
 - A streamed body holds only the buffer between the socket and its reader, because the sender waits for the reader. A
   client that expects `100 Continue` gets it at the first read, so a refusal by the headers transfers no body. The
@@ -26,8 +26,9 @@ from runyard.wire.problem_codes import ProblemCode
 SMALL = 64 << 10
 BUDGET = 64 << 20
 
-Admit = Callable[[Request], Response | None]  # of a request without its body; None: it may send it
-Streamed = Callable[[Request], bool]  # likewise; whether its handler reads the body as it comes
+# Both are called with a request without its body.
+Admit = Callable[[Request], Response | None]  # None: the client may send the body
+Streamed = Callable[[Request], bool]  # whether the handler reads the body as it arrives
 
 
 class Refusal(Exception):
@@ -41,11 +42,11 @@ class Refusal(Exception):
 class Intake:
     """Reads the bodies of one server within its limits."""
 
-    def __init__(self, *, limit: int, budget: int, patience: float, admit: Admit | None) -> None:
+    def __init__(self, *, limit: int, budget: int, timeout: float, admit: Admit | None) -> None:
         self.held = 0  # bytes of bodies that are not small
         self._limit = limit
         self._budget = max(budget, limit)
-        self._patience = patience
+        self._timeout = timeout
         self._admit = admit
 
     async def read(self, incoming: web.BaseRequest, head: Request, share: "Share") -> bytes:
@@ -53,22 +54,22 @@ class Intake:
         announced = incoming.content_length or 0
         if announced > self._limit:
             raise self._too_large()
-        asked = announced > SMALL
-        if asked:
-            self._ask(head)
-        await _go_on(incoming)
+        admitted = announced > SMALL
+        if admitted:
+            self._check_admission(head)
+        await _send_continue(incoming)
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 while part := await incoming.content.readany():
                     size += len(part)
                     if size > self._limit:
                         raise self._too_large()
                     if size > SMALL:
-                        if not asked:
-                            self._ask(head)
-                            asked = True
+                        if not admitted:
+                            self._check_admission(head)
+                            admitted = True
                         share.hold(size)
                     parts.append(part)
         except TimeoutError:
@@ -79,10 +80,10 @@ class Intake:
 
     async def pieces(self, incoming: web.BaseRequest) -> AsyncIterator[bytes]:
         """Yield the body as it arrives; raises `ConnectionError` if it is cut off, `TimeoutError` if it stalls."""
-        await _go_on(incoming)
+        await _send_continue(incoming)
         while True:
             try:
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._timeout):
                     part = await incoming.content.readany()
             except (RequestPayloadError, web.HTTPException):
                 raise ConnectionError("the body broke off, or is malformed") from None
@@ -98,7 +99,7 @@ class Intake:
             raise Refusal(Response(status=503, headers=headers, body=busy.body))
         self.held += more
 
-    def _ask(self, head: Request) -> None:
+    def _check_admission(self, head: Request) -> None:
         refused = self._admit(head) if self._admit is not None else None
         if refused is not None:
             raise Refusal(refused)
@@ -108,7 +109,7 @@ class Intake:
         return Refusal(problem(413, ProblemCode.BODY_TOO_LARGE, reason=reason))
 
 
-async def _go_on(incoming: web.BaseRequest) -> None:
+async def _send_continue(incoming: web.BaseRequest) -> None:
     """Send `100 Continue` to a client that expects it."""
     if incoming.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
         await incoming.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -9,7 +9,7 @@ from runyard.wire.problem_codes import ProblemCode
 
 
 class Loopback:
-    """Carries requests to a handler by calling it. Faultless; the simulator has the faulty one."""
+    """Sends requests to a handler by calling it, without faults; the simulator has a transport with faults."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler

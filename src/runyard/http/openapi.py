@@ -21,7 +21,7 @@ _HTML = "text/html"
 _BODILESS = (204, 303)  # their answers have no body, of whatever kind the others are
 _REFUSED = {
     400: "The body is not valid JSON.",
-    401: "Who are you?",
+    401: "The request has no valid credential.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     422: "The body is not of the described type.",
@@ -53,14 +53,16 @@ def describe(title: str, version: str, routes: Sequence["Route"]) -> dict[str, A
         "components": {"schemas": components},
     }
     schemes = {
-        scheme.name: _scheme(scheme) for route in routes if (scheme := _asked(route)) is not None
+        scheme.name: _scheme(scheme)
+        for route in routes
+        if (scheme := _scheme_of(route)) is not None
     }
     if schemes:
         document["components"]["securitySchemes"] = schemes
     return document
 
 
-def _asked(route: "Route") -> Scheme | None:
+def _scheme_of(route: "Route") -> Scheme | None:
     return TOKEN if route.secured else route.scheme
 
 
@@ -107,7 +109,7 @@ def _operation(route: "Route", schemas: _Schemas) -> dict[str, Any]:
     if (kind := route.body or route.expects) is not None:
         content = {_JSON: {"schema": schemas[kind]}}
         operation["requestBody"] = {"required": True, "content": content}
-    if (scheme := _asked(route)) is not None:
+    if (scheme := _scheme_of(route)) is not None:
         operation["security"] = [{scheme.name: []}]
     return operation
 
@@ -123,7 +125,7 @@ def _parameter(place: str, name: str, meaning: str) -> dict[str, Any]:
 
 def _responses(route: "Route", schemas: _Schemas) -> dict[str, Any]:
     refusals = [400, 413, 415, 422] if route.body else [413] if route.expects else []
-    if _asked(route) is not None:
+    if _scheme_of(route) is not None:
         refusals.append(401)
     responses: dict[int, tuple[str, Any]] = {code: (_REFUSED[code], None) for code in refusals}
     responses |= dict(route.answers) or {200: ("", None)}

@@ -229,7 +229,7 @@ def _no_method(allowed: dict[str, None]) -> Response:
     return problem(
         405,
         ProblemCode.METHOD_UNKNOWN,
-        reason=f"this path knows {text}",
+        reason=f"this path allows {text}",
         headers=(("allow", text),),
     )
 

@@ -32,7 +32,7 @@ from runyard.http.addresses import decode_target
 from runyard.http.intake import BUDGET, Admit, Intake, Refusal, Share, Streamed
 from runyard.http.messages import Handler, Pairs, Request, Response, Stream, Upgraded
 from runyard.http.problems import problem
-from runyard.http.sockets import bind, notice_vanished_peers
+from runyard.http.sockets import bind, enable_keepalive
 from runyard.http.tunnels import switching, take_over
 from runyard.telemetry.log import Logger, get_logger
 from runyard.wire.problem_codes import ProblemCode
@@ -45,20 +45,22 @@ CLIENT_CERT_CN = CLIENT_CERT + "cn"  # the common name
 CLIENT_CERT_O = CLIENT_CERT + "o"  # an organisation; as many headers as the certificate has
 
 _SUBJECT = {"commonName": CLIENT_CERT_CN, "organizationName": CLIENT_CERT_O}
-# The adapter frames the answer itself; a handler's opinion on that could only contradict it.
+# The adapter frames the answer itself; the same headers from a handler could contradict it.
 _FRAMING = frozenset(
     ("connection", "content-length", "keep-alive", "transfer-encoding", "upgrade", "server")
 )
 _SERVER = "runyard"
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Timeouts of the server, in seconds."""
 
     head: float = 75.0  # for the head of the first or of the next request on a connection
     body: float = 60.0  # for the whole body of a request
-    linger: float = 2.0  # while a refused body is thrown away, so that its refusal can be read
-    handshake: float = 15.0  # for TLS to come about
+    linger: float = (
+        2.0  # while a refused body is discarded, so that the client can read the refusal
+    )
+    handshake: float = 15.0  # for the TLS handshake
     close: float = 5.0  # for requests under way when the server stops
 
 
@@ -95,26 +97,26 @@ async def listen(
     bodies: int = BUDGET,
     admit: Admit | None = None,
     streamed: Streamed | None = None,
-    patience: Patience | None = None,
+    timeouts: Timeouts | None = None,
 ) -> Listening:
     """Serve `handler` at `host:port`, or on a socket that is bound already.
 
-    `bodies` bounds what all bodies under way hold, and `admit` says from whom a large one is taken (`intake`).
-    The body of a request that is `streamed` reaches the handler as it comes, of whatever size (`Request.content`).
+    `bodies` bounds the memory of all bodies, and `admit` decides which clients may send a large one (`intake`).
+    The body of a request that is `streamed` reaches the handler as it arrives, of any size (`Request.content`).
     """
-    patience = patience or Patience()
+    timeouts = timeouts or Timeouts()
     bound = sock if sock is not None else bind(host, port)
-    notice_vanished_peers(bound)
-    intake = Intake(limit=body_limit, budget=bodies, patience=patience.body, admit=admit)
+    enable_keepalive(bound)
+    intake = Intake(limit=body_limit, budget=bodies, timeout=timeouts.body, admit=admit)
     adapter = _Adapter(
-        handler, intake, secure=tls is not None, patience=patience, streamed=streamed
+        handler, intake, secure=tls is not None, timeouts=timeouts, streamed=streamed
     )
     acceptor = await asyncio.get_running_loop().create_server(
         adapter.connection,
         sock=bound,
         ssl=tls,
         backlog=512,
-        ssl_handshake_timeout=patience.handshake if tls is not None else None,
+        ssl_handshake_timeout=timeouts.handshake if tls is not None else None,
         ssl_shutdown_timeout=1.0 if tls is not None else None,
     )
     name = acceptor.sockets[0].getsockname()
@@ -130,14 +132,14 @@ class _Adapter:
         intake: Intake,
         *,
         secure: bool,
-        patience: Patience,
+        timeouts: Timeouts,
         streamed: Streamed | None,
     ) -> None:
         self._handler = handler
         self._streamed = streamed
         self._intake = intake
         self._secure = secure
-        self._patience = patience
+        self._timeouts = timeouts
         self._log = get_logger("http")
         self._working: dict[asyncio.Task[object], None] = {}
         self._streaming: dict[asyncio.Task[object], None] = {}
@@ -150,8 +152,8 @@ class _Adapter:
             self._server,
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]  # documented: None means no access log
-            logger=_Quiet(self._log),  # type: ignore[arg-type]  # has the methods that aiohttp calls
-            keepalive_timeout=self._patience.head,
+            logger=_SilentLogger(self._log),  # type: ignore[arg-type]  # has the methods that aiohttp calls
+            keepalive_timeout=self._timeouts.head,
             lingering_time=0,  # see `_refuse`
             auto_decompress=False,  # signatures cover the body as it was sent
         )
@@ -163,7 +165,7 @@ class _Adapter:
             task.cancel()
         self._server.pre_shutdown()
         if self._working:
-            await asyncio.wait(list(self._working), timeout=self._patience.close)
+            await asyncio.wait(list(self._working), timeout=self._timeouts.close)
         for task in list(self._working):
             task.cancel()
         if self._working:
@@ -194,12 +196,12 @@ class _Adapter:
         if isinstance(answer, Response):
             if request.content is not None and not incoming.content.at_eof():
                 return await self._refuse(incoming, answer)
-            return await self._whole(incoming, request, answer)
+            return await self._write_response(incoming, request, answer)
         self._streaming[task] = None
         try:
             if isinstance(answer, Upgraded):
                 return await self._hand_over(incoming, request, answer)
-            return await self._pour(incoming, request, answer)
+            return await self._write_stream(incoming, request, answer)
         finally:
             del self._streaming[task]
 
@@ -219,7 +221,7 @@ class _Adapter:
         with contextlib.suppress(*gone):
             await response.prepare(incoming)
             await response.write_eof()
-            async with asyncio.timeout(self._patience.linger):
+            async with asyncio.timeout(self._timeouts.linger):
                 while left > 0 and (part := await incoming.content.readany()):
                     left -= len(part)
         return response
@@ -254,7 +256,7 @@ class _Adapter:
 
     # ── out ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _whole(
+    async def _write_response(
         self, incoming: web.BaseRequest, request: Request, answer: Response
     ) -> web.StreamResponse:
         try:
@@ -267,7 +269,7 @@ class _Adapter:
             response = _response(problem(500, ProblemCode.SERVER_FAILED, reason="see its log"))
         return response
 
-    async def _pour(
+    async def _write_stream(
         self, incoming: web.BaseRequest, request: Request, stream: Stream
     ) -> web.StreamResponse:
         """Write a stream as it arrives; a slow reader slows the producer."""
@@ -283,7 +285,7 @@ class _Adapter:
             finished = True
         except ConnectionError:
             pass  # the client has gone
-        except Exception as error:  # noqa: BLE001 - the boundary: the reader sees a cut stream, we a line
+        except Exception as error:  # noqa: BLE001 - the boundary: the reader sees a cut stream, and it is logged
             self._failed("stream failed", request, error)
         finally:
             if not finished and incoming.transport is not None:
@@ -308,14 +310,14 @@ class _Adapter:
                 await answer.serve(reader, writer)
         except OSError:
             pass  # the client has gone
-        except Exception as error:  # noqa: BLE001 - the boundary: the client sees a cut connection, we a line
+        except Exception as error:  # noqa: BLE001 - the boundary: the client sees a cut connection, and it is logged
             self._failed("tunnel failed", request, error)
         finally:
             await answer.aclose()
             if transport is not None:
                 transport.abort()
             incoming.protocol.connection_lost(None)  # aiohttp was not notified of it
-        return _Handed(status=101)
+        return _HandedOver(status=101)
 
     def _failed(self, event: str, request: Request, error: Exception) -> None:
         self._log.error(
@@ -328,7 +330,7 @@ class _Adapter:
         )
 
 
-class _Handed(web.StreamResponse):
+class _HandedOver(web.StreamResponse):
     """Empty response for aiohttp after the connection was handed over."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
@@ -358,7 +360,7 @@ class _Connection(web.RequestHandler):
         return response
 
 
-class _Quiet:
+class _SilentLogger:
     """Logger for aiohttp that drops its messages, because they quote requests."""
 
     def __init__(self, log: Logger) -> None:

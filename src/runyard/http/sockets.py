@@ -1,4 +1,4 @@
-"""Sockets that detect a peer which vanished, and that do not send after their caller gave up.
+"""Configures sockets to detect a vanished peer, and to send nothing after their caller gave up.
 
 A watch or a long poll may be silent for minutes, and a machine that lost power does not close its connections. TCP
 keep-alive detects it: after 30 s of silence three probes, 10 s apart, then the connection fails. Code that has no
@@ -15,12 +15,12 @@ import sys
 
 # What SO_LINGER does with unsent bytes when the socket is closed.
 _DISCARD, _FLUSH = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
-_SILENCE = 30
-_BETWEEN = 10
-_QUESTIONS = 3
+_IDLE = 30
+_INTERVAL = 10
+_PROBES = 3
 
-# The same number has two names: the silence before the first question.
-_FIRST = "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"
+# The option for the idle time before the first probe has two names.
+_IDLE_OPTION = "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"
 
 # Socket option whose first byte is the state of a connection, and the value of "established".
 _STATE, _OPEN = (0x106, 4) if sys.platform == "darwin" else (11, 1)
@@ -28,15 +28,15 @@ _STATE, _OPEN = (0x106, 4) if sys.platform == "darwin" else (11, 1)
 Address = tuple[int, int, int, str, tuple[object, ...]]  # as `getaddrinfo` returns it
 
 
-def notice_vanished_peers(sock: socket.socket) -> None:
-    """Turn keep-alive on; accepted sockets inherit it from the listening one."""
+def enable_keepalive(sock: socket.socket) -> None:
+    """Turn on TCP keep-alive; accepted sockets inherit it from the listening one."""
     if sock.family not in {socket.AF_INET, socket.AF_INET6}:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
-        (_FIRST, _SILENCE),
-        ("TCP_KEEPINTVL", _BETWEEN),
-        ("TCP_KEEPCNT", _QUESTIONS),
+        (_IDLE_OPTION, _IDLE),
+        ("TCP_KEEPINTVL", _INTERVAL),
+        ("TCP_KEEPCNT", _PROBES),
     ):
         option = getattr(socket, name, None)
         if option is not None:
@@ -48,7 +48,7 @@ def limit_sending(sock: socket.socket, seconds: float) -> None:
 
     The close sends a reset. The second limit holds without this process: it may be stopped, or killed.
     """
-    with contextlib.suppress(OSError):  # closed meanwhile: the write will say so
+    with contextlib.suppress(OSError):  # closed meanwhile: the write raises the error
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
         option = getattr(socket, "TCP_USER_TIMEOUT", None)
         if option is not None:
@@ -79,6 +79,6 @@ def dial(address: Address) -> socket.socket:
     """A socket for a connection to `address`, not yet connected."""
     family, kind, protocol, *_ = address
     sock = socket.socket(family, kind, protocol)
-    notice_vanished_peers(sock)
+    enable_keepalive(sock)
     sock.setblocking(False)
     return sock

@@ -83,7 +83,7 @@ class _Reader:
         self._heartbeat = heartbeat
         self._backlog = backlog
         self._waiting: deque[bytes] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._ended = False
 
     def put(self, chunk: bytes) -> bool:
@@ -91,23 +91,23 @@ class _Reader:
         if len(self._waiting) >= self._backlog:
             return False
         self._waiting.append(chunk)
-        self._news.set()
+        self._changed.set()
         return True
 
     def end(self) -> None:
         """End the stream."""
         self._ended = True
-        self._news.set()
+        self._changed.set()
 
     def __aiter__(self) -> "_Reader":
         return self
 
     async def __anext__(self) -> bytes:
         if not self._waiting and not self._ended:
-            self._news.clear()
+            self._changed.clear()
             try:
                 async with self._clock.timeout(self._heartbeat):
-                    await self._news.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 return HEARTBEAT
         if not self._waiting:

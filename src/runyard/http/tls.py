@@ -10,7 +10,7 @@ Invariants:
 - A certificate is renewed when a third of its life is left, or when it lacks a required name. The
   authority is renewed with the same key and name: certificates that it signed stay valid, and hosts that
   know only its old certificate still trust the new ones.
-- Whatever is unreadable, of another authority or without its key is replaced, except the authority itself:
+- A certificate that is unreadable, of another authority or without its key is replaced, except the authority itself:
   a damaged authority is a `TlsError`, because replacing it would lock out every host.
 - Time comes from the caller, in seconds since the epoch.
 """
@@ -56,7 +56,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class Files(msgspec.Struct, frozen=True):
-    """Where a certificate and its key lie; contexts read them from there."""
+    """The files of a certificate and its key; contexts read them from there."""
 
     certificate: Path
     key: Path
@@ -123,11 +123,11 @@ def renewal_due(certificate: bytes, *, now: float) -> bool:
     return moment < loaded.not_valid_before_utc or moment > loaded.not_valid_after_utc - life / 3
 
 
-# ── keeping ─────────────────────────────────────────────────────────────────────────────────────────
+# ── storing ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def keep_authority(folder: Path, *, now: float, name: str = "runyard") -> Pair:
-    """The authority of a data directory: made the first time, renewed in time, kept otherwise."""
+def ensure_authority(folder: Path, *, now: float, name: str = "runyard") -> Pair:
+    """Return the authority of a data directory; create it the first time, and renew it when that is due."""
     files = _files(folder, "ca")
     if not files.certificate.exists() and not files.key.exists():
         authority = make_authority(name, now=now)
@@ -154,10 +154,10 @@ def keep_authority(folder: Path, *, now: float, name: str = "runyard") -> Pair:
     return renewed
 
 
-def keep_server(
+def ensure_server(
     folder: Path, authority: Pair, names: Sequence[str], *, now: float
 ) -> tuple[Files, bool]:
-    """The server's certificate, and whether it is a new one (then contexts must read it again)."""
+    """Return the server's certificate, and whether it is a new one (then contexts must read it again)."""
     files = _files(folder, "server")
     if _serves(files, authority, names, now=now):
         return files, False
@@ -166,7 +166,7 @@ def keep_server(
 
 
 def write_pair(folder: Path, name: str, pair: Pair) -> Files:
-    """Keep a certificate that was issued, as `name.crt` and `name.key`."""
+    """Store a certificate that was issued, as `name.crt` and `name.key`."""
     files = _files(folder, name)
     _write(files, pair)
     return files
@@ -317,7 +317,7 @@ def _load(certificate: bytes) -> x509.Certificate:
 def _load_key(key: bytes) -> ec.EllipticCurvePrivateKey:
     loaded = serialization.load_pem_private_key(key, password=None)
     if not isinstance(loaded, ec.EllipticCurvePrivateKey):
-        raise ValueError("the key is of another kind than runyard makes")
+        raise ValueError("the key is not an elliptic-curve key, as runyard creates them")
     return loaded
 
 

@@ -4,7 +4,7 @@
 
 Invariants:
 - Memory is bounded: when one end does not read, the other end is read only until the buffer is full.
-- An idle tunnel stays as long as both ends do; a peer that vanished is noticed by its socket (`sockets`).
+- An idle tunnel stays as long as both ends do; its socket detects a peer that vanished (`sockets`).
 - An end of file is passed on after all bytes before it. Over plain TCP the other direction stays open as long as bytes
   arrive at least every `linger` seconds; TLS has no half-close, so the tunnel is closed.
 - While one end does not read, the other end is checked every `linger` seconds, and the tunnel is closed once it has
@@ -48,14 +48,14 @@ def switching(headers: Pairs) -> bytes:
 async def join(one: Ends, other: Ends, *, linger: float = LINGER) -> None:
     """Copy bytes in both directions until both ends are closed."""
     try:
-        async with asyncio.timeout(None) as patience:
-            await _Joint(patience, linger).carry(one, other)
+        async with asyncio.timeout(None) as limit:
+            await _Joint(limit, linger).copy(one, other)
             for _, writer in (one, other):
                 writer.close()
             for _, writer in (one, other):
                 await _closed(writer)
     except TimeoutError:
-        pass  # an end that neither reads nor goes
+        pass  # an end that neither reads nor disconnects
     finally:
         for _, writer in (one, other):
             writer.transport.abort()
@@ -64,39 +64,39 @@ async def join(one: Ends, other: Ends, *, linger: float = LINGER) -> None:
 class _Joint:
     """Both directions of a tunnel, and the timeout that starts when one of them has ended."""
 
-    def __init__(self, patience: asyncio.Timeout, linger: float) -> None:
-        self._patience = patience
+    def __init__(self, limit: asyncio.Timeout, linger: float) -> None:
+        self._limit = limit
         self._linger = linger
         self._ending = False
 
-    async def carry(self, one: Ends, other: Ends) -> None:
+    async def copy(self, one: Ends, other: Ends) -> None:
         async with asyncio.TaskGroup() as group:
-            forth = group.create_task(self._carry(one, other[1]))
-            back = group.create_task(self._carry(other, one[1]))
-            # Nobody is left to write to: the direction towards the one that went is over.
+            forth = group.create_task(self._copy(one, other[1]))
+            back = group.create_task(self._copy(other, one[1]))
+            # When an end disconnects, the direction towards it ends.
             watches = (
-                group.create_task(self._until_gone(one[1], back)),
-                group.create_task(self._until_gone(other[1], forth)),
+                group.create_task(self._until_closed(one[1], back)),
+                group.create_task(self._until_closed(other[1], forth)),
             )
             await asyncio.wait((forth, back))
             for watch in watches:
                 watch.cancel()
 
-    async def _carry(self, source: Ends, sink: asyncio.StreamWriter) -> None:
+    async def _copy(self, source: Ends, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while data := await source[0].read(LIMIT):
                 sink.write(data)
-                await self._taken(source[1], sink)
+                await self._drain(source[1], sink)
                 if self._ending:
-                    self._wait()
+                    self._start_timeout()
         with contextlib.suppress(OSError):
             if sink.can_write_eof():
                 sink.write_eof()
             else:
                 sink.close()
-        self._wait()
+        self._start_timeout()
 
-    async def _taken(self, source: asyncio.StreamWriter, sink: asyncio.StreamWriter) -> None:
+    async def _drain(self, source: asyncio.StreamWriter, sink: asyncio.StreamWriter) -> None:
         """Wait until the sink accepts more, unless it is stuck and the source has disconnected."""
         while True:
             held = sink.transport.get_write_buffer_size()
@@ -106,18 +106,18 @@ class _Joint:
             except TimeoutError:
                 stuck = sink.transport.get_write_buffer_size() >= held
             if stuck and not is_open(source.get_extra_info("socket")):
-                self._patience.reschedule(asyncio.get_running_loop().time())
+                self._limit.reschedule(asyncio.get_running_loop().time())
 
-    async def _until_gone(
+    async def _until_closed(
         self, writer: asyncio.StreamWriter, direction: "asyncio.Task[None]"
     ) -> None:
         await _closed(writer)
         direction.cancel()
-        self._wait()
+        self._start_timeout()
 
-    def _wait(self) -> None:
+    def _start_timeout(self) -> None:
         self._ending = True
-        self._patience.reschedule(asyncio.get_running_loop().time() + self._linger)
+        self._limit.reschedule(asyncio.get_running_loop().time() + self._linger)
 
 
 async def _closed(writer: asyncio.StreamWriter) -> None:

@@ -25,7 +25,7 @@ from runyard.embedded.up.secrets import load_or_make
 from runyard.embedded.up.supervisor import Supervisor
 from runyard.embedded.up.trust import kube_transport
 from runyard.http.messages import Transport
-from runyard.http.tls import keep_authority
+from runyard.http.tls import ensure_authority
 from runyard.kube.client import Kube
 from runyard.kube.errors import Forbidden, Unauthorized
 from runyard.kube.kinds import NODES
@@ -169,8 +169,8 @@ def test_a_clock_that_was_put_back_locks_nobody_out(tmp_path: Path) -> None:
 
 
 def test_a_start_with_a_corrected_clock_keeps_the_authority(tmp_path: Path) -> None:
-    made = keep_authority(tmp_path, now=2e9)
+    made = ensure_authority(tmp_path, now=2e9)
     for now in (2e9 - DAY, 2e9 + DAY):
-        assert keep_authority(tmp_path, now=now) == made
-    renewed = keep_authority(tmp_path, now=2e9 - 30 * DAY)
+        assert ensure_authority(tmp_path, now=now) == made
+    renewed = ensure_authority(tmp_path, now=2e9 - 30 * DAY)
     assert renewed.key == made.key, "who trusted it still does"

@@ -22,7 +22,7 @@ from runyard.db.pooled import PooledDatabase, open_pool
 from runyard.http.client import HttpTransport
 from runyard.http.messages import Request, Response, Stream
 from runyard.http.routes import Routes
-from runyard.http.server import Patience, listen
+from runyard.http.server import Timeouts, listen
 from runyard.telemetry.log import get_logger
 from runyard.telemetry.meter import Meter
 from runyard.web.access import Access
@@ -290,9 +290,9 @@ async def serving(
             log=get_logger("test"),
         )
         # Reading requires the token too, as for clients that are not on loopback.
-        routes, guard = results.door(_strict(access), secure=False)
+        routes, guard = results.routes(_strict(access), secure=False)
         table = Routes("results", "v1", routes, guard=guard, private=True)
-        server = await listen(table.handle, streamed=streamed, patience=Patience(linger=0.2))
+        server = await listen(table.handle, streamed=streamed, timeouts=Timeouts(linger=0.2))
         world = World(server.url, database_url, database, blobs, results, meter, clock)
         try:
             yield world

@@ -11,9 +11,9 @@ from runyard.http.client import HttpTransport
 from runyard.http.tls import (
     Pair,
     client_context,
+    ensure_authority,
+    ensure_server,
     issue_client,
-    keep_authority,
-    keep_server,
     server_context,
     write_pair,
 )
@@ -26,7 +26,7 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 def signer(layout: Layout, *, now: float) -> Pair:
     """The authority with its key, for signing."""
-    return keep_authority(layout.tls, now=now)
+    return ensure_authority(layout.tls, now=now)
 
 
 def authority(layout: Layout, *, now: float) -> bytes:
@@ -53,7 +53,7 @@ def serving(
     folder = layout.tls / "others" if address else layout.tls
     names = (*NAMES, *_names_of(address)) if address else NAMES
     own = signer(layout, now=now)
-    files, _ = keep_server(folder, own, names, now=now)
+    files, _ = ensure_server(folder, own, names, now=now)
     return server_context(files, clients=own.certificate if clients else b"")
 
 
