@@ -8,7 +8,7 @@ simulation as it would in a cluster. The rights that each component uses are rec
 from collections import Counter
 
 from runyard.embedded.kube.access.auth import ADMIN, Action, Decision, User
-from runyard.embedded.kube.access.rbac import Book, Rbac, account_user
+from runyard.embedded.kube.access.rbac import Rbac, RbacObjects, account_user
 from runyard.http.messages import Request
 from runyard.wire import names, rights
 
@@ -50,8 +50,8 @@ class Callers:
         self._components[user.name] = component
         self._rbac.forget()
 
-    def _book(self) -> Book:
-        return Book.of(rights.granted(self._holders))
+    def _book(self) -> RbacObjects:
+        return RbacObjects.of(rights.granted(self._holders))
 
     def who(self, request: Request) -> User:
         """The user of the current request."""

@@ -13,7 +13,7 @@ from tests.embedded.kube_access.accessworld import BOSS, NOBODY, SPACE, World, p
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.actions import Actions
 from runyard.embedded.kube.access.auth import Action, User
-from runyard.embedded.kube.access.rbac import Book, Rbac
+from runyard.embedded.kube.access.rbac import Rbac, RbacObjects
 from runyard.embedded.kube.catalogue import Catalogue
 from runyard.embedded.kube.core import KubeCore
 from runyard.embedded.kube.resources import NAMESPACES, PODS
@@ -136,7 +136,7 @@ def _rbac() -> Rbac:
         "roleRef": {"kind": "ClusterRole", "name": "r"},
         "subjects": [user("bob")],
     }
-    return Rbac(lambda: Book.of([role, binding]))
+    return Rbac(lambda: RbacObjects.of([role, binding]))
 
 
 def test_questions_about_long_things_are_not_kept(catalogue: Catalogue) -> None:

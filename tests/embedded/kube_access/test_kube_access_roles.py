@@ -25,7 +25,7 @@ from tests.embedded.kube_access.accessworld import (
 )
 
 from runyard.embedded.kube.access.auth import Action, User
-from runyard.embedded.kube.access.rbac import Book, Rbac
+from runyard.embedded.kube.access.rbac import Rbac, RbacObjects
 from runyard.embedded.kube.access.rules import Rule, rule_of, uncovered
 
 MAPS = f"/api/v1/namespaces/{SPACE}/configmaps"
@@ -151,7 +151,7 @@ def test_a_rule_allows_exactly_what_it_says(case: str) -> None:
         "roleRef": {"kind": "ClusterRole", "name": "r"},
         "subjects": [user("bob")],
     }
-    rbac = Rbac(lambda: Book.of((role, binding)))
+    rbac = Rbac(lambda: RbacObjects.of((role, binding)))
     for _ in range(2):  # the second time from memory
         assert rbac.decide(User(name="bob"), asked).allowed is allowed
         assert not rbac.decide(User(name="eve"), asked).allowed

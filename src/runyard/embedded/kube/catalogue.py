@@ -13,7 +13,7 @@ from runyard.embedded.kube import routes
 from runyard.embedded.kube.resources import BUILT_IN, Resource
 from runyard.embedded.kube.routes import Target
 
-_REMEMBERED = 16384
+_CACHE_SIZE = 16384
 _LONGEST = 512  # the longest path that is cached
 
 
@@ -56,7 +56,7 @@ class Catalogue:
         if target is None:
             target = routes.parse(path, self._by_path, self._groups_served)
             if len(path) <= _LONGEST:
-                if len(self._targets) >= _REMEMBERED:
+                if len(self._targets) >= _CACHE_SIZE:
                     self._targets.clear()
                 self._targets[path] = target
         return target

@@ -79,8 +79,8 @@ OnWrite = Callable[[str, str, str, str], None]
 class Security(msgspec.Struct, frozen=True, kw_only=True):
     """Authentication and authorization; by default every caller is an administrator."""
 
-    authenticate: auth.Authenticate = auth.everybody_is_admin
-    authorize: auth.Authorize = auth.everything_is_allowed
+    authenticate: auth.Authenticate = auth.always_admin
+    authorize: auth.Authorize = auth.always_allow
     rbac: bool = False
     authority: Pair | None = None
 

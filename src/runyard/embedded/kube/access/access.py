@@ -1,14 +1,14 @@
-"""Combines everything about access for the core: the gate, the roles, the reviews, the certificates.
+"""Combines access control for the core: authorization, roles, reviews and certificate requests.
 
-With `rbac` the roles and bindings that the API holds decide, and the ones that every cluster begins with are
-written when they are missing. Without, a function of the caller decides.
+With `rbac` the stored roles and bindings decide, and missing default ones are created. Without it, the given
+`authorize` function decides.
 """
 
 from runyard.embedded.kube.access import bootstrap
 from runyard.embedded.kube.access.auth import Authorize, User
 from runyard.embedded.kube.access.certificates import Certificates
 from runyard.embedded.kube.access.gate import GRANTING, Gate
-from runyard.embedded.kube.access.rbac import Book, Rbac
+from runyard.embedded.kube.access.rbac import Rbac, RbacObjects
 from runyard.embedded.kube.access.reviews import Reviews
 from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import (
@@ -33,7 +33,7 @@ class Access:
     ) -> None:
         store, clock = registry.store, registry.clock
         self._registry = registry
-        self._rbac = Rbac(lambda: _book(store)) if rbac else None
+        self._rbac = Rbac(lambda: _rbac_objects(store)) if rbac else None
         if self._rbac is not None:
             authorize = self._rbac.decide
         self._certificates = Certificates(registry, clock=clock, authority=authority)
@@ -44,7 +44,7 @@ class Access:
         registry.admit = self._gate.admit
 
     def begin(self) -> None:
-        """Writes the roles that a new cluster has."""
+        """Creates the missing default roles and bindings."""
         if self._rbac is None:
             return
         for resource, obj in bootstrap.objects():
@@ -63,23 +63,23 @@ class Access:
         return answer
 
     def note(self, event: Event) -> None:
-        """Called when something was stored."""
+        """Reacts to one commit."""
         if event.resource in GRANTING:
             self.forget()
         else:
             self._certificates.note(event)
 
     def forget(self) -> None:
-        """Re-evaluates by what is stored."""
+        """Drops cached decisions."""
         if self._rbac is not None:
             self._rbac.forget()
 
 
-def _book(store: Store) -> Book:
+def _rbac_objects(store: Store) -> RbacObjects:
     def objects(resource: Resource) -> tuple[Object, ...]:
         return tuple(record.obj for record in store.table(resource).records())
 
-    return Book(
+    return RbacObjects(
         cluster_roles=objects(CLUSTER_ROLES),
         roles=objects(ROLES),
         cluster_bindings=objects(CLUSTER_ROLE_BINDINGS),

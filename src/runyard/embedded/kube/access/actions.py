@@ -1,8 +1,8 @@
-"""Maps a request to the action that it needs, as rules name it.
+"""Maps a request to the action that RBAC rules must allow.
 
-Authorization comes first: a caller without rights learns nothing about what exists. But what is authorized must be what
-is then served, so a served path is parsed by its route, once, for both. Only an unknown path is parsed by its form
-alone, as Kubernetes does, so that the refusal can name what was requested.
+Authorization comes first, so that a caller without rights learns nothing about what exists. A served path is parsed by
+its route, once for authorization and for serving, so that both mean the same. Only an unknown path is parsed by its
+form alone, as Kubernetes does, so that the refusal can name what was requested.
 
     /api/v1/namespaces/x/pods/y/status     pods/status "y" in namespace x
     /api/v1/namespaces/x                   namespaces "x", which counts as being in namespace x
@@ -28,8 +28,8 @@ _METHODS = {
     "DELETE": "delete",
 }
 _OWN_SUBRESOURCES = ("status", "finalize")  # of a namespace; anything else there is a resource
-_REMEMBERED = 16384
-_LONGEST = 512  # the longest path that is cached
+_CACHE_SIZE = 16384
+_LONGEST_CACHED = 512  # the longest path that is cached
 
 _Key = tuple[str, str, bool, str]
 
@@ -40,10 +40,10 @@ class Actions:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._edition = catalogue.edition
-        self._known: dict[_Key, Action] = {}
+        self._cache: dict[_Key, Action] = {}
 
     def of(self, request: Request) -> Action:
-        """The action of the request."""
+        """Returns the action of the request."""
         watch, exact = False, ""
         if request.query:
             watch = wants_watch(request)
@@ -51,25 +51,25 @@ class Actions:
                 exact = exact_name(selector)
         key = (request.method, request.path, watch, exact)
         if self._edition != self._catalogue.edition:
-            self._known.clear()
+            self._cache.clear()
             self._edition = self._catalogue.edition
-        found = self._known.get(key)
-        return self._remember(key) if found is None else found
+        found = self._cache.get(key)
+        return self._parse_and_cache(key) if found is None else found
 
-    def _remember(self, key: _Key) -> Action:
+    def _parse_and_cache(self, key: _Key) -> Action:
         method, path, watch, exact = key
-        found = self._read(method, path, watch, exact)
-        if len(path) + len(exact) + len(method) <= _LONGEST:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = found
+        found = self._parse(method, path, watch, exact)
+        if len(path) + len(exact) + len(method) <= _LONGEST_CACHED:
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[key] = found
         return found
 
-    def _read(self, method: str, path: str, watch: bool, exact: str) -> Action:
+    def _parse(self, method: str, path: str, watch: bool, exact: str) -> Action:
         try:
-            found = _routed(self._catalogue.parse(path))
+            found = _by_route(self._catalogue.parse(path))
         except StatusError:
-            found = _formed(path)
+            found = _by_form(path)
         if found.path is not None:
             return Action(verb=method.lower(), path=path)
         verb, name = _METHODS.get(method, ""), found.name
@@ -87,7 +87,7 @@ class Actions:
         )
 
 
-def _routed(target: Target) -> Action:
+def _by_route(target: Target) -> Action:
     """The action for a resource with a route."""
     resource = target.resource
     return Action(
@@ -100,7 +100,7 @@ def _routed(target: Target) -> Action:
     )
 
 
-def _formed(path: str) -> Action:
+def _by_form(path: str) -> Action:
     """The action for a path without a route."""
     steps = path.strip("/").split("/")
     if len(steps) >= 3 and steps[0] == "api":

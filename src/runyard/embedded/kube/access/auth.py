@@ -1,4 +1,4 @@
-"""Authentication and authorization: two functions that a user of the core can replace.
+"""Defines authentication and authorization: two functions that the owner of the core can replace.
 
 By default every caller is an administrator, which is right for a core that only its own process can
 reach. An adapter that opens a socket passes its own (`login`), and enables the roles and bindings that the
@@ -42,7 +42,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Whether it is allowed; a reason for a yes, or what could not be evaluated for a no."""
+    """Whether an action is allowed; with the reason if it is, or the evaluation errors if it is not."""
 
     allowed: bool
     reason: str = ""
@@ -56,13 +56,13 @@ YES, NO = Decision(True), Decision(False)
 ADMIN = User(name="system:admin", groups=(MASTERS, AUTHENTICATED))
 
 
-def everybody_is_admin(request: Request) -> User | None:
-    """The default: every caller is an administrator."""
+def always_admin(request: Request) -> User | None:
+    """Authenticates every caller as an administrator; the default."""
     return ADMIN
 
 
-def everything_is_allowed(user: User, action: Action) -> Decision:
-    """The default: everything is allowed."""
+def always_allow(user: User, action: Action) -> Decision:
+    """Allows every action; the default."""
     return YES
 
 

@@ -1,8 +1,8 @@
-"""The default roles of a new cluster, as far as users and programs expect them.
+"""Defines the default roles and bindings of a new cluster.
 
-They are written when they are missing; changed ones stay as they are. `admin`, `edit` and `view` are
-for users, in a namespace, and name the resources that this API serves; what they may do with pools is
-shipped (`deploy/roles/users.yaml`), and a cluster adds it to the same roles.
+Missing ones are created; changed ones stay as they are. `admin`, `edit` and `view` are for users, in a
+namespace, and name the resources that this API serves; their rules for pools are those of
+`deploy/roles/users.yaml`, which a real cluster aggregates into the same roles.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from runyard.embedded.kube.resources import (
 from runyard.wire import rights
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-_NOTES = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
+_ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "delete", "deletecollection", "patch", "update"]
 _HEALTH = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
@@ -33,8 +33,8 @@ _DISCOVERY = [
     "/readyz",
 ]
 _DISCOVERY += ["/version", "/version/"]
-_SEEN = ["configmaps", "events", "pods", "pods/log", "pods/status", "serviceaccounts"]
-_CHANGED = [
+_READABLE = ["configmaps", "events", "pods", "pods/log", "pods/status", "serviceaccounts"]
+_WRITABLE = [
     "configmaps",
     "events",
     "pods",
@@ -43,34 +43,34 @@ _CHANGED = [
     "pods/portforward",
     "secrets",
 ]
-_CHANGED += ["serviceaccounts"]
+_WRITABLE += ["serviceaccounts"]
 _LEASES = "coordination.k8s.io"
 
 Rules = list[dict[str, list[str]]]
-_POOLS_SEEN, _POOLS_CHANGED = rights.user_roles()
+_POOLS_READ, _POOLS_WRITE = rights.user_roles()
 
 
-def _on(group: str, resources: list[str], verbs: list[str]) -> dict[str, list[str]]:
+def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, list[str]]:
     return {"apiGroups": [group], "resources": resources, "verbs": verbs}
 
 
 _VIEW: Rules = [
-    _on("", [*_SEEN, "namespaces"], _READ),
-    *_POOLS_SEEN["rules"],
+    _rule("", [*_READABLE, "namespaces"], _READ),
+    *_POOLS_READ["rules"],
 ]
 _EDIT: Rules = [
     *_VIEW,
-    _on("", ["pods/attach", "pods/exec", "pods/portforward", "secrets"], _READ),
-    _on("", _CHANGED, _WRITE),
-    _on("", ["pods/eviction", "serviceaccounts/token"], ["create"]),
-    _on(_LEASES, ["leases"], [*_READ, *_WRITE]),
-    _on("", ["serviceaccounts"], ["impersonate"]),
-    *_POOLS_CHANGED["rules"],
+    _rule("", ["pods/attach", "pods/exec", "pods/portforward", "secrets"], _READ),
+    _rule("", _WRITABLE, _WRITE),
+    _rule("", ["pods/eviction", "serviceaccounts/token"], ["create"]),
+    _rule(_LEASES, ["leases"], [*_READ, *_WRITE]),
+    _rule("", ["serviceaccounts"], ["impersonate"]),
+    *_POOLS_WRITE["rules"],
 ]
 _ADMIN: Rules = [
     *_EDIT,
-    _on(RBAC, ["rolebindings", "roles"], [*_READ, *_WRITE]),
-    _on("authorization.k8s.io", ["localsubjectaccessreviews"], ["create"]),
+    _rule(RBAC, ["rolebindings", "roles"], [*_READ, *_WRITE]),
+    _rule("authorization.k8s.io", ["localsubjectaccessreviews"], ["create"]),
 ]
 _ROLES: dict[str, Rules] = {
     "cluster-admin": [
@@ -81,18 +81,18 @@ _ROLES: dict[str, Rules] = {
     "edit": _EDIT,
     "view": _VIEW,
     "system:basic-user": [
-        _on(
+        _rule(
             "authorization.k8s.io",
             ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
             ["create"],
         ),
-        _on("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
+        _rule("authentication.k8s.io", ["selfsubjectreviews"], ["create"]),
     ],
     "system:discovery": [{"nonResourceURLs": _DISCOVERY, "verbs": ["get"]}],
     "system:public-info-viewer": [{"nonResourceURLs": _HEALTH, "verbs": ["get"]}],
     "system:auth-delegator": [
-        _on("authentication.k8s.io", ["tokenreviews"], ["create"]),
-        _on("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+        _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
     ],
 }
 _BINDINGS = {
@@ -106,10 +106,10 @@ _BINDINGS = {
 def objects() -> Iterator[tuple[Resource, Object]]:
     """Every role and binding of a new cluster."""
     for name, rules in _ROLES.items():
-        meta = {"name": name, "labels": dict(_LABELS), "annotations": dict(_NOTES)}
+        meta = {"name": name, "labels": dict(_LABELS), "annotations": dict(_ANNOTATIONS)}
         yield CLUSTER_ROLES, {"metadata": meta, "rules": rules}
     for name, groups in _BINDINGS.items():
-        meta = {"name": name, "labels": dict(_LABELS), "annotations": dict(_NOTES)}
+        meta = {"name": name, "labels": dict(_LABELS), "annotations": dict(_ANNOTATIONS)}
         subjects = [{"kind": "Group", "apiGroup": RBAC, "name": group} for group in groups]
         ref = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
         yield CLUSTER_ROLE_BINDINGS, {"metadata": meta, "roleRef": ref, "subjects": subjects}

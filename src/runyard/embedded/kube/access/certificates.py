@@ -1,12 +1,12 @@
-"""Serves certificate signing requests: created by clients, approved by users, signed by the machine's authority.
+"""Serves certificate signing requests: created by clients, approved by users, signed by the machine's CA.
 
 A host requests the serving certificate of its API, and a user approves. Only these are signed, requests
 for `kubernetes.io/kubelet-serving`, after the checks of a real cluster: the subject is a node (`O=system:nodes`,
-`CN=system:node:…`), it serves under at least one name, it has names of no other kind, and it asks for the usages
-of a server. A request that breaks a rule after its approval is marked as failed, with the rule. Requests for other
-signers can be created and approved, and wait for another signer.
+`CN=system:node:…`), it has at least one DNS name or IP address and names of no other kind, and it requests the
+usages of a server. A request that breaks a rule after its approval is marked as failed, with the rule. Requests for
+other signers can be created and approved, and wait for another signer.
 
-The server records who made a request, and this cannot be changed; conditions of an approval are never removed.
+The server records the user that created a request, which is immutable; conditions of an approval are never removed.
 """
 
 import base64
@@ -52,20 +52,20 @@ class Certificates:
     # ---- before they are stored
 
     def admit(
-        self, user: User, new: Object, *, old: Object | None, subresource: str, may: Authorize
+        self, user: User, new: Object, *, old: Object | None, subresource: str, authorize: Authorize
     ) -> Object:
-        """The request as it may be stored; raises 403 or 422."""
+        """Returns the request as it is to be stored; raises 403 or 422."""
         if old is None:
             return _created(user, new)
         if subresource not in ("approval", "status"):
             return {**new, "spec": old["spec"]}
         signer = str(old["spec"].get("signerName", ""))
         verb = "approve" if subresource == "approval" else "sign"
-        _check_signer(user, new, signer, verb=verb, may=may)
-        return self._judged(new, old, approval=subresource == "approval")
+        _check_signer(user, new, signer, verb=verb, authorize=authorize)
+        return self._with_conditions(new, old, approval=subresource == "approval")
 
-    def _judged(self, new: Object, old: Object, *, approval: bool) -> Object:
-        """An approval may change only conditions; raises 422 for invalid ones."""
+    def _with_conditions(self, new: Object, old: Object, *, approval: bool) -> Object:
+        """Returns the request with its new conditions; an approval changes nothing else. Raises 422."""
         given, before = _conditions(new), _conditions(old)
         if causes := rules.conditions(given, before, approval=approval):
             raise invalid(CERTIFICATE_REQUESTS, new["metadata"]["name"], causes)
@@ -77,13 +77,13 @@ class Certificates:
     # ---- when they are approved
 
     def note(self, event: Event) -> None:
-        """Signs what has been approved."""
+        """Signs an approved request."""
         record = event.new
         if event.resource is not CERTIFICATE_REQUESTS or record is None or self._authority is None:
             return
         status = record.obj.get("status", {})
-        ours = record.obj["spec"].get("signerName") == SERVING
-        if not ours or not _is_approved(record.obj) or status.get("certificate"):
+        is_serving = record.obj["spec"].get("signerName") == SERVING
+        if not is_serving or not _is_approved(record.obj) or status.get("certificate"):
             return
         self._registry.update(
             CERTIFICATE_REQUESTS,
@@ -119,12 +119,12 @@ def check_serving(wanted: Requested, usages: tuple[str, ...]) -> None:
         raise ValueError("subject common name does not begin with system:node:")
     if not wanted.dns_names and not wanted.ip_addresses:
         raise ValueError("DNS or IP subjectAltName is required")
-    if wanted.mails:
+    if wanted.emails:
         raise ValueError("Email subjectAltNames are not allowed")
     if wanted.others:
         raise ValueError("URI subjectAltNames are not allowed")
-    strange = [each for each in usages if each not in _USAGES]
-    if strange or any(each not in usages for each in _NEEDED):
+    unexpected = [each for each in usages if each not in _USAGES]
+    if unexpected or any(each not in usages for each in _NEEDED):
         raise ValueError(f"usages did not match [{' '.join(_USAGES)}]")
 
 
@@ -132,7 +132,7 @@ def _created(user: User, new: Object) -> Object:
     spec = new.get("spec")
     spec = dict(spec) if isinstance(spec, dict) else {}
     name = new["metadata"]["name"]
-    if causes := _wrong_request(spec) + rules.spec(spec):
+    if causes := _request_causes(spec) + rules.spec(spec):
         raise invalid(CERTIFICATE_REQUESTS, name, causes)
     if spec["signerName"] == CLIENT and MASTERS in organizations(parse(spec["request"])):
         why = f"use of {CLIENT} signer with {MASTERS} group is not allowed"
@@ -146,7 +146,7 @@ def _created(user: User, new: Object) -> Object:
     return {**new, "spec": kept | made}
 
 
-def _wrong_request(spec: Object) -> list[Cause]:
+def _request_causes(spec: Object) -> list[Cause]:
     try:
         parse(spec.get("request", ""))
     except ValueError as error:
@@ -165,13 +165,13 @@ def _is_approved(obj: Object) -> bool:
     return states.get(rules.APPROVED) == "True" and not refused
 
 
-def _check_signer(user: User, new: Object, signer: str, *, verb: str, may: Authorize) -> None:
-    """Approving and signing also need a right on the signer, by its name or by its domain."""
+def _check_signer(user: User, new: Object, signer: str, *, verb: str, authorize: Authorize) -> None:
+    """Raises 403 unless the user may approve or sign for the signer, by its name or by its domain."""
     domain = signer.partition("/")[0] + "/*"
     actions = [
         Action(verb=verb, group=GROUP, plural="signers", name=name) for name in (signer, domain)
     ]
-    if not any(may(user, action).allowed for action in actions):
+    if not any(authorize(user, action).allowed for action in actions):
         what = "approve" if verb == "approve" else "sign"
         why = f'user not permitted to {what} requests with signerName "{signer}"'
         raise forbidden(CERTIFICATE_REQUESTS, new["metadata"]["name"], why)

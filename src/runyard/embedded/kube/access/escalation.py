@@ -75,7 +75,7 @@ class Escalation:
         if rules is None:
             raise not_found(
                 resource, ref["name"]
-            )  # it names the binding, and so does a real server
+            )  # a real server also puts the kind of the binding here
         self._check_held(user, resource, meta, rules)
 
     def _may(self, user: User, action: Action) -> bool:

@@ -1,12 +1,12 @@
 """The host fence: limits what a host's identity may write, beyond its role.
 
-A host is a machine in a closet, and its credential is on its disk. Roles cannot express "only the Pods that are
-bound to you", so the fence does: a host writes its own Node and its own lease, the status and our finalizer of Pods
-that are bound to it, Events about these, tokens of these Pods' accounts that end with the Pod, and a request for
+A host keeps its credential on its disk, which may be stolen. Roles cannot express "only the Pods that are bound to
+this host", so the fence does: a host may write its own Node and its own Lease, the status and our finalizer of Pods
+that are bound to it, Events about these, tokens of these Pods' accounts that are bound to the Pod, and a request for
 its own serving certificate. Every other write is refused, also one that a role grants by mistake.
 
-In a cluster an admission policy, shipped beside the roles, does the same. Neither restricts reads: for these the
-role alone decides, and it names no Secret.
+In a real cluster an admission policy does the same (`deploy/admission`). Neither restricts reads: for these the role
+alone decides, and it names no Secret.
 """
 
 from collections.abc import Iterable
@@ -35,14 +35,14 @@ from runyard.wire import names
 _PREFIX = account_user(names.CONTROLLER_NAMESPACE, f"{names.NODE_AGENT}-")
 _NODE_PREFIX, _NODES_GROUP = "system:node:", "system:nodes"
 _READS = ("get", "list", "watch")
-_CONNECTS = ("exec", "attach", "portforward")  # which a GET can do, too
+_CONNECTS = ("exec", "attach", "portforward")  # a WebSocket starts with a GET
 _OWN_POD = "a host may only touch Pods that are bound to it"
-_FREE_ANNOTATIONS = (names.START_PROGRESS_AT,)
+_ALLOWED_ANNOTATIONS = (names.START_PROGRESS_AT,)
 _SELF_REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
 
 
 def host_of(user: User) -> str:
-    """The host of this identity; empty if it is no host's."""
+    """Returns the host of this identity; empty for other users."""
     if user.name.startswith(_PREFIX):
         return user.name[len(_PREFIX) :]
     if _NODES_GROUP in user.groups and user.name.startswith(_NODE_PREFIX):
@@ -51,7 +51,7 @@ def host_of(user: User) -> str:
 
 
 class Fence:
-    """Refuses what no host may write."""
+    """Refuses writes that no host may do."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class Fence:
         if action.path or (action.verb in _READS and action.subresource not in _CONNECTS):
             return
         if action.verb == "deletecollection":
-            raise _refused(action, "no host deletes what it does not name")
+            raise _refused(action, "a host may not delete collections")
         what = (action.group, action.plural)
         if what in ((NODES.group, NODES.plural), (LEASES.group, LEASES.plural)):
             if action.name != host and not (action.verb == "create" and not action.name):
@@ -70,75 +70,77 @@ class Fence:
             self._check_pod(host, action)
         elif what == (SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.plural):
             self._check_token(host, action, request)
-        elif not _harmless(action):
-            raise _refused(action, "no host may write this")
+        elif not _is_checked_later(action):
+            raise _refused(action, "a host may not write this resource")
 
     def _check_pod(self, host: str, action: Action) -> None:
         if action.verb in ("create", "deletecollection") or action.subresource not in (
             "",
             "status",
         ):
-            raise _refused(action, "a host creates, binds and evicts no Pods")
-        if not self._is_ours(host, action.namespace, action.name):
+            raise _refused(action, "a host may not create, bind or evict Pods")
+        if not self._is_bound_to(host, action.namespace, action.name):
             raise _refused(action, _OWN_POD)
 
-    def _is_ours(self, host: str, namespace: str, name: str) -> bool:
-        """Whether the Pod is bound to the host; true for a missing Pod, which others report."""
+    def _is_bound_to(self, host: str, namespace: str, name: str) -> bool:
+        """Whether the Pod is bound to the host; true for a missing Pod, which is reported as 404 later."""
         record = self._store.get(PODS, namespace, name)
         return record is None or bool(record.obj["spec"].get("nodeName", "") == host)
 
     def _check_token(self, host: str, action: Action, request: Request) -> None:
         if action.subresource != "token":
-            raise _refused(action, "a host writes no ServiceAccounts")
+            raise _refused(action, "a host may not write ServiceAccounts")
         ref = _bound_ref(request)
         if ref.get("kind") != "Pod" or not ref.get("name"):
-            raise _refused(action, "a host may only ask for tokens that are bound to a Pod")
-        if not self._is_ours(host, action.namespace, str(ref["name"])):
+            raise _refused(action, "a host may only request tokens that are bound to a Pod")
+        if not self._is_bound_to(host, action.namespace, str(ref["name"])):
             raise _refused(action, _OWN_POD)
 
     def check_object(
         self, host: str, resource: Resource, new: Object, *, old: Object | None
     ) -> None:
-        """Raises 403 if no host may store this."""
+        """Raises 403 if the host may not store this object."""
         meta = new["metadata"]
         if resource in (NODES, LEASES):
             if meta["name"] != host:
-                raise forbidden(resource, meta["name"], "a host may only write its own")
+                raise forbidden(resource, meta["name"], "a host may only write its own object")
         elif resource is PODS:
             if old is None or _changed(new, old):
                 raise forbidden(
-                    PODS, meta["name"], "a host may change a Pod's status and our finalizer"
+                    PODS, meta["name"], "a host may only change a Pod's status and our finalizer"
                 )
         elif resource is EVENTS:
             self._check_event(host, new)
             if old is not None and old.get("involvedObject") != new.get("involvedObject"):
-                raise forbidden(EVENTS, meta["name"], "no host says what an Event is about anew")
+                raise forbidden(
+                    EVENTS, meta["name"], "a host may not change the involvedObject of an Event"
+                )
         elif resource is CERTIFICATE_REQUESTS:
             self._check_certificate(host, new)
 
     def _check_event(self, host: str, event: Object) -> None:
-        about = event.get("involvedObject") or {}
-        kind, name = about.get("kind"), str(about.get("name", ""))
-        own = kind == "Pod" and self._is_ours(host, str(about.get("namespace", "")), name)
+        involved = event.get("involvedObject") or {}
+        kind, name = involved.get("kind"), str(involved.get("name", ""))
+        own = kind == "Pod" and self._is_bound_to(host, str(involved.get("namespace", "")), name)
         if not own and not (kind == "Node" and name == host):
-            why = "a host may only tell about itself and about Pods that are bound to it"
+            why = "a host may only write Events about itself and about Pods that are bound to it"
             raise forbidden(EVENTS, event["metadata"]["name"], why)
 
     def _check_certificate(self, host: str, new: Object) -> None:
         name = new["metadata"]["name"]
         if new["spec"].get("signerName") != SERVING:
-            why = "a host may only ask for a certificate to serve with"
+            why = f"a host may only request a certificate of the signer {SERVING}"
             raise forbidden(CERTIFICATE_REQUESTS, name, why)
         try:
             wanted = read_request(new["spec"].get("request", ""))
         except ValueError as error:
             raise forbidden(CERTIFICATE_REQUESTS, name, str(error)) from None
         if wanted.common_name != _NODE_PREFIX + host:
-            why = f"a host may only ask for a certificate of {_NODE_PREFIX}{host}"
+            why = f"a host may only request a certificate for {_NODE_PREFIX}{host}"
             raise forbidden(CERTIFICATE_REQUESTS, name, why)
-        strange = [each for each in _names(wanted) if each not in self._addresses(host)]
-        if strange:
-            why = f"{strange[0]} is no address of the Node {host}"
+        unknown = [each for each in _names(wanted) if each not in self._addresses(host)]
+        if unknown:
+            why = f"{unknown[0]} is not an address of the Node {host}"
             raise forbidden(CERTIFICATE_REQUESTS, name, why)
 
     def _addresses(self, host: str) -> tuple[str, ...]:
@@ -152,8 +154,8 @@ def _names(wanted: Requested) -> Iterable[str]:
     return (*wanted.dns_names, *wanted.ip_addresses)
 
 
-def _harmless(action: Action) -> bool:
-    """Kinds whose objects are checked at admission, and reviews about oneself."""
+def _is_checked_later(action: Action) -> bool:
+    """Whether the request is for a kind whose objects are checked at admission, or a review of the caller itself."""
     if (action.group, action.plural) == (EVENTS.group, EVENTS.plural):
         return action.verb in ("create", "patch", "update")
     if action.group == CERTIFICATE_REQUESTS.group:
@@ -185,11 +187,11 @@ def _changed(new: Object, old: Object) -> bool:
     if any(before.get(key) != after.get(key) for key in ("labels", "ownerReferences")):
         return True
     kept = [_without(each.get("finalizers"), (names.VM_FINALIZER,)) for each in (before, after)]
-    given = [_without(each.get("annotations"), _FREE_ANNOTATIONS) for each in (before, after)]
+    given = [_without(each.get("annotations"), _ALLOWED_ANNOTATIONS) for each in (before, after)]
     return bool(kept[0] != kept[1] or given[0] != given[1])
 
 
-def _without(value: Any, free: tuple[str, ...]) -> Any:
+def _without(value: Any, ignored: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
-        return {key: each for key, each in value.items() if key not in free} or None
-    return [each for each in value or () if each not in free] or None
+        return {key: each for key, each in value.items() if key not in ignored} or None
+    return [each for each in value or () if each not in ignored] or None

@@ -1,12 +1,12 @@
-"""The gate: authorizes every request, and checks what it would store.
+"""Authorizes every request, and checks the object that it would store.
 
-    enter   may this user send that request at all? Impersonation first, then the roles, then the fence around hosts
-    admit   may this user store this object? The fence again, roles that would grant more than their author has,
-            certificate requests; it may also complete the object. Whatever makes an object that was not there is a
-            creation, also a PUT or an apply, and needs the right to create
+    enter   whether this user may send that request: impersonation first, then the roles, then the host fence
+    admit   whether this user may store this object: the host fence again, privilege escalation, certificate
+            requests; it may also complete the object. A PUT or an apply that creates an object needs the right to
+            create
 
-A request is one synchronous step, so the gate keeps the caller between the two. Writes of the built-in
-controllers do not pass the gate.
+A request is one synchronous step, so the gate holds the caller between the two. Writes of the built-in
+controllers are not checked here.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ from runyard.embedded.kube.access.auth import (
     Action,
     Authorize,
     User,
-    everything_is_allowed,
+    always_allow,
 )
 from runyard.embedded.kube.access.certificates import Certificates
 from runyard.embedded.kube.access.escalation import Escalation
@@ -55,20 +55,20 @@ class Gate:
         self.authorize = authorize
         self.rbac = rbac
         self.user = ADMIN  # the current caller
-        self.open = authorize is everything_is_allowed
+        self.open = authorize is always_allow
         self._actions = Actions(store.catalogue)
-        self._asked = Action(verb="")  # the current action
+        self._action = Action(verb="")  # the current action
         self._fence = Fence(store)
         self._certificates = certificates
         self._escalation = None if rbac is None else Escalation(rbac)
 
     def enter(self, user: User, request: Request) -> User:
-        """The caller, if the request is allowed; raises 403 if not."""
+        """Returns the caller after impersonation; raises 403 if the request is not allowed."""
         self.user = user
         if self.open:
             return user
         self.user = user = impersonated(user, request, self.check)
-        self._asked = action = self._actions.of(request)
+        self._action = action = self._actions.of(request)
         self.check(user, action)
         if action.verb == "get" and action.subresource in _CONNECTS:
             # A WebSocket starts with a GET: a right to get must not be enough for a shell.
@@ -86,18 +86,18 @@ class Gate:
     def admit(
         self, resource: Resource, new: Object, *, old: Object | None = None, subresource: str = ""
     ) -> Object:
-        """The object as it may be stored in place of `old`; raises 403 or 422."""
+        """Returns the object to store in place of `old`; raises 403 or 422."""
         if resource in GRANTING:
             if self._escalation is not None:
                 self._escalation.check(self.user, resource, new, old=old or {})
         elif resource is CERTIFICATE_REQUESTS:
             new = self._certificates.admit(
-                self.user, new, old=old, subresource=subresource, may=self.authorize
+                self.user, new, old=old, subresource=subresource, authorize=self.authorize
             )
         if self.open:
             return new
-        if old is None and self._asked.verb != "create":
-            self.check(self.user, msgspec.structs.replace(self._asked, verb="create"))
+        if old is None and self._action.verb != "create":
+            self.check(self.user, msgspec.structs.replace(self._action, verb="create"))
         if host := host_of(self.user):
             self._fence.check_object(host, resource, new, old=old)
         return new

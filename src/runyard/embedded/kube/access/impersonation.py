@@ -1,10 +1,10 @@
-"""Serves `kubectl --as`: a caller acts as another user, if it may.
+"""Serves impersonation (`kubectl --as`): a caller acts as another user, if it is allowed to.
 
-Each part of the other identity needs the verb `impersonate` on it: on the user, or on the ServiceAccount that the
-user is, on every group and on every value of `extra`.
+The caller needs the verb `impersonate` on each part of the other identity: on the user or ServiceAccount, on every
+group and on every value of `extra`.
 
-Only a name that an account can have is one; any other that begins like it is a plain user's, as for a real server: a
-right on accounts of one namespace must not reach further by a clever name.
+A name is a ServiceAccount's only if its namespace and account name are valid; any other name with that prefix is a
+plain user's, as in a real server. So a right on the accounts of one namespace cannot be extended by a crafted name.
 """
 
 import re

@@ -1,14 +1,14 @@
 """Authenticates callers of a core behind a socket: administrators, ServiceAccounts, and hosts with a certificate.
 
-    bearer token of an administrator     a secret that the user of this module passes
+    bearer token of an administrator     a secret that the process is configured with
     bearer token of a ServiceAccount     issued by this API, for this API's own audience
     client certificate                   CN is the user, O are the groups, as the HTTP server read them from
-                                         the TLS peer; only if asked for
+                                         the TLS peer; only if enabled
     no credential                        may read the version and whether the server is healthy
 
 An invalid credential is refused, also where none would have been accepted: a client with a stale token
-must notice. A token for another audience is invalid here; this keeps a guest, which has one for the
-dispatch server, away from the API.
+must notice. A token for another audience is invalid here, so a guest cannot use its token for the dispatch
+server on this API.
 
 What an authenticated caller may do is decided by `auth.Authorize`.
 """
@@ -26,7 +26,7 @@ from runyard.http.server import CLIENT_CERT_CN, CLIENT_CERT_O
 
 OPEN_PATHS = ("/version", "/healthz", "/livez", "/readyz")
 ADMIN_NAME = "runyard-admin"
-_SHORTEST = 16
+_MIN_TOKEN_LENGTH = 16
 
 _AUTHENTICATED = "system:authenticated"
 ANONYMOUS = User(name="system:anonymous", groups=("system:unauthenticated",))
@@ -36,8 +36,8 @@ ADMINISTRATOR = User(name=ADMIN_NAME, groups=("system:masters", _AUTHENTICATED))
 def authenticator(
     admin_tokens: Iterable[str], tokens: Tokens, *, certificates: bool = False
 ) -> Authenticate:
-    """The login of a core; pass it to `KubeCore.guard`. Raises `ValueError` on an invalid token."""
-    admins = tuple(_digest(token) for token in admin_tokens if _usable(token))
+    """Returns the authentication for `KubeCore.guard`. Raises `ValueError` on an invalid token."""
+    admins = tuple(_digest(token) for token in admin_tokens if _check_token(token))
 
     def authenticate(request: Request) -> User | None:
         if request.header("authorization"):
@@ -60,8 +60,10 @@ def only_known(authenticate: Authenticate) -> Admit:
 
 
 def _by_token(token: str, *, admins: tuple[bytes, ...], tokens: Tokens) -> User | None:
-    shown = _digest(token)
-    matches = [hmac.compare_digest(shown, known) for known in admins]  # all of them, always
+    given = _digest(token)
+    matches = [
+        hmac.compare_digest(given, known) for known in admins
+    ]  # all of them, in constant time
     if any(matches):
         return ADMINISTRATOR
     try:
@@ -79,9 +81,9 @@ def _digest(token: str) -> bytes:
     return sha256(token.encode(errors="surrogateescape")).digest()
 
 
-def _usable(token: str) -> bool:
-    if len(token) < _SHORTEST or token != token.strip() or not token.isprintable():
+def _check_token(token: str) -> bool:
+    if len(token) < _MIN_TOKEN_LENGTH or token != token.strip() or not token.isprintable():
         raise ValueError(
-            f"an administrator's token needs at least {_SHORTEST} characters and no white space around it"
+            f"an administrator's token needs at least {_MIN_TOKEN_LENGTH} characters and no white space around it"
         )
     return True

@@ -20,12 +20,12 @@ ACCOUNT = "system:serviceaccount:"
 _SUFFIX = "rbac.authorization.k8s.io"
 # The limits of the caches, which clients can fill: how many users, how many resources of each, and how many
 # characters a resource or a user may have.
-_USERS, _THINGS = 2048, 128
-_LONGEST_USER, _LONGEST_THING = 1024, 256
+_USERS, _RESOURCES = 2048, 128
+_LONGEST_USER, _LONGEST_RESOURCE = 1024, 256
 
 
-class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """Every role and binding."""
+class RbacObjects(msgspec.Struct, frozen=True, kw_only=True):
+    """Every role and binding, as stored objects."""
 
     cluster_roles: tuple[Object, ...] = ()
     roles: tuple[Object, ...] = ()
@@ -33,7 +33,7 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
     bindings: tuple[Object, ...] = ()
 
     @classmethod
-    def of(cls, objects: Iterable[Object]) -> "Book":
+    def of(cls, objects: Iterable[Object]) -> "RbacObjects":
         """Sorts manifests of all four kinds."""
         kinds: dict[str, list[Object]] = {}
         for obj in objects:
@@ -47,11 +47,11 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """One rule that a user has."""
+    """One rule that is granted to a user."""
 
     namespace: str  # empty: everywhere
     rule: Rule
-    decision: Decision  # the yes, with its reason
+    decision: Decision  # allowed, with the reason
 
 
 class _Bound(msgspec.Struct, frozen=True):
@@ -67,47 +67,48 @@ _Key = tuple[str, str, str, str, str | None]
 
 
 class _Granted:
-    """Everything that one user may do, until something changes."""
+    """Everything that one user may do; dropped when a role or binding changes."""
 
     def __init__(self, grants: tuple[Grant, ...], broken: tuple[tuple[str, str], ...]) -> None:
         self.grants = grants
         self._broken = broken  # namespace and what is wrong with a binding there
-        self._touching: dict[_Key, tuple[Grant, ...]] = {}
+        self._by_action: dict[_Key, tuple[Grant, ...]] = {}
 
     def decide(self, action: Action) -> Decision:
         """Whether some grant allows it."""
         key = (action.verb, action.group, action.plural, action.subresource, action.path)
-        found = self._touching.get(key)
+        found = self._by_action.get(key)
         if found is None:
-            found = self._remember(key, action)
+            found = self._cache(key, action)
         namespace, name = action.namespace, action.name
         for grant in found:
-            place, names = grant.namespace, grant.rule.names
-            if (not place or place == namespace) and (not names or name in names):
+            scope, names = grant.namespace, grant.rule.names
+            if (not scope or scope == namespace) and (not names or name in names):
                 return grant.decision
         return self._refusal(namespace) if self._broken else NO
 
-    def _remember(self, key: _Key, action: Action) -> tuple[Grant, ...]:
+    def _cache(self, key: _Key, action: Action) -> tuple[Grant, ...]:
         found = tuple(
             grant
             for grant in self.grants
-            if grant.rule.touches(action) and (action.path is None or not grant.namespace)
+            if grant.rule.matches_except_name(action)
+            and (action.path is None or not grant.namespace)
         )
-        if sum([len(part) for part in key if part]) <= _LONGEST_THING:
-            if len(self._touching) >= _THINGS:
-                self._touching.clear()
-            self._touching[key] = found
+        if sum([len(part) for part in key if part]) <= _LONGEST_RESOURCE:
+            if len(self._by_action) >= _RESOURCES:
+                self._by_action.clear()
+            self._by_action[key] = found
         return found
 
     def _refusal(self, namespace: str) -> Decision:
-        errors = [why for place, why in self._broken if place in ("", namespace)]
+        errors = [why for scope, why in self._broken if scope in ("", namespace)]
         return Decision(False, error=_joined(errors)) if errors else NO
 
 
 class Rbac:
-    """Decides by the roles and bindings that `read` returns; call `forget` when they have changed."""
+    """Decides by the roles and bindings that `read` returns; call `forget` after each change."""
 
-    def __init__(self, read: Callable[[], Book]) -> None:
+    def __init__(self, read: Callable[[], RbacObjects]) -> None:
         self._read = read
         self._bound: dict[_Subject, list[_Bound]] | None = None
         self._rules: dict[tuple[str, str, str], tuple[Rule, ...]] = {}
@@ -141,21 +142,21 @@ class Rbac:
         key = (user.name, user.groups)
         found = self._known.get(key)
         if found is None:
-            found = self._gather(user)
+            found = self._collect(user)
             if sum([len(part) for part in (user.name, *user.groups)]) <= _LONGEST_USER:
                 if len(self._known) >= _USERS:
                     self._known.clear()
                 self._known[key] = found
         return found
 
-    def _gather(self, user: User) -> _Granted:
+    def _collect(self, user: User) -> _Granted:
         index = self._index()
         subjects = (("User", user.name), *(("Group", group) for group in user.groups))
-        bounds = [each for subject in subjects for each in index.get(subject, ())]
-        bounds.sort(key=lambda each: bool(each.namespace))  # cluster-wide ones count first
+        bindings = [each for subject in subjects for each in index.get(subject, ())]
+        bindings.sort(key=lambda each: bool(each.namespace))  # cluster-wide ones count first
         grants: list[Grant] = []
         broken: dict[tuple[str, str], None] = {}
-        for bound in bounds:
+        for bound in bindings:
             rules = self._rules.get(bound.role)
             if rules is None:
                 kind, _, name = bound.role
@@ -168,18 +169,18 @@ class Rbac:
     def _index(self) -> dict[_Subject, list[_Bound]]:
         if self._bound is not None:
             return self._bound
-        book = self._read()
+        objects = self._read()
         self._rules = {
             (
                 role["kind"],
                 role["metadata"].get("namespace", ""),
                 role["metadata"]["name"],
             ): rules_of(role)
-            for role in (*book.cluster_roles, *book.roles)
+            for role in (*objects.cluster_roles, *objects.roles)
         }
         index: dict[_Subject, list[_Bound]] = {}
-        for binding in (*book.cluster_bindings, *book.bindings):
-            for subject, bound in _bounds(binding):
+        for binding in (*objects.cluster_bindings, *objects.bindings):
+            for subject, bound in _bound_subjects(binding):
                 index.setdefault(subject, []).append(bound)
         self._bound = index
         return index
@@ -190,25 +191,25 @@ def account_user(namespace: str, name: str) -> str:
     return f"{ACCOUNT}{namespace}:{name}"
 
 
-def _bounds(binding: Object) -> Iterable[tuple[_Subject, _Bound]]:
+def _bound_subjects(binding: Object) -> Iterable[tuple[_Subject, _Bound]]:
     meta, ref = binding["metadata"], binding.get("roleRef") or {}
-    place = meta.get("namespace", "")
+    scope = meta.get("namespace", "")
     kind, name = ref.get("kind", ""), ref.get("name", "")
-    role = (kind, "" if kind == "ClusterRole" else place, name)
-    own = f"{meta['name']}/{place}" if place else meta["name"]
+    role = (kind, "" if kind == "ClusterRole" else scope, name)
+    own = f"{meta['name']}/{scope}" if scope else meta["name"]
     for subject in binding.get("subjects") or ():
-        found = _subject(subject, place)
+        found = _subject(subject, scope)
         if found is not None:
-            who, shown = found
+            subject_key, shown = found
             reason = f'RBAC: allowed by {binding["kind"]} "{own}" of {kind} "{name}" to {shown}'
-            yield who, _Bound(place, role, reason)
+            yield subject_key, _Bound(scope, role, reason)
 
 
-def _subject(given: Object, place: str) -> tuple[_Subject, str] | None:
+def _subject(given: Object, scope: str) -> tuple[_Subject, str] | None:
     kind, name = given.get("kind", ""), given.get("name", "")
     if kind in ("User", "Group"):
         return (kind, name), f'{kind} "{name}"'
-    namespace = given.get("namespace") or place
+    namespace = given.get("namespace") or scope
     if kind != "ServiceAccount" or not namespace:
         return None
     return ("User", account_user(namespace, name)), f'{kind} "{name}/{namespace}"'

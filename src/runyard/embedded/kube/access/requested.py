@@ -20,14 +20,14 @@ _UNREADABLE = (
 
 
 class Requested(msgspec.Struct, frozen=True, kw_only=True):
-    """What the request asks for."""
+    """The subject and the names of a certificate request."""
 
     common_name: str
     organizations: tuple[str, ...]
     dns_names: tuple[str, ...]
     ip_addresses: tuple[str, ...]
-    mails: int  # how many names are addresses of mail
-    others: int  # and how many are of any other kind
+    emails: int  # how many names are e-mail addresses
+    others: int  # how many names are of any other kind
 
 
 def parse(encoded: str) -> x509.CertificateSigningRequest:
@@ -65,12 +65,12 @@ def read_request(encoded: str) -> Requested:
         raise ValueError(f"the names in the request cannot be read: {error}") from None
     dns = tuple(each.value for each in names if isinstance(each, x509.DNSName))
     addresses = tuple(str(each.value) for each in names if isinstance(each, x509.IPAddress))
-    mails = sum(isinstance(each, x509.RFC822Name) for each in names)
+    emails = sum(isinstance(each, x509.RFC822Name) for each in names)
     return Requested(
         common_name=common[0] if common else "",
         organizations=organizations(parsed),
         dns_names=dns,
         ip_addresses=addresses,
-        mails=mails,
-        others=len(names) - len(dns) - len(addresses) - mails,
+        emails=emails,
+        others=len(names) - len(dns) - len(addresses) - emails,
     )

@@ -23,13 +23,13 @@ from runyard.embedded.kube.resources import (
 from runyard.embedded.kube.status import Cause, bad_request, invalid
 from runyard.wire.instants import to_rfc3339
 
-_ALL = (
+_ALLOW_ALL = (
     Rule(verbs=("*",), groups=("*",), resources=("*",)),
     Rule(verbs=("*",), paths=("*",)),
 )
 
 
-class ResourceAsked(msgspec.Struct, frozen=True):
+class ResourceAttributes(msgspec.Struct, frozen=True):
     """An action on a resource."""
 
     namespace: str = ""
@@ -40,7 +40,7 @@ class ResourceAsked(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class PathAsked(msgspec.Struct, frozen=True):
+class NonResourceAttributes(msgspec.Struct, frozen=True):
     """An action on a path."""
 
     path: str = ""
@@ -50,8 +50,8 @@ class PathAsked(msgspec.Struct, frozen=True):
 class AccessSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The spec of an access review; the second half names another user."""
 
-    resource_attributes: ResourceAsked | None = None
-    non_resource_attributes: PathAsked | None = None
+    resource_attributes: ResourceAttributes | None = None
+    non_resource_attributes: NonResourceAttributes | None = None
     user: str = ""
     groups: tuple[str, ...] = ()
     uid: str = ""
@@ -93,7 +93,7 @@ class Reviews:
         namespace = spec.get("namespace", "") if isinstance(spec, dict) else ""
         if not namespace or not isinstance(namespace, str):
             raise bad_request("no namespace on request")
-        rules = _ALL if self._rbac is None else self._rbac.rules_for(user, namespace)
+        rules = _ALLOW_ALL if self._rbac is None else self._rbac.rules_for(user, namespace)
         listed = [rule.as_object() for rule in rules]
         status = {
             "resourceRules": [each for each in listed if "nonResourceURLs" not in each],
@@ -130,15 +130,15 @@ def _extra(spec: AccessSpec) -> tuple[tuple[str, str], ...]:
 def _action(spec: AccessSpec) -> Action:
     if (path := spec.non_resource_attributes) is not None:
         return Action(verb=path.verb, path=path.path)
-    asked = spec.resource_attributes
-    assert asked is not None
+    attributes = spec.resource_attributes
+    assert attributes is not None
     return Action(
-        verb=asked.verb,
-        group=asked.group,
-        plural=asked.resource,
-        subresource=asked.subresource,
-        namespace=asked.namespace,
-        name=asked.name,
+        verb=attributes.verb,
+        group=attributes.group,
+        plural=attributes.resource,
+        subresource=attributes.subresource,
+        namespace=attributes.namespace,
+        name=attributes.name,
     )
 
 

@@ -1,4 +1,4 @@
-"""Rules of roles: what one allows, and whether some rules together cover another.
+"""Evaluates RBAC rules: what one allows, and whether some rules together cover another.
 
 A rule allows verbs on resources of groups, optionally only under some names, or verbs on paths. `*` stands for
 everything in its place; `*/status` for that subresource of everything; a path may end in `*`.
@@ -29,10 +29,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """Whether this rule allows that action."""
         if self.names and action.name not in self.names:
             return False
-        return self.touches(action)
+        return self.matches_except_name(action)
 
-    def touches(self, action: Action) -> bool:
-        """The same, whatever the object's name."""
+    def matches_except_name(self, action: Action) -> bool:
+        """Whether this rule allows that action on some object, ignoring its name."""
         if action.verb not in self.verbs and EVERYTHING not in self.verbs:
             return False
         if (path := action.path) is not None:
@@ -42,7 +42,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return _resource_matches(self.resources, action.resource, action.subresource)
 
     def parts(self) -> list["Rule"]:
-        """The same as rules of one verb on one resource each."""
+        """Splits this rule into rules of one verb on one resource each."""
         named: list[tuple[str, ...]] = [(name,) for name in self.names]
         one = [
             Rule(verbs=(verb,), groups=(group,), resources=(resource,), names=names)
@@ -56,7 +56,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def as_object(self) -> dict[str, list[str]]:
-        """As in a manifest."""
+        """Returns the rule as it is written in a manifest."""
         given = (self.verbs, self.groups, self.resources, self.names, self.paths)
         return {key: list(value) for key, value in zip(_FIELDS, given, strict=True) if value}
 

@@ -1,8 +1,8 @@
-"""ServiceAccount tokens: issued on request, bound to a Pod, and reviewed.
+"""Issues and reviews ServiceAccount tokens, which can be bound to a Pod.
 
-A token is a signed statement; whether it still counts is decided at the review, against the objects of
-this moment: the account must exist with the same uid, and so must the Pod that the token is bound to.
-So deleting a Pod revokes its token, also if a Pod of the same name comes back.
+A token is a signed set of claims. The review compares them with the stored objects: the account must exist with
+the same uid, and so must the Pod that the token is bound to. So deleting a Pod revokes its token, also if a Pod
+of the same name is created again.
 """
 
 import random
@@ -42,8 +42,8 @@ _EXTRA = "authentication.kubernetes.io/"
 POD_NAME, POD_UID = _EXTRA + "pod-name", _EXTRA + "pod-uid"
 _NODE_NAME, _NODE_UID = _EXTRA + "node-name", _EXTRA + "node-uid"
 _CREDENTIAL = _EXTRA + "credential-id"
-_REMEMBERED = 4096
-_SHORTEST, _LONGEST, _USUAL = 600, 2**32, 3600
+_CACHE_SIZE = 4096
+_MIN_SECONDS, _MAX_SECONDS, _DEFAULT_SECONDS = 600, 2**32, 3600
 _DELETED_LEEWAY = 60.0  # tokens of a Pod that is overdue for so long are invalid
 _UNCHECKED: Options = {
     "verify_exp": False,  # by our clock, below
@@ -75,7 +75,7 @@ class TokenSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The spec of a TokenRequest."""
 
     audiences: tuple[str, ...] = ()
-    expiration_seconds: int = _USUAL
+    expiration_seconds: int = _DEFAULT_SECONDS
     bound_object_ref: BoundRef | None = None
 
 
@@ -87,7 +87,7 @@ class ReviewSpec(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A name and the uid behind it."""
+    """The name and the uid of an object."""
 
     name: str
     uid: str
@@ -130,16 +130,16 @@ class Tokens:
         self._key = key
         self._known: dict[
             str, Statement
-        ] = {}  # valid signatures; whether the token is valid is checked each time
+        ] = {}  # tokens with a valid signature; everything else is checked each time
 
     def issue(self, account: Record, body: Any) -> Object:
         """Answers a TokenRequest for that account."""
         spec = _spec_of(_REQUESTS, "", body, TokenSpec)
         seconds = spec.expiration_seconds
-        if seconds < _SHORTEST:
-            raise _wrong_seconds(seconds, "may not specify a duration less than 10 minutes")
-        if seconds > _LONGEST:
-            raise _wrong_seconds(seconds, "may not specify a duration larger than 2^32 seconds")
+        if seconds < _MIN_SECONDS:
+            raise _invalid_seconds(seconds, "may not specify a duration less than 10 minutes")
+        if seconds > _MAX_SECONDS:
+            raise _invalid_seconds(seconds, "may not specify a duration larger than 2^32 seconds")
         audiences = spec.audiences or (ISSUER,)
         private = self._private(account, spec.bound_object_ref)
         now = int(self._clock.now())
@@ -241,13 +241,13 @@ class Tokens:
                 f" target audiences {_listed(audiences)}]"
             )
         private = statement.private
-        self._still(SERVICE_ACCOUNTS, private.namespace, private.serviceaccount)
+        self._check_exists(SERVICE_ACCOUNTS, private.namespace, private.serviceaccount)
         if private.secret is not None:
-            self._still(SECRETS, private.namespace, private.secret)
+            self._check_exists(SECRETS, private.namespace, private.secret)
         if private.pod is not None:
-            self._still(PODS, private.namespace, private.pod)
+            self._check_exists(PODS, private.namespace, private.pod)
         elif private.node is not None:
-            self._still(NODES, "", private.node)
+            self._check_exists(NODES, "", private.node)
         return Verified(user=_user(statement), audiences=shared)
 
     def _read(self, token: str) -> Statement:
@@ -259,15 +259,17 @@ class Tokens:
             statement = msgspec.convert(raw, Statement)
         except (jwt.PyJWTError, msgspec.ValidationError, ValueError):
             raise ValueError("invalid bearer token") from None
-        if len(self._known) >= _REMEMBERED:
+        if len(self._known) >= _CACHE_SIZE:
             self._known.clear()
         self._known[token] = statement
         return statement
 
-    def _still(self, resource: Resource, namespace: str, claim: Claim) -> None:
+    def _check_exists(self, resource: Resource, namespace: str, claim: Claim) -> None:
         record = self._store.get(resource, namespace, claim.name)
         if record is None or record.uid != claim.uid:
-            raise ValueError(f"{resource.kind} {namespace}/{claim.name} of the token has gone")
+            raise ValueError(
+                f"{resource.kind} {namespace}/{claim.name} of the token no longer exists"
+            )
         deleted = record.meta.get("deletionTimestamp")
         if deleted and from_rfc3339(deleted) + _DELETED_LEEWAY < self._clock.now():
             raise ValueError(f"{resource.kind} {namespace}/{claim.name} of the token is deleted")
@@ -299,7 +301,7 @@ def _listed(audiences: tuple[str, ...]) -> str:
     return "[" + " ".join(f'"{each}"' for each in audiences) + "]"
 
 
-def _wrong_seconds(seconds: int, why: str) -> StatusError:
+def _invalid_seconds(seconds: int, why: str) -> StatusError:
     return invalid(
         _REQUESTS, "", [Cause("spec.expirationSeconds", f"Invalid value: {seconds}: {why}")]
     )
