@@ -5,7 +5,6 @@ from functools import partial
 
 import msgspec
 
-from runyard.dispatch.plans.mint import Conclusion
 from runyard.http.messages import Request, Response
 from runyard.sim.fleet import Fleet
 from runyard.sim.scenarios.acts import (
@@ -37,6 +36,7 @@ BIRCH = TenantShape(name="birch", repositories=("shop",), vcpus=400, memory_gb=8
 CEDAR = TenantShape(name="cedar", repositories=("site",), vcpus=400, memory_gb=800, share=1.0)
 JOB = 60.0
 FAIR = 0.95
+VAIN = "clear-stamp-and-fail"  # the outcome of a mint that GitHub refused
 MINTS = "/actions/runners/generate-jitconfig"
 
 
@@ -90,13 +90,10 @@ async def account_that_cannot_mint(fleet: Fleet) -> None:
             longest = max(longest, took)
             await fleet.clock.sleep(MINUTE - took)
         wasted = counted(
-            fleet,
-            RUNYARD_ACTIONS_TOTAL,
-            component=Component.SERVER,
-            action="mint",
-            outcome=Conclusion.CLEAR_AND_FAIL,
+            fleet, RUNYARD_ACTIONS_TOTAL, component=Component.SERVER, action="mint", outcome=VAIN
         )
-        expect(Expectation.NO_MINTS_IN_VAIN, wasted <= 10, found=wasted)
+        # None at all would mean that the counter was read by a wrong name: the first mint is always refused.
+        expect(Expectation.NO_MINTS_IN_VAIN, 1 <= wasted <= 10, found=wasted)
         fleet.report(f"{wasted:.0f} mints in vain, acme waited {longest:.0f} s at most")
         fleet.github.faults.repair()
     with trouble(fleet, "birch-is-passed-over"):
