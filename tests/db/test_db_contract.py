@@ -168,6 +168,106 @@ def test_one_bad_statement_of_several_rolls_all_of_them_back(opener: Opener, url
     assert transact(opener, url, set_running) == 1
 
 
+_LOCK = ("SELECT id, state FROM chores WHERE id = %(id)s FOR UPDATE", {"id": 1})
+_WRITE = ("UPDATE chores SET state = 'running' WHERE id = %(id)s RETURNING id", {"id": 1})
+
+
+def test_what_is_finished_is_committed_with_its_rows(opener: Opener, url: str) -> None:
+    async def locked(tx: Tx) -> list[Any]:
+        return [await tx.several(_LOCK), await tx.finish(_WRITE, ("SELECT 7 AS seven", {}))]
+
+    rows = [[[{"id": 1, "state": "queued"}]], [[{"id": 1}], [{"seven": 7}]]]
+    assert transact(opener, url, locked) == rows
+    assert states(url) == {1: "running", 2: "queued"}
+
+    async def at_once(tx: Tx) -> list[Any]:
+        return await tx.finish(_WRITE)
+
+    assert transact(opener, url, at_once, locked, at_once) == [[{"id": 1}]]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "INSERT INTO chores (id, state) VALUES (2, 'queued')",
+        "INSERT INTO parents (id, job) VALUES (1, 99)",  # refused by the COMMIT itself
+    ],
+)
+def test_a_finish_that_fails_leaves_nothing_and_a_usable_connection(
+    opener: Opener, url: str, bad: str
+) -> None:
+    async def work(tx: Tx) -> None:
+        await tx.several(_LOCK)
+        await tx.finish(_WRITE, (bad, {}), ("SELECT 1 AS one", {}))
+
+    async def scenario() -> None:
+        async with opener(url) as database:
+            for _ in range(2):
+                with pytest.raises(Constraint):
+                    await database.transact(work, name="bad")
+            assert states(url) == {1: "queued", 2: "queued"}
+            assert await database.transact(set_running, name="good") == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("cut", "state"), [("before", "queued"), ("after", "running")])
+def test_a_connection_cut_in_a_finish_leaves_the_outcome_unknown(
+    opener: Opener, url: str, cut: str, state: str
+) -> None:
+    async def work(tx: Tx) -> None:
+        await tx.several(_LOCK)
+        await tx.finish(_WRITE)
+
+    async def scenario(proxy: CuttingProxy) -> None:
+        async with opener(proxy.conninfo) as database:
+            await database.transact(lambda tx: tx.one("SELECT 1 AS x"), name="warm")
+            proxy.cut = cut
+            with pytest.raises(CommitUnknown):
+                await database.transact(work, name="cut")
+
+    with CuttingProxy(url) as proxy:
+        asyncio.run(scenario(proxy))
+    assert states(url)[1] == state
+
+
+@pytest.mark.parametrize("name", ["inline", "direct"])
+def test_a_statement_after_a_finish_is_refused(url: str, name: str) -> None:
+    async def work(tx: Tx) -> None:
+        await tx.several(_LOCK)
+        await tx.finish(_WRITE)
+        await tx.several(_LOCK)
+
+    with pytest.raises(RuntimeError, match="finish"):
+        transact(OPENERS[name], url, work)
+
+
+def test_reads_need_no_transaction_and_a_write_after_them_gets_one(
+    opener: Opener, url: str
+) -> None:
+    asked = ("SELECT id, state FROM chores WHERE id = %(id)s", {"id": 1})
+
+    async def work(tx: Tx) -> list[Any]:
+        before = await tx.read(asked, ("SELECT 7 AS seven", {}))
+        await set_running(tx)
+        return [before, await tx.read(asked)]
+
+    assert transact(opener, url, work) == [
+        [[{"id": 1, "state": "queued"}], [{"seven": 7}]],
+        [[{"id": 1, "state": "running"}]],
+    ]
+
+    async def undone(tx: Tx) -> None:
+        await tx.read(asked)
+        await tx.run("UPDATE chores SET state = 'queued'")
+        await tx.read(asked)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        transact(opener, url, undone)
+    assert states(url)[1] == "running"
+
+
 def test_values_of_each_kind_come_back_as_they_went_in(opener: Opener, url: str) -> None:
     values: dict[str, object] = {
         "small": 1,

@@ -445,6 +445,14 @@ class _Spy:
             self._note(sql)
         return await self._tx.several(*statements)
 
+    async def read(self, *statements: Statement) -> list[list[Row]]:
+        return await self._tx.read(*statements)
+
+    async def finish(self, *statements: Statement) -> list[list[Row]]:
+        for sql, _ in statements:
+            self._note(sql)
+        return await self._tx.finish(*statements)
+
 
 def test_locks_are_taken_in_one_order(database_url: str) -> None:
     async def scenario() -> None:

@@ -61,6 +61,21 @@ class Tx(Protocol):
         """Run statements in order and return the rows of each, in one round trip where the connection allows it."""
         ...
 
+    async def read(self, *statements: Statement) -> list[list[Row]]:
+        """Like `several`, for statements that neither write nor lock.
+
+        Before anything else was run, they need no transaction, so a `work` that only reads costs no BEGIN and no COMMIT.
+        """
+        ...
+
+    async def finish(self, *statements: Statement) -> list[list[Row]]:
+        """Like `several`, and commits, in the same round trip where the connection allows it.
+
+        Nothing may be run afterwards, and `work` must not fail afterwards: what must not be committed has to fail in
+        the statements themselves.
+        """
+        ...
+
 
 class Database(Protocol):
     """Runs transactions."""

@@ -63,6 +63,7 @@ class InlineTx:
         self._begin = begin
         self.wrote = False
         self.begun = False
+        self.finished = False  # in production it is committed by now
         self.failure: DatabaseError | None = None
 
     async def all(self, sql: str, /, **params: object) -> list[Row]:
@@ -89,6 +90,18 @@ class InlineTx:
             self.failure = translate(error)
             raise self.failure from error
 
+    async def read(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements that only read."""
+        if any(writes(sql) or _LOCKING.search(sql) for sql, _ in statements):
+            raise NotOnlySql("a statement that writes or locks was run with `read`")
+        return await self.several(*statements)
+
+    async def finish(self, *statements: Statement) -> list[list[Row]]:
+        """Run the last statements."""
+        rows = await self.several(*statements)
+        self.finished = True
+        return rows
+
     def _execute(self, sql: str, params: dict[str, object]) -> Result:
         begin = self._begun(sql)
         try:
@@ -101,6 +114,8 @@ class InlineTx:
         """Note what is about to run; returns the commands that begin the transaction, if it has not begun."""
         if self.failure is not None:
             raise self.failure  # as in production: the server would report that the transaction is aborted
+        if self.finished:
+            raise NotOnlySql("a statement was run after `finish`, which commits")
         for sql in texts:
             kind = self._kinds.get(sql)
             if kind is None:
@@ -153,8 +168,10 @@ class InlineDatabase:
             result = _drive(work(tx), name)
             if tx.failure is not None:  # swallowed by `work`; the server would roll back silently
                 raise tx.failure
-        except BaseException:
+        except BaseException as error:
             self._rollback(link)
+            if tx.finished and isinstance(error, Exception):
+                raise NotOnlySql(f"the transaction {name!r} failed after `finish`") from error
             raise
         finally:
             self._open = ""

@@ -8,8 +8,8 @@ process behind a connection is the one that it introduced itself as.
 The driver must not send a BEGIN of its own, so its connections are in autocommit mode; every statement still runs
 between our BEGIN and our COMMIT, because a `Tx` is the only way to reach a connection. Behind a pooler BEGIN, the
 isolation level and both limits travel in one round trip, and statements go through the driver's cursor. Where no
-pooler is, the limits are the session's, BEGIN travels with the first statement, and statements go to libpq directly
-(`prepared`): a server runs fifty of them for each job.
+pooler is, the limits are the session's, BEGIN travels with the first statement, COMMIT with the last (`Tx.finish`), and
+statements go to libpq directly (`prepared`): a server runs some thirty of them for each job.
 
 What an error means is decided by where it happened:
 
@@ -47,6 +47,7 @@ Observer = Callable[[str, str, float], None]
 
 _SHUT_DOWN = (psycopg.errors.AdminShutdown, psycopg.errors.CrashShutdown)
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+_COMMIT = b"COMMIT"
 _RETRY_BASE = 0.01
 _RETRY_CAP = 0.5
 # The server's own limit comes first, so that its error names the slow statement.
@@ -65,6 +66,7 @@ class PooledTx:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._cursor = connection.cursor()  # one for all statements: they follow each other
+        self.committing = False
         self.failure: DatabaseError | None = None
 
     async def all(self, sql: str, /, **params: object) -> list[Row]:
@@ -85,6 +87,14 @@ class PooledTx:
         """Run statements in order and return the rows of each; behind a pooler, one after the other."""
         return [await self.all(sql, **params) for sql, params in statements]
 
+    async def read(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements that only read."""
+        return await self.several(*statements)
+
+    async def finish(self, *statements: Statement) -> list[list[Row]]:
+        """Run the last statements; behind a pooler, the COMMIT follows them."""
+        return await self.several(*statements)
+
     async def _execute(self, sql: str, params: dict[str, object]) -> psycopg.AsyncCursor[DictRow]:
         try:
             return await self._cursor.execute(cast("Any", sql), params)
@@ -100,6 +110,7 @@ class DirectTx:
         self._connection = connection
         self._statements = statements
         self.begun = False
+        self.committing = False  # a COMMIT was sent: a failure may leave its outcome unknown
         self.failure: DatabaseError | None = None
 
     async def all(self, sql: str, /, **params: object) -> list[Row]:
@@ -123,6 +134,27 @@ class DirectTx:
         results = await self._guarded(self._statements.several(statements, first=first))
         return [each.rows() for each in results]
 
+    async def read(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements that only read, without a BEGIN if the transaction has not begun."""
+        self._first()
+        begun = self.begun
+        results = await self._guarded(self._statements.several(statements))
+        self.begun = begun
+        return [each.rows() for each in results]
+
+    async def finish(self, *statements: Statement) -> list[list[Row]]:
+        """Run the last statements and commit, in one round trip.
+
+        Only on a connection that has answered in this transaction: one that died in the pool would otherwise leave an
+        unknown outcome where a repetition is possible now.
+        """
+        if not self.begun:
+            return await self.several(*statements)
+        self._first()
+        self.committing = True
+        asked = self._statements.several(statements, last=(_COMMIT,))
+        return [each.rows() for each in await self._guarded(asked)]
+
     async def _execute(self, sql: str, params: dict[str, object]) -> Result:
         first = self._first()
         return await self._guarded(self._statements.execute(sql, params, first=first))
@@ -131,6 +163,8 @@ class DirectTx:
         """The command that begins the transaction, if it has not begun."""
         if self.failure is not None:
             raise self.failure  # the server would report that the transaction is aborted
+        if self.committing:
+            raise RuntimeError("a statement was run after `finish`, which commits")
         return () if self.begun else (_BEGIN,)
 
     async def _guarded(self, asked: Awaitable[R]) -> R:
@@ -148,10 +182,16 @@ class DirectTx:
             ):  # the server announces its shutdown; the connection may close later
                 await self._connection.close()
                 gone = True
-            self.failure = Stale(str(error)) if gone and not self.begun else translate(error)
+            self.failure = self._meaning(error, gone=gone)
             raise self.failure from error
         self.begun = True
         return result
+
+    def _meaning(self, error: psycopg.Error, *, gone: bool) -> DatabaseError:
+        """What a failure says about the transaction; `gone`: the connection was lost."""
+        if gone and self.committing:
+            return CommitUnknown(str(error))
+        return Stale(str(error)) if gone and not self.begun else translate(error)
 
 
 class Stale(Unavailable):
@@ -237,28 +277,23 @@ class PooledDatabase:
     async def _attempt(self, work: Callable[[Tx], Awaitable[T]], name: str) -> T:
         """Run one transaction; its error shows whether it may have been committed."""
         connection = await self._started(name)
-        committing = False
+        statements = connection.statements
+        tx = PooledTx(connection) if statements is None else DirectTx(connection, statements)
         limit = self._clock.timeout(self._deadline + _GRACE)
         try:
             async with limit:
-                result = await self._work(work, connection)
-                committing = True
+                result = await work(tx)
+                if tx.failure is not None:  # swallowed by `work`; the server would roll back
+                    raise tx.failure
+                tx.committing = True
                 await self._commit(connection, name)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            kind = CommitUnknown if committing else Unavailable
+            kind = CommitUnknown if tx.committing else Unavailable
             raise kind(f"{name}: no end within {self._deadline:g} s") from error
         finally:
             await self._give_back(connection)
-        return result
-
-    async def _work(self, work: Callable[[Tx], Awaitable[T]], connection: Connection) -> T:
-        statements = connection.statements
-        tx = PooledTx(connection) if statements is None else DirectTx(connection, statements)
-        result = await work(tx)
-        if tx.failure is not None:  # swallowed by `work`; the server would roll back silently
-            raise tx.failure
         return result
 
     async def _commit(self, connection: Connection, name: str) -> None:
@@ -266,7 +301,7 @@ class PooledDatabase:
             if connection.statements is None:
                 await connection.execute("COMMIT", prepare=False)
             elif connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
-                await connection.statements.command(b"COMMIT")
+                await connection.statements.command(_COMMIT)
         except psycopg.Error as error:
             if connection.closed or connection.broken:
                 raise CommitUnknown(f"{name}: {error}") from error

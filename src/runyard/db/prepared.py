@@ -86,7 +86,9 @@ class _Statements:
             self._columns[name] = columns
         return Result(raw, columns, self._transformer)
 
-    def _send(self, first: tuple[bytes, ...], calls: "list[_Call]") -> "_Batch":
+    def _send(
+        self, first: tuple[bytes, ...], calls: "list[_Call]", last: tuple[bytes, ...] = ()
+    ) -> "_Batch":
         """Queue commands and statements in pipeline mode; a statement that is new is prepared on the way."""
         link = self._link
         link.enter_pipeline_mode()
@@ -106,6 +108,9 @@ class _Statements:
             link.send_query_prepared(name, call.values, call.formats)
             steps.append(call)
             names.append(name)
+        for command in last:
+            link.send_query_params(command, None)
+            steps.append(None)
         link.pipeline_sync()
         return _Batch(steps, new, names)
 
@@ -225,10 +230,18 @@ class AwaitedStatements(_Statements):
         return self._result(await self._only(), name)
 
     async def several(
-        self, asked: Sequence[Statement], *, first: tuple[bytes, ...] = ()
+        self,
+        asked: Sequence[Statement],
+        *,
+        first: tuple[bytes, ...] = (),
+        last: tuple[bytes, ...] = (),
     ) -> list[Result]:
-        """Run statements in order, after the commands in `first`, in one round trip."""
-        return await self._together(first, [self._call(sql, params) for sql, params in asked])
+        """Run statements in order, between the commands in `first` and `last`, in one round trip.
+
+        After a statement that fails none of the following and none of `last` is executed.
+        """
+        calls = [self._call(sql, params) for sql, params in asked]
+        return await self._together(first, calls, last)
 
     async def command(self, text: bytes) -> None:
         """Run a command without parameters and rows."""
@@ -237,8 +250,10 @@ class AwaitedStatements(_Statements):
         if raw.status not in _GOOD:
             raise self._error(raw)
 
-    async def _together(self, first: tuple[bytes, ...], calls: list[_Call]) -> list[Result]:
-        batch = self._send(first, calls)
+    async def _together(
+        self, first: tuple[bytes, ...], calls: list[_Call], last: tuple[bytes, ...] = ()
+    ) -> list[Result]:
+        batch = self._send(first, calls, last)
         await self._sent()
         return self._received(batch, [await self._answer() for _ in range(batch.answers)])
 

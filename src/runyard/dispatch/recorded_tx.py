@@ -49,3 +49,11 @@ class RecordingTx:
     async def several(self, *statements: Statement) -> list[list[Row]]:
         """Run statements in order and return the rows of each."""
         return await self._tx.several(*statements)
+
+    async def read(self, *statements: Statement) -> list[list[Row]]:
+        """Run statements that only read."""
+        return await self._tx.read(*statements)
+
+    async def finish(self, *statements: Statement) -> list[list[Row]]:
+        """Run the last statements and commit."""
+        return await self._tx.finish(*statements)
