@@ -1,4 +1,4 @@
-"""What the tests of authentication share: certificates, kubeconfigs, plugins in sh, a clock that is moved by hand."""
+"""Certificates, kubeconfigs, shell plugins and a manual clock for the tests of authentication."""
 
 import asyncio
 import base64
@@ -63,7 +63,7 @@ class Authority:
         return Pair(issued.certificate.decode(), issued.key.decode())
 
     def server_tls(self, folder: Path, *hosts: str, clients: bool = False) -> ssl.SSLContext:
-        """How a server of those names speaks; with `clients`, those who have no certificate are cut off."""
+        """The TLS context of a server with those names; `clients` requires client certificates."""
         pair = tls.issue_server(self._pair, hosts, now=time.time())
         files = tls.write_pair(folder / "server", "server", pair)
         return tls.server_context(files, clients=self._pair.certificate, required=clients)
@@ -106,7 +106,7 @@ def config_of(folder: Path, value: dict[str, Any], **how: Any) -> Config:
 
 
 def script(path: Path, body: str) -> Path:
-    """A program in POSIX sh that notes each of its runs next to itself."""
+    """A program in POSIX sh that records each of its runs in a file beside it."""
     path.write_text(f'#!/bin/sh\necho run >> "$0.runs"\n{body}\n')
     path.chmod(0o755)
     return path

@@ -1,7 +1,7 @@
-"""The embedded API behind a socket whose owner means harm.
+"""Serves the embedded API over a socket, with faults.
 
-It speaks just enough HTTP to serve lists and watches, byte by byte, so that it can stop anywhere: inside of a chunk,
-inside of an object, after the head, or never. What is served is the real core's.
+It implements just enough HTTP to serve lists and watches, byte by byte, so that it can stop anywhere: inside of a
+chunk, inside of an object, after the head, or never. The answers are those of the real core.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from runyard.http.messages import Handler, Request, Response, Stream
 Fault = str
 
 
-class Hurried(RealClock):
+class FastClock(RealClock):
     """A clock whose minutes pass in seconds, for a client that waits for minutes."""
 
     FACTOR = 60.0
@@ -42,12 +42,12 @@ class HostileServer:
         self.connections = 0
         self.parted = asyncio.Event()  # whenever a connection has ended
         self.before: Callable[[Request], Awaitable[None]] = _nothing
-        self.happened: list[str] = []  # which faults were really done
+        self.happened: list[str] = []  # the faults that were applied
         self._serving: dict[asyncio.Task[object], None] = {}
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
-        """Serve; gives the address. At the end whatever is still connected is cut."""
+        """Serve and yield the address; open connections are cut at the end."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()[:2]
         try:
@@ -117,7 +117,7 @@ class HostileServer:
         return False
 
     async def _break_off(self, chunk: bytes, writer: asyncio.StreamWriter, fault: Fault) -> bool:
-        """Half of an event, and then what the fault says."""
+        """Write half of an event, then apply the fault."""
         self.happened.append(fault)
         half = chunk[: len(chunk) // 2]
         size = len(half) if fault == "ended inside of an object" else len(chunk)

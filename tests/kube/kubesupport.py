@@ -1,4 +1,4 @@
-"""What the tests of this room share: a clock, transports that follow a script, and their lines."""
+"""A clock, scripted transports and sample objects for the tests of this package."""
 
 import asyncio
 import contextlib
@@ -79,7 +79,7 @@ async def _play(script: list[Action]) -> AsyncIterator[bytes]:
 
 
 class Recorded:
-    """A transport that answers from a function and remembers what it was asked."""
+    """A transport that answers from a function and records the requests."""
 
     def __init__(self, answer: Callable[[Request], Response | Stream]) -> None:
         self._answer = answer
@@ -121,7 +121,7 @@ def refusal(status: int, reason: str = "", **headers: str) -> Response:
 
 
 async def drive(task: Coroutine[Any, Any, None], seconds: float) -> None:
-    """Run something that never ends, for a while."""
+    """Run an endless task for some seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await task

@@ -30,7 +30,7 @@ from runyard.telemetry.meter import Meter
 NS = "default"
 
 
-class World:
+class Cluster:
     """One API and one client of it. Make it inside of the simulation."""
 
     def __init__(self, faults: float = 0.0, **settings: Any) -> None:
@@ -68,7 +68,7 @@ class World:
 
 
 class Faulty:
-    """A network that refuses, cuts, swallows, repeats and breaks lines in two."""
+    """A network that refuses requests, cuts streams, and drops, repeats and splits lines."""
 
     def __init__(self, inner: Transport, dice: random.Random) -> None:
         self._inner = inner
@@ -87,7 +87,7 @@ class Faulty:
         return self._dice.random() < self.rate
 
     def mangle(self, chunk: bytes) -> list[bytes]:
-        """What becomes of one chunk; the last piece may be a cut."""
+        """Split one chunk into the pieces that arrive; the last piece may be a cut."""
         if not self._hit():
             return [chunk]
         half = self._dice.randrange(len(chunk))
@@ -128,7 +128,7 @@ def simulated(scenario: Callable[[], Awaitable[None]], *, seed: int = 0) -> None
 
 
 async def alongside(forever: Awaitable[None], work: Awaitable[None]) -> None:
-    """Run something that never ends for as long as the work takes."""
+    """Run an endless task for as long as the work takes."""
 
     async def main() -> None:
         await forever
@@ -141,7 +141,7 @@ async def alongside(forever: Awaitable[None], work: Awaitable[None]) -> None:
 
 def test_preconditions_protect_an_object_from_a_stale_plan() -> None:
     async def scenario() -> None:
-        kube = World().kube
+        kube = Cluster().kube
         made = await kube.create(SERVICE_ACCOUNTS, {"metadata": {"name": "a"}}, namespace=NS)
         uid, version = made["metadata"]["uid"], made["metadata"]["resourceVersion"]
         where = {"namespace": NS}
@@ -167,10 +167,10 @@ def test_preconditions_protect_an_object_from_a_stale_plan() -> None:
     simulated(scenario)
 
 
-def test_writers_work_on_the_real_thing() -> None:
+def test_leases_and_events_are_written_to_the_embedded_api() -> None:
     async def scenario() -> None:
-        world = World()
-        kube = world.kube
+        cluster = Cluster()
+        kube = cluster.kube
         for second in (0.0, 10.0):
             await renew_lease(
                 kube,
@@ -178,12 +178,12 @@ def test_writers_work_on_the_real_thing() -> None:
                 namespace="kube-node-lease",
                 holder="h",
                 duration=40,
-                now=world.clock.now() + second,
+                now=cluster.clock.now() + second,
             )
         lease = await kube.get_as(LEASES, "h", Lease, namespace="kube-node-lease")
         assert lease.spec.holder_identity == "h"
         assert lease.spec.renew_time > lease.spec.acquire_time
-        obj = await world.put("a")
+        obj = await cluster.put("a")
         uid = obj["metadata"]["uid"]
         held_back = {"metadata": {"finalizers": ["x.dev/f"]}}
         await kube.patch(CONFIG_MAPS, "a", held_back, namespace=NS, uid=uid)
@@ -194,7 +194,7 @@ def test_writers_work_on_the_real_thing() -> None:
         await kube.patch(CONFIG_MAPS, "a", released, namespace=NS, uid=uid)
         with pytest.raises(NotFound):
             await kube.get(CONFIG_MAPS, "a", namespace=NS)
-        recorder = Recorder(kube, component="t", clock=world.clock, rng=world.dice)
+        recorder = Recorder(kube, component="t", clock=cluster.clock, rng=cluster.dice)
         for _ in range(3):
             await recorder.event(CONFIG_MAPS, held.metadata, type="Normal", reason="R", message="m")
         events = [
@@ -209,7 +209,7 @@ def test_writers_work_on_the_real_thing() -> None:
 
 def test_apply_tokens_and_status() -> None:
     async def scenario() -> None:
-        kube = World(schedule=False).kube
+        kube = Cluster(schedule=False).kube
         body = {"metadata": {"labels": {"a": "1"}}}
         made = await kube.apply(SERVICE_ACCOUNTS, "sa", body, manager="one", namespace=NS)
         assert made["metadata"]["labels"] == {"a": "1"}
@@ -239,23 +239,23 @@ def test_apply_tokens_and_status() -> None:
     simulated(scenario)
 
 
-async def churn(world: World, *, steps: int, pause: float) -> None:
+async def churn(cluster: Cluster, *, steps: int, pause: float) -> None:
     dice = random.Random(17)
     for number in range(steps):
         name = f"m{dice.randrange(25)}"
         try:
             if dice.random() < 0.4:
-                await world.kube.delete(CONFIG_MAPS, name, namespace=NS)
+                await cluster.kube.delete(CONFIG_MAPS, name, namespace=NS)
             else:
                 labels = {"metadata": {"labels": {"n": str(number)}}}
-                await world.kube.patch(CONFIG_MAPS, name, labels, namespace=NS)
+                await cluster.kube.patch(CONFIG_MAPS, name, labels, namespace=NS)
         except NotFound:
-            await world.put(name)
-        await world.clock.sleep(dice.random() * pause)
+            await cluster.put(name)
+        await cluster.clock.sleep(dice.random() * pause)
 
 
-def told(world: World) -> tuple[dict[str, str], Callable[..., None]]:
-    """A listener's own view, kept only from what it was told."""
+def listener_view(cluster: Cluster) -> tuple[dict[str, str], Callable[..., None]]:
+    """Return a view that is built only from reported changes, and the listener that builds it."""
     view: dict[str, str] = {}
 
     def changed(key: str, old: Bare | None, new: Bare | None) -> None:
@@ -273,28 +273,28 @@ def stored(reflector: Reflector[Bare]) -> dict[str, str]:
     return {o.metadata.name: o.metadata.resource_version for o in reflector.store.values()}
 
 
-async def restart(world: World) -> None:
-    world.core.close_watches()
+async def restart(cluster: Cluster) -> None:
+    cluster.core.close_watches()
 
 
-async def expire(world: World) -> None:
-    world.core.expire_watches()
+async def expire(cluster: Cluster) -> None:
+    cluster.core.expire_watches()
 
 
-async def outage(world: World) -> None:
-    """The API is gone for a while, and has forgotten its history when it is back."""
-    world.wire.rate = 1.0
-    world.core.close_watches()
-    await world.clock.sleep(15.0)
-    world.core.compact()
-    world.wire.rate = 0.0
+async def outage(cluster: Cluster) -> None:
+    """The API is unreachable for a while, and has no history when it is back."""
+    cluster.wire.rate = 1.0
+    cluster.core.close_watches()
+    await cluster.clock.sleep(15.0)
+    cluster.core.compact()
+    cluster.wire.rate = 0.0
 
 
-async def nothing(world: World) -> None:
-    """A day like any other."""
+async def nothing(cluster: Cluster) -> None:
+    """No fault."""
 
 
-Sabotage = Callable[[World], Awaitable[None]]
+Sabotage = Callable[[Cluster], Awaitable[None]]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -314,57 +314,57 @@ def test_a_reflector_follows_an_api_in_motion(
     sabotage: Sabotage, settings: dict[str, Any], cause: str, seed: int
 ) -> None:
     async def scenario() -> None:
-        world = World(**settings)
-        view, changed = told(world)
-        reflector = world.reflector(on_change=changed, resync=120.0)
+        cluster = Cluster(**settings)
+        view, changed = listener_view(cluster)
+        reflector = cluster.reflector(on_change=changed, resync=120.0)
 
-        async def saboteur() -> None:
+        async def inject_faults() -> None:
             for _ in range(6):
-                await world.clock.sleep(40.0)
-                await sabotage(world)
+                await cluster.clock.sleep(40.0)
+                await sabotage(cluster)
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
-                group.create_task(churn(world, steps=700, pause=1.0))
-                group.create_task(saboteur())
-            await world.clock.sleep(20.0)  # the longest pause after a failure, and a little more
+                group.create_task(churn(cluster, steps=700, pause=1.0))
+                group.create_task(inject_faults())
+            await cluster.clock.sleep(20.0)  # the longest pause after a failure, and a little more
 
         await alongside(reflector.run(), work())
-        assert stored(reflector) == view == await world.truth()
-        assert world.restarts(cause) >= 2, "the scenario did not do what its name says"
-        assert world.core.watcher_count("configmaps") == 0
-        assert world.core.failures == {}
+        assert stored(reflector) == view == await cluster.truth()
+        assert cluster.restarts(cause) >= 2, "the scenario did not do what its name says"
+        assert cluster.core.watcher_count("configmaps") == 0
+        assert cluster.core.failures == {}
 
     simulated(scenario, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_reflector_behind_a_terrible_network_ends_at_the_truth(seed: int) -> None:
+def test_a_reflector_behind_a_faulty_network_reaches_the_state_of_the_api(seed: int) -> None:
     async def scenario() -> None:
-        world = World(faults=0.25)
-        world.dice.seed(seed)
-        view, changed = told(world)
-        reflector = world.reflector(on_change=changed, resync=60.0, mute_after=30.0)
+        cluster = Cluster(faults=0.25)
+        cluster.dice.seed(seed)
+        view, changed = listener_view(cluster)
+        reflector = cluster.reflector(on_change=changed, resync=60.0, mute_after=30.0)
 
         async def work() -> None:
-            await churn(world, steps=400, pause=1.0)
-            await world.clock.sleep(30.0)
-            world.wire.rate = 0.0
-            await world.clock.sleep(120.0)
+            await churn(cluster, steps=400, pause=1.0)
+            await cluster.clock.sleep(30.0)
+            cluster.wire.rate = 0.0
+            await cluster.clock.sleep(120.0)
 
         await alongside(reflector.run(), work())
-        assert stored(reflector) == view == await world.truth()
-        assert world.restarts("transport") > 3
+        assert stored(reflector) == view == await cluster.truth()
+        assert cluster.restarts("transport") > 3
 
     simulated(scenario, seed=seed)
 
 
 def test_an_idle_watch_is_kept_alive_by_bookmarks_and_not_restarted() -> None:
     async def scenario() -> None:
-        world = World()
-        reflector = world.reflector(resync=3600.0)
-        await alongside(reflector.run(), world.clock.sleep(3000.0))
-        assert world.meter.total(RUNYARD_WATCH_RESTARTS_TOTAL) == 0
+        cluster = Cluster()
+        reflector = cluster.reflector(resync=3600.0)
+        await alongside(reflector.run(), cluster.clock.sleep(3000.0))
+        assert cluster.meter.total(RUNYARD_WATCH_RESTARTS_TOTAL) == 0
 
     simulated(scenario)
 
@@ -372,10 +372,10 @@ def test_an_idle_watch_is_kept_alive_by_bookmarks_and_not_restarted() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_controller_brings_every_object_to_its_wanted_state(seed: int) -> None:
     async def scenario() -> None:
-        world = World(faults=0.1)
-        queue = WorkQueue(clock=world.clock, rng=world.dice)
-        reflector = world.reflector(on_change=lambda key, old, new: queue.add(key), resync=30.0)
-        flaky = Kube(world.wire)
+        cluster = Cluster(faults=0.1)
+        queue = WorkQueue(clock=cluster.clock, rng=cluster.dice)
+        reflector = cluster.reflector(on_change=lambda key, old, new: queue.add(key), resync=30.0)
+        flaky = Kube(cluster.wire)
 
         async def reconcile(key: str) -> Result:
             obj = reflector.store.get(key)
@@ -397,8 +397,8 @@ def test_a_controller_brings_every_object_to_its_wanted_state(seed: int) -> None
             "pod-controller",
             reconcile,
             queue=queue,
-            clock=world.clock,
-            meter=world.meter,
+            clock=cluster.clock,
+            meter=cluster.meter,
             log=get_logger("test"),
             capacity=Capacity(workers=3),
         )
@@ -409,11 +409,11 @@ def test_a_controller_brings_every_object_to_its_wanted_state(seed: int) -> None
                 group.create_task(controller.run())
 
         async def work() -> None:
-            await churn(world, steps=300, pause=0.5)
-            await world.clock.sleep(120.0)
+            await churn(cluster, steps=300, pause=0.5)
+            await cluster.clock.sleep(120.0)
 
         await alongside(both(), work())
-        for item in (await world.kube.list(CONFIG_MAPS, namespace=NS)).items:
+        for item in (await cluster.kube.list(CONFIG_MAPS, namespace=NS)).items:
             labels = item["metadata"].get("labels", {})
             assert labels.get("seen") == labels.get("n")
 
@@ -422,13 +422,13 @@ def test_a_controller_brings_every_object_to_its_wanted_state(seed: int) -> None
 
 def test_paging_sees_every_object_once() -> None:
     async def scenario() -> None:
-        world = World()
+        cluster = Cluster()
         for number in range(25):
-            await world.put(f"m{number:02}")
-        paged = await world.kube.list(CONFIG_MAPS, namespace=NS, limit=4)
+            await cluster.put(f"m{number:02}")
+        paged = await cluster.kube.list(CONFIG_MAPS, namespace=NS, limit=4)
         names = [item["metadata"]["name"] for item in paged.items]
         assert names == [f"m{number:02}" for number in range(25)]
         with pytest.raises(KubeError):
-            await world.kube.list(CONFIG_MAPS, namespace=NS, labels="((")
+            await cluster.kube.list(CONFIG_MAPS, namespace=NS, labels="((")
 
     simulated(scenario)

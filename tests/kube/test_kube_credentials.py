@@ -1,4 +1,4 @@
-"""Credentials stay fresh, plugins are run no more than needed, and nothing of either is ever told."""
+"""Credentials stay fresh, plugins run only when needed, and no secret is shown."""
 
 import asyncio
 import io
@@ -34,12 +34,12 @@ from runyard.kube.auth import AuthTransport
 from runyard.kube.config import Config, Secret
 from runyard.kube.connect import credentials_of
 from runyard.kube.credentials import Credential, Credentials, CredentialsUnavailable
-from runyard.kube.plugins import PAUSE, Plugged
+from runyard.kube.plugins import PAUSE, PluginCredentials
 from runyard.telemetry import log
 
-HUSH = "hush-hush-98765"
+SECRET = "hush-hush-98765"
 AUTHORITY = Authority()
-LONG = 30.0  # a request's patience; no test waits for it
+LONG = 30.0  # a request's timeout; no test waits for it
 
 Scenario = Callable[[HandClock], Coroutine[Any, Any, None]]
 
@@ -76,7 +76,7 @@ async def token(credentials: Credentials) -> str:
     return (await credentials.current()).token.reveal()
 
 
-# ── written down ────────────────────────────────────────────────────────────────────────────────────
+# ── stored ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_rotated_token_file_is_seen_within_a_minute_and_not_read_each_time(
@@ -105,7 +105,7 @@ def test_a_refused_token_file_is_read_at_once_but_once_for_all(tmp_path: Path) -
         assert await credentials.renew(refused) == refused  # nothing else is there
         file.write_text("second")
         assert (await credentials.renew(refused)).token == Secret("second")
-        file.write_text("third")  # whoever comes late with the old refusal gets what is held
+        file.write_text("third")  # a late refusal of the old token gets the current one
         assert (await credentials.renew(refused)).token == Secret("second")
 
     tokens(tmp_path, {"tokenFile": "token"}, scenario)
@@ -116,27 +116,27 @@ def test_a_broken_token_file_does_not_take_a_good_token_away(
     tmp_path: Path, content: bytes, logged: io.StringIO
 ) -> None:
     file = tmp_path / "token"
-    file.write_text(HUSH)
+    file.write_text(SECRET)
 
     async def scenario(credentials: Credentials, clock: HandClock) -> None:
-        assert await token(credentials) == HUSH
+        assert await token(credentials) == SECRET
         file.write_bytes(content)
         clock.passed = 61.0
-        assert await token(credentials) == HUSH
+        assert await token(credentials) == SECRET
         file.unlink()
         clock.passed = 122.0
-        assert await token(credentials) == HUSH
+        assert await token(credentials) == SECRET
 
     tokens(tmp_path, {"tokenFile": "token"}, scenario)
-    assert str(file) in logged.getvalue() and HUSH not in logged.getvalue()
+    assert str(file) in logged.getvalue() and SECRET not in logged.getvalue()
 
 
 def test_a_token_file_that_was_never_good_is_an_error_with_a_fix(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(f"{HUSH} {HUSH}")
+    (tmp_path / "token").write_text(f"{SECRET} {SECRET}")
     with pytest.raises(CredentialsUnavailable, match="token holds no token; write") as caught:
         tokens(tmp_path, {"tokenFile": "token"}, lambda credentials, _: credentials.current())
     assert isinstance(caught.value, NotSent)
-    assert HUSH not in repr(caught.value)
+    assert SECRET not in repr(caught.value)
 
 
 def test_a_token_beside_an_unreadable_token_file_is_used(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_token_beside_an_unreadable_token_file_is_used(tmp_path: Path) -> None
 # ── plugins ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_plugin_is_told_what_kubectl_would_tell_it(tmp_path: Path) -> None:
+def test_a_plugin_gets_the_same_input_as_from_kubectl(tmp_path: Path) -> None:
     plugin = script(
         tmp_path / "plugin",
         'printf "%s" "$KUBERNETES_EXEC_INFO" > "$0.info"; echo "$*|$EXTRA|$GIVEN|$(cat)" > "$0.seen"\n'
@@ -193,9 +193,9 @@ def test_a_plugin_is_told_what_kubectl_would_tell_it(tmp_path: Path) -> None:
     }
 
 
-def test_a_plugin_that_did_not_ask_is_not_told_of_the_cluster(tmp_path: Path) -> None:
-    told = 'printf "%s" "$KUBERNETES_EXEC_INFO" > "$0.info"\n'
-    plugin = script(tmp_path / "plugin", told + printed(token="t"))
+def test_a_plugin_without_provide_cluster_info_gets_no_cluster(tmp_path: Path) -> None:
+    save_info = 'printf "%s" "$KUBERNETES_EXEC_INFO" > "$0.info"\n'
+    plugin = script(tmp_path / "plugin", save_info + printed(token="t"))
     tokens(tmp_path, plugin_user(plugin), lambda credentials, _: credentials.current())
     info = json.loads((tmp_path / "plugin.info").read_text())
     assert info["spec"] == {"interactive": False}
@@ -269,14 +269,14 @@ def test_requests_at_the_same_time_share_one_run(tmp_path: Path) -> None:
 
 
 def waiting(tmp_path: Path) -> tuple[Path, Path]:
-    """A plugin that says in a FIFO that it runs, and goes on when it reads from that FIFO's twin."""
+    """A plugin that reports its start through one FIFO and continues when it reads from another."""
     for name in ("began", "go"):
         os.mkfifo(tmp_path / name)
     body = f'echo x > "{tmp_path}/began"; read -r x < "{tmp_path}/go"\n' + printed(token="late")
     return script(tmp_path / "plugin", body), tmp_path
 
 
-def test_a_request_that_gives_up_does_not_end_the_run_that_the_next_one_needs(
+def test_a_cancelled_request_does_not_end_the_plugin_run_of_the_next_request(
     tmp_path: Path,
 ) -> None:
     plugin, folder = waiting(tmp_path)
@@ -295,7 +295,7 @@ def test_a_request_that_gives_up_does_not_end_the_run_that_the_next_one_needs(
     assert runs(plugin) == 1
 
 
-def test_closing_ends_the_plugin_and_frees_who_waits(tmp_path: Path) -> None:
+def test_closing_ends_the_plugin_and_its_waiting_requests(tmp_path: Path) -> None:
     plugin, folder = waiting(tmp_path)
 
     async def scenario(credentials: Credentials, clock: HandClock) -> None:
@@ -312,29 +312,32 @@ def test_closing_ends_the_plugin_and_frees_who_waits(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "fails": (f"echo {HUSH}; echo 'log in first' >&2; exit 3", "code 3 and said: log in first"),
+    "fails": (
+        f"echo {SECRET}; echo 'log in first' >&2; exit 3",
+        "code 3 and printed: log in first",
+    ),
     "prints nothing": ("true", "no ExecCredential"),
-    "prints a text": (f"echo {HUSH}", "no ExecCredential"),
+    "prints a text": (f"echo {SECRET}", "no ExecCredential"),
     "prints another kind": (
-        printed(token=HUSH).replace("ExecCredential", "Pod"),
+        printed(token=SECRET).replace("ExecCredential", "Pod"),
         "did not print an ExecCredential",
     ),
     "prints another version": (
-        printed(BETA, token=HUSH),
+        printed(BETA, token=SECRET),
         f"did not print an ExecCredential of {V1}",
     ),
     "prints no status": (printed(), "neither a token nor a certificate"),
     "prints an empty token": (printed(token=""), "neither a token nor a certificate"),
-    "prints half a pair": (printed(clientKeyData=HUSH), "without its key"),
-    "prints two lines": (printed(token=f"{HUSH}\r\nx: y"), "characters that no token has"),
-    "prints a bad time": (printed(token=HUSH, expirationTimestamp=HUSH), "no ExecCredential"),
+    "prints half a pair": (printed(clientKeyData=SECRET), "without its key"),
+    "prints two lines": (printed(token=f"{SECRET}\r\nx: y"), "characters that no token has"),
+    "prints a bad time": (printed(token=SECRET, expirationTimestamp=SECRET), "no ExecCredential"),
     "prints a time without zone": (
-        printed(token=HUSH, expirationTimestamp="2027-01-15T08:00:00"),
+        printed(token=SECRET, expirationTimestamp="2027-01-15T08:00:00"),
         "no ExecCredential",
     ),
-    "prints a wrong type": (f"""echo '{{"status": ["{HUSH}"]}}'""", "no ExecCredential"),
-    "floods": (f"yes {HUSH} | head -c 400000", "no ExecCredential"),
-    "floods and fails": (f"yes x{HUSH} | head -c 400000 >&2; exit 1", "failed with code 1;"),
+    "prints a wrong type": (f"""echo '{{"status": ["{SECRET}"]}}'""", "no ExecCredential"),
+    "floods": (f"yes {SECRET} | head -c 400000", "no ExecCredential"),
+    "floods and fails": (f"yes x{SECRET} | head -c 400000 >&2; exit 1", "failed with code 1;"),
     "dies": ("kill -9 $$", "failed with code -9"),
 }
 
@@ -348,11 +351,11 @@ def test_a_plugin_that_fails_is_named_and_its_output_is_not(
     with pytest.raises(CredentialsUnavailable, match=message) as caught:
         tokens(tmp_path, plugin_user(plugin), lambda credentials, _: credentials.current())
     assert str(plugin) in str(caught.value)
-    told = f"{caught.value!r} {caught.value.__context__!r} {logged.getvalue()}"
-    assert HUSH not in told and str(plugin) in logged.getvalue()
+    shown = f"{caught.value!r} {caught.value.__context__!r} {logged.getvalue()}"
+    assert SECRET not in shown and str(plugin) in logged.getvalue()
 
 
-def test_what_a_plugin_says_when_it_fails_is_shown_without_its_secrets(
+def test_the_stderr_of_a_failed_plugin_is_shown_without_secrets(
     tmp_path: Path, logged: io.StringIO
 ) -> None:
     body = """
@@ -363,15 +366,15 @@ def test_what_a_plugin_says_when_it_fails_is_shown_without_its_secrets(
         exit 1"""
     user = plugin_user(
         script(tmp_path / "plugin", body),
-        args=[f"--secret={HUSH}"],
-        env=[{"name": "PASSWORD", "value": f"{HUSH}\n{HUSH}"}],
+        args=[f"--secret={SECRET}"],
+        env=[{"name": "PASSWORD", "value": f"{SECRET}\n{SECRET}"}],
     )
     with pytest.raises(CredentialsUnavailable) as caught:
         tokens(tmp_path, user, lambda credentials, _: credentials.current())
-    told = f"{caught.value} {logged.getvalue()}"
-    assert "the session is over" in told and 'run "login"' in str(caught.value)
-    for secret in (HUSH, "eyJhbGci", "abcdefghijklmnop", "\033"):
-        assert secret not in told
+    shown = f"{caught.value} {logged.getvalue()}"
+    assert "the session is over" in shown and 'run "login"' in str(caught.value)
+    for secret in (SECRET, "eyJhbGci", "abcdefghijklmnop", "\033"):
+        assert secret not in shown
 
 
 def test_a_failing_plugin_is_not_run_for_each_request(tmp_path: Path) -> None:
@@ -393,7 +396,7 @@ def test_a_failing_plugin_is_not_run_for_each_request(tmp_path: Path) -> None:
     assert runs(plugin) == 2
 
 
-def test_a_missing_plugin_tells_how_to_get_it(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_plugin_has_the_install_hint(tmp_path: Path) -> None:
     def ask(credentials: Credentials, _: HandClock) -> Coroutine[Any, Any, Credential]:
         return credentials.current()
 
@@ -409,11 +412,11 @@ def test_a_missing_plugin_tells_how_to_get_it(tmp_path: Path) -> None:
         tokens(tmp_path, plugin_user("./text"), ask)
 
 
-def test_a_plugin_that_waits_for_somebody_is_ended(tmp_path: Path) -> None:
+def test_a_plugin_that_waits_for_input_is_ended(tmp_path: Path) -> None:
     plugin, _ = waiting(tmp_path)
     config = config_of(tmp_path, kubeconfig(user=plugin_user(plugin)))
     assert config.user.plugin is not None
-    credentials = Plugged(
+    credentials = PluginCredentials(
         config.user.plugin, config.cluster, clock=HandClock(), environ=ENVIRON, deadline=0.0
     )
     with pytest.raises(CredentialsUnavailable, match=r"did not end within 0 s.*log in by hand"):
@@ -464,13 +467,13 @@ def test_a_request_with_its_own_authorization_is_left_alone(tmp_path: Path) -> N
     assert runs(plugin) == 0
 
 
-def test_an_anonymous_request_shows_nothing(tmp_path: Path) -> None:
+def test_an_anonymous_request_has_no_authorization(tmp_path: Path) -> None:
     gate = Gate("")
     carried(tmp_path, gate, {}, lambda auth, _: auth.send(GET, timeout=LONG))
     assert gate.shown == [""]
 
 
-def test_a_refusal_is_answered_with_a_renewed_credential_once(tmp_path: Path) -> None:
+def test_a_refused_request_is_repeated_once_with_a_renewed_credential(tmp_path: Path) -> None:
     plugin = counting(tmp_path)
     gate = Gate("t-2")
 
@@ -495,7 +498,7 @@ def test_a_refusal_with_nothing_new_is_not_repeated(tmp_path: Path) -> None:
     assert gate.shown == ["t"]
 
 
-def test_a_stampede_of_refusals_runs_the_plugin_once(tmp_path: Path) -> None:
+def test_many_refusals_at_once_run_the_plugin_once(tmp_path: Path) -> None:
     plugin = counting(tmp_path)
     gate = Gate("t-2")
 
@@ -539,7 +542,7 @@ def test_a_refused_stream_is_closed_and_never_left_open(tmp_path: Path) -> None:
     carried(tmp_path, gate, plugin_user(counting(tmp_path)), scenario)
 
 
-def test_a_slow_plugin_does_not_hold_a_request_longer_than_it_may_last(tmp_path: Path) -> None:
+def test_a_slow_plugin_does_not_exceed_the_timeout_of_a_request(tmp_path: Path) -> None:
     plugin, folder = waiting(tmp_path)
     gate = Gate("late")
 
@@ -556,7 +559,7 @@ def test_a_slow_plugin_does_not_hold_a_request_longer_than_it_may_last(tmp_path:
     assert runs(plugin) == 1
 
 
-def test_a_plugin_that_fails_means_that_nothing_was_sent(tmp_path: Path) -> None:
+def test_a_request_is_not_sent_if_the_plugin_fails(tmp_path: Path) -> None:
     gate = Gate()
     user = plugin_user(script(tmp_path / "plugin", "exit 1"))
     with pytest.raises(NotSent):
@@ -564,7 +567,7 @@ def test_a_plugin_that_fails_means_that_nothing_was_sent(tmp_path: Path) -> None
     assert gate.shown == []
 
 
-def test_closing_closes_what_is_below(tmp_path: Path) -> None:
+def test_closing_closes_the_inner_transport(tmp_path: Path) -> None:
     gate = Gate()
     plugin, folder = waiting(tmp_path)
 

@@ -91,7 +91,7 @@ def test_periods_under_which_two_could_lead_are_refused(timing: dict[str, float]
         ),
     ],
 )
-def test_a_lease_that_nobody_holds_is_taken_from_the_version_that_was_read(
+def test_a_lease_without_a_holder_is_taken_with_the_version_that_was_read(
     record: Record, now: float, reason: Reason, transitions: int
 ) -> None:
     found = decided(Observation(record, "7", 0.0), now)
@@ -144,15 +144,15 @@ def test_the_time_left_is_the_shorter_of_two_measures(
     assert time_left(None, TIMING, monotonic=0.0, wall=0.0) == 0.0
 
 
-def test_a_leader_stops_to_write_before_any_other_replica_may_take_the_lease() -> None:
+def test_a_leader_stops_writing_before_another_replica_may_take_the_lease() -> None:
     assert TIMING.renew_deadline < TIMING.duration
 
 
-# ── the gate ────────────────────────────────────────────────────────────────────────────────────
+# ── writes ───────────────────────────────────────────────────────────────────────────────────────
 
 
 class Slow:
-    """A peer that takes its time, and remembers how long it was given."""
+    """A slow peer that records the timeout of each request."""
 
     def __init__(self, clock: VirtualClock, seconds: float) -> None:
         self._clock = clock
@@ -193,7 +193,7 @@ def test_writes_pass_only_with_time_left_and_never_outlast_it() -> None:
     run_virtual(main())
 
 
-def test_a_leader_that_ends_waits_for_its_writes_and_knows_which_outcome_it_does_not_know() -> None:
+def test_a_leader_that_ends_waits_for_its_writes_and_reports_an_unknown_outcome() -> None:
     async def main() -> None:
         clock = VirtualClock()
         leadership = Leadership(clock=clock, timing=TIMING)
@@ -220,7 +220,7 @@ def test_a_leader_that_ends_waits_for_its_writes_and_knows_which_outcome_it_does
 
 
 class Line:
-    """The way to the API; what `fails` says becomes of a request."""
+    """A transport to the API; requests fail as `fails` says."""
 
     def __init__(self, core: KubeCore) -> None:
         self._onward = Loopback(core.handle)
@@ -237,7 +237,7 @@ class Line:
 
 
 class Replica:
-    """One candidate, and when it led."""
+    """One candidate, and the times at which it led."""
 
     def __init__(self, identity: str, core: KubeCore, clock: VirtualClock) -> None:
         self.clock, self.line, self.meter = clock, Line(core), Meter()
@@ -355,7 +355,7 @@ def test_a_lease_is_kept_when_the_outcome_of_a_write_is_unknown_at_the_end(cance
 
 
 @pytest.mark.parametrize("error", [NotSent, OutcomeUnknown])
-def test_a_leader_that_hears_nothing_ends_before_another_begins(error: type[Exception]) -> None:
+def test_a_leader_without_answers_ends_before_another_begins(error: type[Exception]) -> None:
     async def main() -> None:
         clock = VirtualClock()
         core = KubeCore(clock=clock, rng=random.Random(1))
@@ -398,9 +398,7 @@ def test_a_write_whose_answer_was_lost_makes_no_leader_and_blocks_nothing() -> N
     run_virtual(main())
 
 
-def test_a_leader_that_finds_anothers_name_stops_at_once_and_one_that_was_relabelled_goes_on() -> (
-    None
-):
+def test_a_leader_stops_when_another_holds_the_lease_and_not_after_other_changes() -> None:
     async def main() -> None:
         clock = VirtualClock()
         core = KubeCore(clock=clock, rng=random.Random(1))

@@ -1,4 +1,4 @@
-"""Whatever the network does to the events, the store and its listeners end up at the truth."""
+"""After lost, repeated and reordered events, the store and its listeners equal the API."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from runyard.kube.versions import is_stale, latest
 from runyard.telemetry.log import get_logger
 
 NAMES = ("a", "b", "c")
-Step = tuple[str, str]  # what happened in the world: (name, "put" or "delete")
+Step = tuple[str, str]  # what happened: (name, "put" or "delete")
 
 worlds = st.lists(
     st.tuples(st.sampled_from(NAMES), st.sampled_from(["put", "delete"])), max_size=30
 )
 
 
-class World:
-    """The truth: objects, and the events that a server would send."""
+class Cluster:
+    """The objects of an API, and the events that it would send."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -51,7 +51,7 @@ class World:
 
 
 class Follower:
-    """Knows only what the listener was told, and insists that it makes sense."""
+    """Knows only the reported changes, and checks that they are consistent."""
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
@@ -63,7 +63,7 @@ class Follower:
     def changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         before = old.metadata.resource_version if old else None
         if self.known.get(key) != before:
-            self.complaints.append(f"{key}: told {before} after {self.known.get(key)}")
+            self.complaints.append(f"{key}: reported {before} after {self.known.get(key)}")
         if new is None:
             self.known.pop(key, None)
         else:
@@ -85,51 +85,51 @@ def _all(_: Pod) -> list[str]:
 
 
 @given(worlds, worlds, st.randoms(use_true_random=False))
-def test_lost_repeated_and_shuffled_events_are_healed_by_a_list(
+def test_a_list_repairs_lost_repeated_and_shuffled_events(
     before: list[Step], during: list[Step], dice: Any
 ) -> None:
-    world, follower = World(), Follower()
-    world.play(before)
-    follower.mirror.replace(world.items())
-    follower.check(world.versions())
-    world.events.clear()
-    world.play(during)
-    arrived = [event for event in world.events for _ in range(dice.randrange(3))]
+    cluster, follower = Cluster(), Follower()
+    cluster.play(before)
+    follower.mirror.replace(cluster.items())
+    follower.check(cluster.versions())
+    cluster.events.clear()
+    cluster.play(during)
+    arrived = [event for event in cluster.events for _ in range(dice.randrange(3))]
     dice.shuffle(arrived)
     for event in arrived:
         follower.mirror.step(event)
-    follower.mirror.replace(world.items())
-    follower.check(world.versions())
+    follower.mirror.replace(cluster.items())
+    follower.check(cluster.versions())
 
 
 @given(worlds, worlds, st.randoms(use_true_random=False))
-def test_repeated_and_shuffled_events_alone_lead_to_the_truth_if_none_is_lost(
+def test_repeated_and_shuffled_events_alone_reach_the_state_of_the_api(
     before: list[Step], during: list[Step], dice: Any
 ) -> None:
-    world, follower = World(), Follower()
-    world.play(before)
-    follower.mirror.replace(world.items())
-    world.events.clear()
-    world.play(during)
-    arrived = [event for event in world.events for _ in range(dice.randrange(1, 3))]
+    cluster, follower = Cluster(), Follower()
+    cluster.play(before)
+    follower.mirror.replace(cluster.items())
+    cluster.events.clear()
+    cluster.play(during)
+    arrived = [event for event in cluster.events for _ in range(dice.randrange(1, 3))]
     dice.shuffle(arrived)
     for event in arrived:
         follower.mirror.step(event)
-    follower.check(world.versions())
+    follower.check(cluster.versions())
 
 
 @given(worlds)
 def test_replaying_everything_after_it_was_seen_announces_nothing(steps: list[Step]) -> None:
-    world, follower = World(), Follower()
-    world.play(steps)
-    for event in world.events:
+    cluster, follower = Cluster(), Follower()
+    cluster.play(steps)
+    for event in cluster.events:
         follower.mirror.step(event)
-    follower.check(world.versions())
+    follower.check(cluster.versions())
     calls: list[str] = []
     follower.mirror._on_change = lambda key, old, new: calls.append(key)
-    for event in world.events:
+    for event in cluster.events:
         follower.mirror.step(event)
-    follower.mirror.replace(world.items())
+    follower.mirror.replace(cluster.items())
     assert calls == []
 
 

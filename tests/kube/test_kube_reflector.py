@@ -32,7 +32,7 @@ from runyard.telemetry.meter import Meter
 
 
 class Outcome:
-    """What a reflector made of a script."""
+    """Runs a reflector against a script and records the result."""
 
     def __init__(self, lists: list[Answer], watches: list[Answer | list[Action]], **how: Any):
         self.script = Script(lists, watches)
@@ -128,7 +128,7 @@ def test_a_compacted_version_leads_to_a_list_that_shows_the_deletions_of_the_gap
     ]
     seen = Outcome(lists, [first])
     assert seen.known == {"b": "6", "c": "50", "d": "60"}
-    assert ("ns/a", "5", "") in seen.changes, "the deletion that no event told of"
+    assert ("ns/a", "5", "") in seen.changes, "the deletion without an event"
     assert ("ns/b", "6", "6") not in seen.changes, "an unchanged object is not announced"
     assert seen.script.watched == ["10", "99"]
     assert seen.restarts("gone") == 1
@@ -149,7 +149,7 @@ def test_silence_shows_as_the_age_of_the_watch() -> None:
     assert (seen.meter.get(RUNYARD_WATCH_AGE_SECONDS, resource="pods") or 0) >= 190.0
 
 
-def test_dropped_events_are_healed_by_the_next_list() -> None:
+def test_the_next_list_repairs_dropped_events() -> None:
     lists: list[Answer] = [listing(10, pod("a", 5), pod("b", 6)), listing(20, pod("b", 15))]
     seen = Outcome(lists, [[bookmark(20), 1e6]], resync=60.0, seconds=70.0)
     assert seen.known == {"b": "15"}
@@ -165,7 +165,7 @@ def test_a_busy_watch_does_not_put_off_the_list_forever() -> None:
 
 
 class Hasty(VirtualClock):
-    """Half a second passes with every look at it, as if the reader were that slow."""
+    """Half a second passes with every read of it, as if the reader were that slow."""
 
     def __init__(self) -> None:
         self._looks = 0
@@ -175,7 +175,7 @@ class Hasty(VirtualClock):
         return super().monotonic() + self._looks * 0.5
 
 
-def test_a_flood_that_never_lets_go_of_the_loop_is_ended_for_the_list() -> None:
+def test_a_flood_of_events_does_not_prevent_the_list() -> None:
     flood: list[Action] = [event("ADDED", pod("a", 11 + n)) for n in range(1000)]
     seen = Outcome([listing(10), listing(5000)], [flood], resync=60.0, seconds=1.0, clock=Hasty())
     assert seen.restarts("resync") == 1
@@ -282,7 +282,9 @@ def test_a_malformed_line_leads_to_a_list(line: bytes) -> None:
     assert seen.restarts("malformed") == 1
 
 
-def test_an_endless_line_does_not_eat_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_refused_before_it_fills_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("runyard.kube.frames.MAX_LINE", 1000)
     flood: list[Action] = [b"x" * 100] * 1000
     seen = Outcome([listing(10)], [flood])
@@ -309,7 +311,7 @@ def test_an_unknown_type_of_event_is_skipped() -> None:
     ],
     ids=["500", "503", "403", "429", "garbage", "not sent", "unknown", "bug"],
 )
-def test_failures_of_the_first_list_are_outlived(failure: Answer, cause: str) -> None:
+def test_failures_of_the_first_list_are_retried(failure: Answer, cause: str) -> None:
     seen = Outcome([failure, failure, failure, listing(10, pod("a", 5))], [])
     assert seen.known == {"a": "5"}
     assert seen.restarts(cause) == 3
@@ -366,7 +368,7 @@ def test_no_failure_becomes_a_hot_loop(watch: Answer | list[Action]) -> None:
     assert 10 <= len(seen.script.watched) <= 60
 
 
-def test_a_cut_that_hits_everybody_is_not_followed_by_everybody_at_once() -> None:
+def test_clients_that_were_cut_together_do_not_reconnect_together() -> None:
     cut: list[Action] = [2.0, OutcomeUnknown("cut")]
     closed: list[Action] = [2.0]
     seen = Outcome([listing(10)], [cut, closed])
@@ -390,7 +392,7 @@ def test_every_stream_that_was_opened_is_closed() -> None:
 
 
 @pytest.mark.parametrize("slowness", [0.0, 3.0], ids=["at once", "after some seconds"])
-def test_a_version_from_the_future_is_given_up(slowness: float) -> None:
+def test_a_version_that_the_server_refuses_is_dropped(slowness: float) -> None:
     watches: list[Answer | list[Action]] = [refusal(504, "Timeout")] * 4
     lists: list[Answer] = [listing(900, pod("a", 899)), listing(10, pod("a", 5))]
     seen = Outcome(lists, watches, slowness=slowness)
@@ -398,7 +400,7 @@ def test_a_version_from_the_future_is_given_up(slowness: float) -> None:
     assert seen.script.watched == ["900"] * 4 + ["10"]
 
 
-def test_a_listener_that_fails_costs_nothing_but_its_own_call() -> None:
+def test_a_failing_listener_affects_only_its_own_call() -> None:
     calls: list[str] = []
 
     def listener(key: str, old: Pod | None, new: Pod | None) -> None:
@@ -435,7 +437,7 @@ def _pool(name: str, version: int, **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_an_object_that_nobody_can_read_is_not_taken_for_deleted() -> None:
+def test_an_unreadable_object_is_not_treated_as_deleted() -> None:
     lists: list[Answer] = [
         listing(10, _pool("a", 5), _pool("b", 6, replicas=-1, image=7)),
         listing(20, _pool("a", 12, replicas="three"), _pool("b", 13)),
@@ -472,7 +474,7 @@ def test_an_object_that_nobody_can_read_is_not_taken_for_deleted() -> None:
     assert changes == [("ns/a", True), ("ns/b", True), ("ns/a", False)]
 
 
-def test_the_same_dice_give_the_same_requests() -> None:
+def test_the_same_seed_gives_the_same_requests() -> None:
     def requests() -> list[bytes]:
         watches = [refusal(500), [b"?\n"], [bookmark(12), 3.0]] * 5
         seen = Outcome([listing(10)], list(watches), resync=40.0, seconds=300.0)

@@ -56,7 +56,7 @@ def test_every_added_key_is_handed_out_after_its_last_add_and_never_twice_at_onc
                 assert key not in held, "two workers on one key"
                 owed[key] = 0
                 given[key] += 1
-                assert given[key] <= asked[key], "a key that nobody asked for"
+                assert given[key] <= asked[key], "a key that was not added"
                 held.append(key)
 
         for move, key, seconds in plan:
@@ -170,7 +170,7 @@ def test_waiting_workers_are_woken_by_an_add_at_once(seed: int) -> None:
     assert [at for _, at in woken] == pytest.approx([10.0, 10.0, 20.0, 20.0, 30.0, 30.0])
 
 
-def test_a_wait_that_was_cancelled_takes_no_key_with_it() -> None:
+def test_a_cancelled_wait_loses_no_key() -> None:
     async def scenario() -> str | None:
         work = queue()
         waiting = [asyncio.create_task(work.get()) for _ in range(3)]

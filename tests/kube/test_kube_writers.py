@@ -18,7 +18,7 @@ from runyard.kube.objects import Meta
 
 
 class Answers(Recorded):
-    """Answers in turn, whatever is asked."""
+    """Returns its answers in turn, for any request."""
 
     def __init__(self, *answers: Response | Exception) -> None:
         self._queue = list(answers)
@@ -73,7 +73,7 @@ def test_an_absent_lease_is_created_and_a_race_for_it_is_survived() -> None:
     assert renew(refusal(404), refusal(409, "AlreadyExists"), OK).methods[-1] == "PATCH"
 
 
-def test_a_failed_renewal_is_the_callers_to_hear_of() -> None:
+def test_a_failed_renewal_is_raised_to_the_caller() -> None:
     with pytest.raises(ServerFailed):
         renew(refusal(500))
     with pytest.raises(NotSent):
@@ -95,7 +95,7 @@ def record(*answers: Response | Exception, says: list[str]) -> Answers:
     return transport
 
 
-def test_an_event_names_its_object_and_the_same_dice_name_the_event() -> None:
+def test_an_event_names_its_object_and_its_own_name_depends_on_the_seed() -> None:
     hello = "hello"
     sent, again = record(OK, says=[hello]), record(OK, says=[hello])
     body = sent.body(0)
@@ -114,14 +114,14 @@ def test_an_event_names_its_object_and_the_same_dice_name_the_event() -> None:
     assert body["metadata"]["name"] == again.body(0)["metadata"]["name"]
 
 
-def test_the_same_thing_said_again_is_counted() -> None:
+def test_a_repeated_event_is_counted() -> None:
     sent = record(OK, OK, OK, OK, says=["x", "x", "y", "x"])
     assert sent.methods == ["POST", "PATCH", "POST", "PATCH"]
     assert [sent.body(n).get("count") for n in range(4)] == [1, 2, 1, 3]
     assert sent.requests[1].path.endswith(sent.body(0)["metadata"]["name"])
 
 
-def test_an_event_that_the_server_forgot_is_said_anew() -> None:
+def test_an_event_that_the_server_deleted_is_created_again() -> None:
     sent = record(OK, refusal(404), OK, OK, says=["x", "x", "x"])
     assert sent.methods == ["POST", "PATCH", "POST", "PATCH"]
     assert [sent.body(n)["count"] for n in range(4)] == [1, 2, 1, 2]
@@ -132,7 +132,7 @@ def test_an_event_that_the_server_forgot_is_said_anew() -> None:
     [refusal(403), refusal(500), refusal(422), NotSent("down"), Response(status=200, body=b"?")],
     ids=["403", "500", "422", "down", "garbage"],
 )
-def test_an_event_that_cannot_be_written_hurts_nobody(failure: Response | Exception) -> None:
+def test_an_event_that_cannot_be_written_raises_nothing(failure: Response | Exception) -> None:
     assert record(failure, OK, says=["x", "x"]).methods == ["POST", "POST"]
 
 

@@ -1,6 +1,6 @@
 """A transport that authenticates to the Kubernetes API.
 
-It stands between the client and the transport that carries the request. A request that brings its own
+It is placed between the client and the transport that sends the request. A request with its own
 `Authorization` passes unchanged. After a 401 the request is repeated once with a renewed credential. That is safe for
 every request, because a server does nothing before it has authenticated one.
 
@@ -29,12 +29,12 @@ from runyard.kube.credentials import (
 )
 from runyard.telemetry.log import get_logger
 
-SLOW_FIX = "ask again: what is under way goes on"
+SLOW_FIX = "try again: the credential plugin is still running"
 
 
 @runtime_checkable
 class Closing(Protocol):
-    """Something that holds connections."""
+    """A transport whose connections can be closed."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -44,7 +44,7 @@ class Closing(Protocol):
 Redial = Callable[[Certificate], Transport]
 
 
-class _Line:
+class _Connections:
     """The connections that were made with one certificate."""
 
     def __init__(self, transport: Transport, certificate: Certificate) -> None:
@@ -54,39 +54,39 @@ class _Line:
         self.retired = False
 
     async def release(self) -> None:
-        """Release one use; the last one of a retired line closes it."""
+        """Release one use; the last one of retired connections closes them."""
         self.users -= 1
         await self.settle()
 
     async def settle(self) -> None:
-        """Close if it is not needed any more."""
+        """Close if they are retired and unused."""
         if self.retired and self.users == 0:
             await _close(self.transport)
 
 
-class _Borrowed(Stream):
-    """A stream that keeps its line open."""
+class _OpenStream(Stream):
+    """A stream that keeps its connections open."""
 
-    def __init__(self, inner: Stream, line: _Line) -> None:
+    def __init__(self, inner: Stream, connections: _Connections) -> None:
         super().__init__(aiter(inner), status=inner.status, headers=inner.headers)
         self._inner = inner
-        self._line: _Line | None = line
+        self._connections: _Connections | None = connections
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return aiter(self._inner)
 
     async def aclose(self) -> None:
-        """Close the stream, then give the line back."""
-        line, self._line = self._line, None
+        """Close the stream, then release its connections."""
+        connections, self._connections = self._connections, None
         try:
             await self._inner.aclose()
         finally:
-            if line is not None:
-                await line.release()
+            if connections is not None:
+                await connections.release()
 
 
 class AuthTransport:
-    """Carries requests with credentials. Implements `Transport`."""
+    """Sends requests with credentials. Implements `Transport`."""
 
     def __init__(
         self,
@@ -100,18 +100,18 @@ class AuthTransport:
         self._credentials = credentials
         self._clock = clock
         self._redial = redial
-        self._line: _Line | None = None
-        self._retired: list[_Line] = []
+        self._current: _Connections | None = None
+        self._retired: list[_Connections] = []
         self._log = get_logger("kube.auth")
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
-        """Carry one request; see `http.messages.Transport`."""
+        """Send one request; see `http.messages.Transport`."""
         if request.header("authorization"):
             return await self._transport.send(request, timeout=timeout)
         ends = self._clock.monotonic() + timeout
         credential = await self._wait(None, timeout)
         left = ends - self._clock.monotonic()
-        answer = await self._carry(request, credential, timeout=left)
+        answer = await self._send_with(request, credential, timeout=left)
         if answer.status != 401:
             return answer
         if isinstance(answer, Stream):
@@ -122,14 +122,14 @@ class AuthTransport:
         left = ends - self._clock.monotonic()
         if renewed == credential or left <= 0:
             return answer
-        return await self._carry(request, renewed, timeout=left)
+        return await self._send_with(request, renewed, timeout=left)
 
     async def close(self) -> None:
         """End plugins and close every connection; streams that are still open are cut."""
         await self._credentials.close()
-        lines = [*self._retired, *([] if self._line is None else [self._line])]
-        self._retired, self._line = [], None
-        for transport in (*(line.transport for line in lines), self._transport):
+        opened = [*self._retired, *([] if self._current is None else [self._current])]
+        self._retired, self._current = [], None
+        for transport in (*(each.transport for each in opened), self._transport):
             await _close(transport)
 
     async def _wait(self, refused: Credential | None, seconds: float) -> Credential:
@@ -145,45 +145,48 @@ class AuthTransport:
         cause = f"no credentials within {seconds:.3g} s"
         raise CredentialsUnavailable(cause, fix=SLOW_FIX)
 
-    async def _carry(
+    async def _send_with(
         self, request: Request, credential: Credential, *, timeout: float
     ) -> Response | Stream:
         if credential.token:
-            shown = ("authorization", f"Bearer {credential.token.reveal()}")
-            request = msgspec.structs.replace(request, headers=(*request.headers, shown))
-        line = await self._line_for(credential.certificate)
-        if line is None:
+            header = ("authorization", f"Bearer {credential.token.reveal()}")
+            request = msgspec.structs.replace(request, headers=(*request.headers, header))
+        connections = await self._connections_for(credential.certificate)
+        if connections is None:
             return await self._transport.send(request, timeout=timeout)
-        line.users += 1
+        connections.users += 1
         try:
-            answer = await line.transport.send(request, timeout=timeout)
+            answer = await connections.transport.send(request, timeout=timeout)
         except BaseException:
-            await line.release()
+            await connections.release()
             raise
         if isinstance(answer, Stream):
-            return _Borrowed(answer, line)
-        await line.release()
+            return _OpenStream(answer, connections)
+        await connections.release()
         return answer
 
-    async def _line_for(self, certificate: Certificate | None) -> _Line | None:
-        """The connections to use; those of an older certificate are given up."""
+    async def _connections_for(self, certificate: Certificate | None) -> _Connections | None:
+        """Return the connections to use; those of an older certificate are retired."""
         if certificate is None or self._redial is None:
             return None
-        old = self._line
+        old = self._current
         if old is not None and old.certificate == certificate:
             return old
         try:
-            new = _Line(self._redial(certificate), certificate)
+            new = _Connections(self._redial(certificate), certificate)
         except ConfigError as error:
             if old is None:
                 raise CredentialsUnavailable(error.cause, fix=error.fix) from None
             # Half of a pair of files may be new and half old; the next read gets both.
-            self._log.warning("keeping the certificate from before", cause=error.cause)
+            self._log.warning(
+                "cannot load the new client certificate, keeping the previous one",
+                cause=error.cause,
+            )
             return old
-        self._line = new
+        self._current = new
         if old is not None:
             old.retired = True
-            self._retired = [line for line in (*self._retired, old) if line.users]
+            self._retired = [each for each in (*self._retired, old) if each.users]
             await old.settle()
         return new
 

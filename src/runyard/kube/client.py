@@ -118,12 +118,12 @@ class Kube:
     async def get(self, kind: Kind, name: str, *, namespace: str = "") -> dict[str, Any]:
         """One object; `NotFound` if it is not there."""
         path = kind.object_path(name, namespace=namespace)
-        return _object(await self._ask("GET", path), path)
+        return _object(await self._call("GET", path), path)
 
     async def get_as(self, kind: Kind, name: str, type_: type[T], *, namespace: str = "") -> T:
         """One object as a struct of `objects`; `ServerFailed` if it does not fit the type."""
         path = kind.object_path(name, namespace=namespace)
-        return _read(await self._ask("GET", path), self.reader(type_), path)
+        return _read(await self._call("GET", path), self.reader(type_), path)
 
     async def list(
         self,
@@ -186,13 +186,13 @@ class Kube:
         path = kind.path(namespace)
         query = _selectors(labels, fields)
 
-        async def ask(paging: Pairs) -> Response:
-            return await self._ask("GET", path, query=(*paging, *query))
+        async def get_page(paging: Pairs) -> Response:
+            return await self._call("GET", path, query=(*paging, *query))
 
         try:
-            return await read_pages(ask, read, limit=limit, what=path)
+            return await read_pages(get_page, read, limit=limit, what=path)
         except Gone:
-            return await read_pages(ask, read, limit=0, what=path)
+            return await read_pages(get_page, read, limit=0, what=path)
 
     async def watch(
         self,
@@ -232,7 +232,7 @@ class Kube:
         """Create an object and return it as stored; `AlreadyExists` if the name is taken."""
         path = kind.collection_path(namespace)
         full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-        return _object(await self._ask("POST", path, body=full), path)
+        return _object(await self._call("POST", path, body=full), path)
 
     async def patch(
         self,
@@ -250,7 +250,7 @@ class Kube:
         conditions = _preconditions(uid, resource_version)
         if conditions:
             body = {**body, "metadata": {**body.get("metadata", {}), **conditions}}
-        return _object(await self._ask("PATCH", path, body=body, content=MERGE_PATCH), path)
+        return _object(await self._call("PATCH", path, body=body, content=MERGE_PATCH), path)
 
     async def apply(
         self,
@@ -270,7 +270,7 @@ class Kube:
             metadata["namespace"] = namespace
         full = {"apiVersion": kind.api_version, "kind": kind.kind, **body, "metadata": metadata}
         query = (("fieldManager", manager), ("force", "true" if force else "false"))
-        answer = await self._ask("PATCH", path, query=query, body=full, content=APPLY_PATCH)
+        answer = await self._call("PATCH", path, query=query, body=full, content=APPLY_PATCH)
         return _object(answer, path)
 
     async def delete(
@@ -294,7 +294,7 @@ class Kube:
             options["gracePeriodSeconds"] = grace
         if conditions := _preconditions(uid, resource_version):
             options["preconditions"] = conditions
-        await self._ask("DELETE", path, body=options)
+        await self._call("DELETE", path, body=options)
 
     async def create_token(
         self,
@@ -306,7 +306,7 @@ class Kube:
         pod_name: str = "",
         pod_uid: str = "",
     ) -> str:
-        """A token of a ServiceAccount; with `pod_name` it dies with that Pod."""
+        """Create a token of a ServiceAccount; with `pod_name` it expires with that Pod."""
         path = SERVICE_ACCOUNTS.object_path(account, namespace=namespace, subresource="token")
         spec: dict[str, Any] = {"expirationSeconds": seconds}
         if audience:
@@ -316,7 +316,7 @@ class Kube:
             spec["boundObjectRef"] = {**bound, "uid": pod_uid} if pod_uid else bound
         api_version = "authentication.k8s.io/v1"
         body = {"apiVersion": api_version, "kind": "TokenRequest", "spec": spec}
-        return _read(await self._ask("POST", path, body=body), _TOKEN, path).status.token
+        return _read(await self._call("POST", path, body=body), _TOKEN, path).status.token
 
     async def review_token(self, token: str, *, audiences: tuple[str, ...]) -> TokenReview:
         """Review a token. An unauthenticated token is a result, not an error."""
@@ -326,7 +326,7 @@ class Kube:
             "kind": TOKEN_REVIEWS.kind,
             "spec": {"token": token, "audiences": audiences},
         }
-        status = _read(await self._ask("POST", path, body=body), _REVIEW, path).status
+        status = _read(await self._call("POST", path, body=body), _REVIEW, path).status
         return TokenReview(
             authenticated=status.authenticated,
             username=status.user.username,
@@ -343,7 +343,7 @@ class Kube:
             found = self._readers[type_] = Reader(type_)
         return found
 
-    async def _ask(
+    async def _call(
         self,
         method: str,
         path: str,
@@ -355,7 +355,7 @@ class Kube:
         answer = await self._send(method, path, query=query, body=body, content=content)
         if isinstance(answer, Stream):
             await answer.aclose()
-            raise OutcomeUnknown(f"a stream answered {method} {path}")
+            raise OutcomeUnknown(f"{method} {path}: a stream where an answer was expected")
         if answer.status >= 300:
             raise error_for(answer, what=f"{method} {path}")
         return answer

@@ -4,7 +4,7 @@
 anything.
 
 Invariants:
-- A secret is a `Secret`: its text comes out of `reveal()` and of nothing else. Printing, formatting, logging or
+- A secret is a `Secret`: only `reveal()` returns its text. Printing, formatting, logging or
   encoding a `Config` (or an error that holds one) shows that there is a secret, never which.
 - Of a plugin's arguments and environment only the names are shown: they may contain passwords.
 - A `ConfigError` names the file and the entry, and says what to do; it never quotes a value.
@@ -42,7 +42,7 @@ class Secret:
         return REDACTED if self._text else "''"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not written down")
+        raise TypeError("a Secret cannot be pickled or copied")
 
 
 class ConfigError(Exception):
@@ -58,7 +58,7 @@ class ConfigError(Exception):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Something that is written in the configuration itself, or in a file that may change."""
+    """A value in the configuration itself, or in a file that may change."""
 
     data: Secret = Secret()
     path: str = ""
@@ -68,7 +68,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the API is. `authority` is PEM; empty means the system's own list of authorities."""
+    """The address of the API. `authority` is PEM; empty means the system's own list of authorities."""
 
     server: str
     authority: str = ""
@@ -109,7 +109,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """One cluster, one user, one namespace, and where that was written."""
+    """One cluster, one user, one namespace, and the file that they come from."""
 
     source: str
     cluster: Cluster

@@ -5,9 +5,9 @@ may be the anchor), without one it is the system's list, and the name that must 
 `tls-server-name` if that is set.
 
 Invariants:
-- A key never lies in a file with a name: OpenSSL reads it from an open file that is in memory only or, where that does
+- A key is never in a file with a name: OpenSSL reads it from an open file that is in memory only or, where that does
   not exist, was removed before the key was written into it. No crash can leave one behind.
-- A key with a pass phrase is refused; the library would ask the terminal for it.
+- A key with a pass phrase is refused; the library would prompt for it on the terminal.
 """
 
 import os
@@ -23,9 +23,9 @@ from runyard.clock import Clock
 from runyard.http.client import HttpTransport
 from runyard.kube.auth import AuthTransport
 from runyard.kube.config import Cluster, Config, ConfigError, Secret, Source
-from runyard.kube.credentials import Certificate, Credentials, Written
-from runyard.kube.entries import file_trouble, read_text
-from runyard.kube.plugins import Plugged
+from runyard.kube.credentials import Certificate, Credentials, StoredCredentials
+from runyard.kube.entries import file_problem, read_text
+from runyard.kube.plugins import PluginCredentials
 from runyard.telemetry.log import get_logger
 
 PAIR_FIX = "the certificate and the key must be a pair of PEM texts, the key without a pass phrase"
@@ -34,8 +34,8 @@ PAIR_FIX = "the certificate and the key must be a pair of PEM texts, the key wit
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """Address, TLS context and credentials of the API, for callers with their own transport.
 
-    `tls` is nothing for plain http; it holds a client certificate that is written down, but not one that
-    a plugin will print.
+    `tls` is None for plain http; it holds a client certificate of the configuration, but not one that a
+    plugin will print.
     """
 
     server: str
@@ -77,7 +77,7 @@ def connect(
 ) -> AuthTransport:
     """A transport for the API of this configuration. Nothing is sent or run before the first request."""
     cluster = config.cluster
-    _written_tls(config)  # an invalid certificate is an error now
+    _configured_tls(config)  # an invalid certificate is an error now
     if cluster.insecure:
         log = get_logger("kube.auth")
         log.warning("the server's certificate is not verified", server=cluster.server)
@@ -95,21 +95,21 @@ def connect(
 
 
 def connection(config: Config, *, clock: Clock, environ: Mapping[str, str]) -> Connection:
-    """The same in parts. A client certificate in files is read here and not again: `connect` does better."""
+    """The same in parts. A client certificate in files is read here and not again; `connect` reads it again."""
     return Connection(
         server=config.cluster.server,
-        tls=_written_tls(config),
+        tls=_configured_tls(config),
         namespace=config.namespace,
         credentials=credentials_of(config, clock=clock, environ=environ),
     )
 
 
 def credentials_of(config: Config, *, clock: Clock, environ: Mapping[str, str]) -> Credentials:
-    """Where this configuration's credentials come from."""
+    """Return the source of this configuration's credentials."""
     user = config.user
     if user.plugin is None:
-        return Written(user, clock=clock)
-    return Plugged(user.plugin, config.cluster, clock=clock, environ=environ)
+        return StoredCredentials(user, clock=clock)
+    return PluginCredentials(user.plugin, config.cluster, clock=clock, environ=environ)
 
 
 def client_tls(cluster: Cluster, certificate: Certificate | None = None) -> ssl.SSLContext | None:
@@ -145,7 +145,7 @@ def load_certificate(context: ssl.SSLContext, certificate: Certificate) -> None:
     except (ssl.SSLError, ValueError):
         cause = "the client certificate and its key cannot be used"
     except OSError as error:
-        cause = f"a temporary file for the client certificate {file_trouble(error)}"
+        cause = f"a temporary file for the client certificate {file_problem(error)}"
     raise ConfigError(cause, fix=PAIR_FIX)
 
 
@@ -165,11 +165,11 @@ def _filled(file: IO[bytes], text: Secret) -> str:
 
 
 def _no_pass_phrase() -> str:
-    raise ValueError("a key with a pass phrase")
+    raise ValueError("the key has a pass phrase")
 
 
-def _written_tls(config: Config) -> ssl.SSLContext | None:
-    """TLS with the client certificate that is written down, if there is one."""
+def _configured_tls(config: Config) -> ssl.SSLContext | None:
+    """Build the TLS context with the client certificate of the configuration, if it has one."""
     user = config.user
     if not user.certificate:
         return client_tls(config.cluster)
@@ -185,5 +185,5 @@ def _text(source: Source) -> Secret:
     try:
         return Secret(read_text(source.path)) if source.path else source.data
     except (OSError, ValueError) as error:
-        why = file_trouble(error)
+        why = file_problem(error)
     raise ConfigError(why, fix="check the path and its permissions", file=source.path)

@@ -7,12 +7,12 @@ needs no history.
 What comes of one reconcile, and what happens then:
 
     result     because                                then
-    success    it returned `Result()`                 the key rests until something changes
+    success    it returned `Result()`                 nothing until the key is added again
     requeue    it returned `Result(requeue_after=s)`  again in `s` seconds, or earlier if it changes
     error      it raised                              again after the key's backoff, and not before the time
                                                       in the server's Retry-After
     timeout    it lasted longer than `deadline`       again after the key's backoff
-    terminal   it raised `Terminal`                   rests: trying again cannot help
+    terminal   it raised `Terminal`                   nothing until the key is added again: a retry cannot help
 
 If it raises there is no `Result`, so `requeue_after` cannot hide an error.
 """
@@ -104,30 +104,30 @@ class Controller:
         result = "cancelled"
         try:
             async with limit:
-                wish = await self._reconcile(key)
-            result = self._rest(key, wish)
+                returned = await self._reconcile(key)
+            result = self._succeeded(key, returned)
         except Terminal as error:
             result = "terminal"
             self._queue.forget(key)
             self._log.error("reconcile failed for good; it is not retried", error=str(error))
-        except Exception as error:  # noqa: BLE001 whatever one key does, the others get their turn
+        except Exception as error:  # noqa: BLE001 the failure of one key must not stop the others
             result = "timeout" if limit.expired() else "error"
-            wanted = error.retry_after if isinstance(error, KubeError) else 0.0
-            again = self._queue.retry(key, at_least=wanted)
-            self._complain(error, result=result, again=again)
+            retry_after = error.retry_after if isinstance(error, KubeError) else 0.0
+            again = self._queue.retry(key, at_least=retry_after)
+            self._log_failure(error, result=result, again=again)
         finally:
             spent = self._clock.monotonic() - began
             self._meter.inc(RUNYARD_RECONCILE_TOTAL, controller=self._name, result=result)
             self._meter.observe(RUNYARD_RECONCILE_SECONDS, spent, controller=self._name)
 
-    def _rest(self, key: str, wish: Result) -> str:
+    def _succeeded(self, key: str, result: Result) -> str:
         self._queue.forget(key)
-        if wish.requeue_after is None:
+        if result.requeue_after is None:
             return "success"
-        self._queue.add_after(key, max(wish.requeue_after, SOONEST))
+        self._queue.add_after(key, max(result.requeue_after, SOONEST))
         return "requeue"
 
-    def _complain(self, error: Exception, *, result: str, again: float) -> None:
+    def _log_failure(self, error: Exception, *, result: str, again: float) -> None:
         expected = isinstance(error, KubeError | TransportError) or result == "timeout"
         self._log.warning(
             "reconcile failed",

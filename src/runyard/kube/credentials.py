@@ -4,14 +4,14 @@ Tokens and certificates are replaced while we run: the kubelet rewrites a Pod's 
 manager renews a pair of files. So everything is read again from time to time. `current()` returns the credential to use
 now; `renew(refused)` returns a newer one after a 401, if there is one.
 
-    Credentials           the protocol
-    ├── Written           a token and a certificate that are written down, in the configuration or in files
-    └── plugins.Plugged   a program prints them
+    Credentials                    the protocol
+    ├── StoredCredentials          a token and a certificate in the configuration or in files
+    └── plugins.PluginCredentials  a program prints them
 
 Invariants:
 - A file is read again when what we hold is a minute old, and at once after a refusal. A file that cannot be read then
   costs a log line and nothing else while we hold something.
-- What cannot be had is `CredentialsUnavailable`, which is a `NotSent`: no request was made.
+- A missing credential is `CredentialsUnavailable`, which is a `NotSent`: no request was made.
 - No message, log line or `repr` holds a token, a key or a file's content.
 """
 
@@ -22,7 +22,7 @@ import msgspec
 from runyard.clock import Clock
 from runyard.http.errors import NotSent
 from runyard.kube.config import Secret, Source, User
-from runyard.kube.entries import file_trouble, is_token, read_text
+from runyard.kube.entries import file_problem, is_token, read_text
 from runyard.telemetry.log import get_logger
 
 MAX_AGE = 60.0  # seconds after which a file is read again
@@ -52,7 +52,7 @@ class CredentialsUnavailable(NotSent):
 
 
 class Credentials(Protocol):
-    """Where a credential comes from."""
+    """Provides the credential for a request, and renews it."""
 
     async def current(self) -> Credential:
         """Return the current credential. Raises `CredentialsUnavailable`."""
@@ -63,12 +63,12 @@ class Credentials(Protocol):
         ...
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End running programs."""
         ...
 
 
-class Written:
-    """A token and a certificate that are written down somewhere."""
+class StoredCredentials:
+    """A token and a certificate in the configuration or in files. Implements `Credentials`."""
 
     def __init__(self, user: User, *, clock: Clock) -> None:
         self._user = user
@@ -91,7 +91,7 @@ class Written:
         return self._read_again()
 
     async def close(self) -> None:
-        """Nothing is ever under way."""
+        """Do nothing: no task is running."""
 
     def _fresh(self) -> bool:
         return self._clock.monotonic() - self._read_at < MAX_AGE
@@ -103,7 +103,9 @@ class Written:
         except CredentialsUnavailable as error:
             if self._held is None:
                 raise
-            self._log.warning("keeping what was read before", cause=error.cause)
+            self._log.warning(
+                "cannot read the credential files, keeping what was read before", cause=error.cause
+            )
         return self._held
 
     def _read(self) -> Credential:
@@ -120,7 +122,7 @@ def _token(source: Source) -> Secret:
     try:
         text, why = read_text(source.path).strip(), "holds no token"
     except (OSError, ValueError) as error:
-        text, why = "", file_trouble(error)
+        text, why = "", file_problem(error)
     if is_token(text):
         return Secret(text)
     if source.data:
@@ -135,5 +137,5 @@ def _pem(source: Source) -> Secret:
     try:
         return Secret(read_text(source.path))
     except (OSError, ValueError) as error:
-        cause = f"{source.path} {file_trouble(error)}"
+        cause = f"{source.path} {file_problem(error)}"
     raise CredentialsUnavailable(cause, fix="check the path and its permissions")

@@ -2,9 +2,8 @@
 
     follow: read the Lease ─▶ decide (pure) ─▶ wait, or write it ─▶ lead: renew it ─▶ lost: follow again
 
-`plans/election.py` decides, this module reads and writes, `leadership.py` holds back the writes of a replica that does
-not lead. The work itself is begun anew for each term, so that it starts from fresh lists and knows nothing of an
-earlier term.
+`plans/election.py` decides, this module reads and writes, `leadership.py` refuses the writes of a replica that does
+not lead. The work is started again for each term, so that it begins with fresh lists and no state of an earlier term.
 
 Invariants:
 - A write of the Lease names the resourceVersion that it was decided from; it cannot undo another replica's write.
@@ -98,7 +97,7 @@ class Election:
                     await self._read()
                 await self._attempt(_ATTEMPT)
             except (Conflict, AlreadyExists):
-                pass  # another replica was quicker; the next read says which
+                pass  # another replica was faster; the next read shows which
             except DEPENDENCY_ERRORS as error:
                 self._failed("the leader's lease could not be read or taken", error)
             if not self._leadership.leads:
@@ -158,13 +157,13 @@ class Election:
                 await self._attempt(within)
                 self._succeeded()
             except (Conflict, AlreadyExists, NotFound):
-                await self._look_again()
+                await self._reread()
             except DEPENDENCY_ERRORS as error:
                 self._failed("the leader's lease could not be renewed", error)
         leadership.lost()
 
-    async def _look_again(self) -> None:
-        """The Lease is not as it was left: find out whether it is still this replica's."""
+    async def _reread(self) -> None:
+        """Read the Lease after a conflict, and end the term if another replica holds it."""
         try:
             async with self._deps.clock.timeout(max(0.0, min(_ATTEMPT, self._leadership.left))):
                 await self._read()
@@ -178,7 +177,7 @@ class Election:
         """Decide, and write the Lease if that was decided."""
         deps, clock, seen = self._deps, self._deps.clock, self._seen
         if seen is None:
-            raise RuntimeError("the lease is read before anything is decided")
+            raise RuntimeError("the lease must be read before a decision")
         decision = election.decide(
             seen,
             identity=deps.identity,
@@ -214,7 +213,7 @@ class Election:
     # ── the end ─────────────────────────────────────────────────────────────────────────────────
 
     async def _release(self) -> None:
-        """Give the lease up if this replica leads and nothing of it is under way."""
+        """Give the lease up if this replica leads and the outcome of all its writes is known."""
         deps, seen = self._deps, self._seen
         leads = self._leadership.leads
         self._leadership.lost()

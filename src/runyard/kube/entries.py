@@ -1,7 +1,7 @@
 """Interprets the cluster and user entries of a kubeconfig.
 
-Only the entries that are used are judged: an old user with a method that is not supported any more must not stop
-a session that does not need it.
+Only the entries that are used are validated: an unused user entry with an unsupported method must not prevent a
+connection.
 
 Invariants:
 - A field that changes the identity or the server is either supported or refused by name. None is ignored.
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A named entry as it was written, and the file that it was written in."""
+    """A named entry as it is in a file, and that file."""
 
     kind: str
     name: str
@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, frozen=True):
     body: dict[str, Any]
 
     def error(self, cause: str, *, fix: str = FIX) -> ConfigError:
-        """A complaint about this entry."""
+        """Build an error about this entry."""
         return ConfigError(cause, fix=fix, file=str(self.file), entry=f"{self.kind} {self.name!r}")
 
     def path(self, written: str) -> str:
@@ -70,8 +70,8 @@ class Entry(msgspec.Struct, frozen=True):
         try:
             return msgspec.convert(self.body if body is None else body, type_)
         except msgspec.ValidationError as error:  # names types and the place, never a value
-            complaint = str(error)
-        raise self.error(complaint)
+            problem = str(error)
+        raise self.error(problem)
 
 
 class _Extension(msgspec.Struct, frozen=True):
@@ -116,30 +116,30 @@ class _User(msgspec.Struct, frozen=True, rename="kebab"):
 
 def read_cluster(entry: Entry) -> Cluster:
     """The cluster that this entry describes."""
-    said = entry.read_as(_Cluster)
-    if said.proxy_url:
+    fields = entry.read_as(_Cluster)
+    if fields.proxy_url:
         fix = "connect without it, or run the proxy on this machine and name that as the server"
         raise entry.error("proxy-url is not supported", fix=fix)
-    authority = _pem(entry, "certificate-authority", said.certificate_authority_data)
-    if said.certificate_authority:
+    authority = _pem(entry, "certificate-authority", fields.certificate_authority_data)
+    if fields.certificate_authority:
         if authority:
             raise _both(entry, "certificate-authority")
         authority = _file_text(
-            entry, "certificate-authority", entry.path(said.certificate_authority)
+            entry, "certificate-authority", entry.path(fields.certificate_authority)
         )
-    if authority and said.insecure_skip_tls_verify:
+    if authority and fields.insecure_skip_tls_verify:
         cause = "certificate-authority and insecure-skip-tls-verify exclude each other"
         raise entry.error(cause, fix="remove insecure-skip-tls-verify")
     if authority:
         _check_authority(entry, authority)
-    if said.tls_server_name and not _is_host(said.tls_server_name):
+    if fields.tls_server_name and not _is_host(fields.tls_server_name):
         raise entry.error("tls-server-name is not the name of a server")
-    configs = [item.extension for item in said.extensions if item.name == PLUGIN_EXTENSION]
+    configs = [item.extension for item in fields.extensions if item.name == PLUGIN_EXTENSION]
     return Cluster(
-        server=_server(entry, said.server),
+        server=_server(entry, fields.server),
         authority=authority,
-        insecure=said.insecure_skip_tls_verify,
-        tls_server_name=said.tls_server_name,
+        insecure=fields.insecure_skip_tls_verify,
+        tls_server_name=fields.tls_server_name,
         plugin_config=configs[0] if configs else None,
     )
 
@@ -149,21 +149,21 @@ def read_user(entry: Entry) -> User:
     for field, reason in REFUSED_USER_FIELDS.items():
         if entry.body.get(field):
             raise entry.error(f"{field} is refused: {reason}", fix=USE_PLUGIN)
-    said = entry.read_as(_User)
+    fields = entry.read_as(_User)
     certificate = _source(
-        entry, "client-certificate", said.client_certificate, said.client_certificate_data
+        entry, "client-certificate", fields.client_certificate, fields.client_certificate_data
     )
-    key = _source(entry, "client-key", said.client_key, said.client_key_data)
+    key = _source(entry, "client-key", fields.client_key, fields.client_key_data)
     if bool(certificate) != bool(key):
-        cause = "client-certificate and client-key belong together and one is missing"
+        cause = "client-certificate and client-key need each other, and one of them is missing"
         raise entry.error(cause)
-    if said.token and not is_token(said.token):
+    if fields.token and not is_token(fields.token):
         raise entry.error("token has characters that no token has")
-    token = Source(Secret(said.token), entry.path(said.token_file))
+    token = Source(Secret(fields.token), entry.path(fields.token_file))
     if token.path and not token.data:
         _file_text(entry, "tokenFile", token.path)
-    plugin = None if said.exec is None else _plugin(entry, said.exec)
-    # As with kubectl, what is written down saves running the plugin.
+    plugin = None if fields.exec is None else _plugin(entry, fields.exec)
+    # As with kubectl, the plugin is not run if the entry has a token or a certificate.
     return User(
         name=entry.name,
         token=token,
@@ -196,7 +196,7 @@ def is_token(text: str) -> bool:
 
 
 def _server(entry: Entry, text: str) -> str:
-    """The server's address without a slash at its end; the address is in no complaint."""
+    """The server's address without a slash at its end; the address is in no error message."""
     fix = "write it as https://host:port"
     if not text:
         raise entry.error("it has no server", fix=fix)
@@ -211,7 +211,7 @@ def _server(entry: Entry, text: str) -> str:
 
 
 def _split(text: str) -> SplitResult | None:
-    """The parts of a URL; the library's complaints quote it, so they stay here."""
+    """The parts of a URL; the library's errors quote it, so they are not passed on."""
     try:
         parts = urlsplit(text)
         return None if parts.port == 0 else parts
@@ -228,31 +228,33 @@ def _is_host(name: str) -> bool:
         return False
 
 
-def _plugin(entry: Entry, said: _Exec) -> Plugin:
-    if not said.command:
+def _plugin(entry: Entry, fields: _Exec) -> Plugin:
+    if not fields.command:
         raise entry.error("exec has no command")
-    if said.api_version not in EXEC_VERSIONS:
-        fix = f"set it to {EXEC_VERSIONS[0]}; a plugin that cannot speak that needs an update"
-        raise entry.error("exec.apiVersion is not one that is understood", fix=fix)
-    mode = said.interactive_mode
-    if not mode and said.api_version == EXEC_VERSIONS[1]:
+    if fields.api_version not in EXEC_VERSIONS:
+        fix = f"set it to {EXEC_VERSIONS[0]}; update a plugin that does not support it"
+        raise entry.error("exec.apiVersion is not supported", fix=fix)
+    mode = fields.interactive_mode
+    if not mode and fields.api_version == EXEC_VERSIONS[1]:
         mode = "IfAvailable"  # the older version had no such field
     if mode not in INTERACTIVE_MODES:
         fix = "set it to Never or IfAvailable"
         raise entry.error("exec.interactiveMode is missing or unknown", fix=fix)
     if mode == "Always":
-        cause = "exec.interactiveMode is Always, and a daemon cannot answer a plugin's questions"
+        cause = (
+            "exec.interactiveMode is Always, and a daemon has no terminal for a plugin's prompts"
+        )
         raise entry.error(cause, fix="use a plugin or an account that needs no terminal")
-    for variable in said.env:
+    for variable in fields.env:
         if not variable.name or "=" in variable.name:
             raise entry.error("exec.env has a variable without a usable name")
     return Plugin(
-        command=entry.path(said.command) if "/" in said.command else said.command,
-        api_version=said.api_version,
-        args=tuple(Secret(arg) for arg in said.args),
-        env=tuple((variable.name, Secret(variable.value)) for variable in said.env),
-        install_hint=said.install_hint,
-        provide_cluster_info=said.provide_cluster_info,
+        command=entry.path(fields.command) if "/" in fields.command else fields.command,
+        api_version=fields.api_version,
+        args=tuple(Secret(arg) for arg in fields.args),
+        env=tuple((variable.name, Secret(variable.value)) for variable in fields.env),
+        install_hint=fields.install_hint,
+        provide_cluster_info=fields.provide_cluster_info,
     )
 
 
@@ -284,7 +286,7 @@ def _file_text(entry: Entry, field: str, path: str) -> str:
     try:
         return read_text(path)
     except (OSError, ValueError) as error:
-        why = file_trouble(error)
+        why = file_problem(error)
     raise entry.error(f"{field}: {path} {why}", fix="check the path and its permissions")
 
 
@@ -300,7 +302,7 @@ def read_text(path: str) -> str:
     return read_bounded(Path(path), limit=PEM_LIMIT).decode("utf-8")
 
 
-def file_trouble(error: OSError | ValueError) -> str:
+def file_problem(error: OSError | ValueError) -> str:
     """What is wrong with a file, with nothing of its content."""
     if isinstance(error, OSError):
         return f"cannot be read ({error.strerror or type(error).__name__})"

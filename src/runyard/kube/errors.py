@@ -10,7 +10,7 @@
     ├── Unauthorized    401  our identity was not accepted
     ├── Forbidden       403  our identity may not do this
     ├── Throttled       429  later
-    └── ServerFailed    5xx, or an answer that cannot be read: maybe carried out, maybe not
+    └── ServerFailed    5xx, or an answer that cannot be read: the outcome is unknown
 
 Any of them may have `retry_after`, in seconds: from the header, or from the `Status` object (an error inside of a watch
 has no header). The value is untrusted, so callers must bound it.
@@ -68,7 +68,7 @@ class Throttled(KubeError):
 
 
 class ServerFailed(KubeError):
-    """The server failed, or its answer made no sense."""
+    """The server failed, or its answer cannot be read."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -101,8 +101,8 @@ class Status(msgspec.Struct, frozen=True):
     @property
     def wait(self) -> float:
         """The server's Retry-After in seconds; zero if it sent none."""
-        asked = self.details.retry_after_seconds if self.details is not None else None
-        return float(max(0, asked or 0))
+        seconds = self.details.retry_after_seconds if self.details is not None else None
+        return float(max(0, seconds or 0))
 
 
 _BY_STATUS: dict[int, type[KubeError]] = {

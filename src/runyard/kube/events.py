@@ -18,7 +18,7 @@ from runyard.kube.objects import Meta
 from runyard.telemetry.log import get_logger
 from runyard.wire.instants import to_rfc3339
 
-REMEMBERED = 512  # series; the oldest is forgotten first, which costs a second event and no more
+REMEMBERED = 512  # series; the oldest is dropped first; its next repetition is then a new event
 MESSAGE_LIMIT = 1024  # the API refuses longer ones
 NAME_LIMIT = 253
 

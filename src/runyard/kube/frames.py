@@ -67,7 +67,7 @@ class Frames:
             self._rest.append(part)
             self._size += len(part)
             if self._size > MAX_LINE:
-                raise Malformed(f"a line of more than {MAX_LINE} bytes")
+                raise Malformed(f"a watch line has more than {MAX_LINE} bytes")
 
     def _take(self) -> bytes:
         rest = b"".join(self._rest)

@@ -29,7 +29,7 @@ class Kind(msgspec.Struct, frozen=True):
         """The path of the collection, of one object, or of a subresource of it.
 
         A namespaced kind without a namespace means "in all namespaces", which has no single objects:
-        asking for one raises `Invalid`, and so does a segment that is not a plain name.
+        requesting one raises `Invalid`, and so does a segment that is not a plain name.
         """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:

@@ -1,14 +1,14 @@
 """Finds the kubeconfig as kubectl does, and selects one context.
 
-The first of these that is there is used: the path that was given, the files of `KUBECONFIG`, the service account
+The first of these that exists is used: the path that was given, the files of `KUBECONFIG`, the service account
 of the Pod that we run in, `~/.kube/config`.
 
 Several files are merged by kubectl's rule: the first file that has an entry wins, name by name, and entries of
 one name are never mixed. A path that was given must exist; files of `KUBECONFIG` may be missing, unless all are.
 
 Invariants:
-- Whatever is in the files, the result is a `Config` that can be used or a `ConfigError` with the file, the entry
-  and what to do.
+- For any content of the files, the result is a usable `Config` or a `ConfigError` with the file, the entry and the
+  fix.
 - Nothing is run and nothing is connected to: a plugin starts with the first request.
 """
 
@@ -24,7 +24,7 @@ from runyard.kube.entries import (
     Entry,
     check_namespace,
     check_pair,
-    file_trouble,
+    file_problem,
     read_cluster,
     read_text,
     read_user,
@@ -36,7 +36,7 @@ HOST_VARIABLE = "KUBERNETES_SERVICE_HOST"
 PORT_VARIABLE = "KUBERNETES_SERVICE_PORT"
 RESTART = "restart the Pod, or give a kubeconfig with --kubeconfig"
 CHOOSE = "name one that exists, or `kubectl config use-context` one"
-MOST_NAMES = 12  # of contexts, in a complaint
+MOST_NAMES = 12  # of contexts, in an error message
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class _Context(msgspec.Struct, frozen=True):
 
 
 class _Merged:
-    """All files as one: the first that names something wins."""
+    """The entries of all files; for each name the first file wins."""
 
     def __init__(self) -> None:
         self.current = ""
@@ -73,19 +73,19 @@ class _Merged:
 
     @property
     def source(self) -> str:
-        """Where all this comes from, for a message."""
+        """The paths of the files, for a message."""
         return os.pathsep.join(str(file) for file in self.files)
 
-    def add(self, path: Path, said: _File) -> None:
+    def add(self, path: Path, fields: _File) -> None:
         """Add the entries of a file that no earlier file has."""
         self.files.append(path)
-        self.current = self.current or said.current_context
-        for named in _unique(path, "cluster", said.clusters):
+        self.current = self.current or fields.current_context
+        for named in _unique(path, "cluster", fields.clusters):
             entry = Entry("cluster", named.name, path, named.cluster)
             self.clusters.setdefault(named.name, entry)
-        for named in _unique(path, "user", said.users):
+        for named in _unique(path, "user", fields.users):
             self.users.setdefault(named.name, Entry("user", named.name, path, named.user))
-        for named in _unique(path, "context", said.contexts):
+        for named in _unique(path, "context", fields.contexts):
             entry = Entry("context", named.name, path, named.context)
             self.contexts.setdefault(named.name, entry)
 
@@ -104,9 +104,7 @@ def find_config(
     if listed := [Path(item) for item in environ.get("KUBECONFIG", "").split(os.pathsep) if item]:
         present = [file for file in listed if _exists(file)]
         if not present:
-            cause = (
-                f"KUBECONFIG names {os.pathsep.join(map(str, listed))}, and no such file is there"
-            )
+            cause = f"KUBECONFIG names {os.pathsep.join(map(str, listed))}, and none of these files exists"
             raise ConfigError(cause, fix="correct the variable, or unset it")
         return _from_files(present, context=context)
     if not context and (found := in_cluster(environ, folder=service_account)) is not None:
@@ -114,9 +112,7 @@ def find_config(
     usual = home / ".kube" / "config"
     if _exists(usual):
         return _from_files((usual,), context=context)
-    cause = (
-        f"no kubeconfig was given, KUBECONFIG is not set, this is no Pod, and {usual} is not there"
-    )
+    cause = f"no kubeconfig was given, KUBECONFIG is not set, this is not a Pod, and {usual} does not exist"
     raise ConfigError(cause, fix="give a kubeconfig with --kubeconfig or KUBECONFIG")
 
 
@@ -133,7 +129,7 @@ def in_cluster(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT) ->
     try:
         name = read_text(str(namespace)).strip() if _exists(namespace) else ""
     except (OSError, ValueError) as error:
-        raise ConfigError(file_trouble(error), fix=RESTART, file=str(namespace)) from None
+        raise ConfigError(file_problem(error), fix=RESTART, file=str(namespace)) from None
     user = User(name="in-cluster", token=Source(path=str(token)))
     return Config(
         source=str(folder),
@@ -154,16 +150,16 @@ def _file(path: Path) -> _File:
     try:
         raw = read_mapping(path)
     except OSError as error:
-        why = file_trouble(error)
+        why = file_problem(error)
         raise ConfigError(why, fix="check the path and its permissions", file=str(path)) from None
     try:
-        said = msgspec.convert(raw, _File)
+        fields = msgspec.convert(raw, _File)
     except msgspec.ValidationError as error:  # names types and the place, never a value
         raise ConfigError(str(error), fix=FIX, file=str(path)) from None
-    if said.kind != "Config" or said.api_version != "v1":
-        cause = "is no kubeconfig (kind Config, apiVersion v1)"
+    if fields.kind != "Config" or fields.api_version != "v1":
+        cause = "is not a kubeconfig (kind Config, apiVersion v1)"
         raise ConfigError(cause, fix=FIX, file=str(path))
-    return said
+    return fields
 
 
 def _exists(path: Path) -> bool:
@@ -191,21 +187,21 @@ def _select(merged: _Merged, name: str) -> Config:
     if entry is None:
         cause = f"there is no context {name!r}; there are {_names(merged.contexts)}"
         raise ConfigError(cause, fix=CHOOSE, file=merged.source)
-    said = entry.read_as(_Context)
-    where = merged.clusters.get(said.cluster)
-    who = merged.users.get(said.user)
-    if where is None:
-        raise entry.error(f"there is no cluster {said.cluster!r}")
-    if who is None and said.user:
-        raise entry.error(f"there is no user {said.user!r}")
-    cluster = read_cluster(where)
-    user = User() if who is None else read_user(who)
+    fields = entry.read_as(_Context)
+    cluster_entry = merged.clusters.get(fields.cluster)
+    user_entry = merged.users.get(fields.user)
+    if cluster_entry is None:
+        raise entry.error(f"there is no cluster {fields.cluster!r}")
+    if user_entry is None and fields.user:
+        raise entry.error(f"there is no user {fields.user!r}")
+    cluster = read_cluster(cluster_entry)
+    user = User() if user_entry is None else read_user(user_entry)
     check_pair(cluster, user, entry)
     return Config(
         source=merged.source,
         cluster=cluster,
         user=user,
-        namespace=check_namespace(entry, said.namespace),
+        namespace=check_namespace(entry, fields.namespace),
         context=name,
     )
 

@@ -7,10 +7,10 @@ bytes that expand to gigabytes, and a deeply nested one ends the interpreter.
 Invariants:
 - Bounded: bytes of the file, depth, and nodes *after* aliases are expanded. An alias inside of its own anchor is
   refused.
-- Only mappings, lists, texts, booleans, whole numbers and nothing (`null`) come out; whatever else a tag asks
-  for is refused. Versions, dates and `on` stay the texts that they are.
+- The result has only mappings, lists, texts, booleans, whole numbers and `null`; any other tag is refused.
+  Versions, dates and `on` stay texts.
 - As with kubectl, a whole number where a text belongs is that text, and `null` is the same as leaving it out.
-- The complaint holds the line and the column only: a parser's own message quotes the text, and with it secrets.
+- The error message has the line and the column only: a parser's own message quotes the text, and with it secrets.
 """
 
 import re
@@ -24,7 +24,7 @@ from runyard.kube.config import ConfigError
 MAX_BYTES = 4 << 20
 MAX_DEPTH = 40
 MAX_NODES = 100_000
-FIX = "repair the file (`kubectl config view` shows what kubectl makes of it)"
+FIX = "repair the file (`kubectl config view` shows how kubectl reads it)"
 
 _TAG = "tag:yaml.org,2002:"
 _KEPT_TAGS = tuple(_TAG + name for name in ("null", "bool", "int", "str", "seq", "map"))
@@ -40,9 +40,9 @@ _CLOSING = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader without most of its opinions."""
+    """SafeLoader that resolves and builds only the types in `_KEPT_TAGS`."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - the library's own way of being configured
+    yaml_implicit_resolvers = {  # noqa: RUF012 - how the library is configured
         None: [(_TAG + name, pattern) for name, pattern in _PLAIN.items()]
     }
     yaml_constructors = {  # noqa: RUF012 - as above
@@ -101,26 +101,26 @@ def read_bounded(path: Path, *, limit: int = MAX_BYTES) -> bytes:
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The file's content as plain values; an empty file is an empty mapping. May raise `OSError`."""
-    complaint = ""
+    problem = ""
     value: Any = None
     try:
         value = _plain(_parsed(read_bounded(path).decode("utf-8-sig")))
     except UnicodeDecodeError:
-        complaint = "is not UTF-8 text"
+        problem = "is not UTF-8 text"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        complaint = f"is not valid YAML{place}"
+        problem = f"is not valid YAML{place}"
     except (yaml.YAMLError, LookupError, RecursionError):
-        complaint = "is not valid YAML"
+        problem = "is not valid YAML"
     except (_Refused, TooLarge) as error:
-        complaint = str(error)
+        problem = str(error)
     except ValueError:
-        complaint = "is not valid YAML"
-    if not complaint and value is not None and not isinstance(value, dict):
-        complaint = "is not a mapping"
-    if complaint:  # raised here, so that no parser's error hangs on it and quotes the text
-        raise ConfigError(complaint, fix=FIX, file=str(path))
+        problem = "is not valid YAML"
+    if not problem and value is not None and not isinstance(value, dict):
+        problem = "is not a mapping"
+    if problem:  # raised here, so that its context is no parser error that quotes the text
+        raise ConfigError(problem, fix=FIX, file=str(path))
     return value or {}
 
 
@@ -131,8 +131,8 @@ class _Refused(Exception):
 def _parsed(text: str) -> Any:
     measured = _Measured()
     for event in yaml.parse(text, Loader=_Loader):
-        if complaint := measured.take(event):
-            raise _Refused(f"{complaint} (line {event.start_mark.line + 1})")
+        if problem := measured.take(event):
+            raise _Refused(f"{problem} (line {event.start_mark.line + 1})")
     loader = _Loader(text)
     try:
         return loader.get_single_data()
@@ -141,7 +141,7 @@ def _parsed(text: str) -> Any:
 
 
 def _plain(value: Any, *, opaque: bool = False) -> Any:
-    """Leave out what is null, write whole numbers as texts (not in what is somebody else's)."""
+    """Leave out nulls and write whole numbers as texts, except in `extensions`, which are opaque."""
     if isinstance(value, dict):
         return {
             _text(str(key)): _plain(item, opaque=opaque or key == "extensions")

@@ -1,13 +1,13 @@
-"""Holds back every write of a replica that does not lead, or soon might not.
+"""Refuses every write of a replica that does not lead, and bounds the writes of one that does.
 
-`Leadership` is the answer to one question: for how long may this process still write? The election feeds it, and a
-`LeaderTransport` around each client asks it for every request. A write gets a deadline that ends before the lease can
+`Leadership` knows for how long this process may still write. The election updates it, and a `LeaderTransport` around
+each client checks it for every request. A write gets a deadline that ends before the lease can
 be taken by another replica, so no write of an earlier leader is under way when a later one begins.
 
 Invariants:
 - A request that is not known to be a read passes only while there is time left, and is abandoned when the time is over.
-- A process that was stopped or partitioned learns nothing from anybody; it stops by its own clock. After a pause the
-  expired deadline ends the request before it continues.
+- A process that was stopped or partitioned stops writing by its own clock. After a pause the expired deadline ends the
+  request before it continues.
 - A write whose outcome is unknown may still be carried out by the API server. It is remembered, because handing the
   lease over at once is then not safe.
 
@@ -54,11 +54,11 @@ class Leadership:
         return Renewal(self._clock.monotonic(), self._clock.now())
 
     def renewed(self, sent: Renewal) -> None:
-        """A write of the lease that was sent then was acknowledged."""
+        """Begin or extend the term: a write of the lease that was sent at `sent` was acknowledged."""
         self._renewal = sent
 
     def lost(self) -> None:
-        """Another replica holds the lease, or this one gave it up."""
+        """End the term: another replica holds the lease, or this one gave it up."""
         self._renewal = None
 
     @property
@@ -120,7 +120,7 @@ class Leadership:
 
 
 class LeaderTransport:
-    """A client's transport that carries reads at any time and writes only for the leader."""
+    """A client's transport that sends reads at any time and writes only for the leader."""
 
     def __init__(self, inner: Transport, leadership: Leadership) -> None:
         self._inner = inner

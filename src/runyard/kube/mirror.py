@@ -9,10 +9,10 @@ event is corrected by the next list.
 Invariants:
 - After `replace` the store holds exactly the listed objects, and every difference was announced once. A list
   that cannot be read as a whole changes nothing.
-- No deletion is missed: whatever was announced as there is announced as gone, with the last state that was known,
-  also if its deletion was missed and the name is in use again. An object with another uid is another object.
-- A deleted object does not come back through a delayed event of its former life: the version of the
-  deletion is remembered, of the last `MOST_REMEMBERED` ones, until the next list.
+- No deletion is missed: every object that was announced is announced as deleted, with its last known state, also if
+  its event was lost and the name is in use again. An object with another uid is another object.
+- A delayed event does not restore a deleted object: the version of the
+  deletion is remembered, for the last `MOST_REMEMBERED` deletions, until the next list.
 - An object that does not fit its type changes nothing: the last readable version stays, and
   `unreadable` has the reason. An object that cannot be read is not an object that is gone.
 - A listener that fails is logged, and neither stops the mirror nor hides the change from the store.
@@ -103,7 +103,7 @@ class Mirror(Generic[M]):
         for entry in entries:
             seen[entry.key] = None
             if entry.obj is None:
-                self._complain(entry.key, entry.trouble)
+                self._record_unreadable(entry.key, entry.trouble)
             else:
                 self._take(entry.key, entry.obj)
         known = self.store.keys()
@@ -121,7 +121,7 @@ class Mirror(Generic[M]):
             obj = self._reader.read(event.object)
         except msgspec.ValidationError as error:
             bare = _BARE.read(event.object)
-            self._complain(key(bare), str(error))
+            self._record_unreadable(key(bare), str(error))
             return bare.metadata.resource_version
         where = key(obj)
         version = obj.metadata.resource_version
@@ -131,7 +131,7 @@ class Mirror(Generic[M]):
             self._update(where, obj)
         return version
 
-    def _complain(self, where: str, trouble: str) -> None:
+    def _record_unreadable(self, where: str, trouble: str) -> None:
         self.unreadable[where] = trouble
         self._log.warning("object does not fit its type", key=where, error=trouble)
 
@@ -144,7 +144,7 @@ class Mirror(Generic[M]):
             self._place(where, old, obj)
 
     def _take(self, where: str, obj: M) -> None:
-        # A list is believed also if its version is lower: a server restored from a backup goes back.
+        # A list is applied also if its version is lower: a server restored from a backup goes back.
         old = self.store.get(where)
         if old is not obj and (old is None or not _same(old, obj)):
             self._place(where, old, obj)
@@ -161,9 +161,9 @@ class Mirror(Generic[M]):
         if old is not None:
             known = old.metadata.resource_version
             if version != known and is_stale(version, known):
-                return  # of a former life: the name has been created again since
+                return  # of an earlier object: the name has been created again since
         if not is_stale(version, self._deleted.get(where, "")):
-            self._deleted.pop(where, None)  # to the end: what is forgotten first is the oldest
+            self._deleted.pop(where, None)  # moved to the end: the oldest is dropped first
             self._deleted[where] = version
             if len(self._deleted) > MOST_REMEMBERED:
                 del self._deleted[next(iter(self._deleted))]
@@ -180,7 +180,7 @@ class Mirror(Generic[M]):
             return
         try:
             self._on_change(where, old, new)
-        except Exception:  # noqa: BLE001 a listener's failure must not cost the other changes
+        except Exception:  # noqa: BLE001 a listener's failure must not stop the other changes
             self._log.exception("listener failed", key=where)
 
 

@@ -6,7 +6,7 @@ is a patch of named fields (`client.Kube.patch` and `apply`).
 
 Invariants:
 - Every field but `metadata.name` has a default: an object that lacks a field still decodes.
-- An explicit `null` means the same as an absent field, as it does in Kubernetes (`Reader` sees to it).
+- An explicit `null` means the same as an absent field, as it does in Kubernetes (`Reader` drops it).
 - Timestamps stay the strings that they were on the wire; `""` means absent.
 """
 
@@ -22,7 +22,7 @@ class _Read(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class OwnerReference(_Read, frozen=True):
-    """Who owns an object."""
+    """The owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -32,7 +32,7 @@ class OwnerReference(_Read, frozen=True):
 
 
 class Meta(_Read, frozen=True):
-    """What every object carries."""
+    """The metadata of an object."""
 
     name: str
     namespace: str = ""
@@ -98,7 +98,7 @@ class Container(_Read, frozen=True):
 
 
 class PodSpec(_Read, frozen=True):
-    """What a Pod should be."""
+    """The spec of a Pod."""
 
     node_name: str = ""
     service_account_name: str = ""
@@ -141,7 +141,7 @@ class ContainerState(_Read, frozen=True):
 
 
 class ContainerStatus(_Read, frozen=True):
-    """How one container is."""
+    """The status of one container."""
 
     name: str = ""
     ready: bool = False
@@ -149,7 +149,7 @@ class ContainerStatus(_Read, frozen=True):
 
 
 class PodStatus(_Read, frozen=True):
-    """How a Pod is."""
+    """The status of a Pod."""
 
     phase: str = ""
     reason: str = ""
@@ -171,7 +171,7 @@ class Pod(_Read, frozen=True):
 
 
 class Taint(_Read, frozen=True):
-    """What keeps Pods off a Node."""
+    """A taint of a Node."""
 
     key: str = ""
     value: str = ""
@@ -179,7 +179,7 @@ class Taint(_Read, frozen=True):
 
 
 class NodeSpec(_Read, frozen=True):
-    """What a Node should be."""
+    """The spec of a Node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -204,7 +204,7 @@ class NodeInfo(_Read, frozen=True):
 
 
 class NodeStatus(_Read, frozen=True):
-    """How a Node is."""
+    """The status of a Node."""
 
     conditions: tuple[Condition, ...] = ()
     capacity: dict[str, str] = {}
@@ -228,7 +228,7 @@ class ServiceAccount(_Read, frozen=True):
 
 
 class LeaseSpec(_Read, frozen=True):
-    """Who holds a lease, and since when."""
+    """The holder of a lease, and its times."""
 
     holder_identity: str = ""
     lease_duration_seconds: int = 0

@@ -1,11 +1,11 @@
 """Reads a list page by page and decodes each object as its page arrives.
 
 A list of ten thousand Pods is 35 MB of text. What a caller keeps of it is often less, so every object is given to
-`read` at once and the text of a page is let go before the next one is asked for.
+`read` at once and the text of a page is freed before the next one is requested.
 
 Invariants:
 - A list is complete or it raises; an incomplete list is never returned.
-- It ends: a server that hands out the same token again, or tokens without end, has failed.
+- It ends: a server that returns the same continue token again, or too many of them, has failed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,22 +36,22 @@ _PAGE = msgspec.json.Decoder(_Page)
 
 
 async def read_pages(
-    ask: Callable[[Pairs], Awaitable[Response]],
+    get_page: Callable[[Pairs], Awaitable[Response]],
     read: Callable[[msgspec.Raw], U],
     *,
     limit: int,
     what: str,
 ) -> Found[U]:
-    """Read a whole list; `limit` 0 asks for it in one page.
+    """Read a whole list; `limit` 0 requests it in one page.
 
-    `ask` gets the parameters of a page. What `read` raises ends the list.
+    `get_page` is called with the parameters of a page. An error of `read` ends the list.
     """
     paging: Pairs = (("limit", str(limit)),) if limit else ()
     found: list[U] = []
     token = ""
     for _ in range(MOST_PAGES):
         meta = _read_page(
-            await ask((*paging, ("continue", token)) if token else paging), read, found, what
+            await get_page((*paging, ("continue", token)) if token else paging), read, found, what
         )
         if not meta.next:
             return found, meta.resource_version or ""
@@ -64,7 +64,7 @@ async def read_pages(
 def _read_page(
     answer: Response, read: Callable[[msgspec.Raw], U], found: list[U], what: str
 ) -> _PageMeta:
-    """A function of its own, so that nothing of a page outlives it."""
+    """Read one page; a separate function, so that the page is freed when it returns."""
     try:
         page = _PAGE.decode(answer.body)
     except msgspec.MsgspecError as error:

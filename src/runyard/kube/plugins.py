@@ -1,8 +1,8 @@
 """Runs credential plugins, the exec plugins of kubectl (`aws eks get-token`, `gke-gcloud-auth-plugin`, …).
 
-The program gets `KUBERNETES_EXEC_INFO` and answers with an `ExecCredential` on its standard output. It is not known to
-be quick, quiet or careful, so it runs with a deadline, with bounded output, in a session of its own (`runyard.proc`),
-and never with a terminal: a daemon cannot answer a password prompt.
+The program gets `KUBERNETES_EXEC_INFO` and answers with an `ExecCredential` on its standard output. It may
+hang or print too much, so it runs with a deadline, with bounded output, in a session of its own (`runyard.proc`), and
+never with a terminal: a daemon cannot answer a password prompt.
 
 Invariants:
 - One run at a time, shared by all requests: a request that is cancelled does not end the run.
@@ -40,8 +40,8 @@ SHOWN = 300  # characters of standard error in a message
 KIND = "ExecCredential"
 INFO_VARIABLE = "KUBERNETES_EXEC_INFO"
 
-_UNSEEN = re.compile(r"[^\x20-\x7e]+")
-_LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.~-]{32,}")  # too long to be read, long enough to be a key
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]+")
+_LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.~-]{32,}")  # long enough to be a key
 
 
 class Issued(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
 _ANSWER = msgspec.json.Decoder(_Answer)
 
 
-class Plugged:
+class PluginCredentials:
     """The credentials that a plugin prints. Implements `Credentials`."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Plugged:
         self._log = get_logger("kube.auth", plugin=plugin.command)
         self._held: Credential | None = None
         self._until: float | None = None
-        self._flight: asyncio.Task[Credential | CredentialsUnavailable] | None = None
+        self._running: asyncio.Task[Credential | CredentialsUnavailable] | None = None
         self._failure: tuple[float, CredentialsUnavailable] | None = None
         self._refused_at: float | None = None
         self._closed = False
@@ -101,7 +101,7 @@ class Plugged:
             at, failure = self._failure
             if self._clock.monotonic() - at < PAUSE:
                 raise CredentialsUnavailable(failure.cause, fix=failure.fix)
-        outcome = await self._join()
+        outcome = await self._wait_for_run()
         if isinstance(outcome, CredentialsUnavailable):
             raise CredentialsUnavailable(outcome.cause, fix=outcome.fix)
         return outcome
@@ -118,23 +118,23 @@ class Plugged:
     async def close(self) -> None:
         """End the plugin if it runs."""
         self._closed = True
-        if self._flight is not None:
-            self._flight.cancel()
-            await asyncio.wait((self._flight,))
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait((self._running,))
 
-    async def _join(self) -> Credential | CredentialsUnavailable:
+    async def _wait_for_run(self) -> Credential | CredentialsUnavailable:
         """Wait for the run under way, which is started if there is none."""
         closed = CredentialsUnavailable("the connection was closed", fix="connect again")
         if self._closed:
             return closed
-        if self._flight is None:
+        if self._running is None:
             # Not in the task group of the first request: the run serves all requests, and `close` ends it.
-            self._flight = asyncio.get_running_loop().create_task(self._fly(), name="kube plugin")
-        flight = self._flight
-        await asyncio.wait((flight,))  # our own cancellation leaves the run alone
-        return closed if flight.cancelled() else flight.result()
+            self._running = asyncio.get_running_loop().create_task(self._run(), name="kube plugin")
+        running = self._running
+        await asyncio.wait((running,))  # our a cancellation of this wait does not end the run
+        return closed if running.cancelled() else running.result()
 
-    async def _fly(self) -> Credential | CredentialsUnavailable:
+    async def _run(self) -> Credential | CredentialsUnavailable:
         try:
             issued = await run_plugin(
                 self._plugin, self._cluster, environ=self._environ, deadline=self._deadline
@@ -142,10 +142,10 @@ class Plugged:
         except CredentialsUnavailable as failure:
             self._held = None
             self._failure = (self._clock.monotonic(), failure)
-            self._log.warning("the plugin gave nothing to show", cause=failure.cause)
+            self._log.warning("the plugin printed no credential", cause=failure.cause)
             return failure
         finally:
-            self._flight = None
+            self._running = None
         self._failure = None
         self._held = issued.credential
         self._until = issued.expires
@@ -153,7 +153,7 @@ class Plugged:
         if issued.expires is not None and issued.expires <= now:
             # Either clock is wrong. Try it, but do not run the plugin for each request.
             self._until = now + PAUSE
-            self._log.warning("the plugin's answer has expired already: check the clock")
+            self._log.warning("the plugin's credential has expired already: check the clock")
         return issued.credential
 
 
@@ -171,21 +171,21 @@ async def run_plugin(
             limit=OUTPUT_LIMIT,
         )
     except proc.ProgramMissing:
-        hint = _seen(plugin.install_hint) or "install it, or put its directory on PATH"
+        hint = _printable(plugin.install_hint) or "install it, or put its directory on PATH"
         raise CredentialsUnavailable(
             f"the plugin {plugin.command} was not found", fix=hint
         ) from None
     except proc.ProgramRefused as error:
         raise CredentialsUnavailable(str(error), fix="check its permissions") from None
     except proc.DeadlineExceeded as error:
-        said = _said(plugin, error.partial.stderr)
-        cause = f"the plugin {plugin.command} did not end within {deadline:g} s{said}"
+        printed = _stderr_tail(plugin, error.partial.stderr)
+        cause = f"the plugin {plugin.command} did not end within {deadline:g} s{printed}"
         fix = "it may wait for input, which a daemon cannot give: log in by hand first"
         raise CredentialsUnavailable(cause, fix=fix) from None
     if done.code != 0:
-        said = _said(plugin, done.stderr)
-        cause = f"the plugin {plugin.command} failed with code {done.code}{said}"
-        raise CredentialsUnavailable(cause, fix="run `kubectl auth whoami` to see it for yourself")
+        printed = _stderr_tail(plugin, done.stderr)
+        cause = f"the plugin {plugin.command} failed with code {done.code}{printed}"
+        raise CredentialsUnavailable(cause, fix="run `kubectl auth whoami` to reproduce it")
     return read_answer(plugin, done.stdout)
 
 
@@ -193,59 +193,59 @@ def exec_info(plugin: Plugin, cluster: Cluster) -> dict[str, Any]:
     """Build KUBERNETES_EXEC_INFO, always non-interactive."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.provide_cluster_info:
-        said = {
+        info = {
             "server": cluster.server,
             "tls-server-name": cluster.tls_server_name,
             "insecure-skip-tls-verify": cluster.insecure,
             "certificate-authority-data": base64.b64encode(cluster.authority.encode()).decode(),
             "config": cluster.plugin_config,
         }
-        spec["cluster"] = {name: value for name, value in said.items() if value}
+        spec["cluster"] = {name: value for name, value in info.items() if value}
     return {"apiVersion": plugin.api_version, "kind": KIND, "spec": spec}
 
 
 def read_answer(plugin: Plugin, output: bytes) -> Issued:
     """Parse the plugin's output; errors do not quote it."""
-    complaint, status, expires = "", _Status(), None
+    problem, status, expires = "", _Status(), None
     try:
         answer = _ANSWER.decode(output)
         status = answer.status or status
         if answer.kind != KIND or answer.api_version != plugin.api_version:
-            complaint = f"did not print an {KIND} of {plugin.api_version}"
+            problem = f"did not print an {KIND} of {plugin.api_version}"
         if status.expiration_timestamp:
             expires = from_rfc3339(status.expiration_timestamp)
     except (msgspec.MsgspecError, ValueError, OverflowError):
-        complaint = f"printed something that is no {KIND}"
+        problem = f"printed something that is no {KIND}"
     token, chain, key = (
         status.token or "",
         status.client_certificate_data or "",
         status.client_key_data or "",
     )
-    if not complaint and token and not is_token(token):
-        complaint = "printed a token with characters that no token has"
-    if not complaint and bool(chain) != bool(key):
-        complaint = "printed a certificate without its key, or a key without its certificate"
-    if not complaint and not token and not chain:
-        complaint = "printed neither a token nor a certificate"
-    if complaint:
-        cause = f"the plugin {plugin.command} {complaint}"
+    if not problem and token and not is_token(token):
+        problem = "printed a token with characters that no token has"
+    if not problem and bool(chain) != bool(key):
+        problem = "printed a certificate without its key, or a key without its certificate"
+    if not problem and not token and not chain:
+        problem = "printed neither a token nor a certificate"
+    if problem:
+        cause = f"the plugin {plugin.command} {problem}"
         raise CredentialsUnavailable(cause, fix="update the plugin, or correct its arguments")
     certificate = Certificate(Secret(chain), Secret(key)) if chain else None
     return Issued(Credential(Secret(token), certificate), expires)
 
 
-def _said(plugin: Plugin, stderr: bytes) -> str:
+def _stderr_tail(plugin: Plugin, stderr: bytes) -> str:
     """Return the last lines of standard error, without secrets."""
     if len(stderr) >= OUTPUT_LIMIT:
-        return ""  # cut somewhere, perhaps through a secret, which would not be recognised
+        return ""  # truncated: a secret that is cut in two would not be recognised
     text = stderr.decode("utf-8", "replace")
     known = [value.reveal() for _, value in plugin.env] + [arg.reveal() for arg in plugin.args]
     for value in sorted(known, key=len, reverse=True):
         if len(value) >= 6:
             text = text.replace(value, REDACTED)
-    text = _seen(_LONG_WORD.sub(REDACTED, str(redact(text))))
-    return f" and said: {text[-SHOWN:]}" if text else ""
+    text = _printable(_LONG_WORD.sub(REDACTED, str(redact(text))))
+    return f" and printed: {text[-SHOWN:]}" if text else ""
 
 
-def _seen(text: str) -> str:
-    return _UNSEEN.sub(" ", text).strip()
+def _printable(text: str) -> str:
+    return _UNPRINTABLE.sub(" ", text).strip()

@@ -4,7 +4,7 @@
       ▲                                            │
       └── 410, a malformed stream, or `resync` ────┘
 
-A watch alone cannot be trusted: it falls silent without an error, repeats itself, and loses events
+A watch alone is not reliable: it can become silent without an error, repeat events, and lose events
 that are not sent again. So silence is bounded (`mute_after`), a watch's life is bounded, and every
 `resync` seconds a full list is compared with the store and the differences are announced as changes. No
 bookmark can show that an event was lost, because it names a version and not what led to it: only a list can.
@@ -12,11 +12,11 @@ bookmark can show that an event was lost, because it names a version and not wha
 Invariants:
 - `run` ends only by cancellation. Every other failure is counted by its cause and followed by a pause.
 - No hot loop: a watch that ends within `STEADY` seconds, for whatever reason, is followed by a pause
-  that grows up to `LONGEST_PAUSE` while the same failure repeats. What costs a list is
-  forgiven later: after `CALM` seconds without one.
+  that grows up to `LONGEST_PAUSE` while the same failure repeats. The count of failures
+  that cost a list is reset later: after `CALM` seconds without one.
 - A Retry-After of the server is respected, with jitter so that clients do not return together, up to
-  `LONGEST_OBEDIENCE`.
-- Once the server answers again, the store equals it within `LONGEST_OBEDIENCE` and a little more if a list was
+  `MAX_RETRY_AFTER`.
+- Once the server answers again, the store equals it within `MAX_RETRY_AFTER` and a little more if a list was
   due, and after an undetected loss within `resync` and a little more.
 - The store is never emptied because of an error; it becomes old, and `last_contact` and the metric of
   the watch's age say how old.
@@ -50,18 +50,18 @@ from runyard.telemetry.names import slug_of
 STEADY = 1.0
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 15.0
-LONGEST_OBEDIENCE = 60.0  # longest Retry-After that is respected
+MAX_RETRY_AFTER = 60.0  # longest Retry-After that is respected
 JITTER = 0.1
 CALM = 60.0
 RELIST_AGAIN = 30.0
-PATIENCE = 3  # refused watches in a row, after which the version is blamed
+MAX_REFUSALS = 3  # refused watches in a row after which the version is dropped
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 _COSTLY = frozenset({"gone", "malformed", "error"})  # what is followed by a list
 _STATUS = msgspec.json.Decoder(Status)
 
 
 class WatchDeps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reflector needs besides its kind."""
+    """The dependencies of a reflector."""
 
     kube: Kube
     clock: Clock
@@ -129,7 +129,7 @@ class Reflector(Generic[M]):
 
     @property
     def store(self) -> Store[M]:
-        """What is known."""
+        """The mirrored objects."""
         return self._mirror.store
 
     @property
@@ -137,20 +137,20 @@ class Reflector(Generic[M]):
         """The objects, by key, that could not be read, and why; their last good version is kept."""
         return self._mirror.unreadable
 
-    def followed_by(self, freshness: Freshness) -> None:
-        """Let `freshness` follow the last contact with the API; bookmarks count, so a quiet kind is not stale."""
+    def track_freshness(self, freshness: Freshness) -> None:
+        """Report the last contact with the API to `freshness`; bookmarks count as contact."""
 
         def last_contact() -> float | None:
             return self.last_contact if self.synced.is_set() else None
 
-        freshness.follow(self._followed_as, 2 * self._mute_after, last_contact)
+        freshness.follow(self._freshness_name, 2 * self._mute_after, last_contact)
 
-    def followed_no_more_by(self, freshness: Freshness) -> None:
-        """The mirror may end: nothing is expected of it any more."""
-        freshness.forget(self._followed_as)
+    def untrack_freshness(self, freshness: Freshness) -> None:
+        """Stop reporting to `freshness`, because the reflector may end."""
+        freshness.forget(self._freshness_name)
 
     @property
-    def _followed_as(self) -> str:
+    def _freshness_name(self) -> str:
         return f"{slug_of(self._kind.kind)}-reflector"
 
     async def run(self) -> None:
@@ -190,7 +190,7 @@ class Reflector(Generic[M]):
             cause, wanted = "throttled", error.retry_after
         except KubeError as error:
             cause, wanted = "refused", error.retry_after
-            if self._failures["refused"] >= PATIENCE:
+            if self._failures["refused"] >= MAX_REFUSALS:
                 self._version = ""  # for example a version from the future, after the server was restored from a backup
             self._log.warning("list or watch refused", error=str(error))
         except TransportError as error:
@@ -199,29 +199,29 @@ class Reflector(Generic[M]):
         except (Malformed, msgspec.MsgspecError) as error:
             self._version, cause = "", "malformed"
             self._log.warning("stream is malformed, listing again", error=str(error))
-        except Exception:  # noqa: BLE001 a reflector that dies leaves a stale store
+        except Exception:  # noqa: BLE001 a reflector that ends leaves a stale store
             self._version, cause = "", "error"
             self._log.exception("reflector failed, listing again")
         self._meter.inc(RUNYARD_WATCH_RESTARTS_TOTAL, resource=self._kind.plural, cause=cause)
         steady = began is not None and self._clock.monotonic() - began >= STEADY
         pause = self._pause(cause, steady=steady, clean=clean)
-        return max(pause, self._obey(wanted)) if wanted > 0 else pause
+        return max(pause, self._bounded_wait(wanted)) if wanted > 0 else pause
 
-    def _obey(self, seconds: float) -> float:
-        return min(seconds, LONGEST_OBEDIENCE) * (1.0 + JITTER * self._rng.random())
+    def _bounded_wait(self, seconds: float) -> float:
+        return min(seconds, MAX_RETRY_AFTER) * (1.0 + JITTER * self._rng.random())
 
     def _pause(self, cause: str, *, steady: bool, clean: bool) -> float:
         if steady:
-            self._forgive()
+            self._reset_failures()
             if clean:
                 return 0.0
-        # Each cause grows by itself: the 410 after a long outage is the first 410, and no outage.
+        # Each cause has its own backoff: the 410 after a long outage is the first 410.
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._failures[cause], 20))
         self._failures[cause] += 1
         return longest * (0.5 + 0.5 * self._rng.random())
 
-    def _forgive(self) -> None:
-        """A watch has lasted: what went wrong before it is over, unless it costs a list each time."""
+    def _reset_failures(self) -> None:
+        """Forget earlier failures after a watch that lasted; those that cost a list only after `CALM` seconds."""
         calm = self._clock.monotonic() - self._listed_at >= CALM
         for cause in list(self._failures):
             if calm or cause not in _COSTLY:

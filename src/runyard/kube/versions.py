@@ -1,8 +1,8 @@
-"""Comparing resourceVersions.
+"""Compares resourceVersions.
 
 Officially a resourceVersion is opaque: two are equal or they are not. In every server that exists it
-is a growing number, and with that an event that arrives twice, or late, can be told from a new one.
-So: numbers are compared as numbers, anything else only for equality, and "cannot tell" counts as new.
+is a growing number, and with that an event that arrives twice, or late, can be distinguished from a new
+one. So numbers are compared as numbers, anything else only for equality, and "unknown" counts as new.
 """
 
 

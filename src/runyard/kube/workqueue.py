@@ -19,7 +19,7 @@ import random
 
 from runyard.clock import Clock
 
-MAX_DOUBLINGS = 40  # beyond any sane cap; keeps the power from growing without bound
+MAX_DOUBLINGS = 40  # exceeds every cap; bounds the exponent
 
 
 class WorkQueue:
@@ -79,7 +79,7 @@ class WorkQueue:
             await self._sleep(wait)
 
     def done(self, key: str) -> None:
-        """Give a key back. Call it exactly once for each `get`, whatever came of it."""
+        """Give a key back. Call it exactly once for each `get`, also after a failure."""
         self._running.pop(key, None)
         if key in self._dirty:
             del self._dirty[key]
@@ -93,8 +93,8 @@ class WorkQueue:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         longest = min(self._cap, self._base * 2.0 ** min(failures, MAX_DOUBLINGS))
-        dice = self._rng.random()
-        delay = max(longest * (0.5 + 0.5 * dice), min(at_least, self._cap) * (1.0 + 0.1 * dice))
+        jitter = self._rng.random()
+        delay = max(longest * (0.5 + 0.5 * jitter), min(at_least, self._cap) * (1.0 + 0.1 * jitter))
         self.add_after(key, delay)
         return delay
 

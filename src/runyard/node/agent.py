@@ -34,7 +34,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class Agent:
-    """One host's agent. `run` it once; after it ended, make a new one."""
+    """One host's agent. An instance can be run once."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
@@ -61,7 +61,7 @@ class Agent:
             pods,
             gc,
         )
-        pods.reflector.followed_by(deps.freshness)
+        pods.reflector.track_freshness(deps.freshness)
         async with asyncio.TaskGroup() as tasks:
             for loop in loops:
                 tasks.create_task(loop.run(), name=type(loop).__name__)

@@ -105,7 +105,7 @@ class Operator:
 
     def _announce(self) -> None:
         for cache in self._caches.all:
-            cache.followed_by(self._freshness)
+            cache.track_freshness(self._freshness)
         settings = self._settings
         within = due_within(every=settings.steady_seconds, deadline=settings.reconcile_seconds)
         self._freshness.follow(NAME, within, self._last_success)
@@ -113,7 +113,7 @@ class Operator:
     def withdraw(self) -> None:
         """Expect nothing of its loops any more: the replica follows another leader now."""
         for cache in self._caches.all:
-            cache.followed_no_more_by(self._freshness)
+            cache.untrack_freshness(self._freshness)
         self._freshness.forget(NAME)
 
     def _last_success(self) -> float | None:

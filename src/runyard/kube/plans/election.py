@@ -39,7 +39,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What a Lease says."""
+    """The fields of a Lease."""
 
     holder: str = ""
     duration: float = 0.0
@@ -93,14 +93,14 @@ class Renewal(msgspec.Struct, frozen=True):
 def observe(
     before: Observation | None, record: Record, *, resource_version: str, now: float
 ) -> Observation:
-    """Take in what was read; `now` is when the answer arrived, so that waiting errs on the long side."""
+    """Return the observation after a read; `now` is when the answer arrived, so that waiting errs on the long side."""
     same = before is not None and before.record == record
     changed_at = before.changed_at if same and before is not None else now
     return Observation(record, resource_version, changed_at)
 
 
 def missing(before: Observation | None, *, now: float) -> Observation:
-    """Take in that the Lease does not exist; its last holder, if known, is kept."""
+    """Return the observation after a read that found no Lease; its last holder, if known, is kept."""
     if before is None:
         return Observation(Record(), "", now)
     if not before.resource_version:
@@ -111,7 +111,7 @@ def missing(before: Observation | None, *, now: float) -> Observation:
 def decide(
     seen: Observation, *, identity: str, timing: Timing, now: float, stamp: str
 ) -> Write | Wait:
-    """What this replica does next; `stamp` is the wall-clock text that a write carries."""
+    """Decide what this replica does next; `stamp` is the wall-clock text that a write carries."""
     fresh = Record(holder=identity, duration=timing.duration, acquire_time=stamp, renew_time=stamp)
     held = seen.record
     if held.holder == identity:

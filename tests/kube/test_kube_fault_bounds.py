@@ -1,4 +1,4 @@
-"""Bounds that hold however long the misery lasts: on waiting, on requests, on memory."""
+"""Waits, requests and memory stay bounded however long faults last."""
 
 import asyncio
 import gc
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.kube.firesupport import BOUND_AFTER_LOSS, WATCH, World, overloaded, throttled
+from tests.kube.faultsupport import BOUND_AFTER_LOSS, WATCH, Cluster, overloaded, throttled
 from tests.kube.kubesupport import (
     Action,
     Answer,
@@ -33,7 +33,7 @@ from runyard.kube.frames import Event, Frames
 from runyard.kube.kinds import PODS
 from runyard.kube.mirror import Mirror
 from runyard.kube.objects import Pod, Reader
-from runyard.kube.reflector import LONGEST_OBEDIENCE, Pace, Reflector, WatchDeps
+from runyard.kube.reflector import MAX_RETRY_AFTER, Pace, Reflector, WatchDeps
 from runyard.kube.workqueue import WorkQueue
 from runyard.sim.loop import run_virtual
 from runyard.telemetry.log import get_logger
@@ -73,21 +73,21 @@ ASKS_FOR_TWELVE: list[Any] = [
 
 
 @pytest.mark.parametrize("answer", ASKS_FOR_TWELVE)
-def test_a_server_that_names_a_time_is_given_it(answer: Response) -> None:
+def test_a_retry_after_is_respected(answer: Response) -> None:
     script = Script([answer, listing(10)], [])
     reflect(script, seconds=20.0)
     assert 12.0 <= script.times[1] - script.times[0] <= 13.2
 
 
 @pytest.mark.parametrize("code", [429, 503, 410])
-def test_a_time_that_is_named_inside_of_a_watch_counts_too(code: int) -> None:
+def test_a_retry_after_inside_of_a_watch_is_respected(code: int) -> None:
     line = event("ERROR", _status(code, 12))
     script = Script([listing(10), listing(10)], [[line]])
     reflect(script, seconds=20.0)
     assert 12.0 <= script.times[2] - script.times[1] <= 13.2
 
 
-def test_those_who_were_sent_away_together_do_not_come_back_together() -> None:
+def test_clients_with_the_same_retry_after_do_not_return_together() -> None:
     back = []
     for seed in range(20):
         script = Script([throttled(30), listing(10)], [])
@@ -98,23 +98,23 @@ def test_those_who_were_sent_away_together_do_not_come_back_together() -> None:
 
 
 @pytest.mark.parametrize("asked", ["86400", "9" * 400], ids=["a day", "an absurd number"])
-def test_nobody_can_send_a_reflector_away_for_good(asked: str) -> None:
+def test_a_huge_retry_after_is_bounded(asked: str) -> None:
     script = Script([refusal(429, retry_after=asked), listing(10)], [])
-    reflect(script, seconds=LONGEST_OBEDIENCE * 1.2)
+    reflect(script, seconds=MAX_RETRY_AFTER * 1.2)
     assert script.listed == 2
 
 
-@pytest.mark.parametrize("told", [-5, "soon", None, 1.5, [], 2**80])
-def test_a_time_that_is_none_is_ignored(told: object) -> None:
-    answer = Response(status=503, body=msgspec.json.encode(_status(503, str(told))))
+@pytest.mark.parametrize("reported", [-5, "soon", None, 1.5, [], 2**80])
+def test_an_invalid_retry_after_is_ignored(reported: object) -> None:
+    answer = Response(status=503, body=msgspec.json.encode(_status(503, str(reported))))
     assert error_for(answer, what="x").retry_after == 0.0
     assert error_for(refusal(429, retry_after="soon"), what="x").retry_after == 0.0
-    if not isinstance(told, int) or told < 2**63:
-        answer = Response(status=503, body=msgspec.json.encode(_status(503, told)))
+    if not isinstance(reported, int) or reported < 2**63:
+        answer = Response(status=503, body=msgspec.json.encode(_status(503, reported)))
         assert error_for(answer, what="x").retry_after == 0.0
 
 
-def test_a_failed_reconcile_waits_for_as_long_as_the_server_asked() -> None:
+def test_a_failed_reconcile_waits_for_the_retry_after() -> None:
     calls: list[float] = []
 
     async def scenario() -> None:
@@ -142,7 +142,9 @@ def test_a_failed_reconcile_waits_for_as_long_as_the_server_asked() -> None:
     run_virtual(scenario())
     first, second, third = calls
     assert 20.0 <= second - first <= 22.0
-    assert 30.0 <= third - second <= 33.0, "its own cap holds also for what a server asks"
+    assert 30.0 <= third - second <= 33.0, (
+        "the reconcile's own cap also bounds a server's Retry-After"
+    )
 
 
 # ---- requests
@@ -161,7 +163,7 @@ def test_lists_are_not_repeated_as_often_as_watches_end(end: bytes, lasted: floa
     assert 20 <= script.listed <= 600 / 7
 
 
-def test_an_old_failure_is_forgiven_after_a_calm_minute() -> None:
+def test_the_backoff_is_reset_after_a_minute_without_failures() -> None:
     bad: list[Action] = [0.0, gone_line()]
     calm: list[Action] = [*([30.0, bookmark(11)] * 4), gone_line()]
     script = Script([listing(10)], [list(bad) for _ in range(9)] + [calm])
@@ -195,12 +197,12 @@ def test_a_list_without_an_end_is_given_up(endless: str, monkeypatch: pytest.Mon
     assert wire.asked == (2 if endless == "same" else 50)
 
 
-# ---- what is told
+# ---- what is reported
 
 
-def _mirror(told: list[tuple[str, str]]) -> Mirror[Pod]:
+def _mirror(reported: list[tuple[str, str]]) -> Mirror[Pod]:
     def changed(key: str, old: Pod | None, new: Pod | None) -> None:
-        told.append((old.metadata.uid if old else "", new.metadata.uid if new else ""))
+        reported.append((old.metadata.uid if old else "", new.metadata.uid if new else ""))
 
     return Mirror(Reader(Pod), log=get_logger("t"), on_change=changed, indexes={})
 
@@ -212,32 +214,32 @@ def _raw(name: str, version: int, uid: str) -> msgspec.Raw:
 
 
 @pytest.mark.parametrize("how", ["list", "ADDED", "MODIFIED"])
-def test_a_name_that_was_taken_again_unseen_is_a_death_and_a_birth(how: str) -> None:
-    told: list[tuple[str, str]] = []
-    mirror = _mirror(told)
+def test_an_object_that_was_replaced_without_events_is_a_deletion_and_a_creation(how: str) -> None:
+    reported: list[tuple[str, str]] = []
+    mirror = _mirror(reported)
     mirror.replace([_raw("a", 5, "one")])
     if how == "list":
         mirror.replace([_raw("a", 9, "two")])
     else:
         mirror.step(Event(how, _raw("a", 9, "two")))
-    assert told == [("", "one"), ("one", ""), ("", "two")]
+    assert reported == [("", "one"), ("one", ""), ("", "two")]
 
 
 def test_the_same_version_of_another_object_is_not_taken_for_the_known_one() -> None:
-    told: list[tuple[str, str]] = []
-    mirror = _mirror(told)
+    reported: list[tuple[str, str]] = []
+    mirror = _mirror(reported)
     mirror.replace([_raw("a", 5, "one")])
     mirror.replace([_raw("a", 5, "two")])  # a server that was set up anew and counts from the start
-    assert told[1:] == [("one", ""), ("", "two")]
+    assert reported[1:] == [("one", ""), ("", "two")]
 
 
 def test_a_list_with_one_object_that_has_no_name_changes_nothing() -> None:
-    told: list[tuple[str, str]] = []
-    mirror = _mirror(told)
+    reported: list[tuple[str, str]] = []
+    mirror = _mirror(reported)
     mirror.replace([_raw("a", 5, "one"), _raw("b", 6, "two")])
     with pytest.raises(msgspec.ValidationError):
         mirror.replace([_raw("a", 8, "one"), msgspec.Raw(b'{"metadata":{}}')])
-    assert len(told) == 2
+    assert len(reported) == 2
     assert len(mirror.store) == 2
 
 
@@ -273,48 +275,48 @@ def test_a_line_in_many_pieces_is_joined_once() -> None:
 ROUNDS = 12
 
 
-def test_memory_is_flat_however_often_everything_goes_wrong(tmp_path: Path) -> None:
-    """The same misery again and again; after the first rounds nothing more is kept."""
+def test_repeated_faults_do_not_grow_the_memory(tmp_path: Path) -> None:
+    """The same faults again and again; after the first rounds the memory does not grow."""
     sizes: list[int] = []
 
-    async def misery(world: World, number: int) -> None:
-        link = world.link
+    async def faults(cluster: Cluster, number: int) -> None:
+        link = cluster.link
         for name in range(8):
-            await world.put(f"m{name}", "red")
+            await cluster.put(f"m{name}", "red")
         await asyncio.sleep(2.0)
         link.lines.extend(["drop", "double", "late", "cut", "pieces", "garbage"])
         for name in range(8):
-            await world.replace(f"m{name}")
-            await world.put(f"of round {number}".replace(" ", "-"), "blue")
+            await cluster.replace(f"m{name}")
+            await cluster.put(f"of round {number}".replace(" ", "-"), "blue")
         await asyncio.sleep(20.0)
-        await world.delete(f"of round {number}".replace(" ", "-"))
+        await cluster.delete(f"of round {number}".replace(" ", "-"))
         link.answers[WATCH].extend([refusal(500), throttled(3), refusal(401), refusal(410)])
-        world.core.expire_watches()
+        cluster.core.expire_watches()
         await asyncio.sleep(30.0)
         link.mute()
-        await world.put("m1", "green")
+        await cluster.put("m1", "green")
         await asyncio.sleep(100.0)
-        world.core.compact()
-        world.core.close_watches()
-        await world.rotate()
+        cluster.core.compact()
+        cluster.core.close_watches()
+        await cluster.rotate()
         await asyncio.sleep(BOUND_AFTER_LOSS)
-        world.check_settled()
+        cluster.check_settled()
         del link.times[:]
-        world.listener.dead.clear()  # these are words of the client's
+        cluster.listener.dead.clear()  # allocated for the client's listener
 
     async def scenario() -> None:
-        world = World(tmp_path, history=100)
-        await world.begin()
+        cluster = Cluster(tmp_path, history=100)
+        await cluster.begin()
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(world.reflector.run())
+            running = group.create_task(cluster.reflector.run())
             for number in range(ROUNDS):
-                await misery(world, number)
+                await faults(cluster, number)
                 gc.collect()
                 sizes.append(_held_by_the_client())
-            assert world.restarts() > ROUNDS * 8
+            assert cluster.restarts() > ROUNDS * 8
             running.cancel()
 
-    gc.freeze()  # what other tests left behind is not looked at again and again
+    gc.freeze()  # objects of other tests need not be scanned again and again
     tracemalloc.start()
     try:
         run_virtual(scenario())
@@ -326,9 +328,9 @@ def test_memory_is_flat_however_often_everything_goes_wrong(tmp_path: Path) -> N
 
 
 def _held_by_the_client() -> int:
-    """The bytes that were allocated by the code of this room and are still there.
+    """The bytes that were allocated by the code of this package and are still held.
 
-    But for the paths of requests: the server of this test caches what it made of the latest ones.
+    Except for the paths of requests: the server of this test caches the latest ones.
     """
     ours = tracemalloc.Filter(inclusive=True, filename_pattern="*/runyard/kube/*")
     paths = tracemalloc.Filter(inclusive=False, filename_pattern="*/runyard/kube/kinds.py")

@@ -1,4 +1,4 @@
-"""The client over real sockets against a server that breaks off anywhere: the store still ends at the truth."""
+"""Over real sockets, with a server that breaks off anywhere, the store still equals the API at the end."""
 
 import asyncio
 import random
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kube.firesupport import ADMIN, NS, Listener
-from tests.kube.hostileserver import Fault, HostileServer, Hurried
+from tests.kube.faultsupport import ADMIN, NS, Listener
+from tests.kube.hostileserver import FastClock, Fault, HostileServer
 from tests.kube.kubesupport import refusal
 
 from runyard.clock import RealClock
@@ -21,13 +21,13 @@ from runyard.http.messages import Request, Response
 from runyard.kube.auth import AuthTransport
 from runyard.kube.client import Kube
 from runyard.kube.config import Source, User
-from runyard.kube.credentials import Written
+from runyard.kube.credentials import StoredCredentials
 from runyard.kube.kinds import CONFIG_MAPS, SERVICE_ACCOUNTS
 from runyard.kube.objects import Bare
 from runyard.kube.reflector import Pace, Reflector, Scope, WatchDeps
 from runyard.telemetry.meter import Meter
 
-PATIENCE = 60.0  # of the test, in real seconds; what is waited for comes in one or two
+PATIENCE = 60.0  # of the test, in real seconds; the awaited event takes one or two
 OBJECTS = 13
 PAGE = 5
 CHANGES = ("new created", "m1 changed", "m2 deleted", "m3 deleted", "m3 created")
@@ -43,8 +43,8 @@ class ShiftedClock(RealClock):
         return super().now() + self.ahead
 
 
-class Scene:
-    """The API, the hostile server before it, and a reflector that must go through that server."""
+class Setup:
+    """The API, the hostile server in front of it, and a reflector that connects through that server."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ShiftedClock()
@@ -53,7 +53,7 @@ class Scene:
         self.core.guard(authenticator((ADMIN,), self.core.tokens))
         self.admin = Kube(Loopback(self.core.handle), token=lambda: ADMIN)
         self.server = HostileServer(self.core.handle)
-        self.listener = Listener(self.living)
+        self.listener = Listener(self.existing)
         self.token_file = folder / "token"
         self._changed = asyncio.Event()
 
@@ -74,8 +74,8 @@ class Scene:
         self.token_file.write_text(token)
 
     def reflector(self, transport: HttpTransport) -> Reflector[Bare]:
-        clock = Hurried()
-        credentials = Written(User(token=Source(path=str(self.token_file))), clock=clock)
+        clock = FastClock()
+        credentials = StoredCredentials(User(token=Source(path=str(self.token_file))), clock=clock)
         return Reflector(
             WatchDeps(
                 # The real seconds in which an answer must come; loaded machines are slow, and it is tried again.
@@ -92,7 +92,7 @@ class Scene:
             pace=Pace(resync=3600.0, page=PAGE),
         )
 
-    async def change_the_world(self) -> None:
+    async def change_objects(self) -> None:
         """A creation, a change, a deletion and a replacement."""
         await self.admin.create(CONFIG_MAPS, {"metadata": {"name": "new"}}, namespace=NS)
         label = {"metadata": {"labels": {"a": "b"}}}
@@ -101,7 +101,7 @@ class Scene:
         await self.admin.delete(CONFIG_MAPS, "m3", namespace=NS)
         await self.admin.create(CONFIG_MAPS, {"metadata": {"name": "m3"}}, namespace=NS)
 
-    def living(self) -> list[str]:
+    def existing(self) -> list[str]:
         return [obj["metadata"]["uid"] for obj in self.core.objects("configmaps")]
 
     def truth(self) -> dict[str, tuple[str, str]]:
@@ -118,33 +118,33 @@ class Scene:
             await self._changed.wait()
 
 
-Act = Callable[[Scene], None]
+Act = Callable[[Setup], None]
 
 
-def play(folder: Path, prepare: Act, *, during: Act = lambda scene: None) -> Scene:
-    """Start with the faults that `prepare` puts up, agree, break things, change the world, agree again."""
+def play(folder: Path, prepare: Act, *, during: Act = lambda setup: None) -> Setup:
+    """Start with the faults of `prepare`, reach agreement, add faults, change objects, reach agreement again."""
 
-    async def main() -> Scene:
-        scene = Scene(folder)
-        await scene.begin()
-        prepare(scene)
-        async with scene.server.listening() as url, asyncio.timeout(PATIENCE):
+    async def main() -> Setup:
+        setup = Setup(folder)
+        await setup.begin()
+        prepare(setup)
+        async with setup.server.listening() as url, asyncio.timeout(PATIENCE):
             transport = HttpTransport(url)
             async with asyncio.TaskGroup() as group:
-                running = group.create_task(scene.reflector(transport).run())
-                await scene.agreement()
-                during(scene)
-                await scene.change_the_world()
-                await scene.agreement()
+                running = group.create_task(setup.reflector(transport).run())
+                await setup.agreement()
+                during(setup)
+                await setup.change_objects()
+                await setup.agreement()
                 running.cancel()
             await transport.close()
-        return scene
+        return setup
 
-    scene = asyncio.run(main())
-    assert scene.listener.complaints == []
-    assert len(scene.server.requests) <= MOST_REQUESTS
-    assert scene.core.watcher_count("configmaps") == 0
-    return scene
+    setup = asyncio.run(main())
+    assert setup.listener.complaints == []
+    assert len(setup.server.requests) <= MOST_REQUESTS
+    assert setup.core.watcher_count("configmaps") == 0
+    return setup
 
 
 BROKEN_WATCHES = [
@@ -157,19 +157,19 @@ BROKEN_WATCHES = [
 
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("fault", BROKEN_WATCHES)
-def test_a_watch_that_breaks_off_costs_no_change(fault: Fault, times: int, tmp_path: Path) -> None:
-    scene = play(tmp_path, lambda scene: scene.server.watches.extend([fault] * times))
-    assert scene.server.happened[:1] == [fault]
-    lists = [r for r in scene.server.requests if not r.param("watch")]
+def test_a_watch_that_breaks_off_loses_no_change(fault: Fault, times: int, tmp_path: Path) -> None:
+    setup = play(tmp_path, lambda setup: setup.server.watches.extend([fault] * times))
+    assert setup.server.happened[:1] == [fault]
+    lists = [r for r in setup.server.requests if not r.param("watch")]
     assert len(lists) == 3, "what broke off is resumed, and not listed again"
 
 
 @pytest.mark.parametrize("fault", ["cut inside of the list", "mute inside of the list"])
-def test_a_list_that_breaks_off_is_never_believed(fault: Fault, tmp_path: Path) -> None:
+def test_an_incomplete_list_is_never_applied(fault: Fault, tmp_path: Path) -> None:
     # The second page: what the first one brought must not pass for the whole.
-    scene = play(tmp_path, lambda scene: scene.server.lists.extend([None, fault]))
-    assert scene.server.happened == [fault]
-    assert scene.listener.told == OBJECTS + len(CHANGES)
+    setup = play(tmp_path, lambda setup: setup.server.lists.extend([None, fault]))
+    assert setup.server.happened == [fault]
+    assert setup.listener.reported == OBJECTS + len(CHANGES)
 
 
 REFUSALS = [
@@ -182,147 +182,147 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("answer", REFUSALS)
-def test_refused_lists_and_watches_are_asked_for_again_in_their_time(
+def test_refused_lists_and_watches_are_retried_after_the_retry_after(
     answer: Response, tmp_path: Path
 ) -> None:
-    def prepare(scene: Scene) -> None:
-        scene.server.lists.extend([answer] * 3)
-        scene.server.watches.extend([answer] * 3)
+    def prepare(setup: Setup) -> None:
+        setup.server.lists.extend([answer] * 3)
+        setup.server.watches.extend([answer] * 3)
 
-    scene = play(tmp_path, prepare)
-    assert len(scene.server.happened) >= 4
+    setup = play(tmp_path, prepare)
+    assert len(setup.server.happened) >= 4
 
 
 def test_history_that_is_lost_in_an_outage_is_listed(tmp_path: Path) -> None:
-    def outage(scene: Scene) -> None:
-        scene.server.watches.extend([refusal(500)] * 2)
-        scene.core.close_watches()
+    def outage(setup: Setup) -> None:
+        setup.server.watches.extend([refusal(500)] * 2)
+        setup.core.close_watches()
 
         async def compact(request: Request) -> None:
             if request.param("watch"):
-                scene.core.compact()
+                setup.core.compact()
 
-        scene.server.before = compact
+        setup.server.before = compact
 
-    scene = play(tmp_path, lambda scene: None, during=outage)
-    assert len([r for r in scene.server.requests if not r.param("watch")]) > 3
+    setup = play(tmp_path, lambda setup: None, during=outage)
+    assert len([r for r in setup.server.requests if not r.param("watch")]) > 3
 
 
 def test_a_410_inside_of_a_running_watch_is_followed_by_a_list(tmp_path: Path) -> None:
-    play(tmp_path, lambda scene: None, during=lambda scene: scene.core.expire_watches())
+    play(tmp_path, lambda setup: None, during=lambda setup: setup.core.expire_watches())
 
 
 def test_a_page_that_expires_in_the_middle_starts_the_list_again(tmp_path: Path) -> None:
-    def prepare(scene: Scene) -> None:
+    def prepare(setup: Setup) -> None:
         asked = iter(range(10**6))
 
         async def forget(request: Request) -> None:
             if request.param("continue") and next(asked) == 0:
                 label = {"metadata": {"labels": {"a": "b"}}}
-                await scene.admin.patch(CONFIG_MAPS, "m5", label, namespace=NS)
-                scene.core.compact()
+                await setup.admin.patch(CONFIG_MAPS, "m5", label, namespace=NS)
+                setup.core.compact()
 
-        scene.server.before = forget
+        setup.server.before = forget
 
-    scene = play(tmp_path, prepare)
-    lists = [r for r in scene.server.requests if not r.param("watch")]
+    setup = play(tmp_path, prepare)
+    lists = [r for r in setup.server.requests if not r.param("watch")]
     assert [bool(r.param("continue")) for r in lists] == [False, True, False]
     assert [r.param("limit") for r in lists] == [str(PAGE), str(PAGE), ""]
 
 
 def test_a_token_that_ends_between_two_pages_is_renewed_without_a_new_list(tmp_path: Path) -> None:
-    async def main() -> Scene:
-        scene = Scene(tmp_path)
-        await scene.begin()
-        fresh = await _later_token(scene)
+    async def main() -> Setup:
+        setup = Setup(tmp_path)
+        await setup.begin()
+        fresh = await _later_token(setup)
 
         async def expire(request: Request) -> None:
-            if request.param("continue") and not scene.clock.ahead:
-                scene.clock.ahead = 700.0
-                scene.token_file.write_text(fresh)
+            if request.param("continue") and not setup.clock.ahead:
+                setup.clock.ahead = 700.0
+                setup.token_file.write_text(fresh)
 
-        scene.server.before = expire
-        async with scene.server.listening() as url, asyncio.timeout(PATIENCE):
+        setup.server.before = expire
+        async with setup.server.listening() as url, asyncio.timeout(PATIENCE):
             transport = HttpTransport(url)
             async with asyncio.TaskGroup() as group:
-                running = group.create_task(scene.reflector(transport).run())
-                await scene.agreement()
+                running = group.create_task(setup.reflector(transport).run())
+                await setup.agreement()
                 running.cancel()
             await transport.close()
-        return scene
+        return setup
 
-    scene = asyncio.run(main())
-    lists = [r for r in scene.server.requests if not r.param("watch")]
+    setup = asyncio.run(main())
+    lists = [r for r in setup.server.requests if not r.param("watch")]
     assert [bool(r.param("continue")) for r in lists] == [False, True, True, True]
     assert lists[1].header("authorization") != lists[2].header("authorization")
 
 
-async def _later_token(scene: Scene) -> str:
+async def _later_token(setup: Setup) -> str:
     """A token that is still good when the first one is not."""
-    return await scene.admin.create_token("client", namespace=NS, audience="", seconds=3600)
+    return await setup.admin.create_token("client", namespace=NS, audience="", seconds=3600)
 
 
-def test_a_token_that_ends_during_a_watch_stops_nothing_once_there_is_a_new_one(
+def test_a_watch_continues_with_a_new_token_after_the_old_one_expired(
     tmp_path: Path,
 ) -> None:
-    async def main() -> Scene:
-        scene = Scene(tmp_path)
-        await scene.begin()
+    async def main() -> Setup:
+        setup = Setup(tmp_path)
+        await setup.begin()
         refused = asyncio.Event()
-        async with scene.server.listening() as url, asyncio.timeout(PATIENCE):
+        async with setup.server.listening() as url, asyncio.timeout(PATIENCE):
             transport = HttpTransport(url)
             async with asyncio.TaskGroup() as group:
-                running = group.create_task(scene.reflector(transport).run())
-                await scene.agreement()
-                asked = len(scene.server.requests)
-                scene.clock.ahead = 700.0
-                scene.core.close_watches()  # the server lets nobody go on with a dead token
+                running = group.create_task(setup.reflector(transport).run())
+                await setup.agreement()
+                asked = len(setup.server.requests)
+                setup.clock.ahead = 700.0
+                setup.core.close_watches()  # the server ends watches with an expired token
 
                 async def count(request: Request) -> None:
-                    if len(scene.server.requests) >= asked + 3:
+                    if len(setup.server.requests) >= asked + 3:
                         refused.set()
 
-                scene.server.before = count
-                await refused.wait()  # whoever writes the token file is late
-                await scene.rotate()
-                await scene.change_the_world()
-                await scene.agreement()
+                setup.server.before = count
+                await refused.wait()  # the token file is written late
+                await setup.rotate()
+                await setup.change_objects()
+                await setup.agreement()
                 running.cancel()
             await transport.close()
-        return scene
+        return setup
 
-    scene = asyncio.run(main())
-    assert scene.listener.complaints == []
-    assert len(scene.server.requests) <= MOST_REQUESTS
+    setup = asyncio.run(main())
+    assert setup.listener.complaints == []
+    assert len(setup.server.requests) <= MOST_REQUESTS
 
 
-def test_connections_of_broken_watches_are_given_back(tmp_path: Path) -> None:
-    """A watch that is left must not leave its connection: a fleet's server has room for so many."""
+def test_connections_of_broken_watches_are_closed(tmp_path: Path) -> None:
+    """A watch that was abandoned must free its connection: a server accepts a limited number."""
 
     async def main() -> None:
-        scene = Scene(tmp_path)
-        await scene.begin()
+        setup = Setup(tmp_path)
+        await setup.begin()
         faults = ["mute inside of an object", "cut inside of an object"] * 3
-        scene.server.watches.extend(faults)
-        async with scene.server.listening() as url, asyncio.timeout(PATIENCE):
+        setup.server.watches.extend(faults)
+        async with setup.server.listening() as url, asyncio.timeout(PATIENCE):
             transport = HttpTransport(url)
             async with asyncio.TaskGroup() as group:
-                running = group.create_task(scene.reflector(transport).run())
-                await scene.agreement()
-                while scene.server.watches:
-                    await scene.change_the_world()
-                    await scene.agreement()
+                running = group.create_task(setup.reflector(transport).run())
+                await setup.agreement()
+                while setup.server.watches:
+                    await setup.change_objects()
+                    await setup.agreement()
                     for name in ("new", "m1", "m3"):
-                        await scene.admin.delete(CONFIG_MAPS, name, namespace=NS)
+                        await setup.admin.delete(CONFIG_MAPS, name, namespace=NS)
                     for name in ("m1", "m2", "m3"):
                         body = {"metadata": {"name": name}}
-                        await scene.admin.create(CONFIG_MAPS, body, namespace=NS)
-                    await scene.agreement()
-                while scene.server.connections > 2:  # the watch, and perhaps an idle one
-                    scene.server.parted.clear()
-                    await scene.server.parted.wait()
+                        await setup.admin.create(CONFIG_MAPS, body, namespace=NS)
+                    await setup.agreement()
+                while setup.server.connections > 2:  # the watch, and perhaps an idle one
+                    setup.server.parted.clear()
+                    await setup.server.parted.wait()
                 running.cancel()
             await transport.close()
-        assert scene.server.happened == faults
+        assert setup.server.happened == faults
 
     asyncio.run(main())

@@ -1,9 +1,9 @@
-"""Whatever happens between a reflector and the API, in whatever order: at the end the store is the truth.
+"""After any sequence of faults between a reflector and the API, the store equals the API.
 
 A state machine that writes to the API, lets time pass and breaks things. After every step: no contradiction in what the
-listener was told, no stream left open, no storm of requests. After the last one the link is repaired, and within
+listener received, no stream left open, no storm of requests. After the last one the link is repaired, and within
 `BOUND` virtual seconds (`BOUND_AFTER_LOSS`, if an event vanished without a trace) the store equals the API, and every
-death was told.
+deletion was reported.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.kube.firesupport import (
+from tests.kube.faultsupport import (
     BOUND,
     BOUND_AFTER_LOSS,
     HANG,
@@ -26,7 +26,7 @@ from tests.kube.firesupport import (
     TOKEN_SECONDS,
     WATCH,
     Answer,
-    World,
+    Cluster,
     overloaded,
     throttled,
 )
@@ -43,7 +43,7 @@ NAMES = st.sampled_from([f"m{number}" for number in range(9)])
 COLOURS = st.sampled_from(["red", "green", "blue"])
 ASKED = st.sampled_from([LIST, WATCH])
 FATES = st.sampled_from(["drop", "double", "late", "cut", "end", "pieces", "garbage"])
-TURNS = ("change", "end", "replace")  # what becomes of an object in two events
+TURNS = ("change", "end", "replace")  # what happens to an object in two events
 PAIRS = [
     *(("", "late"), ("double", "late"), ("", "double"), ("", "cut"), ("", "end"), ("", "drop")),
     *(("cut", "late"), ("end", ""), ("drop", ""), ("drop", "late"), ("pieces", "garbage")),
@@ -70,25 +70,25 @@ ANSWERS: dict[str, Answer] = {
 }
 
 
-class Fire(RuleBasedStateMachine):
+class FaultMachine(RuleBasedStateMachine):
     """The rules."""
 
     def __init__(self) -> None:
         super().__init__()
         self._loop = VirtualLoop(seed=0)
         self._folder = tempfile.TemporaryDirectory()
-        self.world = self._run(self._begin())
+        self.cluster = self._run(self._begin())
 
-    async def _begin(self) -> World:
-        world = World(Path(self._folder.name))
-        await world.begin()
-        self._reflecting = asyncio.get_running_loop().create_task(world.reflector.run())
-        return world
+    async def _begin(self) -> Cluster:
+        cluster = Cluster(Path(self._folder.name))
+        await cluster.begin()
+        self._reflecting = asyncio.get_running_loop().create_task(cluster.reflector.run())
+        return cluster
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(self._loop.create_task(work))
 
-    # ---- the world goes on
+    # ---- changes of objects
 
     @initialize()
     def populate(self) -> None:
@@ -97,36 +97,36 @@ class Fire(RuleBasedStateMachine):
 
     @rule(name=NAMES, colour=COLOURS)
     def put(self, name: str, colour: str) -> None:
-        self._run(self.world.put(name, colour))
+        self._run(self.cluster.put(name, colour))
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:
-        self._run(self.world.delete(name))
+        self._run(self.cluster.delete(name))
 
     @rule(name=NAMES)
     def replace(self, name: str) -> None:
-        self._run(self.world.replace(name))
+        self._run(self.cluster.replace(name))
 
     @rule(colour=COLOURS)
     def put_all(self, colour: str) -> None:
         for number in range(9):
-            self._run(self.world.put(f"m{number}", colour))
+            self._run(self.cluster.put(f"m{number}", colour))
 
     @rule(seconds=st.sampled_from([0.0, 0.05, 0.3, 1.5, 12.0, 40.0, 100.0]))
     def wait(self, seconds: float) -> None:
         self._run(asyncio.sleep(seconds))
 
-    # ---- and breaks
+    # ---- faults
 
     @rule(fate=FATES, lines=st.integers(1, 4))
     def break_lines(self, fate: str, lines: int) -> None:
-        self.world.link.lines.extend([fate] * lines)
+        self.cluster.link.lines.extend([fate] * lines)
 
     @rule(name=NAMES, how=st.sampled_from(TURNS), fates=st.sampled_from(PAIRS))
     def change_twice(self, name: str, how: str, fates: tuple[str, str]) -> None:
-        """Two events of one object, which the network may turn round, repeat or lose."""
+        """Two events of one object, which the network may reorder, repeat or lose."""
         self.wait(12.0)
-        self.world.link.lines.extend(fates)
+        self.cluster.link.lines.extend(fates)
         if how != "replace":
             self.put(name, "green")
         (self.replace if how == "replace" else self.delete if how == "end" else self._repaint)(name)
@@ -137,21 +137,21 @@ class Fire(RuleBasedStateMachine):
 
     @rule(asked=ASKED, answer=st.sampled_from(sorted(ANSWERS)), times=st.integers(1, 6))
     def refuse(self, asked: str, answer: str, times: int) -> None:
-        self.world.link.answers[asked].extend([ANSWERS[answer]] * times)
+        self.cluster.link.answers[asked].extend([ANSWERS[answer]] * times)
 
     @rule()
     def mute(self) -> None:
-        self.world.link.mute()
+        self.cluster.link.mute()
 
     @rule(how=st.sampled_from(LOSSES), changes=SOME_CHANGES, forget=st.booleans())
     def change_unseen(self, how: str, changes: list[tuple[str, str]], forget: bool) -> None:
-        """The watch is lost, the world goes on, and perhaps the server has forgotten how it went."""
+        """Change objects while no watch is open; with `forget` the server has dropped its history."""
         self.wait(12.0)
-        self.world.link.answers[WATCH].extend([ANSWERS["down"]] * (how != "mute"))
+        self.cluster.link.answers[WATCH].extend([ANSWERS["down"]] * (how != "mute"))
         {
-            "mute": self.world.link.mute,
-            "restart": self.world.core.close_watches,
-            "410": self.world.core.expire_watches,
+            "mute": self.cluster.link.mute,
+            "restart": self.cluster.core.close_watches,
+            "410": self.cluster.core.expire_watches,
         }[how]()
         for change, name in changes:
             if change == "put":
@@ -159,23 +159,23 @@ class Fire(RuleBasedStateMachine):
             else:
                 (self.delete if change == "delete" else self.replace)(name)
         if forget:
-            self.world.core.compact()
+            self.cluster.core.compact()
 
     @rule()
     def expire_in_the_stream(self) -> None:
-        self.world.core.expire_watches()
+        self.cluster.core.expire_watches()
 
     @rule()
     def restart_the_server(self) -> None:
-        self.world.core.close_watches()
+        self.cluster.core.close_watches()
 
     @rule()
     def compact(self) -> None:
-        self.world.core.compact()
+        self.cluster.core.compact()
 
     @rule(pages=st.integers(1, 2))
     def forget_between_pages(self, pages: int) -> None:
-        self.world.link.forgetful_pages += pages
+        self.cluster.link.forgetful_pages += pages
 
     @rule()
     def let_the_token_expire(self) -> None:
@@ -183,22 +183,22 @@ class Fire(RuleBasedStateMachine):
 
     @rule()
     def rotate_the_token(self) -> None:
-        self._run(self.world.rotate())
+        self._run(self.cluster.rotate())
 
     # ---- what must hold
 
     @invariant()
     def makes_sense(self) -> None:
-        self.world.check()
+        self.cluster.check()
         assert not self._reflecting.done()
 
     @rule()
     def settle(self) -> None:
-        bound = BOUND_AFTER_LOSS if self.world.link.lost else BOUND
-        self.world.link.heal()
-        self._run(self.world.rotate())
+        bound = BOUND_AFTER_LOSS if self.cluster.link.lost else BOUND
+        self.cluster.link.repair()
+        self._run(self.cluster.rotate())
         self._run(asyncio.sleep(bound))
-        self.world.check_settled()
+        self.cluster.check_settled()
 
     def teardown(self) -> None:
         try:
@@ -209,12 +209,12 @@ class Fire(RuleBasedStateMachine):
             self._loop.close()
             self._folder.cleanup()
         assert self._loop.fatal is None
-        assert self.world.link.open == 0
-        assert self.world.core.watcher_count("configmaps") == 0
+        assert self.cluster.link.open == 0
+        assert self.cluster.core.watcher_count("configmaps") == 0
 
 
 # In CI the same examples each time; elsewhere new ones, and a failure prints how to repeat it.
-TestFire = Fire.TestCase
+TestFire = FaultMachine.TestCase
 TestFire.settings = settings(
     max_examples=int(os.environ.get("RUNYARD_FIRE_EXAMPLES", examples(100))),
     stateful_step_count=30,
@@ -229,8 +229,8 @@ TestFire.settings = settings(
 
 
 @contextmanager
-def fire() -> Iterator[Fire]:
-    machine = Fire()
+def fault_machine() -> Iterator[FaultMachine]:
+    machine = FaultMachine()
     try:
         machine.populate()
         yield machine
@@ -244,7 +244,7 @@ def fire() -> Iterator[Fire]:
 )
 @pytest.mark.parametrize("how", TURNS)
 def test_two_events_of_one_object_on_a_bad_line(how: str, fates: tuple[str, str]) -> None:
-    with fire() as machine:
+    with fault_machine() as machine:
         machine.change_twice(name="m1", how=how, fates=fates)
 
 
@@ -252,14 +252,14 @@ def test_two_events_of_one_object_on_a_bad_line(how: str, fates: tuple[str, str]
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("how", LOSSES)
 def test_a_change_that_no_watch_saw(how: str, change: str, forget: bool) -> None:
-    with fire() as machine:
+    with fault_machine() as machine:
         machine.change_unseen(how=how, changes=[(change, "m1"), ("delete", "m2")], forget=forget)
 
 
 @pytest.mark.parametrize("answer", sorted(ANSWERS))
 @pytest.mark.parametrize("asked", [LIST, WATCH])
-def test_an_answer_that_is_none(asked: str, answer: str) -> None:
-    with fire() as machine:
+def test_an_invalid_answer_is_survived(asked: str, answer: str) -> None:
+    with fault_machine() as machine:
         machine.refuse(asked=asked, answer=answer, times=4)
         machine.expire_in_the_stream()
         machine.delete(name="m1")
@@ -267,17 +267,17 @@ def test_an_answer_that_is_none(asked: str, answer: str) -> None:
         machine.wait(12.0)
 
 
-def test_pages_that_expire_while_the_world_goes_on() -> None:
-    with fire() as machine:
+def test_pages_that_expire_while_objects_change() -> None:
+    with fault_machine() as machine:
         machine.forget_between_pages(pages=1)
         machine.change_unseen(how="410", changes=[("delete", "m7")], forget=True)
         machine.wait(12.0)
-        assert not machine.world.link.forgetful_pages
+        assert not machine.cluster.link.forgetful_pages
 
 
-def test_a_token_that_runs_out() -> None:
-    with fire() as machine:
+def test_an_expired_token_is_renewed() -> None:
+    with fault_machine() as machine:
         machine.let_the_token_expire()
         machine.change_unseen(how="restart", changes=[("replace", "m1")], forget=False)
         machine.wait(40.0)
-        assert machine.world.stored() != machine.world.truth(), "nobody may see with a dead token"
+        assert machine.cluster.stored() != machine.cluster.truth(), "an expired token must not work"

@@ -1,7 +1,7 @@
-"""A link between a client and the embedded API that does to it whatever a network and a server can do.
+"""A link between a client and the embedded API with the faults of a network and a server.
 
-The API itself is the real core, with its versions, history, pages, bookmarks and tokens; only what lies between it and
-the client lies. Everything happens in virtual time.
+The API itself is the real core, with its versions, history, pages, bookmarks and tokens; only the link has faults.
+Everything happens in virtual time.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from runyard.http.messages import Request, Response, Stream
 from runyard.kube.auth import AuthTransport
 from runyard.kube.client import Kube
 from runyard.kube.config import Source, User
-from runyard.kube.credentials import Written
+from runyard.kube.credentials import StoredCredentials
 from runyard.kube.errors import AlreadyExists, NotFound
 from runyard.kube.kinds import CONFIG_MAPS, SERVICE_ACCOUNTS
 from runyard.kube.objects import Bare
@@ -49,7 +49,7 @@ Answer = Response | TransportError | str
 
 
 class Link:
-    """A transport with faults; without any it is as good as the loopback."""
+    """A transport with faults; without faults it works as the loopback does."""
 
     def __init__(self, core: KubeCore) -> None:
         self._core = core
@@ -57,10 +57,10 @@ class Link:
         self.times: list[float] = []
         self.open = 0
         self.between_pages = _nothing  # a write, without which a page does not become too old
-        self.heal()
+        self.repair()
 
-    def heal(self) -> None:
-        """No more faults. A stream that is mute stays mute: nobody can repair a dead connection."""
+    def repair(self) -> None:
+        """Remove all faults. A silent stream stays silent: a dead connection cannot be repaired."""
         self.answers: dict[str, deque[Answer]] = {LIST: deque(), WATCH: deque()}
         self.lines: deque[str] = deque()  # what becomes of the next lines of watches
         self.forgetful_pages = 0
@@ -68,7 +68,7 @@ class Link:
         self.epoch = getattr(self, "epoch", 0)
 
     def mute(self) -> None:
-        """The connections of all open watches are dead, and nobody says so."""
+        """Make the connections of all open watches dead, without an error."""
         self.epoch += 1
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
@@ -171,27 +171,27 @@ class _Through:
 
 
 class Listener:
-    """Believes only what it is told, and insists that it makes sense and that no death goes untold."""
+    """Checks that the reported changes are consistent and that no deletion goes unreported."""
 
-    def __init__(self, living: Callable[[], Container[str]]) -> None:
-        self._living = living  # the uids of what is there
+    def __init__(self, existing: Callable[[], Container[str]]) -> None:
+        self._existing = existing  # the uids of what is there
         self.alive: dict[str, tuple[str, str]] = {}  # uid → key and version
         self.dead: dict[str, None] = {}  # uids, none of which can come back
         self.complaints: list[str] = []
-        self.told = 0
+        self.reported = 0
 
     def changed(self, key: str, old: Bare | None, new: Bare | None) -> None:
-        self.told += 1
+        self.reported += 1
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            self.complaints.append(f"{key}: became another object, and nobody said that it died")
+            self.complaints.append(f"{key}: became another object without a reported deletion")
         elif old is not None and new is not None and not is_newer(old, new):
             self.complaints.append(f"{key}: went from {old.metadata} back to {new.metadata}")
         if old is not None:
             known = self.alive.pop(old.metadata.uid, None)
             if known != (key, old.metadata.resource_version):
-                self.complaints.append(f"{key}: told of {old.metadata}, knew {known}")
-            if new is None and old.metadata.uid in self._living():
-                self.complaints.append(f"{key}: told that it died, and it lives")
+                self.complaints.append(f"{key}: reported {old.metadata}, knew {known}")
+            if new is None and old.metadata.uid in self._existing():
+                self.complaints.append(f"{key}: reported as deleted, and it exists")
             if new is None:
                 self.dead[old.metadata.uid] = None
         if new is not None:
@@ -208,10 +208,10 @@ def is_newer(old: Bare, new: Bare) -> bool:
     return int(new.metadata.resource_version) > int(old.metadata.resource_version)
 
 
-class World:
-    """One API, one reflector of its ConfigMaps behind a bad link, and an administrator with a good one.
+class Cluster:
+    """One API, one reflector of its ConfigMaps behind a faulty link, and an administrator with a working link.
 
-    Make it inside of a virtual loop, then `start` it in a task group.
+    Create it inside of a virtual loop, then `start` it in a task group.
     """
 
     def __init__(self, folder: Path, *, history: int = 200) -> None:
@@ -223,7 +223,7 @@ class World:
         self.admin = Kube(Loopback(self.core.handle), token=lambda: ADMIN)
         self.link = Link(self.core)
         self.meter = Meter()
-        self.listener = Listener(self.living)
+        self.listener = Listener(self.existing)
         self.link.between_pages = self._write_elsewhere
         self.token_file = folder / "token"
         self._number = 0
@@ -234,7 +234,7 @@ class World:
         await self.admin.create(SERVICE_ACCOUNTS, body, namespace=NS)
         await self.rotate()
         user = User(token=Source(path=str(self.token_file)))
-        credentials = Written(user, clock=self.clock)
+        credentials = StoredCredentials(user, clock=self.clock)
         self.reflector: Reflector[Bare] = Reflector(
             WatchDeps(
                 kube=Kube(AuthTransport(self.link, credentials, clock=self.clock)),
@@ -252,7 +252,7 @@ class World:
 
     def _changed(self, key: str, old: Bare | None, new: Bare | None) -> None:
         if self.reflector.store.get(key) is not new:
-            self.listener.complaints.append(f"{key}: told before the store knew")
+            self.listener.complaints.append(f"{key}: reported before the store had it")
         self.listener.changed(key, old, new)
 
     async def rotate(self) -> None:
@@ -290,7 +290,7 @@ class World:
     async def _write_elsewhere(self) -> None:
         await self.put("between-the-pages", "grey")
 
-    def living(self) -> list[str]:
+    def existing(self) -> list[str]:
         """The uids of what the API holds."""
         return [obj["metadata"]["uid"] for obj in self.core.objects("configmaps")]
 
@@ -310,7 +310,7 @@ class World:
         return {key: (meta.uid, meta.resource_version) for key, meta in pairs}
 
     def check(self) -> None:
-        """What must hold at every moment."""
+        """Check what must hold at every moment."""
         assert self.listener.complaints == []
         assert self.listener.view == self.stored()
         assert self.link.open <= 1, "a stream was left open"
@@ -319,7 +319,7 @@ class World:
         assert self.link.most_within(0.0) <= MOST_AT_ONCE, "a storm of requests"
 
     def check_settled(self) -> None:
-        """What must hold once the link is good again and `BOUND` has passed."""
+        """Check what must hold once the link works again and `BOUND` has passed."""
         self.check()
         assert self.stored() == self.truth()
         store = self.reflector.store
