@@ -241,10 +241,10 @@ VERDICTS: dict[str, tuple[fit.NodeView, fit.PodView, tuple[str, ...], bool]] = {
 
 @pytest.mark.parametrize("case", VERDICTS)
 def test_a_node_is_counted_under_its_first_reason(case: str) -> None:
-    node, pod, reasons, helpless = VERDICTS[case]
+    node, pod, reasons, unresolvable = VERDICTS[case]
     verdict = fit.refusal(pod, node, {})
     assert (verdict.reasons if verdict else ()) == reasons
-    assert verdict is None or verdict.helpless is helpless
+    assert verdict is None or verdict.unresolvable is unresolvable
 
 
 @pytest.mark.parametrize(
@@ -269,12 +269,12 @@ def test_a_port_of_the_host_is_given_once(one: Any, other: Any, clash: bool) -> 
 def test_room_that_others_have_taken_might_come_back() -> None:
     pod = wants(requests={"cpu": "2"})
     verdict = fit.refusal(pod, view(), {"cpu": 3000})
-    assert verdict == fit.Verdict(("Insufficient cpu",), helpless=False)
+    assert verdict == fit.Verdict(("Insufficient cpu",), unresolvable=False)
 
 
 def test_reasons_are_sorted_with_their_counts() -> None:
     found = [
-        fit.Verdict(("b",), helpless=False),
+        fit.Verdict(("b",), unresolvable=False),
         *[fit.Verdict(("a",))] * 10,
         fit.Verdict(("c", "b")),
     ]
@@ -345,11 +345,11 @@ def test_pods_are_counted_where_they_count() -> None:
     )
     assert counts == {"x": 2, "y": 0}
     keyed = evenly({"app": "a", "rev": "1"}, matchLabelKeys=["rev", "none"])
-    assert keyed.means({"app": "a", "rev": "1"}) and not keyed.means({"app": "a", "rev": "2"})
+    assert keyed.matches({"app": "a", "rev": "1"}) and not keyed.matches({"app": "a", "rev": "2"})
     listed = evenly(
         labelSelector={"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}
     )
-    assert listed.means({}) and not listed.means({"app": "a"})
+    assert listed.matches({}) and not listed.matches({"app": "a"})
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 5), min_size=1), st.integers(1, 3))

@@ -88,12 +88,12 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "unknown resource": (node(), pod(limits={"example.com/x": "1"}), "Insufficient example.com/x"),
     "required affinity": (node(), pod(affinity=NEEDS_BIG), "didn't match"),
     "required affinity holds": (node(labels={"size": "big"}), pod(affinity=NEEDS_BIG), ""),
-    "insists on its neighbours": (
+    "required pod affinity": (
         node(),
         pod(affinity=ALONE),
-        "required pod affinity is not known",
+        "required pod affinity is not supported",
     ),
-    "likes its neighbours": (node(), pod(affinity=RATHER_ALONE), ""),
+    "preferred pod affinity": (node(), pod(affinity=RATHER_ALONE), ""),
 }
 
 

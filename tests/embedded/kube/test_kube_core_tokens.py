@@ -52,7 +52,7 @@ def test_a_token_ends_with_its_pod_even_if_the_name_returns() -> None:
         assert (await review(world, bound)).get("authenticated") is None
         await world.ok("POST", PODS, pod("runner", serviceAccountName="runner"))
         status = await review(world, bound)
-        assert status.get("authenticated") is None and "gone" in status["error"]
+        assert status.get("authenticated") is None and "no longer exists" in status["error"]
         assert (await review(world, free))["authenticated"] is True
 
     play(scenario)

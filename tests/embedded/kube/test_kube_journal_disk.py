@@ -163,7 +163,7 @@ def test_a_tick_that_cannot_be_kept_is_taken_back_and_tried_again(home: Home) ->
 def test_a_start_that_cannot_be_kept_is_an_error_and_no_half_beginning(home: Home) -> None:
     async def main() -> None:
         journal = Journal(home.path)
-        journal.keep_signing_key(b"k" * 32)
+        journal.put_signing_key(b"k" * 32)
         refuse(journal)
         with pytest.raises(JournalFull):
             World(journal=journal, namespaces=tuple(f"n{index}" for index in range(400)))

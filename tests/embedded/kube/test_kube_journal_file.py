@@ -21,8 +21,8 @@ from runyard.embedded.kube.storage.journal import (
     Journal,
     JournalError,
     JournalFull,
-    Kept,
     Row,
+    Snapshot,
 )
 
 
@@ -42,7 +42,7 @@ def journal(path: Path) -> Iterator[Journal]:
     journal.close()
 
 
-def reopened(journal: Journal) -> Kept:
+def reopened(journal: Journal) -> Snapshot:
     """The journal as a process would load it after a kill at this moment."""
     copy = journal.path.parent / "copy.db"
     for suffix in ("", "-wal"):
@@ -55,17 +55,17 @@ def reopened(journal: Journal) -> Kept:
 
 
 def test_a_new_file_is_empty_and_its_owners_alone(journal: Journal) -> None:
-    assert journal.load() == Kept(0, b"", ())
+    assert journal.load() == Snapshot(0, b"", ())
     for file in journal.path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
 def test_what_was_committed_is_on_disk_when_commit_returns(journal: Journal) -> None:
     journal.commit(2, [row("a", 1), row("b", 2)])
-    assert reopened(journal) == Kept(2, b"", (row("a", 1), row("b", 2)))
+    assert reopened(journal) == Snapshot(2, b"", (row("a", 1), row("b", 2)))
     journal.commit(4, [row("a", 3, b'{"x":1}'), row("b", 4, None)])
-    journal.keep_signing_key(b"secret")
-    assert reopened(journal) == Kept(4, b"secret", (row("a", 3, b'{"x":1}'),))
+    journal.put_signing_key(b"secret")
+    assert reopened(journal) == Snapshot(4, b"secret", (row("a", 3, b'{"x":1}'),))
 
 
 def test_a_commit_goes_through_to_the_disk_and_not_to_a_cache(journal: Journal) -> None:
@@ -89,7 +89,7 @@ def test_a_refused_commit_leaves_nothing_of_itself(journal: Journal) -> None:
     fill_up(journal)
     with pytest.raises(JournalFull) as caught:
         journal.commit(3, [row("a", 2, b"x" * 10), row("b", 3, b"x" * 1_000_000)])
-    assert "no room" in caught.value.cause and "Free some space" in caught.value.fix
+    assert "no space" in caught.value.cause and "Free some space" in caught.value.fix
     assert journal.load() == reopened(journal) == before
     journal._db.execute("PRAGMA max_page_count = 100000")
     journal.commit(2, [row("b", 2)])
@@ -133,7 +133,7 @@ def test_a_file_has_one_owner_at_a_time_and_a_killed_one_is_none(path: Path) -> 
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
-        with pytest.raises(JournalError, match="held by another process"):
+        with pytest.raises(JournalError, match="locked by another process"):
             Journal(path, timeout=0)
         holder.kill()
         holder.wait()
@@ -192,13 +192,13 @@ def test_an_object_ahead_of_the_counter_is_damage(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Kept]:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Snapshot]:
     path = tmp_path_factory.mktemp("sample") / "kube.db"
     journal = Journal(path)
     rng = random.Random(1)
     rows = [row(f"pod-{n}", n, rng.randbytes(rng.choice((40, 900, 9000)))) for n in range(1, 30)]
     journal.commit(40, rows)
-    journal.keep_signing_key(b"k" * 32)
+    journal.put_signing_key(b"k" * 32)
     kept = journal.load()
     journal._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     journal.close()
@@ -209,7 +209,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Kept]:
 @given(where=st.integers(0, 10**9), bit=st.integers(0, 7))
 @example(where=4024, bit=7)  # makes SQLite quote bytes that are no text
 def test_a_flipped_bit_is_never_read_as_truth(
-    sample: tuple[bytes, Kept], tmp_path: Path, where: int, bit: int
+    sample: tuple[bytes, Snapshot], tmp_path: Path, where: int, bit: int
 ) -> None:
     content, kept = bytearray(sample[0]), sample[1]
     content[where % len(content)] ^= 1 << bit

@@ -258,7 +258,7 @@ async def _step(world: World, kind: str, number: int, group: asyncio.TaskGroup) 
         kind == "keep"
         and core._persistence is not None
         and core._persistence.outbox
-        and not core._moment
+        and not core._pending
     ):
         keep(core)
     elif kind == "tell":

@@ -1,30 +1,29 @@
-"""The embedded Kubernetes API: `handle(request)` in, a response or a stream out.
+"""The embedded Kubernetes API: `handle` takes a request and returns a response or a stream.
 
 It is not a rewrite of Kubernetes. It serves what runyard's components use, with the messages and the rules of
-a real API server, and says 501 with a reason to the rest. The same core runs behind a socket on one
+a real API server, and answers everything else with 501 and a reason. The same core runs behind a socket on one
 machine and behind a loopback in the simulator.
 
 Each request is one synchronous step: read, decide, commit, and then let the built-in controllers
-(garbage collection, scheduler, node lifecycle) react to what was committed, until nothing is left to
-react to. So there is no moment at which a client can see a half-done write, and a run with the same
-clock, generator and requests gives the same answers. Only what depends on time alone (silent nodes,
-evictions, old Events) needs `run_controllers`, which ticks.
+(garbage collection, scheduler, node lifecycle) handle the commits, including their own, until there are
+none left. So a client can never read a half-done write, and a run with the same clock, generator and
+requests gives the same answers. Only what depends on time alone (silent nodes, evictions, old Events)
+needs `run_controllers`, which ticks.
 
-With a journal each step is also on disk before its answer leaves and before a watcher gets it (`persistence`). The
-steps of one moment, those that came before the loop's next turn, share one transaction and one wait for the disk, and
-so do the reads among them, which may have read what is not stored yet. When the disk refuses, these steps are rolled
-back as a whole and their clients get an error. If the disk was merely full, serving continues: everything can be
+With a journal each step is also on disk before its response is sent and before a watcher gets it (`persistence`).
+The steps of one batch, those before the loop's next iteration, share one transaction and one sync of the disk. Reads
+among them wait for it too, because they may have read what is not stored yet. When the write fails, the batch is
+rolled back as a whole and its clients get an error. If the disk was only full, serving continues: everything can be
 read, and writes work again once there is free space. If the disk failed in any other way, its content is unknown, so
-the core stops: it refuses every request,
-`run_controllers` raises, and the process that replaces this one reads what was really stored.
+the core stops: it refuses every request, `run_controllers` raises, and the next process reads what was stored.
 
 Invariants:
-- `handle` never raises; a defect of this server is a 500 that is counted in `failures`.
-- `on_write` gets every commit once, in order, synchronously, when it is stored and before the answer
-  leaves. It should record and not raise: what it raises is counted as a failure.
-- `/healthz` and `/livez` are ok while it answers. `/readyz` is ok, once `run_controllers` has started, only while
-  these tick and the last step that had something to store could store it.
-- A write that was committed is answered as such, whatever a controller does with it afterwards.
+- `handle` never raises; an unexpected exception becomes a 500 and is counted in `failures`.
+- `on_write` gets every commit once, in order, synchronously, when it is stored and before the
+  response is sent. An exception that it raises is counted as a failure.
+- `/healthz` and `/livez` are ok until the core stops. `/readyz` is ok, once `run_controllers` has started, only while
+  the controllers tick and the last commit to the journal succeeded.
+- A committed write gets a success response, whatever a controller does with the object afterwards.
 """
 
 import asyncio
@@ -54,7 +53,7 @@ from runyard.embedded.kube.status import (
     body_too_large,
     expired,
     internal,
-    not_kept,
+    not_persisted,
     not_ready,
     stopped,
     unauthorized,
@@ -106,15 +105,15 @@ class KubeCore:
         self.failures: Counter[str] = Counter()
         self._clock = clock
         self._on_write = on_write
-        self.proxy = proxy  # passes a Pod's log, exec, attach and portforward to its node
+        self.proxy = proxy  # forwards a Pod's log, exec, attach and portforward to its node
         self._authenticate = security.authenticate
         self._freshness = Freshness(clock)
         self._unpersisted_since: float | None = None  # None: the last step was stored
         self._log = get_logger("embedded.kube")
-        self._fresh: deque[Event] = deque()
+        self._unhandled: deque[Event] = deque()
         self._stopped: JournalError | None = None
         # Requests that wait for the next commit.
-        self._moment: list[asyncio.Future[StatusError | None]] = []
+        self._pending: list[asyncio.Future[StatusError | None]] = []
         self._store = Store(history=self.settings.history, on_commit=self._committed)
         self._discovery = discovery.Discovery(self._store.catalogue)
         self._registry = Registry(self._store, clock=clock, rng=rng)
@@ -138,10 +137,10 @@ class KubeCore:
         )
         self._root_ca = b"" if security.authority is None else security.authority.certificate
         self._start_controllers()
-        self._begin()
+        self._create_defaults()
 
     def _start_controllers(self) -> None:
-        """Creates new controllers that have indexed what is stored and have written nothing yet."""
+        """Creates new controllers, which index what is stored and write nothing yet."""
         registry, clock, settings = self._registry, self._clock, self.settings
         self._definitions = Definitions(registry)
         self._controllers = Controllers(
@@ -149,13 +148,13 @@ class KubeCore:
         )
         self.scheduler = self._controllers.scheduler
         self._access.forget()
-        self._first = (self._definitions.note, self._access.note)
+        self._first_handlers = (self._definitions.on_event, self._access.on_event)
         if self._persistence is not None:
-            self._definitions.adopt()
-            self._controllers.adopt()
+            self._definitions.load_stored()
+            self._controllers.load_stored()
 
-    def _begin(self) -> None:
-        """The first step: creates what must always exist; raises `JournalError` if it cannot be stored."""
+    def _create_defaults(self) -> None:
+        """Creates the objects that must always exist; raises `JournalError` if they cannot be stored."""
         for name in self.settings.namespaces:
             if self._store.get(NAMESPACES, "", name) is None:
                 self._registry.create(NAMESPACES, {"metadata": {"name": name}}, namespace="")
@@ -163,7 +162,7 @@ class KubeCore:
         for obj in manifests.runtime_classes():
             if self._store.get(RUNTIME_CLASSES, "", obj["metadata"]["name"]) is None:
                 self._registry.create(RUNTIME_CLASSES, obj, namespace="")
-        self._access.begin()
+        self._access.create_defaults()
         self._controllers.resume()
         self._settle()
         if self._persistence is not None and self._persistence.outbox:
@@ -171,7 +170,7 @@ class KubeCore:
             self._publish()
 
     def guard(self, authenticate: auth.Authenticate) -> None:
-        """Sets the authentication from now on; for a login that needs this core's `tokens`."""
+        """Sets the authentication; for one that needs this core's `tokens`."""
         self._authenticate = authenticate
 
     # ---- requests
@@ -186,12 +185,12 @@ class KubeCore:
             answer = refusal.response()
         except RecursionError:
             answer = bad_request("the body of the request is nested too deeply").response()
-        except Exception as defect:  # noqa: BLE001  the boundary: a defect is an answer, and counted
+        except Exception as defect:  # noqa: BLE001  the boundary: answered with 500, and counted
             self._failed(defect, path=request.path)
             answer = internal().response()
         self._settle()
         if self._persistence is not None and self._persistence.outbox:
-            lost = await self._kept(answer)
+            lost = await self._wait_for_commit(answer)
             if lost is not None:
                 return lost.response()
         if self._definitions.retired:
@@ -202,17 +201,17 @@ class KubeCore:
     async def _pass_on(self, call: NodeCall, request: Request) -> Response | Stream:
         try:
             return await pass_on(self.proxy, call)
-        except Exception as defect:  # noqa: BLE001  the boundary: a defect is an answer, and counted
+        except Exception as defect:  # noqa: BLE001  the boundary: answered with 500, and counted
             self._failed(defect, path=request.path)
             return internal().response()
 
-    async def _kept(self, answer: object) -> StatusError | None:
-        """Waits for the commit of this step; returns the refusal if the disk did not take it."""
+    async def _wait_for_commit(self, answer: object) -> StatusError | None:
+        """Waits for the commit of this step; returns the error if it failed."""
         loop = asyncio.get_running_loop()
-        if not self._moment:
-            loop.call_soon(self._end_moment)
+        if not self._pending:
+            loop.call_soon(self._commit_pending)
         end: asyncio.Future[StatusError | None] = loop.create_future()
-        self._moment.append(end)
+        self._pending.append(end)
         lost: StatusError | None = stopped("the client went away")
         try:
             lost = await end
@@ -221,36 +220,36 @@ class KubeCore:
                 await answer.aclose()
         return lost
 
-    def _end_moment(self) -> None:
+    def _commit_pending(self) -> None:
         if self._persistence is not None:
             self._persist(self._persistence)
 
     def _persist(self, persistence: Persistence) -> None:
-        """Ends a step: stored and then visible, or rolled back; wakes the requests that wait for it."""
+        """Commits the batch, or rolls it back, and wakes the requests that wait for it."""
         if not persistence.outbox:
             return
         lost: StatusError | None = internal()
         try:
             lost = self._commit(persistence)
-        except Exception as defect:  # noqa: BLE001  the boundary: those who wait must have an answer
+        except Exception as defect:  # noqa: BLE001  the boundary: waiting requests must get a response
             self._failed(defect, path="journal")
-        waiting, self._moment = self._moment, []
+        waiting, self._pending = self._pending, []
         for end in waiting:
             if not end.done():
                 end.set_result(lost)
         if waiting:
-            # Answers first: clients can send their next request while watchers are being served.
+            # Responses first: clients can send their next request while events are sent to watchers.
             asyncio.get_running_loop().call_soon(self._publish)
         else:
             self._publish()
 
     def _publish(self) -> None:
-        """Sends to the watchers what is stored by now."""
+        """Sends the stored events to the watchers."""
         if self._persistence is None:
             return
         try:
             self._persistence.publish()
-        except Exception as defect:  # noqa: BLE001  the boundary of a loop's turn: nobody waits for it
+        except Exception as defect:  # noqa: BLE001  the boundary of a loop callback, whose result is not awaited
             self._failed(defect, path="watches")
 
     def _commit(self, persistence: Persistence) -> StatusError | None:
@@ -260,21 +259,21 @@ class KubeCore:
             self._failed(error, path=f"journal: {error.cause}")
             if self._unpersisted_since is None:
                 self._unpersisted_since = self._clock.monotonic()
-            return self._taken_back(error)
+            return self._rolled_back(error)
         self._unpersisted_since = None
         try:
             self._report(events)
-        except Exception as defect:  # noqa: BLE001  the boundary of a listener: the write stands
+        except Exception as defect:  # noqa: BLE001  the boundary of a listener: the write is committed
             self._failed(defect, path="on_write")
         return None
 
-    def _taken_back(self, error: JournalError) -> StatusError:
-        self._fresh.clear()
-        self._start_controllers()  # the old ones have indexed changes that were rolled back
+    def _rolled_back(self, error: JournalError) -> StatusError:
+        self._unhandled.clear()
+        self._start_controllers()  # the old ones have indexed the changes
         if not isinstance(error, JournalFull):
             self._stopped = error
             self.close_watches()
-        return not_kept(str(error), full=isinstance(error, JournalFull))
+        return not_persisted(str(error), full=isinstance(error, JournalFull))
 
     def _failed(self, defect: Exception, *, path: str) -> None:
         self.failures[type(defect).__name__] += 1
@@ -301,7 +300,7 @@ class KubeCore:
     # ---- controllers
 
     def _committed(self, event: Event) -> None:
-        self._fresh.append(event)
+        self._unhandled.append(event)
         if self._persistence is None:
             self._report((event,))
 
@@ -315,17 +314,17 @@ class KubeCore:
             self._on_write(verb, event.resource.kind, key, record.uid)
 
     def _settle(self) -> None:
-        """Lets the controllers react until there is nothing left to react to."""
-        while self._fresh:
-            event = self._fresh.popleft()
-            for note in (*self._first, *self._controllers.reactions(event)):
+        """Lets the controllers handle commits until there are none left."""
+        while self._unhandled:
+            event = self._unhandled.popleft()
+            for on_event in (*self._first_handlers, *self._controllers.handlers(event)):
                 try:
-                    note(event)
-                except Exception as defect:  # noqa: BLE001  the boundary of a reaction: the write stands
+                    on_event(event)
+                except Exception as defect:  # noqa: BLE001  the boundary of a handler: the write is committed
                     self._failed(defect, path=f"reaction to {event.resource.plural}")
 
     def tick(self) -> None:
-        """Does what depends on time: silent nodes, evictions, old Events, reasons of waiting Pods."""
+        """Runs what depends on time: silent nodes, evictions, old Events, reasons of waiting Pods."""
         self._controllers.tick(self._settle)
         if self._persistence is not None:
             self._persist(self._persistence)
@@ -334,7 +333,7 @@ class KubeCore:
         """Ticks until the disk fails, and then raises the `JournalError`: the process must end."""
         every = self.settings.tick
         self._freshness.expect(CONTROLLERS, due_within(every=every, deadline=every))
-        self._freshness.follow(JOURNAL, _PERSIST_ALERT_AFTER, self._last_kept)
+        self._freshness.follow(JOURNAL, _PERSIST_ALERT_AFTER, self._last_persisted)
         while self._stopped is None:
             await self._clock.sleep(every)
             if self._stopped is None:
@@ -342,7 +341,7 @@ class KubeCore:
                 self._freshness.succeeded(CONTROLLERS)
         raise self._stopped
 
-    def _last_kept(self) -> float:
+    def _last_persisted(self) -> float:
         return (
             self._clock.monotonic() if self._unpersisted_since is None else self._unpersisted_since
         )

@@ -1,12 +1,12 @@
 """Serves reads: lists with selectors and pages, and watches.
 
-A page's `continue` token names the version at which the listing began; later pages show the state of that version,
-rolled back through the history, so a listing is one consistent picture however long it takes. When history no longer
-reaches that far, the answer is 410, with a token that goes on from there in the state of now, for clients that can
-live with the seam.
+A page's `continue` token names the version of the first page; later pages show the state at that version, rolled back
+through the history, so a paged list is one consistent snapshot however long it takes. When the history no longer
+reaches back that far, the response is 410, with a token that continues in the current state, for clients that accept
+an inconsistent list.
 
-Which version a list shows: the current one, unless a version is asked for exactly. Version 0 and "not older than" are
-satisfied by the current one too, because there is no older copy to answer from.
+A list shows the current version, unless an exact version is requested. Version 0 and "not older than" get the current
+one too, because there is no watch cache with an older one.
 """
 
 import random
@@ -31,17 +31,17 @@ from runyard.embedded.kube.status import (
     version_too_large,
 )
 from runyard.embedded.kube.storage.store import Event, Record, Store, watch_line
-from runyard.embedded.kube.storage.watch import Line, Terms, Watcher
+from runyard.embedded.kube.storage.watch import Line, Watcher, WatchOptions
 from runyard.embedded.kube.tables import tables
 from runyard.http.messages import Request, Response, Stream, json_response
 
 _JSON = (("content-type", "application/json"),)
 _TOKEN = "meta.k8s.io/v1"
-_SEAM = -1  # the version of a token that continues in the current state
+_INCONSISTENT = -1  # the version in a token that continues in the current state
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Where a listing stopped."""
+    """A `continue` token."""
 
     v: str
     rv: int
@@ -69,7 +69,7 @@ class Reader:
     # ---- list
 
     def listed(self, target: Target, request: Request) -> Response:
-        """One page, or everything."""
+        """Serves a list: one page, or everything."""
         page = self.page(target, request)
         if (form := tables.asked(request)) is not None:
             objects = [item.obj for item in page.records]
@@ -87,25 +87,25 @@ class Reader:
         options = read_options(request)
         options.check_list()
         selector = _selector(target, request)
-        token = _page(options.more)
+        token = _page(options.continue_token)
         if token is not None and options.version:
             message = "specifying resource version is not allowed when using continue"
             raise bad_request(message)
         version, records = self._records(target, options, token)
         if token is not None:
             start = _start(target, token.start)
-            records = records[bisect_right(records, start, key=_place) :]
-        seen = records
+            records = records[bisect_right(records, start, key=_position) :]
+        read = records
         if selector:
             records = [item for item in records if selector.matches(item.obj)]
-        limit = 0 if options.version == 0 and options.told_version else options.limit
-        # Whether there is more depends on what follows the page, selected or not.
-        if not limit or len(records) < limit or records[limit - 1] is _last(seen, selector):
+        limit = 0 if options.version == 0 and options.version_text else options.limit
+        # Whether there are more pages depends on the records after this one, also those that do not match.
+        if not limit or len(records) < limit or records[limit - 1] is _last(read, selector):
             end: Object = {"continue": ""} if target.resource.custom else {}
             return Listing(records, {**end, "resourceVersion": str(version)})
         last = records[limit - 1]
-        more = _token(target, version, last)
-        meta: Object = {"resourceVersion": str(version), "continue": more}
+        continue_token = _token(target, version, last)
+        meta: Object = {"resourceVersion": str(version), "continue": continue_token}
         if not selector:
             meta["remainingItemCount"] = len(records) - limit
         return Listing(records[:limit], meta)
@@ -130,7 +130,7 @@ class Reader:
         table, current = self._store.table(target.resource), self._store.version
         exact = options.version
         if token is not None:
-            exact = 0 if token.rv == _SEAM else token.rv
+            exact = 0 if token.rv == _INCONSISTENT else token.rv
         elif not options.exact:
             if exact > current:
                 raise version_too_large(exact, current)
@@ -140,7 +140,11 @@ class Reader:
         if not exact:
             return current, table.records(target.namespace)
         if exact < table.floor:
-            raise list_expired() if token is None else page_expired(_encoded(_SEAM, token.start))
+            raise (
+                list_expired()
+                if token is None
+                else page_expired(_encoded(_INCONSISTENT, token.start))
+            )
         return exact, table.records_at(exact, target.namespace)
 
     # ---- watch
@@ -153,20 +157,20 @@ class Reader:
         options.check_watch()
         watcher = Watcher(
             resource,
-            self._terms(target, request, options),
+            self._watch_options(target, request, options),
             clock=self._clock,
             version=lambda: self._store.published,
-            forget=table.unsubscribe,
+            unsubscribe=table.unsubscribe,
             line=self._line(target, request),
         )
         try:
             if options.initial or (options.initial is None and not options.version):
-                watcher.preload(self._present(target, watcher))
+                watcher.preload(self._initial_lines(target, watcher))
                 if options.initial and options.bookmarks:
                     watcher.preload([watcher.bookmark(self._store.version, initial_end=True)])
             elif options.version and options.version <= self._store.version:
                 self._store.check_version(resource, options.version)
-                lines = (watcher.concerns(event) for event in table.since(options.version))
+                lines = (watcher.line_for(event) for event in table.since(options.version))
                 watcher.preload([line for line in lines if line is not None])
             table.subscribe(watcher)
         except StatusError as error:
@@ -175,14 +179,14 @@ class Reader:
             watcher.fail(gone_line(error))
         return Stream(watcher, headers=_JSON, on_close=watcher.abandon)
 
-    def _present(self, target: Target, watcher: Watcher) -> list[bytes]:
+    def _initial_lines(self, target: Target, watcher: Watcher) -> list[bytes]:
         records = self._store.table(target.resource).records(target.namespace)
         made = (Event(target.resource, item.version, old=None, new=item) for item in records)
-        lines = (watcher.concerns(event) for event in made)
+        lines = (watcher.line_for(event) for event in made)
         return [line for line in lines if line is not None]
 
     def _line(self, target: Target, request: Request) -> Line | None:
-        """How to encode an event for a client that wants tables; the first one carries the columns."""
+        """Returns the encoder for a client that requested tables or metadata; the first table has the columns."""
         if wants_metadata(request.header("accept")):
             return _metadata_line
         if (form := tables.asked(request)) is None:
@@ -199,23 +203,25 @@ class Reader:
 
         return line
 
-    def _terms(self, target: Target, request: Request, options: ReadOptions) -> Terms:
+    def _watch_options(
+        self, target: Target, request: Request, options: ReadOptions
+    ) -> WatchOptions:
         lifetime = self._settings.watch_seconds
-        return Terms(
+        return WatchOptions(
             namespace=target.namespace,
             selector=_selector(target, request),
             seconds=float(options.seconds) if options.seconds else self._rng.uniform(*lifetime),
             bookmark_every=self._settings.bookmark_every if options.bookmarks else 0.0,
             buffer=self._settings.watch_buffer,
-            # The current objects are in the first lines already, also if they were not published yet.
+            # The first lines contain the current objects, also those that are not published yet.
             after=max(options.version, self._store.version),
             shown=self._store.version,
         )
 
 
-def _last(seen: list[Record], selector: Selector) -> Record | None:
-    """The last record that a listing reads."""
-    return next((item for item in reversed(seen) if selector.looked_up(item.obj)), None)
+def _last(read: list[Record], selector: Selector) -> Record | None:
+    """Returns the last record that the list reads."""
+    return next((item for item in reversed(read) if selector.reads(item.obj)), None)
 
 
 def _without_empty(meta: Object) -> Object:
@@ -259,12 +265,12 @@ def _page(token: str) -> Page | None:
         page = msgspec.json.decode(urlsafe_b64decode(padded), type=Page)
     except (ValueError, msgspec.DecodeError) as error:
         raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
-    if page.v != _TOKEN or page.rv < _SEAM or page.rv == 0 or not page.start:
+    if page.v != _TOKEN or page.rv < _INCONSISTENT or page.rv == 0 or not page.start:
         raise bad_request("invalid continue token: continue key is not valid")
     return page
 
 
-def _place(record: Record) -> tuple[str, str]:
+def _position(record: Record) -> tuple[str, str]:
     """The position of a record in a list."""
     return record.namespace, record.name
 

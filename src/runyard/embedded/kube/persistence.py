@@ -1,15 +1,16 @@
-"""Writes the steps of one moment in one transaction: between the store in memory and the journal on disk.
+"""Writes the commits of the store in memory to the journal on disk, one transaction for each batch of steps.
 
 With a journal, the store puts each event into the `outbox` instead of sending it to its watchers.
-At the end of the moment `commit` writes the whole outbox in one transaction, and only after that `publish` sends
-them, so neither a client nor a watcher ever gets what a power cut could undo. Concurrent requests wait for the disk
-together: the wait is expensive, not the amount of data.
+At the end of a batch `commit` writes the whole outbox in one transaction, and only after that `publish` sends the
+events, so neither a client nor a watcher ever gets what a power cut could undo. Concurrent requests share one sync of
+the disk, because its latency is expensive, not the amount of data.
 
-Between `commit` and `publish` memory holds what the watchers have not got yet. A list shows it, and a watch that is
-opened then has it in its first lines and does not get it again; no bookmark goes beyond it (`Store.published`).
+Between `commit` and `publish` memory holds events that the watchers do not have yet. A list shows them, and a watch
+that is opened then has them in its first lines and does not get them again; no bookmark goes beyond them
+(`Store.published`).
 
-If the disk refuses, `commit` rolls the steps back in memory: the objects, the history and the
-version are what they were before. Between two moments memory is never ahead of the disk.
+If the write fails, `commit` rolls the batch back in memory: the objects, the history and the version are what they
+were before. Between two batches memory is never ahead of the disk.
 
 After a restart history is empty: a watch from an older version gets 410, and its client lists again.
 """
@@ -38,14 +39,14 @@ class Persistence:
         self.outbox: list[Event] = []
 
     def restore(self) -> None:
-        """Fills the empty store with what the journal holds, and persists its steps from now on."""
-        kept = self._journal.load()
-        self._signing_key = kept.signing_key
-        for row in kept.rows:
-            if row.plural == DEFINITIONS.key:  # first: they define which other tables exist
+        """Fills the empty store from the journal, and persists its commits from then on."""
+        snapshot = self._journal.load()
+        self._signing_key = snapshot.signing_key
+        for row in snapshot.rows:
+            if row.plural == DEFINITIONS.key:  # first: they determine which other tables exist
                 self._store.table(DEFINITIONS).put(self._record(row))
         serve_stored(self._store, manifests.definitions())
-        for row in kept.rows:
+        for row in snapshot.rows:
             if row.plural == DEFINITIONS.key:
                 continue
             table = self._store.tables.get(row.plural)
@@ -55,7 +56,7 @@ class Persistence:
                 )
                 raise JournalError(cause, fix=_FIX)
             table.put(self._record(row))
-        self._store.version = kept.version
+        self._store.version = snapshot.version
         self._store.compact()
         self._store.outbox = self.outbox
 
@@ -65,7 +66,7 @@ class Persistence:
             meta = obj["metadata"]
             given = (meta.get("namespace", ""), meta["name"], meta["resourceVersion"])
             if given != (row.namespace, row.name, str(row.version)):
-                raise ValueError("it names another object")
+                raise ValueError("its metadata does not match its row")
             return record_of(obj, row.version, row.body or b"")
         except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
             where = f"{row.plural} {row.namespace}/{row.name}"
@@ -73,47 +74,47 @@ class Persistence:
             raise JournalError(cause, fix=_FIX) from error
 
     def signing_key(self, rng: random.Random) -> bytes:
-        """The key that signs tokens: always the same one for a journal."""
+        """Returns the key that signs tokens; it is created once per journal."""
         if not self._signing_key:
             key = rng.randbytes(32)
-            self._journal.keep_signing_key(key)
+            self._journal.put_signing_key(key)
             self._signing_key = key
         return self._signing_key
 
     def commit(self) -> tuple[Event, ...]:
-        """Stores the steps; raises `JournalError` after a rollback. Then `publish` makes them visible."""
+        """Stores the outbox; raises `JournalError` after a rollback. Then `publish` sends the events."""
         events = tuple(self.outbox)
         self.outbox.clear()
         try:
             self._journal.commit(self._store.version, _rows(events))
         except JournalError:
-            self._take_back(events)
+            self._roll_back(events)
             raise
         self._store.unpublished.extend(events)
         return events
 
     def publish(self) -> None:
-        """Sends everything that is stored by now to the watchers, in order.
+        """Sends the stored events to the watchers, in order.
 
-        If that fails, the watches of that kind are cut, so that their clients list again, and all others get their
-        events; then the error is raised.
+        If that fails for a kind, its watches are closed, so that their clients list again; the other kinds get their
+        events, and then the error is raised.
         """
-        untold, failed = self._store.unpublished, None
-        while untold:
-            event = untold.popleft()
+        unpublished, failed = self._store.unpublished, None
+        while unpublished:
+            event = unpublished.popleft()
             table = self._store.tables.get(event.resource.key)
             if table is None:
-                continue  # a kind that was removed with its definition, and its watches with it
+                continue  # the kind was removed, and its watches were closed
             try:
                 table.notify(event)
-            except Exception as defect:  # noqa: BLE001  a boundary: one reader's wish must not silence the others
+            except Exception as defect:  # noqa: BLE001  a boundary: a failure for one kind must not stop the others
                 failed = defect
                 for watcher in table.watchers():
                     watcher.close()
         if failed is not None:
             raise failed
 
-    def _take_back(self, events: tuple[Event, ...]) -> None:
+    def _roll_back(self, events: tuple[Event, ...]) -> None:
         before = events[0].version - 1
         for event in reversed(events):
             table = self._store.table(event.resource)
@@ -128,7 +129,7 @@ class Persistence:
 
 
 def _rows(events: Iterable[Event]) -> list[Row]:
-    """The last state of each object that a step touched, in the order of the first."""
+    """Returns the last state of each changed object, in the order of the first changes."""
     last = {
         (event.resource.key, event.record.namespace, event.record.name): event for event in events
     }

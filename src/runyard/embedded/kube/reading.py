@@ -17,11 +17,11 @@ _DIGITS = 18
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a read."""
 
-    told_version: str = ""
+    version_text: str = ""
     version: int = 0
     match: str = ""
     limit: int = 0
-    more: str = ""
+    continue_token: str = ""
     initial: bool | None = None  # sendInitialEvents
     bookmarks: bool = False
     seconds: int = 0
@@ -35,14 +35,14 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raises 422 if the parameters contradict each other."""
         causes: list[Cause] = []
         if self.match:
-            if not self.told_version:
+            if not self.version_text:
                 causes.append(_forbidden("is forbidden unless resourceVersion is provided"))
-            if self.more:
+            if self.continue_token:
                 causes.append(_forbidden("is forbidden when continue is provided"))
             if self.match not in (EXACT, NOT_OLDER):
                 message = f'Unsupported value: "{self.match}": supported values: "{EXACT}", "{NOT_OLDER}", ""'
                 causes.append(Cause("resourceVersionMatch", message, "FieldValueNotSupported"))
-            elif self.match == EXACT and self.told_version == "0":
+            elif self.match == EXACT and self.version_text == "0":
                 causes.append(_forbidden('"exact" is forbidden for resourceVersion "0"'))
         if self.initial is not None:
             message = "Forbidden: sendInitialEvents is forbidden for list"
@@ -57,7 +57,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
             if self.match:
                 message = "is forbidden for watch unless sendInitialEvents is provided"
                 causes.append(_forbidden(message))
-            if self.more:
+            if self.continue_token:
                 causes.append(_forbidden("is forbidden when continue is provided"))
         elif self.match != NOT_OLDER:
             message = (
@@ -85,11 +85,11 @@ def read_options(request: Request, *, listing: bool = True) -> ReadOptions:
     if version and not _natural(version):
         raise bad_version(version, listing=listing)
     return ReadOptions(
-        told_version=version,
+        version_text=version,
         version=int(version or 0),
         match=given.get("resourceVersionMatch", ""),
         limit=max(_number(given.get("limit", "")), 0),
-        more=given.get("continue", ""),
+        continue_token=given.get("continue", ""),
         initial=_flag(given["sendInitialEvents"]) if "sendInitialEvents" in given else None,
         bookmarks=_flag(given.get("allowWatchBookmarks", "")),
         seconds=max(_number(given.get("timeoutSeconds", "")), 0),

@@ -101,7 +101,7 @@ class Registry:
         meta = self._fresh_meta(resource, obj["metadata"], namespace)
         version = obj["metadata"].get("resourceVersion")
         if version and (writer is None or writer.operation != "Apply"):
-            if not self.store.rehearsing:
+            if not self.store.dry_run:
                 raise StatusError(500, "", _VERSIONED)
             meta["resourceVersion"] = version
         given = self._shaped(resource, {**obj, "metadata": meta})

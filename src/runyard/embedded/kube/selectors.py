@@ -33,11 +33,11 @@ _RULE = (
 )
 _PINS = ("metadata.name", "spec.nodeName")
 _BY_NAME = "metadata.name"
-_LOOKED_UP = (_BY_NAME, "spec.nodeName")  # a server has an index for these
+_INDEXED = (_BY_NAME, "spec.nodeName")  # a server has an index for these
 _FLAGS = (("spec", "hostNetwork"), ("spec", "unschedulable"))  # absent: false
 _LONGEST = 512  # the longest selector that is cached: those that programs repeat are short
-_WORDS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
-_MARKS: dict[str, Operator] = {
+_WORD_OPERATORS: dict[str, Operator] = {"in": "in", "notin": "notin", "gt": "gt", "lt": "lt"}
+_MARK_OPERATORS: dict[str, Operator] = {
     "=": "in",
     "==": "in",
     "!=": "notin",
@@ -77,10 +77,10 @@ class Selector(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.labels or self.fields)
 
-    def looked_up(self, obj: Object) -> bool:
+    def reads(self, obj: Object) -> bool:
         """Whether the object is read at all: always, unless a name or a Node is selected."""
         for path, requirement in self.fields:
-            if requirement.key in _LOOKED_UP and requirement.operator == "in":
+            if requirement.key in _INDEXED and requirement.operator == "in":
                 return requirement.holds(field_value(obj, path))
         return True
 
@@ -113,11 +113,11 @@ def parse(resource: Resource, labels: str, fields: str) -> Selector:
     """Parses both selectors; raises a 400 on an invalid selector or an unknown field of this kind."""
     if len(labels) + len(fields) > _LONGEST:
         return _parse(resource, labels, fields)
-    return _remembered(resource, labels, fields)
+    return _cached(resource, labels, fields)
 
 
 @lru_cache(maxsize=4096)
-def _remembered(resource: Resource, labels: str, fields: str) -> Selector:
+def _cached(resource: Resource, labels: str, fields: str) -> Selector:
     return _parse(resource, labels, fields)
 
 
@@ -184,7 +184,7 @@ class _Labels:
         if self._peek() in ("", ","):
             return Requirement(key, "exists")
         token = self._next()
-        operator = _MARKS.get(token) or _WORDS.get(token)
+        operator = _MARK_OPERATORS.get(token) or _WORD_OPERATORS.get(token)
         if operator is None:
             raise _unparsed(f"found '{token}', expected: in, notin, =, ==, !=, gt, lt")
         values = self._list() if token in ("in", "notin") else (self._exact(),)

@@ -317,7 +317,7 @@ def internal() -> StatusError:
     return StatusError(500, "InternalError", "internal error of the embedded Kubernetes API")
 
 
-def not_kept(why: str, *, full: bool) -> StatusError:
+def not_persisted(why: str, *, full: bool) -> StatusError:
     """The disk refused the write, so it was rolled back as a whole."""
     message = f"nothing was written: {why}"
     if full:

@@ -112,7 +112,7 @@ class Verbs:
         try:
             return self._written(verb, target, request)
         finally:
-            self._store.rehearsing = False
+            self._store.dry_run = False
 
     def _written(self, verb: str, target: Target, request: Request) -> Response | Stream:
         if target.subresource == "scale":
@@ -235,7 +235,7 @@ class Verbs:
 
     def _unversioned(self, body: Object) -> Object:
         """An object that does not exist yet has no version, but where nothing is stored the version is repeated."""
-        if self._store.rehearsing:
+        if self._store.dry_run:
             return body
         meta = {key: item for key, item in body["metadata"].items() if key != "resourceVersion"}
         return {**body, "metadata": meta}
@@ -329,7 +329,7 @@ class Verbs:
 
     def _delete(self, target: Target, request: Request) -> Response:
         options = delete_options(request)
-        self._store.rehearsing = bool(options.dry_run)
+        self._store.dry_run = bool(options.dry_run)
         record = self._found(target)
         if target.resource is NAMESPACES and target.name in _LASTING:
             raise forbidden(NAMESPACES, target.name, "this namespace may not be deleted")
@@ -361,7 +361,7 @@ class Verbs:
         """Deletes what a list would show, and returns it as it was."""
         options = delete_options(request)
         page = self._reader.page(target, request)
-        self._store.rehearsing = bool(options.dry_run)
+        self._store.dry_run = bool(options.dry_run)
         for record in page.records:
             current = self._store.get(target.resource, record.namespace, record.name)
             if current is not None and current.uid == record.uid:
@@ -373,7 +373,7 @@ class Verbs:
 
     def _options(self, request: Request, kind: str, *, applies: bool = False) -> WriteOptions:
         options = write_options(request, kind, applies=applies)
-        self._store.rehearsing = options.dry_run
+        self._store.dry_run = options.dry_run
         return options
 
     def _writer(

@@ -43,7 +43,7 @@ class Access:
         self._reviews = Reviews(authorize, self._rbac, now=clock.now)
         registry.admit = self._gate.admit
 
-    def begin(self) -> None:
+    def create_defaults(self) -> None:
         """Creates the missing default roles and bindings."""
         if self._rbac is None:
             return
@@ -62,12 +62,12 @@ class Access:
             raise not_served(resource.plural)
         return answer
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit."""
         if event.resource in GRANTING:
             self.forget()
         else:
-            self._certificates.note(event)
+            self._certificates.on_event(event)
 
     def forget(self) -> None:
         """Drops cached decisions."""

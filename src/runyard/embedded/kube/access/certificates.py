@@ -76,7 +76,7 @@ class Certificates:
 
     # ---- when they are approved
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Signs an approved request."""
         record = event.new
         if event.resource is not CERTIFICATE_REQUESTS or record is None or self._authority is None:

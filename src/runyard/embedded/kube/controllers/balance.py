@@ -20,7 +20,7 @@ class Balance:
         self._placed = placed
 
     def counts(self, pod: fit.PodView, fitting: Iterable[str]) -> dict[str, int]:
-        """The nodes that satisfy the constraints, each with how full its domains are."""
+        """Returns the nodes that satisfy the constraints, each with the number of Pods in its domains."""
         hard, soft = self._counts(pod, hard=True), self._counts(pod, hard=False)
         return {
             name: spread.domain_count(soft, self._nodes[name].labels)
@@ -31,14 +31,14 @@ class Balance:
     def verdicts(
         self, pod: fit.PodView, verdicts: Mapping[str, fit.Verdict | None]
     ) -> dict[str, fit.Verdict]:
-        """All verdicts, with those of the spread on the nodes that would take the Pod otherwise."""
+        """Returns all verdicts; a node that fits otherwise gets that of its spread constraints."""
         hard = self._counts(pod, hard=True)
         found: dict[str, fit.Verdict] = {}
         for name, verdict in verdicts.items():
             if verdict is not None:
                 found[name] = verdict
             elif why := spread.refusal(hard, self._nodes[name].labels):
-                found[name] = fit.Verdict((why,), helpless=why.endswith("label)"))
+                found[name] = fit.Verdict((why,), unresolvable=why.endswith("label)"))
         return found
 
     def _counts(
@@ -48,24 +48,24 @@ class Balance:
         keys = [item.key for item in given]
         return [
             (
-                one,
+                constraint,
                 spread.spread_over(
-                    one,
-                    self._taking_part(pod, one),
+                    constraint,
+                    self._eligible_nodes(pod, constraint),
                     keys=keys,
                     pods_on=lambda name: self._labels(name, pod.namespace),
                 ),
             )
-            for one in given
+            for constraint in given
         ]
 
-    def _taking_part(
-        self, pod: fit.PodView, one: spread.Constraint
+    def _eligible_nodes(
+        self, pod: fit.PodView, constraint: spread.Constraint
     ) -> Iterable[tuple[str, spread.Labels]]:
         for name, view in self._nodes.items():
-            if one.honours_affinity and not fit.selected(pod, view):
+            if constraint.honours_affinity and not fit.selected(pod, view):
                 continue
-            if one.honours_taints and not all(
+            if constraint.honours_taints and not all(
                 taints.tolerated(taint, pod.tolerations) for taint in view.taints
             ):
                 continue
@@ -73,7 +73,7 @@ class Balance:
 
     def _labels(self, node: str, namespace: str) -> Iterable[spread.Labels]:
         for pod in self._placed.on(node):
-            going = "deletionTimestamp" in pod.meta
+            deleting = "deletionTimestamp" in pod.meta
             ended = pod.obj.get("status", {}).get("phase") in _FINISHED
-            if pod.namespace == namespace and not going and not ended:
+            if pod.namespace == namespace and not deleting and not ended:
                 yield pod.meta.get("labels") or {}

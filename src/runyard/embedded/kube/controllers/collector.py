@@ -7,9 +7,9 @@ How a deletion treats dependents is stored on the owner as a finalizer (`deletio
     foregroundDeletion    dependents are removed first; the owner waits for those that block it
     orphan                dependents are orphaned, then the owner is removed
 
-An owner is searched in its dependent's namespace: one in another namespace, or one of the same name but
-another uid, is no owner at all, and is removed when there is another. Nothing is done for an owner of an
-unknown kind, or one that cannot be found from its dependent (a namespaced owner of a cluster-wide object).
+An owner is looked up in its dependent's namespace. A reference to one in another namespace, or with another uid,
+is dangling, and is removed if the dependent has another owner. Nothing is done for an owner of an unknown kind,
+or for a namespaced owner of a cluster-wide object.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from runyard.embedded.kube.storage.store import Event, Record
 
 Key = tuple[str, str, str]  # table, namespace, name
 State = Literal["solid", "waiting", "dangling", "unknown"]
-Gone = Callable[[Object], bool]  # whether an owner reference is to be removed
+IsGone = Callable[[Object], bool]  # whether an owner reference is to be removed
 
 
 class Collector:
@@ -34,9 +34,11 @@ class Collector:
         self._store = registry.store
         self._recorder = recorder
         self._dependents: dict[str, dict[Key, Resource]] = {}
-        self._waiting: dict[str, tuple[Resource, str, str]] = {}  # uid: owners going last
+        self._waiting: dict[
+            str, tuple[Resource, str, str]
+        ] = {}  # uid: owners that wait for their dependents
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit."""
         old, new = event.old, event.new
         refs_before = old.obj["metadata"].get("ownerReferences") if old is not None else None
@@ -46,16 +48,16 @@ class Collector:
         if new is None:
             self._removed(event.record)
         elif "deletionTimestamp" in new.meta:
-            self._going(event.resource, old, new)
+            self._deleting(event.resource, old, new)
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Indexes what the store already holds, writing nothing."""
         for resource in self._store.catalogue.stored:
             for record in self._store.table(resource).records():
                 owners = record.meta.get("ownerReferences")
                 if owners:
                     self._index(resource, record, [], owners)
-                if _goes_last(record.obj):
+                if _deletes_foreground(record.obj):
                     self._waiting[record.uid] = (resource, record.namespace, record.name)
 
     # ---- commits
@@ -66,7 +68,7 @@ class Collector:
             if owner["uid"] in self._waiting:
                 self._release(owner["uid"])
         if event.new is not None:
-            self._judge(event.resource, event.new, first=True)
+            self._collect(event.resource, event.new, first=True)
 
     def _index(
         self, resource: Resource, record: Record, before: list[Object], after: list[Object]
@@ -80,23 +82,27 @@ class Collector:
         for owner in after:
             self._dependents.setdefault(owner["uid"], {})[key] = resource
 
-    def _going(self, resource: Resource, old: Record | None, new: Record) -> None:
+    def _deleting(self, resource: Resource, old: Record | None, new: Record) -> None:
         """Handles the dependents of an object that is being deleted, once."""
         before = old.obj if old is not None else None
-        if _goes_last(new.obj) and not (before is not None and _goes_last(before)):
+        if _deletes_foreground(new.obj) and not (
+            before is not None and _deletes_foreground(before)
+        ):
             self._waiting[new.uid] = (resource, new.namespace, new.name)
             for kind, dependent in self._owned_by(new.uid):
-                self._judge(kind, dependent)
+                self._collect(kind, dependent)
             self._release(new.uid)
-        elif _lets_go(new.obj) and not (before is not None and _lets_go(before)):
+        elif _orphans_dependents(new.obj) and not (
+            before is not None and _orphans_dependents(before)
+        ):
             for kind, dependent in self._owned_by(new.uid):
-                self._strike(kind, dependent, lambda owner: owner["uid"] == new.uid)
+                self._remove_owner_refs(kind, dependent, lambda owner: owner["uid"] == new.uid)
             self._drop_finalizer(resource, new, ORPHAN)
 
     def _removed(self, record: Record) -> None:
         self._waiting.pop(record.uid, None)
         for resource, dependent in self._owned_by(record.uid):
-            self._judge(resource, dependent)
+            self._collect(resource, dependent)
 
     def _owned_by(self, uid: str) -> list[tuple[Resource, Record]]:
         found = []
@@ -108,7 +114,7 @@ class Collector:
 
     # ---- decisions
 
-    def _judge(self, resource: Resource, record: Record, *, first: bool = False) -> None:
+    def _collect(self, resource: Resource, record: Record, *, first: bool = False) -> None:
         """Deletes a dependent whose owners are gone; removes references to owners that do not exist."""
         current = self._store.get(resource, record.namespace, record.name)
         if current is None or current.uid != record.uid or "deletionTimestamp" in current.meta:
@@ -120,11 +126,11 @@ class Collector:
         if first:
             self._warn(resource, current, owners, states)
         if "solid" in states:
-            lasting = [o["uid"] for o, s in zip(owners, states, strict=True) if s == "solid"]
-            if len(lasting) < len(owners):
-                self._strike(resource, current, lambda owner: owner["uid"] not in lasting)
+            solid = [o["uid"] for o, s in zip(owners, states, strict=True) if s == "solid"]
+            if len(solid) < len(owners):
+                self._remove_owner_refs(resource, current, lambda owner: owner["uid"] not in solid)
         elif "waiting" in states and current.uid in self._dependents:
-            self._delete_first(resource, current)
+            self._delete_foreground(resource, current)
         else:
             self._registry.delete(resource, current, policy=_policy(current.obj))
 
@@ -132,25 +138,25 @@ class Collector:
         kind = self._store.catalogue.by_kind.get((owner["apiVersion"], owner["kind"]))
         if kind is None or (kind.namespaced and not resource.namespaced):
             return "unknown"
-        space = record.namespace if kind.namespaced else ""
-        found = self._store.get(kind, space, owner["name"])
+        namespace = record.namespace if kind.namespaced else ""
+        found = self._store.get(kind, namespace, owner["name"])
         if found is None or found.uid != owner["uid"]:
             return "dangling"
-        return "waiting" if _goes_last(found.obj) else "solid"
+        return "waiting" if _deletes_foreground(found.obj) else "solid"
 
-    def _delete_first(self, resource: Resource, record: Record) -> None:
-        """Deletes a dependent that has dependents itself, and breaks a cycle that would wait for itself."""
-        if any(_goes_last(other.obj) for _, other in self._owned_by(record.uid)):
+    def _delete_foreground(self, resource: Resource, record: Record) -> None:
+        """Deletes a dependent that has dependents itself, in foreground; breaks cycles of waiting owners."""
+        if any(_deletes_foreground(other.obj) for _, other in self._owned_by(record.uid)):
             owners = [{**o, "blockOwnerDeletion": False} for o in record.meta["ownerReferences"]]
             record = self._store.put(resource, _with_owners(record.obj, owners))
         self._registry.delete(resource, record, policy="Foreground")
 
-    def _strike(self, resource: Resource, record: Record, gone: Gone) -> None:
+    def _remove_owner_refs(self, resource: Resource, record: Record, is_gone: IsGone) -> None:
         current = self._store.get(resource, record.namespace, record.name)
         if current is None or current.uid != record.uid:
             return
         owners = current.meta.get("ownerReferences") or []
-        kept = [owner for owner in owners if not gone(owner)]
+        kept = [owner for owner in owners if not is_gone(owner)]
         if len(kept) < len(owners):
             self._store.put(resource, _with_owners(current.obj, kept))
 
@@ -158,9 +164,9 @@ class Collector:
         """Removes an owner whose blocking dependents are all gone."""
         resource, namespace, name = self._waiting[uid]
         owner = self._store.get(resource, namespace, name)
-        if owner is None or owner.uid != uid or not _goes_last(owner.obj):
+        if owner is None or owner.uid != uid or not _deletes_foreground(owner.obj):
             self._waiting.pop(uid, None)
-        elif not any(_blocks(item.obj, uid) for _, item in self._owned_by(uid)):
+        elif not any(_blocks_owner(item.obj, uid) for _, item in self._owned_by(uid)):
             self._waiting.pop(uid)
             self._drop_finalizer(resource, owner, FOREGROUND)
 
@@ -185,7 +191,7 @@ class Collector:
                 continue
             kind = self._store.catalogue.by_kind[owner["apiVersion"], owner["kind"]]
             spaces = self._store.table(kind).spaces.values() if kind.namespaced else ()
-            elsewhere = (space.get(owner["name"]) for space in spaces)
+            elsewhere = (namespace.get(owner["name"]) for namespace in spaces)
             if not any(item is not None and item.uid == owner["uid"] for item in elsewhere):
                 continue
             named = f"{owner['apiVersion']}/{owner['kind']}, namespace: {record.namespace}"
@@ -200,17 +206,17 @@ class Collector:
             )
 
 
-def _goes_last(obj: Object) -> bool:
+def _deletes_foreground(obj: Object) -> bool:
     meta = obj["metadata"]
     return "deletionTimestamp" in meta and FOREGROUND in meta.get("finalizers", ())
 
 
-def _lets_go(obj: Object) -> bool:
+def _orphans_dependents(obj: Object) -> bool:
     meta = obj["metadata"]
     return "deletionTimestamp" in meta and ORPHAN in meta.get("finalizers", ())
 
 
-def _blocks(obj: Object, uid: str) -> bool:
+def _blocks_owner(obj: Object, uid: str) -> bool:
     owners = obj["metadata"].get("ownerReferences") or ()
     return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
 

@@ -1,8 +1,8 @@
-"""Wires the built-in controllers of one API together: which of them gets which commit, and in which order.
+"""Wires the built-in controllers of one API: which of them handles which commit, and in which order.
 
-The order within a commit matters in one place: the index of placed Pods comes first, the scheduler last, so
+The order within a commit matters in one place: the index of bound Pods comes first, the scheduler last, so
 that it reads a node as the others have changed it. Their writes are committed and handled in turn, until
-nothing is left.
+there are none left.
 """
 
 from collections.abc import Callable
@@ -22,11 +22,11 @@ from runyard.embedded.kube.resources import CONFIG_MAPS, EVENTS, LEASES, NAMESPA
 from runyard.embedded.kube.settings import Settings
 from runyard.embedded.kube.storage.store import Event
 
-Note = Callable[[Event], None]
+Handler = Callable[[Event], None]
 
 
 class Controllers:
-    """Everything that reacts to what was stored, and to time."""
+    """All built-in controllers, which react to commits and to time."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Controllers:
         )
         nodes = NodeLifecycle(registry, placed, recorder, clock=clock, settings=settings)
         evictions = Evictions(
-            registry, placed, recorder, clock=clock, patience=settings.pod_eviction
+            registry, placed, recorder, clock=clock, default_toleration=settings.pod_eviction
         )
         garbage = PodGarbage(registry, placed, clock=clock, quarantine=settings.orphan_quarantine)
         collector = Collector(registry, recorder)
@@ -51,39 +51,39 @@ class Controllers:
         expiry = EventExpiry(registry, lifetime=settings.event_ttl)
         self._all = (placed, collector, spaces, expiry, nodes, evictions, garbage, self.scheduler)
         self._ticking = (nodes, evictions, garbage, spaces, expiry)
-        everybody: tuple[Note, ...] = (collector.note, spaces.note)
-        self._others = everybody
-        self._reactions: dict[str, tuple[Note, ...]] = {
+        for_all_kinds: tuple[Handler, ...] = (collector.on_event, spaces.on_event)
+        self._default_handlers = for_all_kinds
+        self._handlers: dict[str, tuple[Handler, ...]] = {
             PODS.key: (
-                placed.note,
-                *everybody,
-                evictions.note,
-                garbage.note,
-                self.scheduler.note,
+                placed.on_event,
+                *for_all_kinds,
+                evictions.on_event,
+                garbage.on_event,
+                self.scheduler.on_event,
             ),
             NODES.key: (
-                collector.note,
-                nodes.note,
-                evictions.note,
-                garbage.note,
-                self.scheduler.note,
+                collector.on_event,
+                nodes.on_event,
+                evictions.on_event,
+                garbage.on_event,
+                self.scheduler.on_event,
             ),
-            LEASES.key: (*everybody, nodes.note),
-            EVENTS.key: (*everybody, expiry.note),
+            LEASES.key: (*for_all_kinds, nodes.on_event),
+            EVENTS.key: (*for_all_kinds, expiry.on_event),
         }
         self._root_ca = RootCa(registry, root_ca) if root_ca else None
         if self._root_ca is not None:
             for resource in (NAMESPACES, CONFIG_MAPS):
-                self._reactions[resource.key] = (*everybody, self._root_ca.note)
+                self._handlers[resource.key] = (*for_all_kinds, self._root_ca.on_event)
 
-    def reactions(self, event: Event) -> tuple[Note, ...]:
-        """The controllers that get a commit."""
-        return self._reactions.get(event.resource.key, self._others)
+    def handlers(self, event: Event) -> tuple[Handler, ...]:
+        """Returns the controllers' handlers for a commit."""
+        return self._handlers.get(event.resource.key, self._default_handlers)
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Indexes what the store already holds, writing nothing."""
         for controller in self._all:
-            controller.adopt()
+            controller.load_stored()
 
     def resume(self) -> None:
         """Does what is due at the start of this server."""

@@ -1,11 +1,11 @@
-"""Serves stored definitions, and deletes the objects of deleted ones.
+"""Serves the kinds of stored CustomResourceDefinitions, and deletes the objects of deleted definitions.
 
-Reacting to a commit, this controller accepts the names of a definition, opens the table of its kind and puts its
-row into the catalogue. Deletion goes in order: a finalizer holds the definition, its objects are deleted, and when
-the last one is gone the finalizer is removed too, the row is withdrawn, and at the end of the step (`retire`) the
-table is closed and its open watches end.
+After a commit this controller accepts the names of a definition, opens the table of its kind and puts its row into
+the catalogue. Deletion goes in order: a finalizer holds the definition, its objects are deleted, and when the last
+one is removed the finalizer is removed too, the row is withdrawn, and at the end of the step (`retire`) the table is
+closed and its open watches end.
 
-Rows and tables are derived: `adopt` rebuilds them from what is stored, after a restart or a rollback.
+Rows and tables are derived: `load_stored` rebuilds them from what is stored, after a restart or a rollback.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from runyard.embedded.kube.storage.store import Event, Record, Store, Table, rec
 from runyard.wire.instants import to_rfc3339
 
 _ENDING = "CustomResource deletion is in progress"
-# What it is called when another kind of the group has that name already.
+# The reason of the condition when another kind of the group has that name already.
 _CONFLICTS = {
     "plural": "PluralConflict",
     "singular": "SingularConflict",
@@ -56,11 +56,11 @@ def _serve(store: Store, obj: Object) -> str:
     else:
         store.open_table(row)
         store.catalogue.serve(row)
-        _reshape(store.tables[key], row)
+        _convert_stored(store.tables[key], row)
     return key
 
 
-def _reshape(table: Table, row: Resource) -> None:
+def _convert_stored(table: Table, row: Resource) -> None:
     """Converts what was stored under an earlier schema to the present one; no write, the version stays."""
     for record in table.records():
         obj = row.definition.shaped(record.obj)
@@ -76,13 +76,13 @@ class Definitions:
         self._store = registry.store
         self.retired: list[str] = []
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Derives rows and tables from what is stored, writing nothing."""
         self.retired.clear()
         serve_stored(self._store)
 
     def install(self, definitions: Iterable[Object]) -> None:
-        """Adds these definitions, as they are given here."""
+        """Creates these definitions, or updates the spec of existing ones."""
         for obj in definitions:
             record = self._store.get(DEFINITIONS, "", obj["metadata"]["name"])
             if record is None:
@@ -91,38 +91,38 @@ class Definitions:
                 self._registry.update(DEFINITIONS, record, {**record.obj, "spec": obj["spec"]})
 
     def retire(self) -> None:
-        """Closes the tables of removed kinds, at the end of a step, when all of it may be visible."""
+        """Closes the tables of removed kinds, at the end of a step, when its events are published."""
         for key in self.retired:
             if self._store.catalogue.custom(key) is None:
                 self._store.close_table(key)
         self.retired.clear()
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit."""
         if event.resource is DEFINITIONS:
             self._definition(event)
         elif event.new is None and event.resource.custom:
-            self._object_gone(event.resource)
+            self._object_removed(event.resource)
 
     def _definition(self, event: Event) -> None:
         record = self._store.get(DEFINITIONS, "", event.record.name)
         if record is None:
-            self._gone(event)
+            self._removed(event)
         elif "deletionTimestamp" in record.meta:
-            self._terminate(record, fresh=_fresh(event))
+            self._terminate(record, first=_is_first_deletion(event))
         elif event.new is record:
-            self._accept(record, respecify=event.old is None or _spec_changed(event))
+            self._accept(record, spec_changed=event.old is None or _spec_changed(event))
 
     # ---- names
 
-    def _accept(self, record: Record, *, respecify: bool) -> None:
+    def _accept(self, record: Record, *, spec_changed: bool) -> None:
         spec = definition.read(record.obj)
-        accepted, clash = self._names(spec)
-        if not clash and (
-            respecify or self._store.catalogue.custom(definition.key_of(spec)) is None
+        accepted, conflict = self._names(spec)
+        if not conflict and (
+            spec_changed or self._store.catalogue.custom(definition.key_of(spec)) is None
         ):
             _serve(self._store, record.obj)
-        status = self._status(record.obj, spec, accepted, clash)
+        status = self._status(record.obj, spec, accepted, conflict)
         if status != record.obj.get("status"):
             desired = {**record.obj, "status": status}
             self._registry.update(DEFINITIONS, record, desired, subresource="status")
@@ -137,7 +137,7 @@ class Definitions:
         ]
         given: Object = msgspec.to_builtins(spec.names)
         accepted: Object = {"kind": "", "plural": ""}
-        clash: tuple[str, str] | None = None
+        conflict: tuple[str, str] | None = None
         for field, reason in _CONFLICTS.items():
             values = given.get(field, [])
             listed = values if isinstance(values, list) else [values]
@@ -147,15 +147,15 @@ class Definitions:
                 if any(value in _row_names(other, field) for other in others)
             ]
             if taken:
-                clash = (reason, f'"{taken[-1]}" is already in use')
+                conflict = (reason, f'"{taken[-1]}" is already in use')
             elif values:
                 accepted[field] = values
         if "categories" in given:
             accepted["categories"] = given["categories"]
-        return accepted, clash
+        return accepted, conflict
 
     def _status(
-        self, obj: Object, spec: Spec, accepted: Object, clash: tuple[str, str] | None
+        self, obj: Object, spec: Spec, accepted: Object, conflict: tuple[str, str] | None
     ) -> Object:
         before: Object = obj.get("status", {})
         stored = [version.name for version in spec.versions if version.storage]
@@ -166,15 +166,17 @@ class Definitions:
             "conditions": before.get("conditions") or [],
             "storedVersions": [*kept, *stored],
         }
-        if clash is not None:
-            status = self._told(status, ("NamesAccepted", "False", *clash))
+        if conflict is not None:
+            status = self._set_condition(status, ("NamesAccepted", "False", *conflict))
             why = ("Established", "False", "NotAccepted", "not all names are accepted")
-            return self._told(status, why)
-        status = self._told(status, ("NamesAccepted", "True", "NoConflicts", "no conflicts found"))
+            return self._set_condition(status, why)
+        status = self._set_condition(
+            status, ("NamesAccepted", "True", "NoConflicts", "no conflicts found")
+        )
         message = "the initial names have been accepted"
-        return self._told(status, ("Established", "True", "InitialNamesAccepted", message))
+        return self._set_condition(status, ("Established", "True", "InitialNamesAccepted", message))
 
-    def _told(self, status: Object, given: tuple[str, str, str, str]) -> Object:
+    def _set_condition(self, status: Object, given: tuple[str, str, str, str]) -> Object:
         kind, value, reason, message = given
         condition = {"type": kind, "status": value, "reason": reason, "message": message}
         for item in status.get("conditions") or ():
@@ -185,10 +187,10 @@ class Definitions:
 
     # ---- deletion
 
-    def _terminate(self, record: Record, *, fresh: bool) -> None:
+    def _terminate(self, record: Record, *, first: bool) -> None:
         key = definition.key_of(definition.read(record.obj))
         resource = self._store.catalogue.custom(key)
-        if fresh and resource is not None:
+        if first and resource is not None:
             _serve(self._store, record.obj)  # this row refuses new objects
             for item in self._store.tables[key].records():
                 self._registry.delete(resource, item)
@@ -199,9 +201,9 @@ class Definitions:
         table = self._store.tables.get(key)
         if record is None:
             return
-        if table is not None and table.spaces and self._mine(name, key):
+        if table is not None and table.spaces and self._owns_row(name, key):
             given = ("Terminating", "True", "InstanceDeletionInProgress", _ENDING)
-            status = self._told(record.obj["status"], given)
+            status = self._set_condition(record.obj["status"], given)
             if status is not record.obj["status"]:
                 desired = {**record.obj, "status": status}
                 self._registry.update(DEFINITIONS, record, desired, subresource="status")
@@ -211,27 +213,27 @@ class Definitions:
             meta = {**record.meta, "finalizers": [item for item in held if item != CLEANUP]}
             self._registry.update(DEFINITIONS, record, {**record.obj, "metadata": meta})
 
-    def _mine(self, name: str, key: str) -> bool:
+    def _owns_row(self, name: str, key: str) -> bool:
         row = self._store.catalogue.custom(key)
         return row is not None and name == f"{row.plural}.{row.group}"
 
-    def _object_gone(self, resource: Resource) -> None:
+    def _object_removed(self, resource: Resource) -> None:
         name = f"{resource.plural}.{resource.group}"
         record = self._store.get(DEFINITIONS, "", name)
         if record is not None and "deletionTimestamp" in record.meta:
             self._finish(name, resource.key)
 
-    def _gone(self, event: Event) -> None:
+    def _removed(self, event: Event) -> None:
         key = definition.key_of(definition.read(event.record.obj))
-        if self._mine(event.record.name, key):
+        if self._owns_row(event.record.name, key):
             self._store.catalogue.withdraw(key)
             self.retired.append(key)
         for record in self._store.table(DEFINITIONS).records():  # their names may be free now
             if "deletionTimestamp" not in record.meta:
-                self._accept(record, respecify=False)
+                self._accept(record, spec_changed=False)
 
 
-def _fresh(event: Event) -> bool:
+def _is_first_deletion(event: Event) -> bool:
     return event.old is None or "deletionTimestamp" not in event.old.meta
 
 

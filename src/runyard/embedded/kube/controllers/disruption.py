@@ -1,7 +1,7 @@
-"""Marks a Pod that this server removes with the reason first, so that its owner can distinguish it from a failure.
+"""Sets the condition DisruptionTarget on a Pod that this server removes, which shows that the Pod did not fail.
 
 There are three causes: a requested eviction, a taint that the Pod does not tolerate, and the removal of Pods of a
-deleted Node. The mark is the condition DisruptionTarget.
+deleted Node.
 """
 
 from runyard.embedded.kube.registry import Registry, with_condition
@@ -16,7 +16,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def mark(registry: Registry, pod: Record, why: tuple[str, str], *, failed: bool = False) -> Record:
-    """Records why a Pod is removed; with `failed` also that it has failed."""
+    """Sets the condition with its reason; with `failed` also the phase Failed."""
     status = pod.obj.get("status", {})
     before: Object = next(
         (item for item in status.get("conditions") or () if item["type"] == "DisruptionTarget"), {}

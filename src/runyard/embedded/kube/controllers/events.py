@@ -1,11 +1,9 @@
 """Writes the Events of the built-in controllers, and expires old Events.
 
-A real cluster has two kinds of them, and readers know both: the older one of the node controller and the
-collector, with a source and a count, and the newer one of the scheduler, with an action and the moment to the
-microsecond.
+They have two forms, as in a real cluster: the older one of the node controller and the collector, with a source
+and a count, and the newer one of the scheduler, with an action and a time in microseconds.
 
-Invariant: writing an Event never fails. Where it cannot exist (its namespace is terminating or missing), it
-is not written.
+Invariant: writing an Event never fails. If its namespace is terminating or missing, it is not written.
 """
 
 from collections import deque
@@ -19,7 +17,7 @@ NODE_CONTROLLER = "node-controller"
 COLLECTOR = "garbage-collector-controller"
 TAINT_EVICTION = "taint-eviction-controller"
 SCHEDULER = "default-scheduler"
-_HOME = "default"  # where Events about things without a namespace are
+_DEFAULT_NAMESPACE = "default"  # of Events about cluster-wide objects
 _NANO = 1_000_000_000
 
 
@@ -33,7 +31,7 @@ class Recorder:
 
     def emit(
         self,
-        about: Record,
+        involved_record: Record,
         resource: Resource,
         *,
         by: str,
@@ -41,7 +39,7 @@ class Recorder:
         message: str,
         warning: bool = False,
     ) -> None:
-        """Writes an Event of the older kind."""
+        """Writes an Event of the older form."""
         now = to_rfc3339(self._registry.clock.now())
         body: Object = {
             "source": {"component": by},
@@ -52,7 +50,9 @@ class Recorder:
             "reportingComponent": by,
             "reportingInstance": "",
         }
-        self._write(about, resource, body, reason=reason, message=message, warning=warning)
+        self._write(
+            involved_record, resource, body, reason=reason, message=message, warning=warning
+        )
 
     def scheduling(
         self, pod: Record, resource: Resource, *, reason: str, message: str, action: str
@@ -72,7 +72,7 @@ class Recorder:
 
     def _write(
         self,
-        about: Record,
+        involved_record: Record,
         resource: Resource,
         body: Object,
         *,
@@ -80,33 +80,36 @@ class Recorder:
         message: str,
         warning: bool,
     ) -> None:
-        space = about.namespace or _HOME
-        place = self._store.get(NAMESPACES, "", space)
-        if place is None or "deletionTimestamp" in place.meta:
+        namespace_name = involved_record.namespace or _DEFAULT_NAMESPACE
+        namespace = self._store.get(NAMESPACES, "", namespace_name)
+        if namespace is None or "deletionTimestamp" in namespace.meta:
             return
         involved = {
             "kind": resource.kind,
-            "name": about.name,
-            "uid": about.uid,
+            "name": involved_record.name,
+            "uid": involved_record.uid,
             "apiVersion": resource.api_version,
         }
-        if about.namespace:
-            involved |= {"namespace": about.namespace, "resourceVersion": str(about.version)}
+        if involved_record.namespace:
+            involved |= {
+                "namespace": involved_record.namespace,
+                "resourceVersion": str(involved_record.version),
+            }
         self._registry.record(
             EVENTS,
             {
-                "metadata": {"name": f"{about.name[:236]}.{self._moment():x}"},
+                "metadata": {"name": f"{involved_record.name[:236]}.{self._moment():x}"},
                 "involvedObject": involved,
                 "reason": reason,
                 "message": message[:1024],
                 "type": "Warning" if warning else "Normal",
                 **body,
             },
-            namespace=space,
+            namespace=namespace_name,
         )
 
     def _moment(self) -> int:
-        """Nanoseconds, never the same twice: they make the names of Events unique."""
+        """Returns strictly increasing nanoseconds, which make the names of Events unique."""
         self._last = max(self._last + 1, int(self._registry.clock.now() * _NANO))
         return self._last
 
@@ -120,12 +123,12 @@ class EventExpiry:
         self._lifetime = lifetime
         self._events: deque[tuple[float, Record]] = deque()
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit about an Event."""
         if event.new is not None:
             self._events.append((self._registry.clock.now(), event.new))
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Indexes what the store already holds."""
         now = self._registry.clock.now()
         events = [(_moment(item, now), item) for item in self._store.table(EVENTS).records()]

@@ -1,8 +1,8 @@
 """Evicts Pods from a Node with NoExecute taints that they do not tolerate, at once or after their toleration time.
 
 It does not matter whether a user or the node lifecycle set the taint. The toleration time counts from the
-moment when this server first had Pod and taint together; it starts again when the taint was removed in
-between, and after a restart of this server, because meanwhile the taint could not have been removed.
+moment when this server first saw both Pod and taint; it starts again when the taint was removed in between, and
+after a restart of this server, because the taint could not have been removed while it was down.
 
 The Pod is deleted and waits for its agent, as after any deletion.
 """
@@ -31,33 +31,33 @@ class Evictions:
         recorder: Recorder,
         *,
         clock: Clock,
-        patience: float,
+        default_toleration: float,
     ) -> None:
         self._registry = registry
         self._store = registry.store
         self._placed = placed
         self._recorder = recorder
         self._clock = clock
-        self._usual = [  # of Pods that were created before this server set them on each Pod
+        self._default_tolerations = [  # for Pods without these, which admission adds to every new Pod
             shapes.Toleration(
                 key=key,
                 operator="Exists",
                 effect="NoExecute",
-                toleration_seconds=math.ceil(patience),
+                toleration_seconds=math.ceil(default_toleration),
             )
             for key in (taints.NOT_READY, taints.UNREACHABLE)
         ]
         self._tainted: dict[str, tuple[shapes.Taint, ...]] = {}
         self._due: dict[str, tuple[str, str, float, float]] = {}  # uid: Pod, since, for how long
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit."""
         if event.resource is PODS:
             self._pod(event)
         elif event.resource is NODES:
             self._node(event)
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Indexes what the store already holds, writing nothing: the next tick does what is due."""
         now = self._clock.monotonic()
         for node in self._store.table(NODES).records():
@@ -66,7 +66,7 @@ class Evictions:
                 continue
             self._tainted[node.name] = found
             for pod in self._placed.on(node.name):
-                if (limit := self._patience(pod.obj, found)) < math.inf:
+                if (limit := self._seconds_tolerated(pod.obj, found)) < math.inf:
                     self._due[pod.uid] = (pod.namespace, pod.name, now, limit)
 
     def tick(self) -> None:
@@ -89,7 +89,7 @@ class Evictions:
         else:
             self._tainted.pop(name, None)
         for pod in self._placed.on(name):
-            self._consider(pod, found)
+            self._schedule_eviction(pod, found)
 
     def _pod(self, event: Event) -> None:
         old, new = event.old, event.new
@@ -104,11 +104,11 @@ class Evictions:
                     or spec.get("tolerations") != old.obj["spec"].get("tolerations")
                 )
             ):
-                self._consider(new, found)
+                self._schedule_eviction(new, found)
 
-    def _consider(self, pod: Record, found: tuple[shapes.Taint, ...]) -> None:
-        """Keeps a Pod, keeps it for a while, or deletes it."""
-        limit = self._patience(pod.obj, found)
+    def _schedule_eviction(self, pod: Record, found: tuple[shapes.Taint, ...]) -> None:
+        """Evicts a Pod now or after its toleration time, or cancels its eviction."""
+        limit = self._seconds_tolerated(pod.obj, found)
         before = self._due.get(pod.uid)
         if limit == math.inf:
             if self._due.pop(pod.uid, None) is not None and "deletionTimestamp" not in pod.meta:
@@ -120,9 +120,9 @@ class Evictions:
             since = self._clock.monotonic() if before is None else before[2]
             self._due[pod.uid] = (pod.namespace, pod.name, since, limit)
 
-    def _patience(self, pod: Object, found: tuple[shapes.Taint, ...]) -> float:
+    def _seconds_tolerated(self, pod: Object, found: tuple[shapes.Taint, ...]) -> float:
         given = msgspec.convert(pod["spec"].get("tolerations", []), list[shapes.Toleration])
-        return taints.seconds_tolerated(found, given + self._usual)
+        return taints.seconds_tolerated(found, given + self._default_tolerations)
 
     def _evict(self, pod: Record) -> None:
         current = self._store.get(PODS, pod.namespace, pod.name)

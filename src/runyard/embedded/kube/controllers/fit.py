@@ -1,10 +1,10 @@
 """Decides whether a Pod fits a node, and scores it: pure, on small views of both.
 
-The order of the questions and the words of the answers are those of the stock scheduler: the first question
-that a node fails is the one that it is counted under; only what it lacks of resources is listed in full.
+The order of the checks and the messages are those of the stock scheduler: a node is counted under the first check
+that it fails; only insufficient resources are listed in full.
 
-Affinity between Pods is not served. A Pod that only prefers its neighbours is placed without asking them; one that
-insists is not placed at all, and its Event says why: better than a place that it asked not to have.
+Pod affinity is not supported. Preferred terms are ignored; a Pod with required terms is not scheduled at all, and its
+Event says why, because any node might violate them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from runyard.embedded.kube.schema import quantity
 Amounts = dict[str, int]  # resource: thousandths
 Port = tuple[str, str, int]  # protocol, address, number
 
-_EVERYWHERE = ("", "0.0.0.0")  # noqa: S104  an address to compare with, not to bind to
+_ANY_ADDRESS = ("", "0.0.0.0")  # noqa: S104  an address to compare with, not to bind to
 _NAME = "metadata.name"
 _CORDON = shapes.Taint(key=taints.UNSCHEDULABLE, effect="NoSchedule")
 
@@ -32,7 +32,7 @@ class NodeView(msgspec.Struct, frozen=True):
     labels: dict[str, str]
     taints: tuple[shapes.Taint, ...]
     soft_taints: tuple[shapes.Taint, ...]  # taints with the effect PreferNoSchedule
-    room: Amounts
+    allocatable: Amounts
 
 
 class PodView(msgspec.Struct, frozen=True):
@@ -45,14 +45,14 @@ class PodView(msgspec.Struct, frozen=True):
     ports: tuple[Port, ...] = ()
     spread: tuple[Constraint, ...] = ()
     namespace: str = ""  # only where it matters: for counting Pods
-    insists: bool = False  # requires Pod affinity, which is not supported
+    requires_pod_affinity: bool = False  # not supported
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Why a node does not take a Pod."""
+    """Why a Pod does not fit a node."""
 
     reasons: tuple[str, ...]
-    helpless: bool = True  # the removal of other Pods would not help
+    unresolvable: bool = True  # preemption would not help
 
 
 def node_view(node: Object) -> NodeView:
@@ -60,14 +60,14 @@ def node_view(node: Object) -> NodeView:
     status = node.get("status") or {}
     given = taints.settled(node.get("spec") or {}, status.get("conditions") or [], now="")
     spec = msgspec.convert(given, shapes.NodeSpec)
-    room = status.get("allocatable") or status.get("capacity") or {}
+    allocatable = status.get("allocatable") or status.get("capacity") or {}
     return NodeView(
         name=node["metadata"]["name"],
         unschedulable=spec.unschedulable,
         labels=node["metadata"].get("labels") or {},
         taints=tuple(item for item in spec.taints if item.effect != taints.PREFER),
         soft_taints=tuple(item for item in spec.taints if item.effect == taints.PREFER),
-        room={key: quantity.milli(value) for key, value in room.items()},
+        allocatable={key: quantity.milli(value) for key, value in allocatable.items()},
     )
 
 
@@ -76,16 +76,16 @@ def pod_view(pod: Object) -> PodView:
     spec = msgspec.convert(pod["spec"], shapes.PodSpec)
     meta = pod["metadata"]
     labels = meta.get("labels") or {}
-    wishes = tuple(constraint(item, labels) for item in spec.topology_spread_constraints)
+    constraints = tuple(constraint(item, labels) for item in spec.topology_spread_constraints)
     return PodView(
         requests=requests_of(spec),
         selector=spec.node_selector,
         tolerations=tuple(spec.tolerations),
         affinity=spec.affinity.node_affinity,
         ports=_ports(spec),
-        spread=wishes,
-        namespace=meta.get("namespace", "") if wishes else "",
-        insists=bool(
+        spread=constraints,
+        namespace=meta.get("namespace", "") if constraints else "",
+        requires_pod_affinity=bool(
             spec.affinity.pod_affinity.required or spec.affinity.pod_anti_affinity.required
         ),
     )
@@ -101,13 +101,15 @@ def requests_of(spec: shapes.PodSpec) -> Amounts:
     running: Amounts = {}
     starting: Amounts = {}
     for container in spec.init_containers:
-        asked = _amounts(container.resources.requests)
+        requested = _amounts(container.resources.requests)
         if container.restart_policy == "Always":
-            add(running, asked)
-            asked = running
+            add(running, requested)
+            requested = running
         else:
-            asked = _sum(running, asked)
-        starting = {key: max(starting.get(key, 0), asked.get(key, 0)) for key in starting | asked}
+            requested = _sum(running, requested)
+        starting = {
+            key: max(starting.get(key, 0), requested.get(key, 0)) for key in starting | requested
+        }
     for container in spec.containers:
         add(running, _amounts(container.resources.requests))
     total = {key: max(running.get(key, 0), starting.get(key, 0)) for key in running | starting}
@@ -118,10 +120,10 @@ def requests_of(spec: shapes.PodSpec) -> Amounts:
 
 def _ports(spec: shapes.PodSpec) -> tuple[Port, ...]:
     """The host ports that a Pod needs while it runs."""
-    lasting = [item for item in spec.init_containers if item.restart_policy == "Always"]
+    sidecars = [item for item in spec.init_containers if item.restart_policy == "Always"]
     return tuple(
         (port.protocol or "TCP", port.host_ip, port.host_port)
-        for container in [*spec.containers, *lasting]
+        for container in [*spec.containers, *sidecars]
         for port in container.ports
         if port.host_port
     )
@@ -149,15 +151,15 @@ def subtract(total: Amounts, amounts: Amounts) -> None:
         total[key] = total.get(key, 0) - value
 
 
-# ---- does it fit?
+# ---- checks
 
 
 def refusal(
     pod: PodView, node: NodeView, used: Amounts, taken: Iterable[Port] = ()
 ) -> Verdict | None:
     """Why the node does not fit the Pod; None if it does. Spread constraints are checked last, elsewhere."""
-    if pod.insists:
-        return _NEIGHBOURS
+    if pod.requires_pod_affinity:
+        return _POD_AFFINITY
     named = named_nodes(pod.affinity)
     if named is not None and node.name not in named:
         return _OTHER_NODE
@@ -168,35 +170,37 @@ def refusal(
             return _TAINTED
     if not selected(pod, node):
         return _UNSELECTED
-    if pod.ports and any(_clash(one, two) for one in pod.ports for two in taken):
+    if pod.ports and any(_conflicts(one, two) for one in pod.ports for two in taken):
         return _PORTS
     return _resources(pod, node, used)
 
 
-_UNKNOWN = (
-    "required pod affinity is not known to the embedded scheduler, use topologySpreadConstraints"
-)
-_NEIGHBOURS = Verdict((f"node(s) cannot be judged: {_UNKNOWN}",))
+_UNSUPPORTED = "required pod affinity is not supported by the embedded scheduler, use topologySpreadConstraints"
+_POD_AFFINITY = Verdict((f"node(s) cannot be evaluated: {_UNSUPPORTED}",))
 _OTHER_NODE = Verdict(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
 _CORDONED = Verdict(("node(s) were unschedulable",))
 _TAINTED = Verdict(("node(s) had untolerated taint(s)",))
 _UNSELECTED = Verdict(("node(s) didn't match Pod's node affinity/selector",))
-_PORTS = Verdict(("node(s) didn't have free ports for the requested pod ports",), helpless=False)
+_PORTS = Verdict(
+    ("node(s) didn't have free ports for the requested pod ports",), unresolvable=False
+)
 
 
 def _resources(pod: PodView, node: NodeView, used: Amounts) -> Verdict | None:
-    room = node.room
+    allocatable = node.allocatable
     lacking = [
         key
         for key, value in pod.requests.items()
-        if value and used.get(key, 0) + value > room.get(key, 0)
+        if value and used.get(key, 0) + value > allocatable.get(key, 0)
     ]
     if not lacking:
         return None
     lacking.sort(key=_rank)
     words = tuple("Too many pods" if key == "pods" else f"Insufficient {key}" for key in lacking)
-    never = any(key != "pods" and pod.requests[key] > room.get(key, 0) for key in lacking)
-    return Verdict(words, helpless=never)
+    too_large = any(
+        key != "pods" and pod.requests[key] > allocatable.get(key, 0) for key in lacking
+    )
+    return Verdict(words, unresolvable=too_large)
 
 
 def _rank(key: str) -> tuple[int, str]:
@@ -204,10 +208,10 @@ def _rank(key: str) -> tuple[int, str]:
     return (known.index(key) if key in known else len(known), key)
 
 
-def _clash(one: Port, two: Port) -> bool:
+def _conflicts(one: Port, two: Port) -> bool:
     if (one[0], one[2]) != (two[0], two[2]):
         return False
-    return one[1] == two[1] or one[1] in _EVERYWHERE or two[1] in _EVERYWHERE
+    return one[1] == two[1] or one[1] in _ANY_ADDRESS or two[1] in _ANY_ADDRESS
 
 
 def named_nodes(affinity: shapes.NodeAffinity) -> tuple[str, ...] | None:
@@ -270,7 +274,7 @@ def _compares(item: shapes.Expression, value: str | None) -> bool:
 
 def preference(pod: PodView, node: NodeView) -> int:
     """The weight of all preferences that the node satisfies."""
-    return sum(wish.weight for wish in pod.affinity.preferred if _holds(wish.preference, node))
+    return sum(term.weight for term in pod.affinity.preferred if _holds(term.preference, node))
 
 
 def untolerated(pod: PodView, node: NodeView) -> int:
@@ -280,7 +284,11 @@ def untolerated(pod: PodView, node: NodeView) -> int:
 
 def load(node: NodeView, used: Amounts) -> float:
     """The fullest resource of the node, from 0 to 1."""
-    shares = [used.get(key, 0) / room for key, room in sorted(node.room.items()) if room > 0]
+    shares = [
+        used.get(key, 0) / allocatable
+        for key, allocatable in sorted(node.allocatable.items())
+        if allocatable > 0
+    ]
     return max(shares, default=0.0)
 
 
@@ -293,14 +301,14 @@ def message(verdicts: Iterable[Verdict]) -> str:
     if not found:
         return "no nodes available to schedule pods"
     reasons = _counted(reason for item in found for reason in item.reasons)
-    helped = _counted(
+    preemption = _counted(
         "Preemption is not helpful for scheduling"
-        if item.helpless
+        if item.unresolvable
         else "No preemption victims found for incoming pod"
         for item in found
     )
     none = f"0/{len(found)} nodes are available:"
-    return f"{none} {reasons}. no new claims to deallocate, preemption: {none} {helped}."
+    return f"{none} {reasons}. no new claims to deallocate, preemption: {none} {preemption}."
 
 
 def _counted(words: Iterable[str]) -> str:

@@ -1,10 +1,9 @@
-"""Decides how a silent Node is marked, and how fast the Pods of lost Nodes may be evicted. Pure.
+"""Decides the conditions of a silent Node, and how fast the Pods of lost Nodes may be evicted. Pure.
 
-A Node without a heartbeat for its grace becomes Unknown in every condition that its agent reports. Its Pods are
-treated with more care: when many Nodes are silent together, the fault is likely on this side of the network, and
-evicting all Pods would turn a short interruption into an outage. So the Pods of one Node at a time are evicted,
-with a pause in between; none are evicted when at least three silent Nodes are the majority of a small fleet, nor
-when all Nodes are silent.
+After the grace period without a heartbeat every condition that the agent reports becomes Unknown. Eviction is slower:
+when many Nodes are silent together, this server is likely to be disconnected, and evicting all Pods would turn a short
+interruption into an outage. So the Pods of one Node at a time are evicted, with a pause in between; none are evicted
+when at least three silent Nodes are the majority of a small fleet, nor when all Nodes are silent.
 """
 
 from collections.abc import Sequence
@@ -20,14 +19,14 @@ _WHY = {
     NEVER: "Kubelet never posted node status.",
 }
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
-_UNHEALTHY = 0.55  # from this share on a fleet counts as disrupted
-_FEW = 2  # so many lost Nodes are never a disruption
-_LARGE = 50  # Nodes; a smaller fleet stops altogether
+_UNHEALTHY = 0.55  # a fleet with this share of lost Nodes counts as disrupted
+_MAX_LOST_NORMAL = 2  # so many lost Nodes never count as a disruption
+_LARGE_FLEET = 50  # Nodes; in a smaller fleet a disruption stops evictions
 _PAUSE, _LONG_PAUSE = 10.0, 100.0
 
 
 def silenced(conditions: Sequence[Object], *, created: str, now: str) -> list[Object]:
-    """The conditions of a Node that has been silent for too long."""
+    """Returns the conditions of a Node whose grace period is over."""
     given = [
         {
             **item,
@@ -60,11 +59,11 @@ def disruption(ready: int, total: int) -> Disruption:
     lost = total - ready
     if total and not ready:
         return "full"
-    return "partial" if lost > _FEW and lost / total >= _UNHEALTHY else "normal"
+    return "partial" if lost > _MAX_LOST_NORMAL and lost / total >= _UNHEALTHY else "normal"
 
 
 def pause(state: Disruption, total: int) -> float | None:
     """Seconds between two Nodes whose Pods are evicted; None: no eviction."""
     if state == "normal":
         return _PAUSE
-    return _LONG_PAUSE if state == "partial" and total > _LARGE else None
+    return _LONG_PAUSE if state == "partial" and total > _LARGE_FLEET else None

@@ -1,16 +1,15 @@
-"""The node lifecycle: a silent node becomes Unknown, and later its Pods are evicted.
+"""The node lifecycle controller: marks a silent node as Unknown, and later taints it so that its Pods are evicted.
 
-A heartbeat is a renewed lease or a posted status; what counts is when this server received it, not the
-time that the node wrote down, so a host with a wrong clock is not taken for dead. Silence longer than the
-grace sets every condition that an agent reports to Unknown, and Pods that were ready are so no more. Only the
-node itself can take that back, by posting its status again: a renewed lease proves that the agent lives, not
-that the host is fit.
+A heartbeat is a renewed Lease or a posted status. It counts from when this server received it, whatever time the
+node wrote, so a host with a wrong clock does not count as lost. Silence longer than the grace period sets every
+condition that an agent reports to Unknown, and ready Pods to not ready. Only the node itself can change this back,
+by posting its status again: a renewed Lease proves that the agent runs, not that the host is ready.
 
-Two labels of a node have older names, and what the one says the other says too.
+Two labels of a node have older names, whose values are kept equal.
 
-What the conditions say becomes taints at once, with the effect NoSchedule (`taints`). NoExecute, which drives
-Pods away (`evictions`), comes to one lost node at a time, and to none when the whole fleet is silent
-(`lifecycle`): then this server is as likely to be cut off as they are.
+Conditions become taints with the effect NoSchedule at once (`taints`). NoExecute, which evicts Pods
+(`evictions`), is set on one lost node at a time, and on none when all nodes are silent (`lifecycle`), because
+then this server is likely to be disconnected.
 """
 
 from runyard.clock import Clock
@@ -51,29 +50,29 @@ class NodeLifecycle:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._heard: dict[str, float] = {}
+        self._last_heartbeat: dict[str, float] = {}
         self._ready: dict[
             str, str
         ] = {}  # the status of the Ready condition, empty if there is none
         self._lost_since: dict[str, float] = {}
-        self._next = 0.0  # when the next lost node may lose its Pods
-        self._cut_off = False
+        self._next = 0.0  # when the next lost node may be tainted
+        self._all_silent = False
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit."""
         if event.resource is NODES:
             self._node(event)
         elif event.resource is LEASES and event.record.namespace == LEASE_NAMESPACE:
             self._lease(event)
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Indexes what the store already holds, writing nothing.
 
-        Every grace starts now: while this server was down no heartbeat could reach it.
+        Every grace period starts now: while this server was down it could not receive a heartbeat.
         """
         now = self._clock.monotonic()
         for node in self._store.table(NODES).records():
-            self._heard[node.name] = now
+            self._last_heartbeat[node.name] = now
             status = self._ready[node.name] = _ready(node.obj).get("status", "")
             if taints.lost_key(status):
                 self._lost_since[node.name] = now
@@ -81,15 +80,15 @@ class NodeLifecycle:
     def tick(self) -> None:
         """Checks the time."""
         now = self._clock.monotonic()
-        for name, heard in tuple(self._heard.items()):
+        for name, last in tuple(self._last_heartbeat.items()):
             grace = self._settings.node_grace
             if not self._ready.get(name):
                 grace = max(grace, self._settings.node_startup)
-            if now - heard > grace:
-                self._fall_silent(name)
-        if self._lost_since or self._cut_off:
+            if now - last > grace:
+                self._mark_unknown(name)
+        if self._lost_since or self._all_silent:
             self._taint_next_lost(now)
-            self._force(now)
+            self._force_delete(now)
 
     # ---- commits
 
@@ -98,20 +97,20 @@ class NodeLifecycle:
         if new is None or self._store.get(NODES, "", new.name) is None:
             return
         if old is None or _renewed(old.obj) != _renewed(new.obj):
-            self._heard[new.name] = self._clock.monotonic()
+            self._last_heartbeat[new.name] = self._clock.monotonic()
 
     def _node(self, event: Event) -> None:
         name, now = event.record.name, self._clock.monotonic()
         old, new = event.old, event.new
         if new is None:
-            for book in (self._heard, self._ready, self._lost_since):
-                book.pop(name, None)
+            for index in (self._last_heartbeat, self._ready, self._lost_since):
+                index.pop(name, None)
             self._record_event(
                 event.record, "RemovingNode", f"Removing Node {name} from Controller"
             )
             return
         if old is None or _is_heartbeat(old.obj, new.obj):
-            self._heard[name] = now
+            self._last_heartbeat[name] = now
         if old is None or old.obj.get("status") is not new.obj.get("status"):
             status = self._ready[name] = _ready(new.obj).get("status", "")
             if taints.lost_key(status):
@@ -151,7 +150,7 @@ class NodeLifecycle:
 
     # ---- time
 
-    def _fall_silent(self, name: str) -> None:
+    def _mark_unknown(self, name: str) -> None:
         record = self._store.get(NODES, "", name)
         if record is None or self._ready.get(name) == "Unknown":
             return
@@ -196,13 +195,13 @@ class NodeLifecycle:
             sum(status == "True" for status in self._ready.values()), total
         )
         if disruption == "full":
-            if not self._cut_off:
-                self._cut_off = True
-                self._spare_all()
+            if not self._all_silent:
+                self._all_silent = True
+                self._remove_lost_taints()
             return
-        if self._cut_off:  # a node is back: the silence of all others starts again
-            self._cut_off = False
-            self._heard = dict.fromkeys(self._heard, now)
+        if self._all_silent:  # a node is back: every grace period starts again
+            self._all_silent = False
+            self._last_heartbeat = dict.fromkeys(self._last_heartbeat, now)
         pause = lifecycle.pause(disruption, total)
         if pause is None or now < self._next:
             return
@@ -218,12 +217,12 @@ class NodeLifecycle:
             self._next = now + pause
             return
 
-    def _spare_all(self) -> None:
+    def _remove_lost_taints(self) -> None:
         for record in self._store.table(NODES).records():
             self._put_spec(record, taints.without_lost_taint(record.obj.get("spec", {})))
 
-    def _force(self, now: float) -> None:
-        """Removes Pods of nodes lost for long by force, if the settings say so."""
+    def _force_delete(self, now: float) -> None:
+        """Deletes Pods of lost nodes with grace 0 after `pod_gc_after`, if that is set."""
         limit = self._settings.pod_gc_after
         if limit is None:
             return
@@ -247,7 +246,7 @@ def _conditions(node: Object) -> list[Object]:
 
 
 def _is_heartbeat(old: Object, new: Object) -> bool:
-    """Whether the agent sent a heartbeat: writes of others to its Node are none."""
+    """Whether a write was a heartbeat of the agent; writes of other clients are not."""
     before, after = _ready(old), _ready(new)
     message = "lastHeartbeatTime"
     return bool(before) != bool(after) or before.get(message) != after.get(message)

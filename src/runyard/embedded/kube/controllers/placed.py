@@ -13,7 +13,7 @@ class Placed:
         self._store = store
         self._pods: dict[str, dict[Key, None]] = {}
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit about a Pod."""
         record = event.record
         node = record.obj["spec"].get("nodeName", "")
@@ -27,17 +27,17 @@ class Placed:
             if not held:
                 del self._pods[node]
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Indexes what the store already holds."""
         for pod in self._store.table(PODS).records():
-            self.note(Event(PODS, pod.version, old=None, new=pod))
+            self.on_event(Event(PODS, pod.version, old=None, new=pod))
 
     def add(self, pod: Record, node: str) -> None:
         """Adds a Pod that was bound to that Node."""
         self._pods.setdefault(node, {})[pod.namespace, pod.name] = None
 
     def on(self, node: str) -> list[Record]:
-        """The Pods on a Node, in the order in which they came."""
+        """Returns the Pods on a Node, in the order in which they were bound."""
         found = (self._store.get(PODS, *key) for key in tuple(self._pods.get(node, ())))
         return [record for record in found if record is not None]
 

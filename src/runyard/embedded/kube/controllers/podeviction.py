@@ -1,7 +1,6 @@
-"""The subresource `pods/eviction`, as `kubectl drain` uses it.
+"""Serves the subresource `pods/eviction`, which `kubectl drain` uses.
 
-It is a deletion with a condition on the Pod. There are no disruption budgets here, so an eviction never has to
-wait.
+It is a deletion with a condition on the Pod. Disruption budgets are not served, so an eviction is never delayed.
 """
 
 from typing import Any
@@ -21,7 +20,7 @@ _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succes
 
 
 def evict(registry: Registry, namespace: str, name: str, body: Any) -> Response:
-    """Answers a request to evict that Pod; a dry run is requested by the store or by the body."""
+    """Evicts the Pod; the query or the body may request a dry run."""
     options = _options(name, body)
     store = registry.store
     pod = store.get(PODS, namespace, name)
@@ -29,8 +28,8 @@ def evict(registry: Registry, namespace: str, name: str, body: Any) -> Response:
         raise not_found(PODS, name)
     _check(pod, options.preconditions or {})
     if options.dry_run:
-        store.rehearsing = True
-    if not store.rehearsing:
+        store.dry_run = True
+    if not store.dry_run:
         pod = disruption.mark(registry, pod, disruption.EVICTED)
     registry.deleted(PODS, pod, options.deletion)
     return json_response(201, _DONE)
@@ -54,15 +53,15 @@ def _options(name: str, body: Any) -> DeleteOptions:
 
 
 def _check(pod: Record, wanted: dict[str, str]) -> None:
-    """Refuses to evict another Pod than the intended one."""
+    """Raises 409 if a precondition does not match the Pod."""
     given = (
         ("UID", wanted.get("uid"), pod.uid, "deleted and then recreated"),
         ("ResourceVersion", wanted.get("resourceVersion"), str(pod.version), "modified"),
     )
-    for what, asked, have, fate in given:
-        if asked and asked != have:
-            why = f"the {what} in the precondition ({asked}) does not match the {what} in record ({have})"
+    for what, expected, actual, change in given:
+        if expected and expected != actual:
+            why = f"the {what} in the precondition ({expected}) does not match the {what} in record ({actual})"
             message = f'Operation cannot be fulfilled on Pod "{pod.name}": {why}.'
             details = {"name": pod.name, "kind": "Pod"}
-            more = f"{message} The object might have been {fate}"
+            more = f"{message} The object might have been {change}"
             raise StatusError(409, "Conflict", more, details)

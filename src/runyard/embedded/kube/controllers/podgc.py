@@ -1,6 +1,6 @@
-"""Removes Pods of a deleted Node by force after a quarantine, because no agent will ever do it.
+"""Deletes Pods of a deleted Node with grace 0 after a quarantine, because no agent is left to stop them.
 
-The quarantine is for a host that registers again. Finalizers are respected: force means grace 0.
+The quarantine gives the host time to register again. Finalizers are respected.
 """
 
 from runyard.clock import Clock
@@ -24,7 +24,7 @@ class PodGarbage:
         self._quarantine = quarantine
         self._gone: dict[str, float] = {}  # Node: since when
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit."""
         if event.resource is PODS:
             old, new = event.old, event.new
@@ -39,7 +39,7 @@ class PodGarbage:
             else:
                 self._gone.pop(event.record.name, None)
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Indexes what the store already holds; every quarantine starts now."""
         for node in self._placed.nodes():
             self._start_quarantine(node)

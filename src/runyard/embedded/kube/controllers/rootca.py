@@ -1,6 +1,6 @@
-"""Publishes the certificate of the machine's authority as a ConfigMap in every namespace, for Pods that call the API.
+"""Publishes the machine's CA certificate as a ConfigMap in every namespace, for Pods that call the API.
 
-A deleted or changed one is restored at once. Without an authority there is nothing to publish.
+A deleted or changed ConfigMap is restored at once.
 """
 
 from runyard.embedded.kube.accountmounts import CA_KEY, ROOT_CA
@@ -8,8 +8,8 @@ from runyard.embedded.kube.registry import Registry
 from runyard.embedded.kube.resources import CONFIG_MAPS, NAMESPACES
 from runyard.embedded.kube.storage.store import Event
 
-_TOLD = "kubernetes.io/description"
-_WHAT = "The certificate by which Pods know the API server that they reach from inside."
+_DESCRIPTION = "kubernetes.io/description"
+_TEXT = "The CA certificate with which Pods verify the API server."
 
 
 class RootCa:
@@ -20,7 +20,7 @@ class RootCa:
         self._store = registry.store
         self._data = {CA_KEY: certificate.decode()}
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit."""
         if event.resource is NAMESPACES:
             if event.new is not None:
@@ -38,13 +38,16 @@ class RootCa:
         if place is None or "deletionTimestamp" in place.meta:
             return
         record = self._store.get(CONFIG_MAPS, namespace, ROOT_CA)
-        body = {"metadata": {"name": ROOT_CA, "annotations": {_TOLD: _WHAT}}, "data": self._data}
+        body = {
+            "metadata": {"name": ROOT_CA, "annotations": {_DESCRIPTION: _TEXT}},
+            "data": self._data,
+        }
         if record is None:
             self._registry.create(CONFIG_MAPS, body, namespace=namespace)
         elif "deletionTimestamp" not in record.meta and (
             record.obj.get("data") != self._data
-            or _TOLD not in (record.meta.get("annotations") or {})
+            or _DESCRIPTION not in (record.meta.get("annotations") or {})
         ):
-            given = {**(record.meta.get("annotations") or {}), _TOLD: _WHAT}
+            given = {**(record.meta.get("annotations") or {}), _DESCRIPTION: _TEXT}
             meta = {**record.meta, "annotations": given}
             self._store.put(CONFIG_MAPS, {**record.obj, "metadata": meta, "data": self._data})

@@ -16,7 +16,7 @@ tick, so that a flapping node does not rewrite every Pod.
 Invariants:
 - Requests of Pods that are bound and not finished never exceed a node's allocatable through a binding
   made here.
-- Waiting Pods of a class are bound in the order in which they came.
+- Waiting Pods of a class are bound in the order in which they were created.
 """
 
 from runyard.clock import Clock
@@ -30,9 +30,9 @@ from runyard.embedded.kube.resources import NODES, PODS, Object
 from runyard.embedded.kube.storage.store import Event, Record
 from runyard.wire.instants import to_rfc3339
 
-_REMEMBERED = 32  # classes without waiting Pods
+_UNUSED_CLASSES = 32  # classes without waiting Pods
 _REPEAT_EVENT_AFTER = (
-    60.0  # seconds between two Events about the same Pods, whose reason keeps changing
+    60.0  # seconds between two Events about the same Pods when the reason keeps changing
 )
 _FINISHED = ("Succeeded", "Failed")
 Key = tuple[str, str]
@@ -76,14 +76,14 @@ class Scheduler:
         self._load: dict[str, float] = {}
         self._charged: dict[str, tuple[str, fit.Amounts]] = {}  # pod uid: node and requests
 
-    def note(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Reacts to one commit."""
         if event.resource is PODS:
             self._pod(event)
         elif event.resource is NODES:
             self._node(event)
 
-    def adopt(self) -> None:
+    def load_stored(self) -> None:
         """Indexes what the store already holds, writing nothing: `resume` binds Pods that fit."""
         for node in self._store.table(NODES).records():
             self._nodes[node.name] = fit.node_view(node.obj)
@@ -96,7 +96,7 @@ class Scheduler:
             self._load[name] = fit.load(view, self._used.get(name, {}))
         for pod in pods:
             if self._enabled and _waits(pod.obj):
-                self._join((pod.namespace, pod.name), pod)
+                self._add_to_class((pod.namespace, pod.name), pod)
 
     def resume(self) -> None:
         """Binds waiting Pods that fit by now."""
@@ -124,13 +124,13 @@ class Scheduler:
     def _pod(self, event: Event) -> None:
         record = event.new
         key = (event.record.namespace, event.record.name)
-        touched = self._charge(event)
+        changed_node = self._charge(event)
         waits = record is not None and _waits(record.obj)
         if key in self._class_of and (not waits or event.old is None):
-            self._forget(key)
-        if touched:
-            self._judge_node(touched)
-        elif _counts_otherwise(event):
+            self._dequeue(key)
+        if changed_node:
+            self._evaluate_node(changed_node)
+        elif _changes_spread(event):
             self._rebalance()
         if record is not None and waits and key not in self._class_of and self._enabled:
             self._enqueue(key, record)
@@ -147,26 +147,26 @@ class Scheduler:
         if new is not None and new.uid not in self._charged and not _ended(new.obj):
             node = new.obj["spec"].get("nodeName", "")
             if node:
-                self._take(new.uid, node, fit.pod_view(new.obj))
+                self._reserve(new.uid, node, fit.pod_view(new.obj))
                 return str(node)
         return ""
 
-    def _take(self, uid: str, node: str, view: PodView) -> None:
+    def _reserve(self, uid: str, node: str, view: PodView) -> None:
         self._charged[uid] = (node, view.requests)
         fit.add(self._used.setdefault(node, {}), view.requests)
         if view.ports:
             self._ports.setdefault(node, {})[uid] = view.ports
 
-    def _join(self, key: Key, record: Record) -> Waiting:
+    def _add_to_class(self, key: Key, record: Record) -> Waiting:
         view = fit.pod_view(record.obj)
         name = fit.class_of(view)
-        waiting = self._classes.get(name) or self._begin(name, view)
+        waiting = self._classes.get(name) or self._add_class(name, view)
         waiting.pods[key] = None
         self._class_of[key] = name
         return waiting
 
     def _enqueue(self, key: Key, record: Record) -> None:
-        waiting = self._join(key, record)
+        waiting = self._add_to_class(key, record)
         first = len(waiting.pods) == 1
         self._place(waiting)
         message = self._message(waiting) if waiting.pods else ""
@@ -175,17 +175,17 @@ class Scheduler:
         if key in self._class_of:
             self._report_waiting(key, message)
 
-    def _begin(self, name: bytes, view: PodView) -> Waiting:
+    def _add_class(self, name: bytes, view: PodView) -> Waiting:
         """Adds a class; drops the longest unused one if there are too many."""
         unused = [other for other, item in self._classes.items() if not item.pods]
-        for other in unused[: max(0, len(unused) - _REMEMBERED)]:
+        for other in unused[: max(0, len(unused) - _UNUSED_CLASSES)]:
             del self._classes[other]
         waiting = self._classes[name] = Waiting(view)
         for node in self._nodes:
-            waiting.verdicts[node] = self._judge(view, node)
+            waiting.verdicts[node] = self._evaluate(view, node)
         return waiting
 
-    def _forget(self, key: Key) -> None:
+    def _dequeue(self, key: Key) -> None:
         del self._classes[self._class_of.pop(key)].pods[key]
 
     # ---- Nodes
@@ -202,32 +202,32 @@ class Scheduler:
         view = fit.node_view(event.new.obj)
         if self._nodes.get(name) != view:
             self._nodes[name] = view
-            self._judge_node(name)
+            self._evaluate_node(name)
 
-    def _judge(self, pod: PodView, node: str) -> Verdict | None:
+    def _evaluate(self, pod: PodView, node: str) -> Verdict | None:
         taken: tuple[Port, ...] = ()
         if pod.ports:
             taken = tuple(port for held in self._ports.get(node, {}).values() for port in held)
         return fit.refusal(pod, self._nodes[node], self._used.get(node, {}), taken)
 
-    def _judge_node(self, name: str) -> None:
-        """A node changed or got free resources: tries waiting Pods again."""
+    def _evaluate_node(self, name: str) -> None:
+        """Tries waiting Pods again on a node that changed or got free resources."""
         if name not in self._nodes:
             return
         self._load[name] = fit.load(self._nodes[name], self._used.get(name, {}))
         for waiting in tuple(self._classes.values()):
-            verdict = waiting.verdicts[name] = self._judge(waiting.view, name)
+            verdict = waiting.verdicts[name] = self._evaluate(waiting.view, name)
             if waiting.pods and (verdict is None or waiting.view.spread):
                 self._place(waiting)
 
     def _rebalance(self) -> None:
-        """The spread of Pods changed: tries waiting Pods again."""
+        """Tries waiting Pods again after the spread of Pods changed."""
         for waiting in tuple(self._classes.values()):
             if waiting.pods and waiting.view.spread:
                 self._place(waiting)
 
     def _place(self, waiting: Waiting) -> None:
-        """Binds as many Pods of the class as fit, in the order in which they came."""
+        """Binds as many Pods of the class as fit, in the order in which they were created."""
         for key in tuple(waiting.pods):
             fitting = [name for name, verdict in waiting.verdicts.items() if verdict is None]
             if not fitting:
@@ -248,8 +248,8 @@ class Scheduler:
     def _best_scored(self, pod: PodView, fitting: list[str], counts: dict[str, int]) -> list[str]:
         """The nodes with the best score; how full they are is compared after that."""
         views = [self._nodes[name] for name in fitting]
-        choosy = counts or pod.affinity.preferred or any(view.soft_taints for view in views)
-        if not choosy:
+        scored = counts or pod.affinity.preferred or any(view.soft_taints for view in views)
+        if not scored:
             return fitting
         ranks = [
             (fit.untolerated(pod, view), -fit.preference(pod, view), counts.get(view.name, 0))
@@ -259,11 +259,11 @@ class Scheduler:
         return [name for name, rank in zip(fitting, ranks, strict=True) if rank == best]
 
     def _bind(self, waiting: Waiting, key: Key, *, record: Record, node: str) -> None:
-        self._forget(key)
-        self._take(record.uid, node, waiting.view)
+        self._dequeue(key)
+        self._reserve(record.uid, node, waiting.view)
         self._load[node] = fit.load(self._nodes[node], self._used[node])
         for other in self._classes.values():
-            other.verdicts[node] = self._judge(other.view, node)
+            other.verdicts[node] = self._evaluate(other.view, node)
         self._placed.add(record, node)  # for the next Pod of this step
         self._registry.bind(record, node, transition=to_rfc3339(self._clock.now()))
         self._recorder.scheduling(
@@ -317,7 +317,7 @@ def _ended(obj: Object) -> bool:
     return obj.get("status", {}).get("phase") in _FINISHED
 
 
-def _counts_otherwise(event: Event) -> bool:
+def _changes_spread(event: Event) -> bool:
     """Whether a bound Pod counts differently for spreads: it is terminating, or has other labels."""
     old, new = event.old, event.new
     if old is None or new is None or old.meta is new.meta or not new.obj["spec"].get("nodeName"):

@@ -1,8 +1,8 @@
-"""Topology spread constraints: how evenly Pods are spread over the Nodes, by a label of these. Pure.
+"""Evaluates topology spread constraints: how evenly Pods are spread over the values of a Node label. Pure.
 
-A constraint counts the Pods that its selector means, in the Pod's own namespace, over the values of one Node
-label. Nodes that the Pod may not use by selector or affinity are not counted; a Node without the label takes
-no part, and no Pod that insists. Pods on their way out no longer count.
+A constraint counts the Pods that its selector matches, in the Pod's own namespace, by the value of one Node label.
+Nodes that the Pod's selector or affinity excludes are not counted, and neither are Nodes without the label, which
+refuse a Pod with a hard constraint. Pods that are being deleted are not counted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -29,42 +29,42 @@ class Constraint(msgspec.Struct, frozen=True):
     key: str
     skew: int
     hard: bool
-    domains: int = 1  # fewer values than that: the emptiest counts as empty
-    selects: bool = False  # no selector at all means no Pod
+    domains: int = 1  # with fewer domains the minimum counts as zero
+    selects: bool = False  # without a selector no Pod is counted
     selector: tuple[Requirement, ...] = ()
     counts_itself: bool = False
     honours_affinity: bool = True
     honours_taints: bool = False
 
-    def means(self, labels: Labels) -> bool:
+    def matches(self, labels: Labels) -> bool:
         """Whether a Pod with those labels is counted."""
         return self.selects and all(item.holds(labels.get(item.key)) for item in self.selector)
 
 
-def constraint(wish: shapes.Spread, labels: Labels) -> Constraint:
+def constraint(given: shapes.Spread, labels: Labels) -> Constraint:
     """The constraint of a Pod with those labels."""
-    given = wish.label_selector
+    selector = given.label_selector
     found: list[Requirement] = []
-    if given is not None:
-        found += [Requirement(key, "in", (value,)) for key, value in given.match_labels.items()]
+    if selector is not None:
+        found += [Requirement(key, "in", (value,)) for key, value in selector.match_labels.items()]
         found += [
             Requirement(item.key, _OPERATORS[item.operator], tuple(item.values))
-            for item in given.match_expressions
+            for item in selector.match_expressions
         ]
     found += [
-        Requirement(key, "in", (labels[key],)) for key in wish.match_label_keys if key in labels
+        Requirement(key, "in", (labels[key],)) for key in given.match_label_keys if key in labels
     ]
-    made = Constraint(
-        key=wish.topology_key,
-        skew=wish.max_skew,
-        hard=wish.when_unsatisfiable == "DoNotSchedule",
-        domains=wish.min_domains or 1,
-        selects=given is not None,
+    built = Constraint(
+        key=given.topology_key,
+        skew=given.max_skew,
+        hard=given.when_unsatisfiable == "DoNotSchedule",
+        domains=given.min_domains or 1,
+        selects=selector is not None,
         selector=tuple(found),
-        honours_affinity=wish.node_affinity_policy != "Ignore",
-        honours_taints=wish.node_taints_policy == "Honor",
+        honours_affinity=given.node_affinity_policy != "Ignore",
+        honours_taints=given.node_taints_policy == "Honor",
     )
-    return msgspec.structs.replace(made, counts_itself=made.means(labels))
+    return msgspec.structs.replace(built, counts_itself=built.matches(labels))
 
 
 def spread_over(
@@ -80,8 +80,8 @@ def spread_over(
     for name, labels in nodes:
         if any(key not in labels for key in needed):
             continue
-        meant = sum(1 for pod in pods_on(name) if one.means(pod))
-        counts[labels[one.key]] = counts.get(labels[one.key], 0) + meant
+        matching = sum(1 for pod in pods_on(name) if one.matches(pod))
+        counts[labels[one.key]] = counts.get(labels[one.key], 0) + matching
     return counts
 
 
@@ -97,5 +97,5 @@ def refusal(constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: La
 
 
 def domain_count(constraints: Iterable[tuple[Constraint, dict[str, int]]], labels: Labels) -> int:
-    """How full the domains of a Node are already: the fewer, the better."""
+    """Returns the number of Pods in a Node's domains; fewer is better."""
     return sum(counts.get(labels.get(one.key, ""), 0) for one, counts in constraints)

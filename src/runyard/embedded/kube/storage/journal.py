@@ -1,12 +1,12 @@
-"""Stores what the embedded API has acknowledged on disk: one SQLite file in WAL mode.
+"""Stores the objects of the embedded API on disk, in one SQLite file in WAL mode.
 
 The file holds the current objects, the version counter and the key that signs tokens, and nothing else: no
-history. Each `commit` is one transaction that is synced before it returns, so an acknowledged write is there
-after a kill and after a power cut, and a step that touched ten objects is there whole or not at all.
+history. Each `commit` is one transaction that is synced before it returns, so an acknowledged write
+survives a kill and a power cut, and a step that changes ten objects is stored as a whole or not at all.
 
 Every failure is a `JournalError` with cause and fix:
 
-    JournalError         the file is corrupt, of a newer format, held by another process, or the disk fails
+    JournalError         the file is corrupt, has a newer format, is locked by another process, or the disk fails
     └── JournalFull      no free space: nothing of that step was stored, and the next may succeed
 
 The two differ in what is known afterwards. A full disk refuses the write itself, so the step is certainly
@@ -14,8 +14,8 @@ not in the file. Any other failure may have come from the sync, after which the 
 unknown: the owner of the journal must stop and read it again.
 
 Invariants:
-- One process at a time: the file stays locked for as long as it is open. A killed process's lock ends with it.
-- Each row carries a checksum over everything in it; SQLite has none for what has left the WAL.
+- One process at a time: the file is locked while it is open. The lock of a killed process is released.
+- Each row has a checksum over all of its columns; SQLite itself has checksums in the WAL only.
 - Rows are read in the order in which their objects were created.
 - The file is readable by its owner only: it holds Secrets and the signing key.
 """
@@ -50,7 +50,7 @@ _PUT = (
     " SET version = excluded.version, body = excluded.body, crc = excluded.crc"
 )
 _DROP = "DELETE FROM objects WHERE plural = ? AND namespace = ? AND name = ?"
-_KEEP = (
+_PUT_META = (
     "INSERT INTO meta VALUES (?, ?, ?)"
     " ON CONFLICT DO UPDATE SET value = excluded.value, crc = excluded.crc"
 )
@@ -79,8 +79,8 @@ class Row(msgspec.Struct, frozen=True):
     body: bytes | None
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """Everything that a journal holds."""
+class Snapshot(msgspec.Struct, frozen=True):
+    """The content of a journal."""
 
     version: int
     signing_key: bytes  # empty: none yet
@@ -114,7 +114,7 @@ class Journal:
         self._check_identity(magic=magic, format_=format_, tables=tables)
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
-        run("PRAGMA fullfsync = ON")  # macOS: through the drive's cache as well
+        run("PRAGMA fullfsync = ON")  # macOS: also flushes the cache of the drive
         run("PRAGMA checkpoint_fullfsync = ON")
         run("BEGIN IMMEDIATE")
         if not tables:
@@ -131,7 +131,7 @@ class Journal:
             return  # new, or killed before its first transaction
         if magic != _MAGIC:
             cause = f"{self.path} is an SQLite file, but not a journal of the embedded API"
-            raise JournalError(cause, fix="Give another path, or move that file away")
+            raise JournalError(cause, fix="Use another path, or move that file away")
         if format_ > FORMAT:
             cause = f"{self.path} has format {format_}, and this version reads up to {FORMAT}"
             raise JournalError(cause, fix="Use the newer version of runyard that wrote it")
@@ -142,11 +142,11 @@ class Journal:
 
     # ---- reading
 
-    def load(self) -> Kept:
+    def load(self) -> Snapshot:
         """Reads and verifies everything."""
         with self._explained():
             meta = {
-                str(name): self._sound(value, crc, name)
+                str(name): self._verified(value, crc, name)
                 for name, value, crc in self._db.execute("SELECT name, value, crc FROM meta")
             }
             found = self._db.execute(
@@ -158,18 +158,18 @@ class Journal:
                     space,
                     name,
                     version,
-                    self._sound(body, crc, plural, space, name, version),
+                    self._verified(body, crc, plural, space, name, version),
                 )
                 for plural, space, name, version, body, crc in found
             )
         number = meta.get(_VERSION, b"")
         if not number.isdigit() or any(row.version > int(number) for row in rows):
             raise _corrupt(self.path, "the version counter is missing or behind its objects")
-        return Kept(int(number), meta.get(_KEY, b""), rows)
+        return Snapshot(int(number), meta.get(_KEY, b""), rows)
 
-    def _sound(self, value: object, crc: object, *about: object) -> bytes:
+    def _verified(self, value: object, crc: object, *about: object) -> bytes:
         if not isinstance(value, bytes) or crc != _checksum(value, *about):
-            raise _corrupt(self.path, f"the checksum of {'/'.join(map(str, about))} does not hold")
+            raise _corrupt(self.path, f"the checksum of {'/'.join(map(str, about))} does not match")
         return value
 
     # ---- writing
@@ -186,13 +186,13 @@ class Journal:
                     run(_PUT, (*key, row.version, row.body, crc))
             self._put_meta(_VERSION, b"%d" % version)
 
-    def keep_signing_key(self, key: bytes) -> None:
+    def put_signing_key(self, key: bytes) -> None:
         """Stores the key that signs every token."""
         with self._transaction():
             self._put_meta(_KEY, key)
 
     def _put_meta(self, name: str, value: bytes) -> None:
-        self._db.execute(_KEEP, (name, value, _checksum(value, name)))
+        self._db.execute(_PUT_META, (name, value, _checksum(value, name)))
 
     @contextmanager
     def _transaction(self) -> Iterator[_Run]:
@@ -212,8 +212,8 @@ class Journal:
             yield
         except sqlite3.Error as error:
             raise _explain(self.path, error) from error
-        except UnicodeDecodeError as error:  # SQLite quotes the damage, and that is no text
-            raise _corrupt(self.path, "what should be text is none") from error
+        except UnicodeDecodeError as error:  # SQLite quotes damaged bytes in its message
+            raise _corrupt(self.path, "a text column is not valid UTF-8") from error
 
 
 def _checksum(value: bytes, *about: object) -> int:
@@ -221,7 +221,7 @@ def _checksum(value: bytes, *about: object) -> int:
 
 
 def _make_private(path: Path) -> None:
-    """Creates the file for its owner alone, and makes its name survive a power cut."""
+    """Creates the file with mode 0600, and syncs its directory."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -249,10 +249,10 @@ def _unusable(path: Path, detail: str) -> JournalError:
 def _explain(path: Path, error: sqlite3.Error) -> JournalError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return JournalFull(f"no room left for {path}", fix="Free some space on its disk")
+        return JournalFull(f"no space left for {path}", fix="Free some space on its disk")
     if code == sqlite3.SQLITE_BUSY:
         fix = "Stop that process first; two cannot serve one file"
-        return JournalError(f"{path} is held by another process", fix=fix)
+        return JournalError(f"{path} is locked by another process", fix=fix)
     if isinstance(error, sqlite3.ProgrammingError):  # closed already
         return _unusable(path, str(error))
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):

@@ -1,16 +1,16 @@
-"""Objects, versions and history: the whole state of the embedded API, in memory.
+"""Stores objects, versions and history: the whole state of the embedded API, in memory.
 
-A `Record` is one version of one object: the object and its JSON, made once. A write never changes a
-record; it puts another one in its place, takes the next number of the one version counter, and
-appends an `Event` to the bounded history of that kind. Watches resume from that history, and a list
-that is being paged through is rolled back by it to the version where the paging began.
+A `Record` is one version of one object: the object and its JSON, encoded once. A write never changes a
+record; it replaces it with a new one, increments the version counter, and appends an `Event` to the
+bounded history of that kind. Watches resume from that history, and the later pages of a list are
+rolled back by it to the version of the first page.
 
 Invariants:
 - Versions strictly increase over all kinds; an object's version is the number of its last write.
 - Every stored object has a uid, a version and a name, and its JSON equals the object.
 - A commit is one synchronous step: record, history, watchers, then `on_commit`, in that order. With an
   `outbox` the watchers wait until they are published (`persistence`).
-- An event's JSON is made once for all watchers that get the same kind of event.
+- An event's JSON is encoded once for all watchers that get the same type of event.
 """
 
 from collections import deque
@@ -31,8 +31,8 @@ _NODE = ("spec", "nodeName")
 _encode = msgspec.json.Encoder().encode
 
 
-# How the JSON of a built-in object begins; in a list these words are left out.
-_LEADS = {
+# How the JSON of a built-in object begins; items of a list leave this out.
+_PREFIXES = {
     (item.kind, item.api_version): _encode({"kind": item.kind, "apiVersion": item.api_version})[:-1]
     + b","
     for item in BUILT_IN
@@ -44,7 +44,7 @@ class Record(msgspec.Struct, frozen=True, eq=False):
 
     obj: Object
     version: int
-    lead: bytes  # the beginning of its JSON, up to where an item of a list begins after its brace
+    lead: bytes  # the beginning of its JSON, which an item of a list leaves out
     tail: bytes  # the rest
     namespace: str  # empty for cluster-wide kinds
     name: str
@@ -69,8 +69,8 @@ def versioned_record(obj: Object, version: int) -> Record:
 
 
 def record_of(obj: Object, version: int, body: bytes) -> Record:
-    """The record of an object whose JSON is there already."""
-    lead = _LEADS.get((obj["kind"], obj["apiVersion"]), b"{")
+    """Returns the record of an object with its encoded JSON."""
+    lead = _PREFIXES.get((obj["kind"], obj["apiVersion"]), b"{")
     if not body.startswith(lead):
         lead = b"{"
     meta = obj["metadata"]
@@ -79,7 +79,7 @@ def record_of(obj: Object, version: int, body: bytes) -> Record:
 
 
 class Event:
-    """One write: the state before, the state after, and the lines that watchers get."""
+    """One write: the record before, the record after, and the encoded lines for watchers."""
 
     __slots__ = ("_lines", "last", "new", "old", "resource", "version")
 
@@ -136,8 +136,8 @@ class Event:
         return versioned(self.old.obj, self.version)
 
 
-def _rehearsed(table: "Table", obj: Object) -> Record:
-    """The record that a write would have made: a new object has at most the version that was sent."""
+def _dry_run_record(table: "Table", obj: Object) -> Record:
+    """Returns the record that a write would create; its version is the existing one, or the one in a new body."""
     meta = dict(obj["metadata"])
     old = table.get(meta.get("namespace", ""), meta["name"])
     if old is not None:
@@ -217,7 +217,7 @@ class Table:
                 undone[key] = event.old
         records = self.records(namespace)
         if not undone:
-            return records  # the usual case: the pages of a list follow each other closely
+            return records  # the usual case: pages are requested in quick succession
         state: dict[tuple[str, str], Record | None] = {
             (item.namespace, item.name): item for item in records
         }
@@ -234,7 +234,7 @@ class Table:
         found.reverse()
         return found
 
-    def remember(self, event: Event) -> None:
+    def append_history(self, event: Event) -> None:
         """Appends to history."""
         self.history.append(event)
         if len(self.history) > self._limit:
@@ -283,11 +283,11 @@ class Store:
 
     def __init__(self, *, history: int, on_commit: Callable[[Event], None]) -> None:
         self.version = 0
-        self.outbox: list[Event] | None = None  # events that are not stored yet
-        self.unpublished: deque[Event] = deque()  # stored by now, and not sent to the watchers yet
+        self.outbox: list[Event] | None = None  # events that are not in the journal yet
+        self.unpublished: deque[Event] = deque()  # in the journal, and not sent to the watchers yet
         self.catalogue = Catalogue()
         self.tables: dict[str, Table] = {}
-        self.rehearsing = False  # a dry run: records are made, and none is stored
+        self.dry_run = False  # records are created, and none is stored
         self._history = history
         self._on_commit = on_commit
         for item in self.catalogue.stored:
@@ -295,7 +295,7 @@ class Store:
 
     @property
     def published(self) -> int:
-        """The version up to which every watcher has got everything."""
+        """The version up to which all events were sent to the watchers."""
         waiting = self.unpublished or self.outbox
         return waiting[0].version - 1 if waiting else self.version
 
@@ -324,8 +324,8 @@ class Store:
     def put(self, resource: Resource, obj: Object) -> Record:
         """Commits an object: creates it or replaces the one of the same name."""
         table = self.tables[resource.key]
-        if self.rehearsing:
-            return _rehearsed(table, obj)
+        if self.dry_run:
+            return _dry_run_record(table, obj)
         version = self.version + 1
         record = versioned_record(obj, version)
         old = table.get(record.namespace, record.name)
@@ -337,7 +337,7 @@ class Store:
     def remove(self, resource: Resource, record: Record) -> Record:
         """Commits a removal; returns the last record, under the version of the removal."""
         table = self.tables[resource.key]
-        if self.rehearsing:
+        if self.dry_run:
             return record
         final = versioned_record(record.obj, self.version + 1)
         self.version = final.version
@@ -346,7 +346,7 @@ class Store:
         return final
 
     def _committed(self, table: Table, event: Event) -> None:
-        table.remember(event)
+        table.append_history(event)
         if self.outbox is None:
             table.notify(event)
         else:
@@ -354,7 +354,7 @@ class Store:
         self._on_commit(event)
 
     def check_version(self, resource: Resource, version: int) -> None:
-        """Refuses a version that history no longer has, or that does not exist yet."""
+        """Raises for a version that is older than the history, or that does not exist yet."""
         floor = self.tables[resource.key].floor
         if version < floor:
             raise expired(version, floor)
@@ -362,7 +362,7 @@ class Store:
             raise version_too_large(version, self.version)
 
     def compact(self) -> None:
-        """Drops all history: watchers that have not read it yet must list again."""
+        """Drops all history: a watch from an earlier version must list again."""
         for table in self.tables.values():
             table.history.clear()
             table.floor = self.version

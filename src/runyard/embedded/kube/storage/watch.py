@@ -1,12 +1,11 @@
-"""One watch: a bounded buffer of lines between the commits and one reader.
+"""Buffers the events of one watch, between the commits and one reader.
 
-The fan-out calls `offer` synchronously inside each commit; the reader iterates. A reader that falls
-behind by more than the buffer is cut: its stream ends, it resumes from the last version it saw, and
-nothing is lost. A reader that ends calls `close`, which removes the watcher at once. A reader
-that neither reads nor closes is removed when its buffer is full.
+`Table.notify` calls `offer` synchronously for each commit; the reader iterates. When the buffer of a
+slow reader is full, its stream ends, and its client can resume from the last version that it read,
+without losing events. A reader that ends calls `close`, which removes the watcher at once.
 
 Invariants:
-- Lines leave in commit order, each event at most once, none skipped before the end of the stream.
+- Lines are sent in commit order, each event at most once, without a gap until the stream ends.
 - A bookmark is sent only when everything up to its version has been delivered, and is never older than the first lines.
 """
 
@@ -29,7 +28,7 @@ BOOKMARK = "BOOKMARK"
 Line = Callable[[str, Object, int], bytes]  # a type of event, its object, its version
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a watch."""
 
     namespace: str
@@ -37,8 +36,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     bookmark_every: float  # 0: no bookmarks
     buffer: int
-    after: int = 0  # events up to that version are not sent to this reader
-    shown: int = 0  # the version that the first lines lead up to
+    after: int = 0  # events up to that version are not sent
+    shown: int = 0  # the version of the first lines
 
 
 class Watcher:
@@ -47,29 +46,29 @@ class Watcher:
     def __init__(
         self,
         resource: Resource,
-        terms: Terms,
+        options: WatchOptions,
         *,
         clock: Clock,
         version: Callable[[], int],
-        forget: Callable[["Watcher"], None],
+        unsubscribe: Callable[["Watcher"], None],
         line: Line | None = None,  # how to encode events for this reader; None: the default
     ) -> None:
-        self.selector = terms.selector
+        self.selector = options.selector
         self._resource = resource
-        self._namespace = terms.namespace
+        self._namespace = options.namespace
         self._clock = clock
         self._version = version
-        self._forget = forget
+        self._unsubscribe = unsubscribe
         self._line = line
         self._lines: deque[bytes] = deque()
-        self._limit = terms.buffer
-        self._after = terms.after
-        self._shown = terms.shown
+        self._limit = options.buffer
+        self._after = options.after
+        self._shown = options.shown
         self._done = False
         self._waiter: asyncio.Future[None] | None = None
-        self._end = clock.monotonic() + terms.seconds
-        self._every = terms.bookmark_every
-        self._mark = clock.monotonic() + (terms.bookmark_every or terms.seconds)
+        self._end = clock.monotonic() + options.seconds
+        self._every = options.bookmark_every
+        self._next_bookmark = clock.monotonic() + (options.bookmark_every or options.seconds)
 
     def preload(self, lines: Iterable[bytes]) -> None:
         """Queues the first lines; they do not count against the buffer."""
@@ -77,7 +76,7 @@ class Watcher:
         self._limit += len(self._lines)
 
     def offer(self, event: "Event") -> None:
-        """Takes a new event if it matches this reader's selector."""
+        """Buffers a new event if it matches the selector."""
         if self._done or (self._namespace and event.record.namespace != self._namespace):
             return
         if event.version <= self._after:
@@ -89,26 +88,26 @@ class Watcher:
             self._lines.clear()
             self.close()
             return
-        self._lines.append(self._written(event, change))
+        self._lines.append(self._encoded(event, change))
         self._wake()
 
-    def concerns(self, event: "Event") -> bytes | None:
-        """The line for a past event."""
+    def line_for(self, event: "Event") -> bytes | None:
+        """Returns the line for an event; None if it does not match."""
         if self._namespace and event.record.namespace != self._namespace:
             return None
         change = event.change_for(self.selector)
         if change is None:
             return None
-        return self._written(event, change)
+        return self._encoded(event, change)
 
-    def _written(self, event: "Event", change: "Change") -> bytes:
+    def _encoded(self, event: "Event", change: "Change") -> bytes:
         if self._line is None:
             return event.line(change)
         return self._line(change, event.shown(change), event.version)
 
     def bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
         """The bookmark line: everything up to this version was sent."""
-        obj = _marked(self._resource, version, initial_end=initial_end)
+        obj = _bookmark_object(self._resource, version, initial_end=initial_end)
         if self._line is not None:
             return self._line(BOOKMARK, obj, version)
         return msgspec.json.encode({"type": BOOKMARK, "object": obj}) + b"\n"
@@ -122,11 +121,11 @@ class Watcher:
         """Ends the stream after what is already buffered; a repeated call has no effect."""
         if not self._done:
             self._done = True
-            self._forget(self)
+            self._unsubscribe(self)
             self._wake()
 
     def abandon(self) -> None:
-        """Called when the reader has gone: nothing more is delivered."""
+        """Drops the buffer and ends; called when the client has disconnected."""
         self._lines.clear()
         self.close()
 
@@ -148,29 +147,29 @@ class Watcher:
 
     async def _pause(self) -> None:
         """Waits for an event, for the next bookmark or for the end, whichever comes first."""
-        wait = min(self._mark, self._end) - self._clock.monotonic()
+        wait = min(self._next_bookmark, self._end) - self._clock.monotonic()
         if wait <= 0:
-            self._due()
+            self._on_timeout()
             return
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             async with self._clock.timeout(wait):
                 await self._waiter
         except TimeoutError:
-            self._due()
+            self._on_timeout()
         finally:
             self._waiter = None
 
-    def _due(self) -> None:
+    def _on_timeout(self) -> None:
         if self._every and not self._lines:
             self._lines.append(self.bookmark(max(self._version(), self._shown)))
-        self._mark = self._clock.monotonic() + (self._every or self._end)
+        self._next_bookmark = self._clock.monotonic() + (self._every or self._end)
         if self._clock.monotonic() >= self._end:
             self.close()
 
 
-def _marked(resource: Resource, version: int, *, initial_end: bool) -> Object:
-    """An object of that kind that has only a version."""
+def _bookmark_object(resource: Resource, version: int, *, initial_end: bool) -> Object:
+    """Returns the object of a bookmark: only its version is set."""
     meta: Object = {"resourceVersion": str(version)}
     if initial_end:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
