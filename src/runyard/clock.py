@@ -1,4 +1,4 @@
-"""The one source of time and of waiting.
+"""Provides the time and sleeping to all other code.
 
 Every loop of runyard reads the time from a `Clock` and sleeps with it. In production that is the
 machine's clock; in the simulator it is virtual, so a simulated day passes in seconds and a run can be
@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and waits. Implementations: `RealClock` here, the simulator's virtual one."""
+    """Gives the time and sleeps. Implementations: `RealClock` here, the simulator's virtual one."""
 
     def now(self) -> float:
         """Seconds since the epoch, UTC."""

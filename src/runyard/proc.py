@@ -1,6 +1,6 @@
-"""Run a program with a deadline, and leave nothing of it behind.
+"""Runs a program with a deadline and ends its whole process group.
 
-A program that hangs, floods or forks must not take its caller along. So each one runs in a session of its own,
+A program that hangs, writes without end or forks must not block its caller. So each one runs in a session of its own,
 its output is bounded, and however the call ends (exit, deadline, cancellation, an error of ours) the whole
 process group has been ended and its leader has been reaped when it returns.
 
@@ -15,7 +15,7 @@ Invariants:
 - Output beyond `limit` bytes per stream is read and thrown away, so a flood neither blocks the program nor fills
   memory; the beginning is kept and `truncated` is set.
 - The deadline ends the group: TERM, a short wait, KILL. A child that ignores TERM or moves to the background
-  within the session is ended too. Whoever calls `setsid` for itself has left on purpose and is not followed.
+  within the session is ended too. A process that calls `setsid` leaves the group and is not ended.
 - Once the program itself has ended, children that hold its output open have `GRACE` seconds; then they are ended.
 - The environment is exactly `env` if it is given, else the caller's. Standard input is `input` and then its end.
 """
@@ -45,7 +45,7 @@ class ProgramMissing(ProcError):
 
 
 class ProgramRefused(ProcError):
-    """The operating system would not start it."""
+    """The operating system refused to start it."""
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,34 +66,34 @@ class DeadlineExceeded(ProcError):
 
 
 class _Watch(asyncio.SubprocessProtocol):
-    """Hears of the program's output and end.
+    """Collects the program's output and notices its exit.
 
     asyncio's own `Process.wait` returns only once all pipes are closed, which a child in the background can
-    put off for ever; this protocol is told of the exit itself.
+    delay for ever; this protocol is called at the exit itself.
     """
 
     def __init__(self, limit: int) -> None:
         loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = loop.create_future()
-        self.silent: asyncio.Future[None] = loop.create_future()  # both outputs are closed
-        self.over: asyncio.Future[None] = loop.create_future()  # and everything else, too
-        self.kept = {1: bytearray(), 2: bytearray()}
+        self.output_closed: asyncio.Future[None] = loop.create_future()  # stdout and stderr
+        self.closed: asyncio.Future[None] = loop.create_future()  # exited, and every pipe closed
+        self.output = {1: bytearray(), 2: bytearray()}
         self.truncated = False
         self.open = [0, 1, 2]
         self._limit = limit
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep what fits."""
-        kept = self.kept[fd]
-        room = self._limit - len(kept)
-        kept += data[:room]
-        self.truncated = self.truncated or len(data) > room
+        """Append the output, up to the limit."""
+        output = self.output[fd]
+        left = self._limit - len(output)
+        output += data[:left]
+        self.truncated = self.truncated or len(data) > left
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """A pipe was closed."""
         self.open.remove(fd)
         if fd != 0 and self.open in ([], [0]):
-            self.silent.set_result(None)
+            self.output_closed.set_result(None)
 
     def process_exited(self) -> None:
         """The program itself has ended and is reaped."""
@@ -101,7 +101,7 @@ class _Watch(asyncio.SubprocessProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ended, reaped and every pipe closed."""
-        self.over.set_result(None)
+        self.closed.set_result(None)
 
 
 async def run(
@@ -123,7 +123,7 @@ async def run(
         if cancelled is not None:
             raise cancelled
         async with late:
-            await _converse(transport, watch, input, grace=grace)
+            await _feed_and_wait(transport, watch, input, grace=grace)
     except TimeoutError:
         if not late.expired():
             raise
@@ -135,8 +135,8 @@ async def run(
     assert code is not None
     done = Completed(
         code=code,
-        stdout=bytes(watch.kept[1]),
-        stderr=bytes(watch.kept[2]),
+        stdout=bytes(watch.output[1]),
+        stderr=bytes(watch.output[2]),
         truncated=watch.truncated,
     )
     if late.expired():
@@ -168,16 +168,16 @@ async def _start(
         raise ProgramRefused(f"{argv[0]} cannot be started: {error.strerror}") from error
 
 
-async def _converse(
+async def _feed_and_wait(
     transport: asyncio.SubprocessTransport, watch: _Watch, input: bytes, *, grace: float
 ) -> None:
-    """Feed the program and wait until it has ended and its output is closed."""
+    """Write the input, and wait until the program has ended and its output is closed."""
     stdin = transport.get_pipe_transport(0)
     assert isinstance(stdin, asyncio.WriteTransport)
     stdin.write(input)
     stdin.close()  # after what was written has been read
     await asyncio.wait((watch.exited,))
-    await asyncio.wait((watch.silent,), timeout=grace)
+    await asyncio.wait((watch.output_closed,), timeout=grace)
 
 
 async def _end_group(
@@ -189,21 +189,20 @@ async def _end_group(
         await asyncio.wait((watch.exited,), timeout=grace)
     _signal(transport, signal.SIGKILL)
     await watch.exited
-    await asyncio.wait(
-        (watch.silent,), timeout=grace
-    )  # a process that left the session may hold it for ever
+    # A process that left the session may hold the output open for ever.
+    await asyncio.wait((watch.output_closed,), timeout=grace)
     stdin = transport.get_pipe_transport(0)
     if 0 in watch.open and isinstance(stdin, asyncio.WriteTransport):
         stdin.abort()  # closing alone would wait until the rest is read
     transport.close()
-    await watch.over
+    await watch.closed
 
 
 def _signal(transport: asyncio.SubprocessTransport, number: signal.Signals) -> None:
     """Signal the whole group, which may outlive its leader.
 
     While a group has members, the system gives its number to no new process. So if the leader has been
-    reaped and a process of that number exists, the group is empty and the number is somebody else's.
+    reaped and a process of that number exists, the group is empty and the number belongs to another process.
     """
     pid = transport.get_pid()
     assert pid is not None
@@ -226,7 +225,7 @@ def _exists(pid: int) -> bool:
 async def _uninterrupted(
     work: Coroutine[Any, Any, T],
 ) -> tuple[T, asyncio.CancelledError | None]:
-    """Finish the work even if we are cancelled meanwhile; the caller raises what is returned."""
+    """Finish the work even if the caller is cancelled; returns that cancellation for the caller to raise."""
     task = asyncio.get_running_loop().create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

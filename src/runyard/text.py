@@ -15,7 +15,7 @@ _INTERPRETED = ("Cc", "Cf", "Cs", "Zl", "Zp")
 Test = Callable[[str], bool]
 
 
-def is_writing(char: str) -> bool:
+def is_shown(char: str) -> bool:
     """Whether a character is shown and not interpreted. Spaces of every width are, also unassigned characters."""
     return unicodedata.category(char) not in _INTERPRETED
 
@@ -31,7 +31,7 @@ def cleaned(
     *,
     keep: str = "",
     instead: str | Callable[[str], str] = as_code,
-    shown: Test = is_writing,
+    shown: Test = is_shown,
 ) -> str:
     """Replace the characters that are neither `shown` nor in `keep`.
 
@@ -39,9 +39,8 @@ def cleaned(
     """
     if text.isprintable():
         return text
-    if (
-        "\n" in keep and "\n" in text
-    ):  # most lines are printable: only the others are read by character
+    if "\n" in keep and "\n" in text:
+        # Most lines are printable: only the others are read by character.
         lines = text.split("\n")
         return "\n".join(cleaned(line, keep=keep, instead=instead, shown=shown) for line in lines)
     replace = instead if callable(instead) else lambda _: instead

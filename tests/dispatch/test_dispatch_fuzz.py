@@ -23,8 +23,8 @@ from tests.tiers import pick
 
 from runyard.clock import RealClock
 from runyard.components import server
-from runyard.components.probing import Tell
-from runyard.components.server import Door
+from runyard.components.probing import NotReady
+from runyard.components.server import ServerSocket
 from runyard.db.pooled import open_pool
 from runyard.embedded.github.identity import KeyPair
 from runyard.http.sockets import bind
@@ -83,14 +83,14 @@ class Live:
             database = await stack.enter_async_context(
                 open_pool(self._database, clock=clock, rng=rng)
             )
-            door = Door(
+            socket = ServerSocket(
                 sock=bind("127.0.0.1", 0),
                 # As for a request from another machine: with a token.
                 access=Looking(listen="192.0.2.1", token=LOOK_TOKEN),
             )
             await server.serve(
                 world.deps(database=database, rng=rng, log=get_logger("fuzz"), meter=Meter()),
-                (door,),
+                (socket,),
                 prepare=_at_once,
                 ready=self._serves,
                 ending=self._ending,
@@ -115,7 +115,7 @@ class Live:
         prepared.headers["authorization"] = f"Bearer {token}"
 
 
-async def _at_once(_: Tell) -> None:
+async def _at_once(_: NotReady) -> None:
     """The tables are there already."""
 
 

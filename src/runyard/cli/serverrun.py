@@ -16,7 +16,7 @@ from runyard.cli.serverfiles import database, listening_socket, seal_key, text_o
 from runyard.cli.serverflags import Flags
 from runyard.clock import Clock, RealClock
 from runyard.components import server as component
-from runyard.components.server import Door
+from runyard.components.server import ServerSocket
 from runyard.db.notices import PostgresNotices
 from runyard.db.pooled import open_pool
 from runyard.dispatch import modes
@@ -65,7 +65,7 @@ async def _live(flags: Flags) -> None:
             seal_key=deps.settings.seal_key,
             clock=deps.clock,
         )
-        door = _door(flags, deps.clock, stack)
+        server_socket = _server_socket(flags, deps.clock, stack)
         schema = Schema(conninfo, apply=flags.migrate, clock=deps.clock, log=log)
 
         def ready(urls: tuple[str, ...]) -> None:
@@ -74,7 +74,7 @@ async def _live(flags: Flags) -> None:
                 announce(text, as_json=flags.as_json, event="serving", url=url, name=name)
 
         await component.serve(
-            deps, (door,), prepare=schema.wait, ready=ready, results=results, ending=ending
+            deps, (server_socket,), prepare=schema.wait, ready=ready, results=results, ending=ending
         )
 
 
@@ -161,7 +161,7 @@ def _modes(flags: Flags) -> modes.Modes:
         raise BadSetting(f"--reconciler: {error}") from None
 
 
-def _door(flags: Flags, clock: Clock, stack: contextlib.AsyncExitStack) -> Door:
+def _server_socket(flags: Flags, clock: Clock, stack: contextlib.AsyncExitStack) -> ServerSocket:
     token = flags.dashboard_token_file
     tls = tls_context(flags.tls_cert_file, flags.tls_key_file)
     public = urlsplit(flags.public_url)
@@ -185,4 +185,4 @@ def _door(flags: Flags, clock: Clock, stack: contextlib.AsyncExitStack) -> Door:
         Access(settings, clock=clock)
     except AccessError as error:
         raise BadSetting(f"--dashboard-token-file: {error}. Use a longer one") from None
-    return Door(sock=sock, access=settings, tls=tls)
+    return ServerSocket(sock=sock, access=settings, tls=tls)

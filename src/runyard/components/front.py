@@ -1,11 +1,11 @@
-"""The server's one socket: its API for runners and GitHub, its dashboard, its probes, in one table.
+"""Combines all routes of the server's socket: the API for runners and GitHub, the dashboard, the probes.
 
 Invariants:
-- The API knows its own callers (runners, the operator, GitHub) and is asked by them under any name.
-- Everything else shows something of the fleet and is behind the dashboard's guard: numbers, the table's own
-  description and why a replica is not ready too. Open are only the page's files, the login, whether the process lives
-  and whether it is ready.
-- It is ready while it can serve: begun, and with its database. Other problems are reported and keep it ready.
+- The API authenticates its own callers (runners, the operator, GitHub) and accepts any Host header.
+- All other routes show data of the fleet and are behind the dashboard's guard, also metrics, the OpenAPI document and
+  the reasons why a replica is not ready. Open are only static files, the login, liveness and readiness.
+- A replica is ready once it has started and while its database responds. Other problems are reported and keep it
+  ready.
 """
 
 from runyard.components.results import Results
@@ -31,14 +31,14 @@ def front(
     results: Results | None = None,
     secure: bool = False,
 ) -> Handler:
-    """One handler for everything that the server serves; `more` is what else is behind the guard.
+    """One handler for all routes of the server; `more` are further routes behind the guard.
 
-    `secure` says that clients reach it by TLS: links to itself then begin with `https`.
+    `secure`: clients connect by TLS, so links to the server begin with `https`.
     """
     guard: Guard = dashboard.guard
     tests: tuple[Route, ...] = ()
     if results is not None:
-        tests, guard = results.door(guard, secure=secure)
+        tests, guard = results.routes(guard, secure=secure)
     routes = (
         *api.routes(),
         *more,

@@ -1,6 +1,6 @@
-"""Makes this machine a host that runs Pods as groups of processes: its driver, and its agent's settings.
+"""Builds the driver and the agent's settings for a host that runs Pods as groups of processes.
 
-`runyard agent --driver process` and `runyard up` share this, so that a host of either is the same Node.
+`runyard agent --driver process` and `runyard up` both use it, so their hosts are equal Nodes.
 """
 
 import platform
@@ -22,7 +22,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host offers: so many Pods at once, each with so much."""
+    """A host's capacity: the number of Pods, and the size of each."""
 
     pods: int = 2
     cpu_milli: int = 500

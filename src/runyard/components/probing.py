@@ -15,8 +15,9 @@ from runyard.telemetry.freshness import Freshness
 from runyard.telemetry.health import Health
 from runyard.telemetry.meter import Meter
 
-Tell = Callable[[str], None]
-Prepare = Callable[[Tell], Awaitable[None]]
+NotReady = Callable[[str], None]
+"""Reports what a component waits for."""
+Prepare = Callable[[NotReady], Awaitable[None]]
 """Returns once the database can be used; calls its argument with what is missing meanwhile."""
 
 

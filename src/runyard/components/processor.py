@@ -2,8 +2,8 @@
 
 `runyard processor`, `runyard up` and the tests start it here. Any number of processors may share one database and one
 object storage; those of one machine may share a scratch directory. `run` runs the worker and its loops; `serve` opens
-the probes first: until the database and its schema are there, `/readyz` says what is missing. After `ending`, runs in
-progress may finish for a while and the others are given back.
+the probes first: until the database responds and has its schema, `/readyz` says what is missing. After `ending`, runs
+in progress may finish for a while and the others are requeued.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ async def run(
         health.ok(conditions.STARTING.code)
         ready()
         await wired.worker.run(ending, finish_within=deps.finish_within)
-        health.fail(conditions.STARTING.code, "the processor is ending")
+        health.fail(conditions.STARTING.code, "the processor is stopping")
         for loop in loops:
             loop.cancel()
 
@@ -100,21 +100,21 @@ async def serve(
     ending: asyncio.Event,
 ) -> None:
     """Run with probes until `ending`; `ready` gets the URLs of the probes once the processor works."""
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     def not_ready(why: str) -> None:
         deps.health.fail(conditions.STARTING.code, why)
 
     async def work(urls: tuple[str, ...]) -> None:
         await prepare(not_ready)
-        begun.set()
+        started.set()
         await run(deps, ending=ending, ready=lambda: ready(urls))
 
-    not_ready("the processor has not begun yet")
+    not_ready("the processor has not started yet")
     async with served("runyard processor", deps, sockets) as urls, asyncio.TaskGroup() as group:
         working = group.create_task(work(urls))
         await ending.wait()
-        if not begun.is_set():
+        if not started.is_set():
             working.cancel()  # it still waits for its database
 
 

@@ -1,11 +1,11 @@
-"""Turns the answers of a component's dependencies into health conditions.
+"""Turns the responses of a component's dependencies into health conditions.
 
-These wrap a transport or a database, report each answer and each failure, and change nothing else. So the conditions
-show what the component meets in its own work, not what a separate probe would.
+These classes wrap a transport or a database, report each response and each failure, and change nothing else. So the
+conditions show the component's own requests, not those of a separate probe.
 
 A 401 concerns the whole identity: any success clears it. A 403 concerns one request, while everything else succeeds;
-so it is kept until that same request is allowed. A worker that lacked a single right once did nothing for weeks,
-unnoticed.
+so it is kept until that same request is allowed. Otherwise a component that lacks a single permission does nothing
+for weeks, unnoticed.
 
 That request may not be repeated for days after the role was corrected. So while requests are denied, `check_denied`
 lets the API review them, and forgets those that are allowed.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 FORBIDDEN = 403
 TOO_MANY = 429
-UNAVAILABLE = (502, 503, 504)  # somebody answers for the peer, who is not there
+UNAVAILABLE = (502, 503, 504)  # a proxy responds, the peer behind it is unavailable
 _SHOWN = 3
 _REVIEW_EVERY, _REVIEW_WITHIN = 30.0, 60.0
 
@@ -49,11 +49,11 @@ class _Denied(msgspec.Struct):
     access: Access
     summary: str  # of the last one: status, method, path
     times: int = 0
-    doubted: bool = False  # the review allowed it, and then it was forbidden again
+    disputed: bool = False  # the review allowed it, and then it was forbidden again
 
 
 class ReportingTransport:
-    """Tells whether a peer answers, and whether it accepts us (401; `refusals` may name more)."""
+    """Reports whether a peer responds, and whether it accepts this component (401; `refusals` may name more)."""
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class ReportingTransport:
             self._health.fail(self._unreachable, _summary(request, answer))
         else:
             self._health.ok(self._unreachable)
-        self._judge(request, answer)
+        self._check_access(request, answer)
         return answer
 
-    def _judge(self, request: Request, answer: Response | Stream) -> None:
+    def _check_access(self, request: Request, answer: Response | Stream) -> None:
         status = answer.status
         summary = _summary(request, answer)
         if status in self._refusals and status != FORBIDDEN:
@@ -120,8 +120,8 @@ class ReportingTransport:
         denied = self._denied.get(kind)
         if denied is None:
             if self._log is not None:
-                self._log.error("forbidden", request=summary, error=_said(answer))
-            denied = _Denied(access, summary, doubted=kind in self._reviewed)
+                self._log.error("forbidden", request=summary, error=_message(answer))
+            denied = _Denied(access, summary, disputed=kind in self._reviewed)
             self._denied[kind] = denied
         denied.access, denied.summary = access, summary
         denied.times += 1
@@ -133,7 +133,7 @@ class ReportingTransport:
         overtaken by another 403. A review only knows the roles: a request that it allows and that is forbidden again
         (by an admission policy or a quota) is kept until a review has denied it, or the request itself succeeds.
         """
-        kube = kube.through(lambda _: self._inner)  # a refused review is not work that is refused
+        kube = kube.through(lambda _: self._inner)  # a refused review is not a denied request
         failed: list[KubeError] = []
         for kind, denied in list(self._denied.items()):
             times = denied.times
@@ -143,8 +143,8 @@ class ReportingTransport:
                 failed.append(error)
                 continue
             if not allowed:
-                denied.doubted = False
-            elif not denied.doubted and denied.times == times and kind in self._denied:
+                denied.disputed = False
+            elif not denied.disputed and denied.times == times and kind in self._denied:
                 del self._denied[kind]
                 self._reviewed.add(kind)
                 if self._log is not None:
@@ -159,12 +159,12 @@ def _summary(request: Request, answer: Response | Stream) -> str:
 
 
 def _was_permitted(status: int) -> bool:
-    """Whether the right was checked and found; an overloaded API server answers 429 before it checks."""
+    """Whether the permission was checked and found; an overloaded API server responds 429 before it checks."""
     return status < 500 and status != TOO_MANY
 
 
-def _said(answer: Response | Stream) -> str:
-    """The peer's own words, if it has any."""
+def _message(answer: Response | Stream) -> str:
+    """The peer's error message; empty if there is none."""
     try:
         return "" if isinstance(answer, Stream) else str(answer.json()["message"])[:500]
     except (ValueError, TypeError, KeyError):
@@ -186,7 +186,7 @@ def kind_of(request: Request) -> str:
 def reporting_kube(
     inner: Transport, health: Health, log: Logger | None = None, *, meter: Meter | None = None
 ) -> ReportingTransport:
-    """A way to the Kubernetes API; there a part that may not do its work is refused with 403 too."""
+    """Wrap a transport to the Kubernetes API, which responds 403 where a permission is missing."""
     return ReportingTransport(
         inner,
         health,
@@ -199,12 +199,12 @@ def reporting_kube(
 
 
 def with_reports(kube: Kube, health: Health, *, meter: Meter, log: Logger) -> Kube:
-    """The same client, with answers that become health conditions."""
+    """The same client, with responses that become health conditions."""
     return kube.through(lambda inner: reporting_kube(inner, health, log, meter=meter))
 
 
-class Works(Protocol):
-    """What a component's loops are given."""
+class LoopDeps(Protocol):
+    """The dependencies of a component's loops."""
 
     @property
     def clock(self) -> Clock:
@@ -227,28 +227,28 @@ class Works(Protocol):
         """When each loop last succeeded."""
 
 
-async def check_denied(kube: Kube, works: Works) -> None:
+async def check_denied(kube: Kube, deps: LoopDeps) -> None:
     """Review the requests that are denied on a client of `with_reports`, until cancelled."""
     transport = kube.transport
     if not isinstance(transport, ReportingTransport):
-        return  # nothing is reported, so nothing is kept
+        return  # this client reports nothing, so no request is kept as denied
     await run_loop(
         Loop.DENIED_ACCESS,
         lambda: transport.review(kube),
-        clock=works.clock,
-        meter=works.meter,
-        log=works.log,
+        clock=deps.clock,
+        meter=deps.meter,
+        log=deps.log,
         every=_REVIEW_EVERY,
         deadline=_REVIEW_WITHIN,
-        jitter_rng=works.rng,
+        jitter_rng=deps.rng,
         expected=(*TRANSPORT_ERRORS, KubeError),
         max_backoff=_REVIEW_EVERY,
-        freshness=works.freshness,
+        freshness=deps.freshness,
     )
 
 
 class ReportingDatabase:
-    """Tells whether the database answers."""
+    """Reports whether the database responds."""
 
     def __init__(self, inner: Database, health: Health, *, unreachable: Condition) -> None:
         self._inner = inner

@@ -1,6 +1,6 @@
-"""Test results in a server, wired together: the REST, the route of signed links, and the retention.
+"""Wires test results in a server: the REST, the route of signed links, and the retention.
 
-A server without object storage has none of it.
+A server without object storage serves no test results.
 """
 
 import random
@@ -32,7 +32,7 @@ from runyard.xcresult.routes import Api, Pieces
 
 
 class ResultsSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server needs for test results."""
+    """Dependencies and settings of test results in a server."""
 
     blobs: Blobs
     keys: tuple[bytes, ...]  # that links and tokens are signed with; the first signs
@@ -88,26 +88,26 @@ class Results:
             settings=settings,
         )
 
-    def door(self, guard: Guard, *, secure: bool) -> tuple[tuple[Route, ...], Guard]:
-        """What one socket serves of it, and who guards that socket then."""
+    def routes(self, guard: Guard, *, secure: bool) -> tuple[tuple[Route, ...], Guard]:
+        """The routes of test results for one socket, and the guard of that whole socket."""
         api = Api(self._pieces, settings=self._settings, log=self._log, secure=secure)
         return (*api.routes(), *self._blobs.routes()), api.guard(guard)
 
 
 class ObjectsWatch:
-    """Tells whether object storage can be used."""
+    """Reports whether object storage can be used."""
 
     def __init__(self, blobs: Blobs, *, report: Callable[[str], None]) -> None:
         self._blobs = blobs
         self._report = report
 
     async def step(self) -> None:
-        """Look once."""
+        """Check once."""
         self._report(await check(self._blobs))
 
 
 def streamed(request: Request) -> bool:
-    """Whether the body of a request goes through to object storage as it comes."""
+    """Whether the body of a request is streamed to object storage."""
     return request.method == "PUT" and request.path.startswith(f"{BLOBS}/")
 
 
@@ -120,12 +120,12 @@ def wire_results(
     meter: Meter,
     log: Logger,
 ) -> Results | None:
-    """Test results, if the server has a place for them."""
+    """Wire test results; None if the server has no object storage."""
     if setup is None:
         return None
     return Results(setup, database=database, clock=clock, rng=rng, meter=meter, log=log)
 
 
 def keys_of(seal_key: bytes, given: Sequence[bytes] = ()) -> tuple[bytes, ...]:
-    """What links and tokens are signed with: what was given for that, else what follows from the seal key."""
+    """The keys that sign links and tokens: the given ones, else the seal key."""
     return tuple(given) or (seal_key,)

@@ -40,15 +40,24 @@ from runyard.web.explain.context import DispatchLimits
 from runyard.web.explain.explainer import Dispatch
 from runyard.web.settings import Settings as DashboardSettings
 
-__all__ = ["END_WITHIN", "Door", "Wired", "explaining", "run", "run_wired", "serve", "wire"]
+__all__ = [
+    "END_WITHIN",
+    "ServerSocket",
+    "Wired",
+    "explain_inputs",
+    "run",
+    "run_wired",
+    "serve",
+    "wire",
+]
 
 END_WITHIN = 10.0
 # Of that: requests in progress (a mint that a poll waits for is among them), then mints that no poll waits for.
 _REQUESTS, _MINTS = 6.5, 1.0
 
 
-class Door(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound socket, and the dashboard's settings for callers that come through it."""
+class ServerSocket(msgspec.Struct, frozen=True, kw_only=True):
+    """A bound socket, and the settings of the dashboard on it."""
 
     sock: socket.socket
     access: DashboardSettings
@@ -56,7 +65,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run(deps: Deps, *, ready: Callable[[Handler], None]) -> None:
-    """Run a replica without sockets until cancelled; `ready` gets its handler once requests may come."""
+    """Run a replica without sockets until cancelled; `ready` gets its handler once it accepts requests."""
     wired = wire(deps)
     await run_wired(wired, ready=lambda: ready(wired.intake.api.handle))
 
@@ -84,16 +93,16 @@ async def run_wired(
 
 async def serve(
     deps: Deps,
-    doors: Sequence[Door],
+    sockets: Sequence[ServerSocket],
     *,
     prepare: Prepare,
     ready: Callable[[tuple[str, ...]], None],
     results: ResultsSetup | None = None,
     ending: asyncio.Event | None = None,
 ) -> None:
-    """Run a replica on its sockets until cancelled, or until `ending` and then in order; `ready` gets its URLs."""
+    """Run a replica on its sockets until cancelled; `ending` shuts it down in order. `ready` gets its URLs."""
     await _Serving(wire(deps, results)).run(
-        doors, prepare=prepare, ready=ready, ending=ending or asyncio.Event()
+        sockets, prepare=prepare, ready=ready, ending=ending or asyncio.Event()
     )
 
 
@@ -103,50 +112,52 @@ class _Serving:
     def __init__(self, wired: Wired) -> None:
         self._wired = wired
         self._deps = wired.deps
-        self._works = asyncio.Event()
+        self._started = asyncio.Event()
 
     async def run(
         self,
-        doors: Sequence[Door],
+        sockets: Sequence[ServerSocket],
         *,
         prepare: Prepare,
         ready: Callable[[tuple[str, ...]], None],
         ending: asyncio.Event,
     ) -> None:
         async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-            self._not_ready("the server has not begun yet")
-            dashboards = [self._dashboard(door) for door in doors]
+            self._not_ready("the server has not started yet")
+            dashboards = [self._dashboard(each) for each in sockets]
             watching = [group.create_task(dashboard.run()) for dashboard in dashboards]
             watching.append(group.create_task(check_denied(self._deps.kube, self._deps)))
             listening = [
-                await self._open(door, dashboard, stack)
-                for door, dashboard in zip(doors, dashboards, strict=True)
+                await self._open(each, dashboard, stack)
+                for each, dashboard in zip(sockets, dashboards, strict=True)
             ]
             urls = tuple(each.url for each in listening)
             stack.callback(self._wired.shared.waiters.release_idle)
-            self._deps.log.info("open", urls=list(urls))
+            self._deps.log.info("sockets open", urls=list(urls))
             stop = asyncio.Event()
             work = group.create_task(self._work(prepare, stop))
-            begun = group.create_task(self._begun(urls, ready))
+            reporting = group.create_task(self._report_ready(urls, ready))
             await ending.wait()
-            begun.cancel()
-            await self._end(listening, work, stop)
+            reporting.cancel()
+            await self._shut_down(listening, work, stop)
             for task in watching:
                 task.cancel()
 
     async def _work(self, prepare: Prepare, stop: asyncio.Event) -> None:
         await prepare(self._not_ready)
-        await run_wired(self._wired, ready=self._works.set, stop=stop)
+        await run_wired(self._wired, ready=self._started.set, stop=stop)
 
-    async def _begun(self, urls: tuple[str, ...], ready: Callable[[tuple[str, ...]], None]) -> None:
-        await self._works.wait()
+    async def _report_ready(
+        self, urls: tuple[str, ...], ready: Callable[[tuple[str, ...]], None]
+    ) -> None:
+        await self._started.wait()
         self._deps.health.ok(conditions.STARTING.code)
         ready(urls)
 
     def _not_ready(self, why: str) -> None:
         self._deps.health.fail(conditions.STARTING.code, why)
 
-    def _dashboard(self, door: Door) -> Dashboard:
+    def _dashboard(self, listener: ServerSocket) -> Dashboard:
         deps = self._deps
         return Dashboard(
             DashboardDeps(
@@ -157,13 +168,13 @@ class _Serving:
                 clock=deps.clock,
                 meter=deps.meter,
                 log=deps.log,
-                settings=door.access,
-                dispatch=explaining(self._wired),
+                settings=listener.access,
+                dispatch=explain_inputs(self._wired),
             )
         )
 
     async def _open(
-        self, door: Door, dashboard: Dashboard, stack: contextlib.AsyncExitStack
+        self, listener: ServerSocket, dashboard: Dashboard, stack: contextlib.AsyncExitStack
     ) -> Listening:
         deps, wired = self._deps, self._wired
         listening = await listen(
@@ -175,10 +186,10 @@ class _Serving:
                 meter=deps.meter,
                 more=wired.rest.routes(),
                 results=wired.results,
-                secure=door.tls is not None,
+                secure=listener.tls is not None,
             ),
-            sock=door.sock,
-            tls=door.tls,
+            sock=listener.sock,
+            tls=listener.tls,
             body_limit=deps.settings.body_limit,
             streamed=streamed if wired.results is not None else None,
             timeouts=Timeouts(close=_REQUESTS),
@@ -186,26 +197,26 @@ class _Serving:
         stack.push_async_callback(listening.close)
         return listening
 
-    async def _end(
+    async def _shut_down(
         self, listening: list[Listening], work: "asyncio.Task[None]", stop: asyncio.Event
     ) -> None:
-        self._not_ready("the server is ending")
-        self._deps.log.info("ending", server=self._deps.name)
+        self._not_ready("the server is stopping")
+        self._deps.log.info("server is stopping", server=self._deps.name)
         self._wired.shared.waiters.release_idle()
-        gc.freeze()  # no garbage collection through ten thousand polls that are being answered
+        gc.freeze()  # no garbage collection while ten thousand polls are answered
         try:
             await asyncio.gather(*(each.close() for each in listening))
         finally:
             gc.unfreeze()
         stop.set()
-        if not self._works.is_set():
+        if not self._started.is_set():
             work.cancel()  # it still waits for its database
         await asyncio.wait((work,), timeout=_MINTS)
         work.cancel()
 
 
-def explaining(wired: Wired) -> Dispatch:
-    """What explanations are made from: the matcher, the rate budgets, and this server's deadlines."""
+def explain_inputs(wired: Wired) -> Dispatch:
+    """The inputs of `explain`: the matcher, the rate budgets, and this server's deadlines."""
     settings = wired.deps.settings
     limits = DispatchLimits(
         deadlines=settings.deadlines,

@@ -55,7 +55,7 @@ class Asking:
             freshness=Freshness(clock),
         )
         self._wired = server.wire(deps)
-        self._dispatch = server.explaining(self._wired)
+        self._dispatch = server.explain_inputs(self._wired)
 
     async def why(self, subject: Subject, id_: str) -> Explanation | Unknown:
         """Ask."""

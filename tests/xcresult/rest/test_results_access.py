@@ -131,7 +131,7 @@ def test_a_token_for_results_opens_nothing_else(database_url: str, tmp_path: Pat
     async def scenario(world: World) -> None:
         token = await world.token(account="acme")
         assert (await world.ask("GET", "/openapi.json", token=token)).status == 401
-        routes, _ = world.results.door(_nobody, secure=False)
+        routes, _ = world.results.routes(_nobody, secure=False)
         for route in routes:
             assert route.path.startswith(PATHS) == route.secured, route.path
 
@@ -217,7 +217,7 @@ def test_no_text_in_any_parameter_makes_the_server_fail(database_url: str, tmp_p
     async def scenario(world: World) -> None:
         world.run()
         case, names = world.case(), {"run": RUN, "attachment": await world.attachment()}
-        routes, _ = world.results.door(_nobody, secure=False)
+        routes, _ = world.results.routes(_nobody, secure=False)
         for route in (route for route in routes if route.method == "GET" and route.secured):
             path = route.path.format(case=case, **names)
             for (name, _), text in itertools.product(route.query, STRANGE):

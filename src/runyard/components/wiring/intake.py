@@ -1,4 +1,4 @@
-"""Wires how jobs become known: webhooks, fetched deliveries, the audit, and the REST that runners call."""
+"""Wires the intake of jobs (webhooks, fetched deliveries, the audit) and the API that runners call."""
 
 import msgspec
 

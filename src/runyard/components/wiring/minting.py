@@ -1,4 +1,4 @@
-"""Wires how a job reaches a runner: the matcher that claims, and the minter that registers the runner at GitHub."""
+"""Wires the matcher, which claims jobs for runners, and the minter, which registers runners at GitHub."""
 
 import msgspec
 
@@ -32,7 +32,7 @@ def wire_matcher(shared: Shared) -> Matcher:
     return Matcher(
         deps,
         store=shared.store,
-        claims=Claims(ctx=shared.ctx, actor=deps.name),
+        claims=Claims(ctx=shared.ctx, actor=deps.name, budget=shared.budget),
         pools=shared.pools,
         waiters=shared.waiters,
         minter=minter,

@@ -1,4 +1,4 @@
-"""Wires what recovers leaked slots, Pods and registrations: the sweeper and the reconcilers."""
+"""Wires the sweeper and the reconcilers, which recover leaked slots, Pods and registrations."""
 
 import msgspec
 

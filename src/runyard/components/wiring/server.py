@@ -53,7 +53,7 @@ class Wired(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def deps(self) -> Deps:
-        """The dependencies of every piece; their answers become health conditions."""
+        """The dependencies of every piece; their responses become health conditions."""
         return self.shared.deps
 
 

@@ -1,6 +1,6 @@
-"""Makes the pieces that others of one dispatch server share; each exists once in a replica.
+"""Makes the pieces that all other pieces of a dispatch server share; each exists once in a replica.
 
-Here, and only here, the server's clients are wrapped so that their answers become health conditions.
+Only here are the server's clients wrapped so that their responses become health conditions.
 """
 
 from collections.abc import Callable
@@ -60,9 +60,9 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 def reporter(health: Health, condition: Condition) -> Callable[[str], None]:
     """A function that sets a health condition to a text, or clears it with an empty one."""
 
-    def report(wrong: str) -> None:
-        if wrong:
-            health.fail(condition.code, wrong)
+    def report(message: str) -> None:
+        if message:
+            health.fail(condition.code, message)
         else:
             health.ok(condition.code)
 
@@ -90,7 +90,7 @@ def wire_shared(given: Deps) -> Shared:
         budget=budget,
         ctx=ctx,
         store=store,
-        waiters=Waiters(notify=None if deps.notices is None else deps.notices.tell),
+        waiters=Waiters(notify=None if deps.notices is None else deps.notices.notify),
         pools=pools,
         seal=Seal(settings.seal_key, rng=deps.rng),
         prover=prover,

@@ -14,9 +14,9 @@ from runyard.blobs.contract import Blobs
 from runyard.blobs.location import Directory
 from runyard.blobs.opening import open_blobs
 from runyard.components import processor, server
-from runyard.components.probing import Tell
+from runyard.components.probing import NotReady
 from runyard.components.results import ResultsSetup, keys_of
-from runyard.components.server import Door
+from runyard.components.server import ServerSocket
 from runyard.db import migrate
 from runyard.db.pooled import open_pool
 from runyard.dispatch.deps import Deps
@@ -42,8 +42,8 @@ async def run(context: Context) -> None:
             blobs=open_blobs(Directory(path=context.boot.layout.blobs), clock=context.clock),
             keys=keys_of(context.secrets().seal),
         )
-        doors = tuple(
-            Door(
+        sockets = tuple(
+            ServerSocket(
                 sock=sock,
                 access=access_settings(context, address),
                 tls=tls_context(context, address),
@@ -51,14 +51,14 @@ async def run(context: Context) -> None:
             for address, sock in context.sockets()
         )
 
-        async def prepare(_: Tell) -> None:
+        async def prepare(_: NotReady) -> None:
             await asyncio.to_thread(migrate.apply, context.boot.database)
             migrated.set()
 
         async with asyncio.TaskGroup() as group:
             group.create_task(_process(context, deps, results.blobs, migrated))
             await server.serve(
-                deps, doors, prepare=prepare, ready=lambda _: context.ready(), results=results
+                deps, sockets, prepare=prepare, ready=lambda _: context.ready(), results=results
             )
 
 
