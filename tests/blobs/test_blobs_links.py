@@ -24,9 +24,9 @@ def asked(link: str, method: str = "", **changed: str) -> tuple[Request, str]:
 
 def test_a_link_allows_what_it_says() -> None:
     links = Links((NEW,), clock=ShiftedClock())
-    put = links.judge(*asked(links.put("a/b", lasts=60, limit=500)))
+    put = links.verify(*asked(links.put("a/b", lasts=60, limit=500)))
     assert (put.method, put.key, put.limit) == ("PUT", "a/b", 500)
-    get = links.judge(*asked(links.get("a/b", lasts=60, name="Größe & Co.png")))
+    get = links.verify(*asked(links.get("a/b", lasts=60, name="Größe & Co.png")))
     assert (get.method, get.key, get.name) == ("GET", "a/b", "Größe & Co.png")
 
 
@@ -49,7 +49,7 @@ CHANGED = {
 def test_a_changed_link_is_worth_nothing(method: str, changed: dict[str, str]) -> None:
     links = Links((NEW,), clock=ShiftedClock())
     with pytest.raises(BadLink):
-        links.judge(*asked(links.get("a/b", lasts=60, name="n"), method, **changed))
+        links.verify(*asked(links.get("a/b", lasts=60, name="n"), method, **changed))
 
 
 def test_a_link_is_for_its_own_key() -> None:
@@ -57,7 +57,7 @@ def test_a_link_is_for_its_own_key() -> None:
     request, _ = asked(links.get("a/b", lasts=60))
     for key in ("a/c", "a", "a/b/c", "../a/b", ""):
         with pytest.raises(BadLink):
-            links.judge(request, key)
+            links.verify(request, key)
     with pytest.raises(BadKey):
         links.get("../secret", lasts=60)
 
@@ -67,7 +67,7 @@ def test_no_two_links_are_signed_alike_by_moving_a_border() -> None:
     request, _ = asked(links.get("a", lasts=60, name="b"))
     moved, _ = asked(f"{BLOBS}/ab?{urlencode(dict(request.query) | {'name': ''})}")
     with pytest.raises(BadLink):
-        links.judge(moved, "ab")
+        links.verify(moved, "ab")
 
 
 def test_a_link_expires() -> None:
@@ -75,23 +75,23 @@ def test_a_link_expires() -> None:
     links = Links((NEW,), clock=clock)
     request, key = asked(links.get("a", lasts=60))
     clock.ahead = 58
-    links.judge(request, key)
+    links.verify(request, key)
     clock.ahead = 61
     with pytest.raises(BadLink, match="expired"):
-        links.judge(request, key)
+        links.verify(request, key)
 
 
 def test_a_key_can_be_changed_without_a_gap() -> None:
     clock = ShiftedClock()
     before = asked(Links((OLD,), clock=clock).get("a", lasts=60))
     meanwhile = Links((NEW, OLD), clock=clock)
-    meanwhile.judge(*before)
+    meanwhile.verify(*before)
     after = asked(meanwhile.get("a", lasts=60))
-    Links((NEW,), clock=clock).judge(*after)
+    Links((NEW,), clock=clock).verify(*after)
     with pytest.raises(BadLink, match="signature"):
-        Links((NEW,), clock=clock).judge(*before)
+        Links((NEW,), clock=clock).verify(*before)
     with pytest.raises(BadLink, match="signature"):
-        Links((OTHER,), clock=clock).judge(*after)
+        Links((OTHER,), clock=clock).verify(*after)
 
 
 def test_a_key_that_can_be_guessed_is_refused() -> None:

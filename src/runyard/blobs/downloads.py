@@ -1,7 +1,7 @@
 """Builds response headers that make a browser save a file and never display it.
 
-A file that a test left may be an HTML page with a script. So the response has a type that no browser displays or
-guesses (`nosniff`), asks the browser to save it, and forbids scripts in case something displays it all the same.
+A file that a test attached may be an HTML page with a script. So the response has a type that no browser displays or
+guesses (`nosniff`), makes the browser save it, and forbids scripts in case something displays it all the same.
 """
 
 import unicodedata
@@ -16,14 +16,14 @@ _UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))  # not printable
 
 def safe_name(name: str) -> str:
     """Reduce a name to a file name that every system accepts: no path, no invisible character, no leading dot."""
-    kept = "".join(
+    cleaned = "".join(
         "_" if each in _BAD or unicodedata.category(each) in _UNSEEN else each
         for each in unicodedata.normalize("NFC", name)
     )
-    stem, dot, ending = kept.rpartition(".")
+    stem, dot, ending = cleaned.rpartition(".")
     if dot and len(ending) < 16:
-        kept = stem[: _LONGEST - len(ending) - 1] + dot + ending
-    return kept[:_LONGEST].strip(" .") or "download"
+        cleaned = stem[: _LONGEST - len(ending) - 1] + dot + ending
+    return cleaned[:_LONGEST].strip(" .") or "download"
 
 
 def headers(name: str) -> Pairs:

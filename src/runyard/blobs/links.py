@@ -61,18 +61,18 @@ class Links:
 
     def put(self, key: str, *, lasts: float, limit: int) -> str:
         """Make a link to upload at most `limit` bytes: path and query."""
-        return self._made(
-            Link(method="PUT", key=check_key(key), until=self._end(lasts), limit=limit)
+        return self._build(
+            Link(method="PUT", key=check_key(key), until=self._expiry(lasts), limit=limit)
         )
 
     def get(self, key: str, *, lasts: float, name: str = "") -> str:
         """Make a link to download an object: path and query."""
         shown = name[:_LONGEST_NAME]
-        return self._made(
-            Link(method="GET", key=check_key(key), until=self._end(lasts), name=shown)
+        return self._build(
+            Link(method="GET", key=check_key(key), until=self._expiry(lasts), name=shown)
         )
 
-    def judge(self, request: Request, key: str) -> Link:
+    def verify(self, request: Request, key: str) -> Link:
         """Check the link of this request for that key; raises `BadLink`."""
         method: Method = "PUT" if request.method == "PUT" else "GET"
         until, limit = request.param("until"), request.param("limit") or "0"
@@ -89,16 +89,16 @@ class Links:
             raise BadLink("it has expired")
         return link
 
-    def _end(self, lasts: float) -> int:
+    def _expiry(self, lasts: float) -> int:
         return int(self._clock.now() + lasts)
 
-    def _made(self, link: Link) -> str:
-        said = {"method": link.method, "until": str(link.until)}
+    def _build(self, link: Link) -> str:
+        parameters = {"method": link.method, "until": str(link.until)}
         if link.method == "PUT":
-            said["limit"] = str(link.limit)
+            parameters["limit"] = str(link.limit)
         if link.name:
-            said["name"] = link.name
-        query = urlencode({**said, "signature": _signature(self._keys[0], link)})
+            parameters["name"] = link.name
+        query = urlencode({**parameters, "signature": _signature(self._keys[0], link)})
         return f"{BLOBS}/{link.key}?{query}"
 
 

@@ -54,11 +54,11 @@ def _s3(location: Bucket, *, within: timedelta) -> S3Store:
     if location.region:
         given["region"] = location.region
     if location.credentials is not None:
-        who = location.credentials
-        given["access_key_id"] = who.access_key_id
-        given["secret_access_key"] = who.secret_access_key
-        if who.session_token:
-            given["session_token"] = who.session_token
+        credentials = location.credentials
+        given["access_key_id"] = credentials.access_key_id
+        given["secret_access_key"] = credentials.secret_access_key
+        if credentials.session_token:
+            given["session_token"] = credentials.session_token
     return S3Store(
         location.bucket,
         prefix=location.prefix or None,

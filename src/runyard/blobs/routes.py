@@ -27,10 +27,9 @@ from runyard.telemetry.log import Logger
 from runyard.wire.paths import BLOBS
 from runyard.wire.problem_codes import ProblemCode
 
-_PATIENCE = 3600.0  # seconds for a whole upload
-_AT_ONCE = (
-    16  # uploads; each uses about 20 MB of memory, and more of them wait with their body unread
-)
+_UPLOAD_TIMEOUT = 3600.0  # seconds for a whole upload
+# Uploads at the same time: each uses about 20 MB of memory. Further ones wait with their body unread.
+_AT_ONCE = 16
 _LINK = (
     ("until", "when the link expires, in seconds since the epoch"),
     ("signature", "signature over all other parameters"),
@@ -55,7 +54,7 @@ class BlobRoutes:
         self._links = links
         self._clock = clock
         self._log = log
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._uploads = asyncio.Semaphore(_AT_ONCE)
 
     def routes(self) -> tuple[Route, ...]:
         """The routes of this class."""
@@ -91,15 +90,20 @@ class BlobRoutes:
 
     async def _put(self, request: Request, key: str) -> Response:
         try:
-            link = self._links.judge(request, key)
+            link = self._links.verify(request, key)
         except BadLink as error:
             return _forbidden(error)
-        told = request.header("content-length")
-        if told.isascii() and told.isdecimal() and len(told) < 16 and int(told) > link.limit:
+        length = request.header("content-length")
+        if (
+            length.isascii()
+            and length.isdecimal()
+            and len(length) < 16
+            and int(length) > link.limit
+        ):
             return _too_large(link.limit)
         content = request.content if request.content is not None else request.body
         try:
-            async with self._room, self._clock.timeout(_PATIENCE):
+            async with self._uploads, self._clock.timeout(_UPLOAD_TIMEOUT):
                 size = await self._blobs.put(key, content, limit=link.limit)
         except BlobTooLarge:
             return _too_large(link.limit)
@@ -113,7 +117,7 @@ class BlobRoutes:
 
     async def _get(self, request: Request, key: str) -> Response | Stream:
         try:
-            link = self._links.judge(request, key)
+            link = self._links.verify(request, key)
             reading = await self._blobs.get(key)
         except BadLink as error:
             return _forbidden(error)
@@ -133,7 +137,7 @@ class BlobRoutes:
 
 
 def _forbidden(error: BadLink) -> Response:
-    fix = "ask the server for a new link"
+    fix = "request a new link from the server"
     return problem(403, ProblemCode.LINK_INVALID, reason=str(error), fix=fix)
 
 

@@ -90,8 +90,8 @@ class StoredBlobs:
 
     async def get(self, key: str) -> "_Reading":
         """Start to read an object."""
-        asked = obstore.get_async(self._reads, check_key(key))
-        return _Reading(self, key, await self.timely(asked, "get", key))
+        operation = obstore.get_async(self._reads, check_key(key))
+        return _Reading(self, key, await self.timely(operation, "get", key))
 
     async def download(self, key: str, path: Path) -> int:
         """Write an object to a new file."""
@@ -151,18 +151,18 @@ class StoredBlobs:
         check_key(key)
         if not isinstance(self._store, S3Store):
             return ""
-        asked = obstore.sign_async(self._store, method, key, timedelta(seconds=lasts))
-        return await self.timely(asked, "sign", key)
+        operation = obstore.sign_async(self._store, method, key, timedelta(seconds=lasts))
+        return await self.timely(operation, "sign", key)
 
-    async def timely(self, asked: Awaitable[T], what: str, key: str) -> T:
+    async def timely(self, operation: Awaitable[T], what: str, key: str) -> T:
         """Await an operation of obstore with a deadline; raises a `BlobError`."""
         try:
             async with self._clock.timeout(WITHIN):
-                return await asked
+                return await operation
         except StopAsyncIteration:
             raise
         except TimeoutError:
-            raise BlobsUnavailable(f"{what} {key}: no answer within {WITHIN:.0f} s") from None
+            raise BlobsUnavailable(f"{what} {key}: no response within {WITHIN:.0f} s") from None
         except Exception as error:  # noqa: BLE001 - mapped as above
             raise _blob_error(error, what, key) from None
 

@@ -1,6 +1,6 @@
 """Every metric that runyard exports, declared once.
 
-A metric is a frozen value; packages pass it to a `Meter` and can neither invent a name nor a label. The
+A metric is a frozen value; packages pass it to a `Meter` and can use no other name or label. The
 constant is the wire name in upper case, exactly and without exception, so that a dashboard's query and
 the line of code that feeds it are found by the same search. `docs/metrics.md` is generated from here.
 
@@ -78,7 +78,7 @@ COMPONENT = Label("component", "component that applied it", tuple(Component))
 
 
 def _outcome(*values: str) -> Label:
-    return Label("outcome", "what came of it", values)
+    return Label("outcome", "slug of the outcome", values)
 
 
 _declared = Declared()
@@ -236,7 +236,7 @@ TUIST_RUNNERS_DISPATCH_REQUEST_COUNT = counter(
 )
 RUNYARD_POLL_WAKES_TOTAL = counter(
     "runyard_poll_wakes_total",
-    "Polls that were woken before their time; one job should wake one poll.",
+    "Polls that were woken before their wait ended; one job should wake one poll.",
     POOL,
     of=_SERVER,
 )
@@ -270,7 +270,7 @@ TUIST_RUNNERS_QUEUE_OLDEST_AGE_SECONDS = gauge(
 )
 TUIST_RUNNERS_QUEUE_OLDEST_DISPATCHABLE_AGE_SECONDS = gauge(
     "tuist_runners_queue_oldest_dispatchable_age_seconds",
-    "Age of the oldest job that could be dispatched now; high while runners are idle is a page.",
+    "Age of the oldest job that could be dispatched now; alerts while fitting runners are idle.",
     FLEET,
     of=_SERVER,
 )
@@ -518,7 +518,7 @@ RUNYARD_ACTIONS_TOTAL = counter(
 )
 RUNYARD_FENCES_TOTAL = counter(
     "runyard_fences_total",
-    "Fences at GitHub, by its answer.",
+    "Fences, by GitHub's answer.",
     Label("answer", "GitHub's answer", ("deleted", "busy", "absent", "none")),
     of=_SERVER,
 )
@@ -560,7 +560,7 @@ RUNYARD_PRUNED_ROWS_TOTAL = counter(
 )
 RUNYARD_GITHUB_RATE_BUDGET_RATIO = gauge(
     "runyard_github_rate_budget_ratio",
-    "What is left of GitHub's rate limit, as a share, for the installation that has least.",
+    "Remaining share of GitHub's rate limit, for the installation with the least.",
     of=_SERVER,
 )
 RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS = gauge(

@@ -39,11 +39,11 @@ class _Expected(msgspec.Struct):
     within: float
     last: float
     ever: bool = False
-    ask: LastSuccess | None = None
+    read_last: LastSuccess | None = None
 
     def refresh(self) -> None:
         """Read the last success of followed work."""
-        if self.ask is not None and (last := self.ask()) is not None:
+        if self.read_last is not None and (last := self.read_last()) is not None:
             self.last, self.ever = last, True
 
 
@@ -67,7 +67,7 @@ class Freshness:
     def follow(self, loop: str, within: float, last: LastSuccess) -> None:
         """Announce work whose last success is read through `last`."""
         self.expect(loop, within)
-        self._loops[loop].ask = last
+        self._loops[loop].read_last = last
 
     def succeeded(self, loop: str) -> None:
         """Record a success; `ValueError` if the loop was not announced."""

@@ -1,4 +1,4 @@
-"""Structured logs: one event, some fields, no secret.
+"""Configures structured logs and removes credentials from them.
 
 `configure` is called once per process (by the command line or the simulator); before that everything below
 *critical* is dropped, so tests and simulations are quiet by default. Get a logger while wiring a component, after
@@ -52,7 +52,7 @@ _DEPTH = 6
 
 
 class _Stderr:
-    """Writes to the standard error of that moment, which may have been redirected."""
+    """Writes to the current `sys.stderr`, which may have been redirected since the start."""
 
     def write(self, text: str) -> None:
         sys.stderr.write(text)

@@ -61,7 +61,7 @@ async def run_loop(
 
     After n failures in a row the wait is `every * 2**n`, at most `max_backoff` (but never less than
     `every`). With `jitter_rng` each wait is up to a tenth longer, so that replicas drift apart.
-    `freshness` is told of the loop and of each success. `name` is a member of `Loop`.
+    The loop and each success are reported to `freshness`. `name` is a member of `Loop`.
     """
     _check(expected)
     failures = 0

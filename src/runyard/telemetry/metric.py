@@ -1,6 +1,6 @@
-"""The type of a declared metric, and how one is declared.
+"""Declares metrics: the types of a metric and of its labels.
 
-A `Label` says what its values mean. Where they form a closed set it lists them all, and a `Meter`
+A `Label` documents its values. Where they form a closed set it lists them all, and a `Meter`
 in the tests refuses any other, so that no value reaches a dashboard without being documented.
 """
 
@@ -13,7 +13,7 @@ from runyard.telemetry.names import Component
 
 
 class Kind(StrEnum):
-    """The three shapes that a metric can have."""
+    """The kind of a metric."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 class Label(msgspec.Struct, frozen=True):
-    """One label: its name, what it says, and all of its values if they are a closed set."""
+    """One label: its name, its meaning, and all of its values if they are a closed set."""
 
     name: str
     meaning: str

@@ -22,7 +22,7 @@ class Component(StrEnum):
 
 
 class Loop(Code):
-    """Everything that runs again and again, or follows a watch, with what it does."""
+    """Every periodic loop and every watch, with its description."""
 
     # every component that uses the Kubernetes API
     DENIED_ACCESS = "denied-access", "Checks whether forbidden requests are allowed again."

@@ -15,7 +15,7 @@ class Dispatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DrainReason(StrEnum):
-    """Why a poll is answered with 410, in the words that pollers know."""
+    """Why a poll is answered with 410; existing pollers compare these texts."""
 
     OPERATOR = "operator drain"
     IMAGE_STALE = "image stale"
@@ -30,20 +30,20 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodStopped(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pool operator reports before it deletes a Pod."""
+    """The pool operator's report before it deletes a Pod."""
 
     pod_name: str
     ended_at: str
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
-    """200 to a webhook: what came of it."""
+    """200 to a webhook: its outcome."""
 
     outcome: str
 
 
 class ScalingSignals(msgspec.Struct, frozen=True, kw_only=True):
-    """The autoscaler's request for one pool."""
+    """200 to the autoscaler: the load of one pool."""
 
     fleet: str
     claimed: int
@@ -68,6 +68,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
-    """What a guest reports every now and then while it executes a job."""
+    """The periodic report of a guest that executes a job."""
 
     samples: tuple[Sample, ...]

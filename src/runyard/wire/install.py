@@ -39,7 +39,7 @@ def objects(
     namespace: str = names.RUNNERS_NAMESPACE,
     controller_namespace: str = names.CONTROLLER_NAMESPACE,
 ) -> Objects:
-    """What these components need, in the order of applying; `hosts` are agents that get an account.
+    """The objects that these components need, in the order of applying; each of `hosts` gets an account.
 
     `namespace` holds pools and runner Pods, `controller_namespace` the accounts of the components.
     """

@@ -1,6 +1,6 @@
 """Formats and parses RFC 3339 instants, as Kubernetes and GitHub write them.
 
-Pure functions of their arguments; telling the time is the clock's business (`runyard.clock`).
+Pure functions of their arguments; the current time comes from `runyard.clock`.
 """
 
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ def to_rfc3339(now: float) -> str:
 
 
 def to_rfc3339_micro(now: float) -> str:
-    """Write an instant with microseconds, as Kubernetes leases want it."""
+    """Write an instant with microseconds, as Kubernetes leases require."""
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 

@@ -1,7 +1,7 @@
 """Labels, annotations, finalizers and other names that leave a process.
 
-They are the wire: other programs of a fleet (charts, dashboards, an older controller) read and write
-them, so none of them may change, and none may be spelled out anywhere else in the code.
+Other programs of a fleet (charts, dashboards, an older controller) read and write them, so none of them may
+change, and none may be written out anywhere else in the code.
 """
 
 import hashlib
@@ -84,7 +84,7 @@ REASON_DELETING = "Deleting"
 REASON_ROLLING = "Rolling"
 REASON_ROLL_CAPPED = "RollCapped"
 
-# What the node agent calls itself and publishes.
+# The node agent's name, and what it publishes.
 NODE_AGENT = "tart-kubelet"
 CONTAINER_ID_SCHEME = "tart://"
 REASON_CREATE_FAILED = "TartCreateFailed"
@@ -111,5 +111,5 @@ def runner_name(pod_name: str) -> str:
 
 
 def golden_label(image: str) -> str:
-    """The Node label that says "this host holds that image"."""
+    """The Node label of a host that holds this image."""
     return GOLDEN_PREFIX + hashlib.sha256(image.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Reason codes: why something was done, refused or left, as a slug with typed detail.
+"""Reason codes: why something was done, refused or left unchanged, as a slug with typed detail.
 
     class Why(Code):
         JOB_STARTED = "job-started", "job {job:d} started"

@@ -17,23 +17,23 @@ class Why(Code):
     BOUND = "bound", "assigned to {pod}"
     ADOPTED = "adopted", "a runner without a job is assigned job {job:d}"
     ARMED = "minted-and-stamped", "runner registered and Pod stamped"
-    MINT_REFUSED = "mint-refused", "GitHub made no runner: {kind}: {message}"
+    MINT_REFUSED = "mint-refused", "GitHub registered no runner: {kind}: {message}"
     MINT_UNCLEAR = "mint-unclear", "runner registration unclear, stamp {stamp}: {kind}: {message}"
     STAMP_FAILED = "stamp-failed", "runner registered, stamp {stamp}"
     STAMP_INVALID = "stamp-invalid", "Kubernetes does not accept {tenant!r} as a label value"
 
     FENCE_DELETED = "fence-deleted", "fence: GitHub deleted the runner"
-    FENCE_ABSENT = "fence-absent", "fence: GitHub knows no such runner"
+    FENCE_ABSENT = "fence-absent", "fence: GitHub has no such runner"
     FENCE_BUSY = "fence-busy", "fence: GitHub says that the runner is busy"
     FENCE_STILL_BUSY = "fence-still-busy", "fence: the runner is still busy"
-    INCONCLUSIVE = "inconclusive", "no answer yet, asked again later"
+    INCONCLUSIVE = "inconclusive", "no answer yet; the request is repeated later"
 
     POD_NOT_FOUND = "pod-not-found", "Pod is gone (404)"
     POD_REPLACED = "pod-replaced", "another Pod has its name"
     POD_SUCCEEDED = "pod-succeeded", "the agent recorded the end: Succeeded"
     POD_FAILED = "pod-failed", "the agent recorded the end: Failed"
     STAMPED_WITHOUT_CLAIM = "stamped-without-claim", "stamped, and no claim exists for it"
-    NOT_POLLING = "not-polling", "runs and does not poll for work"
+    NOT_POLLING = "not-polling", "the Pod runs and does not poll for work"
 
     AWAITS_APPROVAL = "awaits-approval", "waits for an approval at GitHub"
     QUEUED = "queued", "queued at GitHub"
@@ -48,7 +48,7 @@ class Why(Code):
     JOB_WENT_ELSEWHERE = "job-went-elsewhere", "job {job:d} went to another runner"
 
 
-FENCED = (Why.FENCE_DELETED, Why.FENCE_ABSENT)  # GitHub knows the runner no longer
+FENCED = (Why.FENCE_DELETED, Why.FENCE_ABSENT)  # GitHub has no such runner any more
 
 
 class Refused(Code):
@@ -65,7 +65,7 @@ class Refused(Code):
     JOB_OVER = "job-over", "the job is over already"
     JOB_WENT_ON = "job-went-on", "the job is known to have started or ended"
     UNKNOWN_JOB = "unknown-job", "the job is not known"
-    READ_OUTDATED = "job-read-outdated", "the job has changed since GitHub was asked"
+    READ_OUTDATED = "job-read-outdated", "the job has changed since it was read at GitHub"
     SLOT_TAKEN = "slot-taken", "the slot is {state}"
     SLOT_NOT_IDLE = "slot-not-idle", "the slot is not idle any more"
     JOB_NOT_OFFERABLE = "job-not-offerable", "the job is not offerable"
@@ -75,7 +75,7 @@ class Refused(Code):
     NOT_STAMPED = "not-stamped", "the stamp was not acknowledged"
     DATABASE_FAILED_OVER = (
         "database-failed-over",
-        "the database has failed over since this was asked",
+        "the database has failed over since this request was sent",
     )
 
 
@@ -85,27 +85,27 @@ class Found(Code):
     SLOT_OVERDUE = "slot-overdue", "{state} for too long: {question}"
     POD_NOT_LISTED = "pod-not-listed", "its Pod is not listed"
     JOB_UNCHECKED = "job-unchecked", "{state}: not checked at GitHub for long"
-    JOB_END_MISSED = "job-end-missed", "{state}: over at GitHub, and no event said so"
+    JOB_END_MISSED = "job-end-missed", "{state}: over at GitHub, and no event reported it"
     REGISTRATION_UNCLAIMED = "registration-unclaimed", "registered at GitHub, and no slot claims it"
 
 
 class Left(Code):
-    """Why a reconciler did not touch what it found; or a `Refused` code of the machine."""
+    """Why a reconciler left a finding unchanged; or a `Refused` code of the machine."""
 
     MOVED_ON = "moved-on", "it has changed since it was judged"
-    RUNNER_MAY_BE_BUSY = "runner-may-be-busy", "not fenced: its runner may be at work"
+    RUNNER_MAY_BE_BUSY = "runner-may-be-busy", "not fenced: its runner may be executing a job"
     OWNER_UNKNOWN = (
         "owner-unknown",
-        "its owner is not known, so GitHub cannot be asked for its runner",
+        "its owner is unknown, so its runner cannot be read at GitHub",
     )
     REGISTRATION_BUSY = "registration-busy", "GitHub says that the runner is busy"
-    REGISTRATION_ABSENT = "registration-absent", "GitHub knows no such runner any more"
+    REGISTRATION_ABSENT = "registration-absent", "GitHub has no such runner any more"
 
 
 class Would(Code):
     """What a reconciler in a dry run would have done; or a question of the sweeper."""
 
-    READ_JOB = "read-job", "ask GitHub about the job"
+    READ_JOB = "read-job", "read the job at GitHub"
     VERIFY_AND_CLOSE = "verify-and-close", "verify that the Pod is gone and close its slot"
     FENCE_AND_DELETE = "fence-and-delete", "fence its runner and delete the Pod"
     DELETE_REGISTRATION = "delete-registration", "delete its registration"
@@ -121,12 +121,15 @@ class Deleting(Code):
 
 
 class Holding(Code):
-    """What stands between a queued job and a runner, exactly."""
+    """Why a queued job has no runner yet."""
 
     TENANT_PAUSED = "tenant-paused", "{tenant} is paused"
-    EXCLUDED = "excluded", "no runner is made for the {kind} {name} for another {left:.0f} s"
-    GITHUB_EXCLUDED = "github-excluded", "GitHub is not asked for runners for another {left:.0f} s"
-    TRIAL_RUNNING = "trial-running", "another job tries first whether GitHub makes runners again"
+    EXCLUDED = "excluded", "no runner is registered for the {kind} {name} for another {left:.0f} s"
+    GITHUB_EXCLUDED = "github-excluded", "no runner is registered for another {left:.0f} s"
+    TRIAL_RUNNING = (
+        "trial-running",
+        "another job tests first whether GitHub registers runners again",
+    )
     NO_POOLS = "no-pools", "no pool matches: there is no pool"
     LABEL_MISSING = "label-missing", "no pool matches: none has the label {labels}"
     DISPATCH_LABEL_MISSING = (
@@ -149,12 +152,12 @@ class Holding(Code):
 class Proposed(Code):
     """Why a job is proposed for a runner."""
 
-    VACANT_FIRST = "vacant-first", "a runner that lost its job is supply first"
+    VACANT_FIRST = "vacant-first", "a runner that lost its job is used first"
     NEXT_IN_TURN = "next-in-turn", "{tenant} is next at virtual time {vtime:g}"
 
 
 class Requested(Code):
-    """What became of a person's request about a job; stored in the audit trail."""
+    """The outcome of a user's request about a job; stored in the audit trail."""
 
     CANCELLING = "cancelling", "GitHub cancels its run"
     RERUN_QUEUED = "rerun-queued", "queued again under a new number"
@@ -165,18 +168,18 @@ class Requested(Code):
     JOB_NOT_OVER = "job-not-over", "the job is not over yet"
     RERUN_REFUSED = "rerun-refused", "GitHub does not allow it: {message}"
     RUN_HAS_OTHERS = "run-has-others", "its run has other jobs that are not over"
-    TRIED_AGAIN = "tried-again", "tried again at once"  # an exclusion that a person ended
+    TRIED_AGAIN = "tried-again", "tried again at once"  # an exclusion that a user ended
 
 
 class Denied(Code):
     """Why a caller is not accepted."""
 
     TOKEN_MISSING = "token-missing", "there is no bearer token"
-    TOKEN_MALFORMED = "token-malformed", "it has characters that no token has"
-    TOKEN_UNKNOWN = "token-unknown", "the Kubernetes API does not know it"
+    TOKEN_MALFORMED = "token-malformed", "the token has characters that are not allowed"
+    TOKEN_UNKNOWN = "token-unknown", "the Kubernetes API does not know the token"
     TOKEN_OUT_OF_AUDIENCE = (
         "token-out-of-audience",
-        "the Kubernetes API does not accept it for this audience, or no longer",
+        "the Kubernetes API does not accept the token for this audience, or no longer",
     )
     TOKEN_UNBOUND = (
         "token-unbound",
@@ -186,19 +189,19 @@ class Denied(Code):
     OTHER_POD = "other-pod", "a runner may report for its own Pod only"
     NOT_AN_ACCOUNT = "not-a-service-account", "the token is not that of a ServiceAccount"
     OTHER_NAMESPACE = "other-namespace", "only runners of the namespace {namespace} may poll"
-    ACCOUNT_DELETED = "account-deleted", "it was deleted, as happens when its runner is to go"
-    ACCOUNT_WITHOUT_POOL = "account-without-pool", "it belongs to no pool"
+    ACCOUNT_DELETED = "account-deleted", "the ServiceAccount was deleted: its runner is being removed"
+    ACCOUNT_WITHOUT_POOL = "account-without-pool", "the ServiceAccount belongs to no pool"
 
 
 class DeliveryOutcome(Code):
-    """What came of a delivery of GitHub: `deliveries.outcome`, the label of a counter and the answer to GitHub."""
+    """The outcome of a webhook delivery: `deliveries.outcome`, a label of a counter, and the response to GitHub."""
 
-    APPLIED = "applied", "it changed something"
-    KNOWN = "known", "it was known already"
-    DUPLICATE = "duplicate", "the delivery was applied before"  # answered, never stored
-    IGNORED = "ignored", "it is of no interest"
-    UNREADABLE = "unreadable", "it cannot be read"
-    INVALID = "invalid", "it cannot be applied"
+    APPLIED = "applied", "the event changed the stored state"
+    KNOWN = "known", "the event was known already"
+    DUPLICATE = "duplicate", "the delivery was applied before"  # in the response, never stored
+    IGNORED = "ignored", "the event is not used"
+    UNREADABLE = "unreadable", "the body cannot be read"
+    INVALID = "invalid", "the event cannot be applied"
 
 
 class Objection(Code):

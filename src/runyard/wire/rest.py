@@ -20,7 +20,7 @@ Platform = Literal["linux", "macos"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Weight = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
 Priority = Annotated[int, msgspec.Meta(ge=-1_000_000, le=1_000_000)]
-# An end that is one: to Python `$` alone also holds before a last line end, and others do not know Python's `\Z`.
+# The end of the text: in Python `$` alone also matches before a final newline, and other languages have no `\Z`.
 _END = r"$(?!\n)"
 Why = Annotated[str, msgspec.Meta(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*" + _END)]
 RepositoryName = Annotated[
@@ -32,12 +32,12 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What a tenant may use on one platform at once."""
 
     platform: Platform
-    vcpus: Count | None = None  # None in a change: as it is
+    vcpus: Count | None = None  # None in a patch: unchanged
     memory_gb: Count | None = None
 
 
 class RepositoryPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A repository's share of its tenant, and what its jobs' priority is."""
+    """A repository's share of its tenant, and the priority of its jobs."""
 
     repository: RepositoryName
     weight: Weight | None = None
@@ -45,7 +45,7 @@ class RepositoryPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class TenantPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different; what is left out stays as it is."""
+    """The changes of a tenant; fields that are left out stay unchanged."""
 
     weight: Weight | None = None
     paused: bool | None = None
@@ -79,7 +79,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     field: str
     source: str  # a value, or a reason's slug
     target: str
-    why: str  # by the person's own word
+    why: str  # as the caller wrote it
     actor: str
     detail: Detail = {}  # of the reason
     text: str = ""  # the reason for people
@@ -100,7 +100,7 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tenants(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of tenants; `next` is what to ask for with `after`, empty at the end."""
+    """A page of tenants; `next` is the `after` of the next page, empty at the end."""
 
     items: tuple[Tenant, ...]
     next: str = ""
@@ -131,7 +131,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Jobs(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of jobs, newest first; `next` is what to ask for with `before`, 0 at the end."""
+    """A page of jobs, newest first; `next` is the `before` of the next page, 0 at the end."""
 
     items: tuple[Job, ...]
     next: int = 0
@@ -204,10 +204,10 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """GitHub took it; what becomes of it is heard by webhook."""
+    """GitHub accepted the request; its result arrives by webhook."""
 
     job: int
     run_id: int
-    others: tuple[int, ...] = ()  # jobs of the same run that are concerned too
+    others: tuple[int, ...] = ()  # other jobs of the same run that are affected
     outcome: str  # a slug
     text: str  # the outcome for people

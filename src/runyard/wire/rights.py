@@ -1,7 +1,7 @@
 """The rights of each component: its roles, and the bindings that give them to an account.
 
 Each component has a file of roles in `deploy/roles` with exactly what it needs: one right too few and a component does
-nothing, one too many and a stolen credential does more. A test runs the components, records what they ask for, and
+nothing, one too many and a stolen credential does more. A test runs the components, records what they request, and
 compares.
 
 All hosts share one role; the admission policy in `deploy/admission` limits a host to its own Node and its own Pods. The

@@ -1,8 +1,8 @@
 """The RunnerPool custom resource, for reading.
 
 For writing, a component sends patches of the fields it owns and nothing else: a struct with defaults would write
-back fields that a chart owns, or drop an explicit zero. A test holds these structs, the patches and the definition in
-`deploy/crds` against each other, field by field.
+back fields that a chart owns, or drop an explicit zero. A test compares these structs, the patches and the definition
+in `deploy/crds`, field by field.
 """
 
 from typing import Literal
@@ -35,7 +35,7 @@ class Rollout(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PoolSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What the pool should be."""
+    """The desired state of a pool."""
 
     image: str
     fleet_selector: str

@@ -1,8 +1,8 @@
 """Bodies of the REST for test results. Refusals have the body of `http.problems`.
 
-A *run* is what a client calls one, by an id of its own; a sharded run has one upload for each shard and is shown
-merged. Accounts and projects are those of a repository at GitHub, in small letters. Moments are seconds since the
-epoch, durations milliseconds; nothing here holds a credential but `Upload.url`, `Attachment.url` and `Token.token`.
+A *run* has an id that its client chooses; a sharded run has one upload for each shard and is shown merged. Accounts
+and projects are those of a repository at GitHub, in lower case. Moments are seconds since the epoch, durations
+milliseconds; only `Upload.url`, `Attachment.url` and `Token.token` contain a credential.
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ TOKENS = "/api/v1/test-tokens"
 
 State = Literal["awaiting_upload", "queued", "processing", "processed", "failed_processing"]
 Status = Literal["", "success", "failure", "skipped"]
-_END = r"$(?!\n)"  # an end that is one, see `rest`
+_END = r"$(?!\n)"  # the end of the text, see `rest`
 _PRINTED = r"^[^\x00-\x1f\x7f]*" + _END
 Text = Annotated[str, msgspec.Meta(max_length=500, pattern=_PRINTED)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,100}" + _END)]
@@ -45,11 +45,11 @@ Id = Annotated[
 Shard = Annotated[int, msgspec.Meta(ge=0, le=9999)]
 Moment = Annotated[dt.datetime, msgspec.Meta(tz=True)]
 
-# ── what is asked ───────────────────────────────────────────────────────────────────────────────────
+# ── request bodies ──────────────────────────────────────────────────────────────────────────────────
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run, or one shard of it, that will be uploaded. Said twice, it is the same run."""
+    """A run, or one shard of it, that will be uploaded. Sent twice, it is the same run."""
 
     id: Id
     account: Name
@@ -74,13 +74,13 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Complete(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The upload of this shard is whole."""
+    """The upload of this shard is complete."""
 
     shard_index: Shard = 0
 
 
 class Reprocess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Read the upload once more."""
+    """Process the upload again."""
 
     shard_index: Shard = 0
 
@@ -94,18 +94,18 @@ class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     days: Annotated[int, msgspec.Meta(ge=1, le=366)] = 90
 
 
-# ── what is answered ────────────────────────────────────────────────────────────────────────────────
+# ── response bodies ─────────────────────────────────────────────────────────────────────────────────
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """Shown once; the server does not keep it."""
+    """A new token. It is shown once; the server does not store it."""
 
     token: str
     expires_at: float
 
 
 class Upload(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the bundle is sent to, as it is: a ZIP, an Apple Archive or a tar."""
+    """Where the client sends the bundle, unchanged: a ZIP, an Apple Archive or a tar."""
 
     method: str
     url: str
@@ -114,7 +114,7 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one shard of a run is; `upload` while it is awaited."""
+    """The state of one shard of a run; with `upload` while its upload is awaited."""
 
     id: str
     shard_index: int
@@ -123,7 +123,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
-    """What tests ran on."""
+    """A device that tests ran on."""
 
     name: str = ""
     platform: str = ""
@@ -131,7 +131,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardOfRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One shard, as its own upload says."""
+    """One shard, according to its own upload."""
 
     shard_index: int
     state: State
@@ -188,7 +188,7 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of runs, newest first; `next` is what to ask for with `cursor`, empty at the end."""
+    """A page of runs, newest first; `next` is the `cursor` of the next page, empty at the end."""
 
     items: tuple[TestRun, ...]
     next: str = ""
@@ -242,7 +242,7 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Suites(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of suites, likewise."""
+    """A page of suites, in the order of shards and bundles."""
 
     items: tuple[Suite, ...]
     next: str = ""
@@ -258,7 +258,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaseRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a case in a run. `failures` are all of it, also those of its arguments and repetitions."""
+    """The result of a case in a run. `failures` includes those of its arguments and repetitions."""
 
     case: str
     name: str
@@ -301,7 +301,7 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a test left; `url` is good for a while and gives it as a download."""
+    """A file that a test attached; `url` downloads it until `expires_at`."""
 
     id: str
     case: str
@@ -322,7 +322,7 @@ class Attachments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crash(msgspec.Struct, frozen=True, kw_only=True):
-    """The digest of a crash report."""
+    """The summary of a crash report."""
 
     file_name: str
     exception_type: str
@@ -379,7 +379,7 @@ class Tests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a test in the last `days`."""
+    """The results of a test in the last `days`, counted."""
 
     days: int
     runs: int
@@ -394,7 +394,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """A test, and how it did lately."""
+    """A test with its recent results."""
 
     test: Test
     figures: Figures
@@ -416,14 +416,14 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a test, newest first."""
+    """A page of a test's results, newest first."""
 
     items: tuple[Past, ...]
     next: str = ""
 
 
 class FlakyTest(msgspec.Struct, frozen=True, kw_only=True):
-    """A test that does not say the same about the same code."""
+    """A test that has different results for the same code."""
 
     test: Test
     figures: Figures
