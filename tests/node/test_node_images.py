@@ -88,10 +88,10 @@ def on_shelf(scenario: Callable[[Shelf], Coroutine[Any, Any, None]]) -> None:
 def test_everybody_who_waits_is_woken_by_one_pull() -> None:
     async def scenario(shelf: Shelf) -> None:
         for key in ("a", "b", "a"):
-            shelf.store.want("i", key)
+            shelf.store.request("i", key)
         assert shelf.store.facts("i").state is ImageState.PULLING
         await shelf.clock.sleep(5)
-        shelf.store.want("i", "late")
+        shelf.store.request("i", "late")
         await shelf.clock.sleep(6)
         assert shelf.woken == ["a", "b", "late"]
         assert shelf.driver.calls == ["pull i"]
@@ -103,7 +103,7 @@ def test_everybody_who_waits_is_woken_by_one_pull() -> None:
 
 def test_who_only_looks_at_a_pull_is_woken_by_its_end_too() -> None:
     async def scenario(shelf: Shelf) -> None:
-        shelf.store.want("i", "a")
+        shelf.store.request("i", "a")
         await shelf.clock.sleep(5)
         assert shelf.store.facts("i", "b").state is ImageState.PULLING
         await shelf.clock.sleep(6)
@@ -118,7 +118,7 @@ def test_a_failed_pull_waits_longer_each_time_and_wakes_too() -> None:
         waits: list[float] = []
         for _ in range(4):
             shelf.driver.fail("pull", DriverFailed("no route to \x1b the registry"))
-            shelf.store.want("i", "a")
+            shelf.store.request("i", "a")
             await shelf.clock.sleep(0.1)
             facts = shelf.store.facts("i")
             assert facts.state is ImageState.FAILED and facts.error.isprintable()
@@ -133,7 +133,7 @@ def test_a_failed_pull_waits_longer_each_time_and_wakes_too() -> None:
 
 def test_what_somebody_uses_or_waits_for_is_not_removed() -> None:
     async def scenario(shelf: Shelf) -> None:
-        shelf.store.want("i", "a")
+        shelf.store.request("i", "a")
         await shelf.clock.sleep(11)
         shelf.used.append("i")
         assert await shelf.store.remove("i") is False
@@ -148,13 +148,13 @@ def test_what_somebody_uses_or_waits_for_is_not_removed() -> None:
 
 def test_an_image_on_its_way_out_is_absent_and_its_next_pull_waits() -> None:
     async def scenario(shelf: Shelf) -> None:
-        shelf.store.want("i", "a")
+        shelf.store.request("i", "a")
         await shelf.clock.sleep(11)
         shelf.driver.hang("remove_image")
         removal = asyncio.get_running_loop().create_task(shelf.store.remove("i"))
         await shelf.clock.sleep(1)
         assert shelf.store.facts("i").state is ImageState.ABSENT
-        shelf.store.want("i", "b")
+        shelf.store.request("i", "b")
         await shelf.clock.sleep(1)
         assert shelf.driver.calls.count("pull i") == 1
         removal.cancel()
@@ -167,7 +167,7 @@ def test_an_image_on_its_way_out_is_absent_and_its_next_pull_waits() -> None:
 def test_a_full_disk_is_cleared_of_unused_images_and_the_pull_goes_on() -> None:
     async def scenario(shelf: Shelf) -> None:
         for image in ("one", "two", "three"):
-            shelf.store.want(image, "a")
+            shelf.store.request(image, "a")
             await shelf.clock.sleep(15)
             shelf.used = ["two"]
         assert shelf.store.held == ("two", "three")
@@ -180,7 +180,7 @@ def test_nothing_to_clear_is_a_failure_that_says_so() -> None:
     async def scenario(shelf: Shelf) -> None:
         shelf.used = ["one", "two"]
         for image in ("one", "two", "three"):
-            shelf.store.want(image, "a")
+            shelf.store.request(image, "a")
             await shelf.clock.sleep(2 if image == "three" else 15)
         facts = shelf.store.facts("three")
         assert facts.state is ImageState.FAILED and "NoSpace" in facts.error

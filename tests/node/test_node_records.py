@@ -80,7 +80,7 @@ def test_forgetting_twice_is_success(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("uid", ["", "../../etc/passwd", "a/b", ".", "a\0b", "x" * 65])
 def test_a_uid_cannot_name_another_file(tmp_path: Path, uid: str) -> None:
-    with pytest.raises(ValueError, match="not a uid"):
+    with pytest.raises(ValueError, match="not a Pod's uid"):
         Records(tmp_path).write(record(uid=uid))
 
 
@@ -88,7 +88,7 @@ def test_a_failed_write_does_not_change_what_is_remembered(tmp_path: Path) -> No
     ledger = Ledger(Records(tmp_path / "records", durable=False))
     ledger.load()
     ledger.save(record())
-    with pytest.raises(ValueError, match="not a uid"):
+    with pytest.raises(ValueError, match="not a Pod's uid"):
         ledger.save(record(uid="../x"))
     (tmp_path / "records").rename(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="No such file"):

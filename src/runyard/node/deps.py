@@ -32,6 +32,6 @@ class Deps(msgspec.Struct, frozen=True, kw_only=True):
     log: Logger
     settings: Settings
     health: Health
-    """The conditions that the agent finds wrong, in itself and in what it calls."""
+    """The agent's health conditions, its own and those of its dependencies."""
     freshness: Freshness
     """Records when each loop last succeeded."""

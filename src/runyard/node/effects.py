@@ -40,8 +40,8 @@ class Effects:
         """Whether the newest list of VMs is newer than our last effect on this one."""
         return self._vms.seen > self._touched.get(uid, 0)
 
-    async def look(self, uid: str) -> None:
-        """Wait for such a list."""
+    async def refresh_vms(self, uid: str) -> None:
+        """Wait for a list of VMs that is newer than our last effect on this one."""
         await self._vms.newer_than(self._touched.get(uid, 0))
 
     async def gone(self, action: do.VerifyPod) -> bool:
@@ -93,18 +93,18 @@ class Effects:
         return _reader.of(raw)
 
     async def save(self, pod: HostPod | None, record: Record) -> None:
-        """Write the record; what happens for the first time is measured and announced."""
+        """Write the record; the first record emits an event, the first start and boot are measured."""
         before = self._ledger.get(record.uid)
         self._ledger.save(record)
         if pod is None:
             return
         if before is None and record.phase is Phase.INTENDED:
-            await self._announce(pod, record)
+            await self._emit_creating(pod, record)
         elif before is not None:
             self._measure(pod, before, record)
 
     async def create(self, pod: HostPod, record: Record) -> None:
-        """Token, environment, clone."""
+        """Get the guest's token, resolve its environment, clone the image."""
         deps = self._deps
         token = await self._token(pod) if pod.spec.automount_service_account_token else ""
         spec = vm_spec(pod, record, deps.settings, token=token)
@@ -121,7 +121,7 @@ class Effects:
             self._touch(record.uid)
 
     async def start(self, action: do.StartVm) -> None:
-        """Start it."""
+        """Start the VM."""
         try:
             async with self._deps.clock.timeout(self._deps.settings.deadlines.start):
                 await self._deps.driver.start(action.vm)
@@ -129,7 +129,7 @@ class Effects:
             self._touch(action.uid)
 
     async def stop(self, action: do.StopVm) -> None:
-        """Ask the guest, wait, power off."""
+        """Request a shutdown from the guest, wait, power off."""
         limit = action.grace + self._deps.settings.deadlines.stop_margin
         try:
             async with self._deps.clock.timeout(limit):
@@ -150,7 +150,7 @@ class Effects:
         self._ledger.forget(uid)
 
     def drop(self, uid: str) -> None:
-        """The Pod is gone: nothing about this uid matters any more."""
+        """Discard the last effect on the VM of a Pod that is gone."""
         self._touched.pop(uid, None)
 
     def _touch(self, uid: str) -> None:
@@ -179,7 +179,7 @@ class Effects:
             pod_uid=meta.uid,
         )
 
-    async def _announce(self, pod: HostPod, record: Record) -> None:
+    async def _emit_creating(self, pod: HostPod, record: Record) -> None:
         await self._recorder.event(
             PODS,
             pod.metadata,
@@ -191,9 +191,9 @@ class Effects:
     def _measure(self, pod: HostPod, before: Record, after: Record) -> None:
         meter = self._deps.meter
         if before.started_at is None and after.started_at is not None:
-            born = created_at(pod)
-            if born is not None:
-                delay = max(0.0, after.started_at - born)
+            created = created_at(pod)
+            if created is not None:
+                delay = max(0.0, after.started_at - created)
                 meter.observe(PROVISION_DELAY, delay, pool=after.pool)
         if before.booted_at is None and after.booted_at is not None:
             started = after.started_at if after.started_at is not None else after.booted_at

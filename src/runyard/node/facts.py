@@ -1,8 +1,7 @@
-"""Between the Pod on the wire and the plan's values, both ways.
+"""Converts Pods into the plan's input, and the plan's reports into status patches.
 
-Reading: a struct with the fields that only a node agent uses. Writing: the patch of a Pod's status
-that says what a report says and touches nothing that others own: their conditions are carried over
-as they came.
+Reading: a struct with the fields that only a node agent uses. Writing: the patch of a Pod's status. It changes no
+field that other controllers own: their conditions are written back unchanged.
 """
 
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ class _Read(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HostContainer(_Read, frozen=True):
-    """A container with all that a guest is made from."""
+    """A container, with the fields that a VM is created from."""
 
     name: str = ""
     image: str = ""
@@ -39,7 +38,7 @@ class HostContainer(_Read, frozen=True):
 
 
 class HostPodSpec(_Read, frozen=True):
-    """What the Pod should be."""
+    """The Pod's spec."""
 
     node_name: str = ""
     service_account_name: str = ""
@@ -50,7 +49,7 @@ class HostPodSpec(_Read, frozen=True):
 
 
 class HostPodStatus(_Read, frozen=True):
-    """How the Pod is; conditions stay as they came, because they go back."""
+    """The Pod's status; conditions stay undecoded, because they are written back unchanged."""
 
     phase: str = ""
     reason: str = ""
@@ -61,7 +60,7 @@ class HostPodStatus(_Read, frozen=True):
 
 
 class HostPod(_Read, frozen=True):
-    """A Pod as its node sees it."""
+    """A Pod, with the fields that its node uses."""
 
     metadata: Meta
     spec: HostPodSpec = HostPodSpec()
@@ -95,7 +94,7 @@ def facts_of(pod: HostPod, settings: Settings, now: float) -> PodFacts:
 
 
 def vm_spec(pod: HostPod, record: Record, settings: Settings, *, token: str) -> VmSpec:
-    """What to create for a Pod; raises `UnsupportedSpec`."""
+    """The VM to create for a Pod; raises `UnsupportedSpec`."""
     container = pod.spec.containers[0]
     resources = {**container.resources.requests, **container.resources.limits}
     return VmSpec(

@@ -40,7 +40,7 @@ class ImageStore:
         self._deps = deps
         self._in_use = in_use
         self._wake = wake
-        self._last_used: dict[str, float] | None = None  # by held image; None before the first look
+        self._last_used: dict[str, float] | None = None  # by held image; None before the first list
         self._waiting: dict[str, dict[str, None]] = {}  # image being pulled → keys to wake
         self._failures: dict[str, _Failure] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -66,7 +66,7 @@ class ImageStore:
             return ImageFacts(state=ImageState.FAILED, error=failure.error, retry_in=wait)
         return ImageFacts(state=ImageState.ABSENT)
 
-    def want(self, image: str, key: str) -> None:
+    def request(self, image: str, key: str) -> None:
         """Request a pull, and queue this key again when it has ended."""
         waiting = self._waiting.get(image)
         if waiting is None:
@@ -105,7 +105,7 @@ class ImageStore:
         found = await self._deps.driver.images()
         now = self._deps.clock.monotonic()
         newer = {} if self._last_used is None else self._last_used
-        # An image that was pulled during the call is kept: the answer may be older than it.
+        # An image that was pulled during the call is kept: the list may be older than it.
         arrived = [image for image in newer if image not in before]
         self._last_used = {image: newer.get(image, now) for image in (*found, *arrived)}
 
@@ -146,7 +146,7 @@ class ImageStore:
         try:
             return await self.remove(image)
         except DEPENDENCY_ERRORS as error:
-            self._deps.log.warning("image not removed", image=image, error=str(error))
+            self._deps.log.warning("image could not be removed", image=image, error=str(error))
             return False
 
     async def _puller(self) -> None:
@@ -174,7 +174,7 @@ class ImageStore:
                 await self._pull_once(image)
         except (VmError, OSError) as error:
             text = bounded(f"{type(error).__name__}: {error}")
-            self._deps.log.warning("pull failed", image=image, error=text)
+            self._deps.log.warning("image pull failed", image=image, error=text)
             return text
         return ""
 

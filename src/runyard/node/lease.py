@@ -1,4 +1,4 @@
-"""Renews this Node's lease, the heartbeat by which Kubernetes judges the host.
+"""Renews this Node's lease, the heartbeat from which Kubernetes decides whether the host is alive.
 
 It has a loop of its own and never calls the VM driver, so that no slow probe and no pull can make a healthy host
 appear dead.

@@ -32,11 +32,11 @@ _MOST_STEPS = 40  # a Pod's life has a dozen; more means that two decisions undo
 
 
 class NoProgress(Exception):
-    """The plan never becomes empty. It is a failed reconcile and is retried later."""
+    """The plan never becomes empty; the reconcile fails and is retried later."""
 
 
-class _Case:
-    """One uid during one reconcile, with what was read since it began."""
+class _Target:
+    """One Pod's uid during one reconcile, with what was read since the reconcile began."""
 
     def __init__(self, uid: str, key: str, pod: HostPod | None) -> None:
         self.uid = uid
@@ -65,9 +65,8 @@ class PodLoop:
         self._vms = vms
         self._images = images
         self._effects = effects
-        self._latest: dict[
-            str, HostPod
-        ] = {}  # key → the Pod that a patch returned, newer than the watch
+        # key → the Pod that a patch returned, newer than the watch
+        self._latest: dict[str, HostPod] = {}
         self._holds: dict[str, tuple[int, float]] = {}  # uid → failures, not before (monotonic)
         self.reflector: Reflector[HostPod] = Reflector(
             WatchDeps(kube=deps.kube, clock=deps.clock, rng=deps.rng, meter=deps.meter),
@@ -106,9 +105,9 @@ class PodLoop:
         waits: list[float | None] = []
         for record in self._ledger.of_key(key):
             if pod is None or record.uid != pod.metadata.uid:
-                waits.append(await self._settle(_Case(record.uid, key, None)))
+                waits.append(await self._settle(_Target(record.uid, key, None)))
         if pod is not None:
-            waits.append(await self._settle(_Case(pod.metadata.uid, key, pod)))
+            waits.append(await self._settle(_Target(pod.metadata.uid, key, pod)))
         return Result(requeue_after=min((w for w in waits if w is not None), default=None))
 
     def _changed(self, key: str, old: HostPod | None, new: HostPod | None) -> None:
@@ -134,49 +133,53 @@ class PodLoop:
         self._latest.pop(key, None)
         return pod
 
-    async def _settle(self, case: _Case) -> float | None:
+    async def _settle(self, target: _Target) -> float | None:
         """Plan and apply until the plan is empty; returns when to reconcile again, None for never."""
         for _ in range(_MOST_STEPS):
             deps = self._deps
-            plan = plan_pod(self._snapshot(case), deps.settings, deps.clock.now())
+            plan = plan_pod(self._snapshot(target), deps.settings, deps.clock.now())
             if not plan:
                 return deps.settings.recheck_every
             if isinstance(plan[0], do.Ignore):
                 count_action(deps.meter, plan[0], "ok")
                 return None
-            if await self._apply_all(case, plan):
-                return deps.settings.recheck_every if case.wait is None else case.wait
-        raise NoProgress(f"{case.key} ({case.uid}) after {_MOST_STEPS} steps")
+            if await self._apply_all(target, plan):
+                return deps.settings.recheck_every if target.wait is None else target.wait
+        raise NoProgress(
+            f"Pod {target.key} ({target.uid}): the plan is not empty after {_MOST_STEPS} steps"
+        )
 
-    def _snapshot(self, case: _Case) -> Snapshot:
-        deps, uid = self._deps, case.uid
+    def _snapshot(self, target: _Target) -> Snapshot:
+        deps, uid = self._deps, target.uid
         record = self._ledger.get(uid)
-        facts = None if case.pod is None else facts_of(case.pod, deps.settings, deps.clock.now())
-        name = record.vm if record is not None else vm_name(case.key.partition("/")[2], uid)
+        facts = (
+            None if target.pod is None else facts_of(target.pod, deps.settings, deps.clock.now())
+        )
+        name = record.vm if record is not None else vm_name(target.key.partition("/")[2], uid)
         image = record.image if record is not None else ""
         _, not_before = self._holds.get(uid, (0, 0.0))
         return Snapshot(
             uid=uid,
             pod=facts,
-            proven_gone=case.proven_gone,
+            proven_gone=target.proven_gone,
             record=record,
             suspect=self._ledger.suspect(uid),
             listed=self._effects.listed(uid),
             vm=self._vms.get(name),
-            image=self._images.facts(image, case.key),
+            image=self._images.facts(image, target.key),
             hold=max(0.0, not_before - deps.clock.monotonic()),
         )
 
-    async def _apply_all(self, case: _Case, plan: tuple[do.Action, ...]) -> bool:
+    async def _apply_all(self, target: _Target, plan: tuple[do.Action, ...]) -> bool:
         """Apply the actions in order; True ends the reconcile."""
         for action in plan:
             try:
-                over = await self._apply(case, action)
+                over = await self._apply(target, action)
             except Conflict:
                 # The Pod has changed since it was read, or is another one: read and plan again.
                 count_action(self._deps.meter, action, "conflict")
-                await self._refetch(case)
-                return case.pod is None
+                await self._refetch(target)
+                return target.pod is None
             except Exception as error:
                 count_action(self._deps.meter, action, error_slug(error))
                 raise
@@ -185,59 +188,59 @@ class PodLoop:
                 return True
         return False
 
-    async def _refetch(self, case: _Case) -> None:
-        pod = await self._effects.fetch(case.key)
-        if pod is not None and pod.metadata.uid != case.uid:
+    async def _refetch(self, target: _Target) -> None:
+        pod = await self._effects.fetch(target.key)
+        if pod is not None and pod.metadata.uid != target.uid:
             pod = None
-        self._learn(case, pod)
+        self._set_pod(target, pod)
         if pod is None:
-            self._queue.add(case.key)
+            self._queue.add(target.key)
 
-    async def _apply(self, case: _Case, action: do.Action) -> bool:
+    async def _apply(self, target: _Target, action: do.Action) -> bool:
         """Apply one action; True ends the reconcile."""
         match action:
             case do.RefreshVms():
-                await self._effects.look(case.uid)
+                await self._effects.refresh_vms(target.uid)
             case do.SaveRecord():
-                await self._effects.save(case.pod, action.record)
+                await self._effects.save(target.pod, action.record)
             case do.StopVm():
                 await self._effects.stop(action)
             case do.DeleteVm():
                 await self._effects.remove(action)
             case do.DeleteRecord():
-                self._effects.forget(case.uid)
+                self._effects.forget(target.uid)
             case do.VerifyPod():
-                case.proven_gone = await self._effects.gone(action)
-                return not case.proven_gone
+                target.proven_gone = await self._effects.gone(action)
+                return not target.proven_gone
             case do.Wait():
-                case.wait = action.seconds
+                target.wait = action.seconds
                 return True
             case do.PullImage():
-                self._images.want(action.image, case.key)
+                self._images.request(action.image, target.key)
             case do.CreateVm() | do.StartVm():
-                return await self._provision(case, action)
+                return await self._provision(target, action)
             case _:
-                return await self._apply_to_pod(case, action)
+                return await self._apply_to_pod(target, action)
         return False
 
-    async def _apply_to_pod(self, case: _Case, action: do.Action) -> bool:
-        pod = case.pod
+    async def _apply_to_pod(self, target: _Target, action: do.Action) -> bool:
+        pod = target.pod
         if pod is None:
             return True
         match action:
             case do.AddFinalizer():
-                self._learn(case, await self._effects.add_finalizer(pod, action))
+                self._set_pod(target, await self._effects.add_finalizer(pod, action))
             case do.PublishStatus():
-                record = self._ledger.get(case.uid)
+                record = self._ledger.get(target.uid)
                 assert record is not None, "the plan publishes only what a record says"
                 try:
-                    self._learn(case, await self._effects.publish(pod, record, action.report))
+                    self._set_pod(target, await self._effects.publish(pod, record, action.report))
                 except NotFound:
-                    self._learn(case, None)
-                    self._queue.add(case.key)
+                    self._set_pod(target, None)
+                    self._queue.add(target.key)
                     return True
             case do.RemoveFinalizer():
-                self._learn(case, await self._effects.remove_finalizer(pod, action))
+                self._set_pod(target, await self._effects.remove_finalizer(pod, action))
             case do.DeletePod():
                 await self._effects.delete_pod(pod)
                 return True
@@ -245,44 +248,47 @@ class PodLoop:
                 raise TypeError(f"no effect for {action!r}")
         return False
 
-    async def _provision(self, case: _Case, action: do.CreateVm | do.StartVm) -> bool:
+    async def _provision(self, target: _Target, action: do.CreateVm | do.StartVm) -> bool:
         """Create or start the VM; a failure is published and retried later, not raised."""
-        pod, record = case.pod, self._ledger.get(case.uid)
+        pod, record = target.pod, self._ledger.get(target.uid)
         assert pod is not None and record is not None, "the plan provisions for a Pod with a record"
         try:
             if isinstance(action, do.CreateVm):
                 await self._effects.create(pod, record)
             else:
                 await self._effects.start(action)
-                self._holds.pop(case.uid, None)
+                self._holds.pop(target.uid, None)
         except (VmError, UnsupportedSpec, OSError, KubeError, TransportError) as error:
-            failures = self._holds.get(case.uid, (0, 0.0))[0] + 1
-            case.wait = backoff(self._deps, failures)
-            self._holds[case.uid] = (failures, self._deps.clock.monotonic() + case.wait)
+            failures = self._holds.get(target.uid, (0, 0.0))[0] + 1
+            target.wait = backoff(self._deps, failures)
+            self._holds[target.uid] = (failures, self._deps.clock.monotonic() + target.wait)
             count_action(self._deps.meter, action, error_slug(error))
             text = f"{type(error).__name__}: {error}"
-            self._deps.log.warning("VM not provisioned", pod=case.key, vm=record.vm, error=text)
+            self._deps.log.warning(
+                "VM could not be provisioned", pod=target.key, vm=record.vm, error=text
+            )
             report = create_failed(text)
             if differs(facts_of(pod, self._deps.settings, self._deps.clock.now()), report):
                 await self._apply_to_pod(
-                    case, do.PublishStatus(uid=case.uid, report=report, reason=Why.CREATE_FAILED)
+                    target,
+                    do.PublishStatus(uid=target.uid, report=report, reason=Why.CREATE_FAILED),
                 )
             return True
         return False
 
-    def _learn(self, case: _Case, pod: HostPod | None) -> None:
-        case.pod = pod
+    def _set_pod(self, target: _Target, pod: HostPod | None) -> None:
+        target.pod = pod
         if pod is None:
-            self._latest.pop(case.key, None)
+            self._latest.pop(target.key, None)
         else:
-            self._latest[case.key] = pod
+            self._latest[target.key] = pod
 
 
 def _is_newer(patched: HostPod, watched: HostPod) -> bool:
-    mine, theirs = patched.metadata, watched.metadata
-    if mine.uid != theirs.uid:
+    ours, seen = patched.metadata, watched.metadata
+    if ours.uid != seen.uid:
         return False
     try:
-        return int(mine.resource_version) > int(theirs.resource_version)
+        return int(ours.resource_version) > int(seen.resource_version)
     except ValueError:
-        return False  # not comparable: the watch is right in the end
+        return False  # not comparable: use the watch's version

@@ -1,6 +1,6 @@
 """Measures how full the guests' disks are.
 
-A guest that does not answer keeps its last value while it runs; a value is dropped with its VM. So a condition never
+A guest that does not respond keeps its last value while it runs; a value is dropped with its VM. So a condition never
 changes because a probe was slow.
 """
 
@@ -70,7 +70,7 @@ class ProbeLoop:
         except DEPENDENCY_ERRORS as error:
             kind = error_slug(error)
             self._deps.meter.inc(FAILURES, loop=Loop.GUEST_PROBES, error=kind)
-            self._deps.log.warning("guest not measured", vm=vm, error=str(error) or kind)
+            self._deps.log.warning("guest disk not measured", vm=vm, error=str(error) or kind)
             return
         if percent is not None and 0.0 <= percent <= 100.0:
             self._percent[vm] = percent

@@ -71,7 +71,7 @@ class Records:
 
     def _path(self, uid: str) -> Path:
         if not _UID.fullmatch(uid):
-            raise ValueError(f"not a uid: {uid!r}")
+            raise ValueError(f"{uid!r} is not a Pod's uid")
         return self._directory / (uid + _SUFFIX)
 
 
@@ -106,13 +106,13 @@ class Ledger:
         return tuple(record for record in self._held.values() if record.key == key)
 
     def save(self, record: Record) -> None:
-        """Disk first, then memory."""
+        """Write a record to disk, then to memory."""
         self._records.write(record)
         self._held[record.uid] = record
         self._suspects.pop(record.uid, None)
 
     def forget(self, uid: str) -> None:
-        """Disk first, then memory."""
+        """Remove a record from disk, then from memory."""
         self._records.forget(uid)
         self._held.pop(uid, None)
         self._suspects.pop(uid, None)

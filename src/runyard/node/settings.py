@@ -63,5 +63,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pod_workers(self) -> int:
-        """Workers enough that no Pod waits behind another one's clone or shutdown."""
+        """The number of workers, so many that no Pod waits for another one's clone or shutdown."""
         return self.workers or 2 * self.pods + 4

@@ -135,7 +135,7 @@ class StatusLoop:
             settings.node_name,
             {"status": status},
             subresource="status",
-            # A merge patch replaces the whole list of conditions: only the list that we have read.
+            # A merge patch replaces the whole list of conditions, so it is valid for the version that was read.
             resource_version=raw["metadata"]["resourceVersion"],
         )
 

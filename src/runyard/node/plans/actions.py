@@ -54,7 +54,7 @@ class SaveRecord(Action, frozen=True, tag=True):
 
 
 class PullImage(Action, frozen=True, tag=True):
-    """Have the image store pull the image; the Pod is queued again when that ended."""
+    """Request the image from the image store; the Pod is queued again when the pull has ended."""
 
     image: str
 
@@ -79,7 +79,7 @@ class PublishStatus(Action, frozen=True, tag=True):
 
 
 class StopVm(Action, frozen=True, tag=True):
-    """Ask the guest to end, then power off."""
+    """Request a shutdown from the guest, wait for the grace period, then power off."""
 
     vm: str
     grace: float
@@ -112,4 +112,4 @@ class Wait(Action, frozen=True, tag=True):
 
 
 class Ignore(Action, frozen=True, tag=True):
-    """Leave a Pod alone that this agent does not run."""
+    """Ignore a Pod that this agent does not run."""

@@ -32,7 +32,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequeuePod(msgspec.Struct, frozen=True, kw_only=True):
-    """Have the Pod plan handle this record; it verifies that the Pod is gone before it acts."""
+    """Queue the Pod of this record; its plan verifies that the Pod is gone before it acts."""
 
     uid: str
     key: str

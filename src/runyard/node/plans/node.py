@@ -32,7 +32,7 @@ class GuestDisk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The Node as it is, and what the host's loops found."""
+    """The Node's current state, and what the host's loops found."""
 
     node: Node | None
     driver_silent_for: float  # since the last good list of VMs

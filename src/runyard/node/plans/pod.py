@@ -2,12 +2,12 @@
 
 The plan sees one uid: the Pod (if it exists), the record, the VM and the image. It returns the next few actions; the
 loop applies them in order, stops at the first failure, reads a new snapshot and plans again, until the plan is empty.
-So every crash and every lost answer is only another starting point.
+So after a crash or a lost response it continues from whatever state it finds.
 
 Invariants, each a property in the tests:
-- A deletion wins over everything else and waits for nothing that concerns another Pod.
+- A deletion has priority over everything else and never waits for work on another Pod.
 - A VM is touched only if there is a record for it; without one, the record is written first.
-- A VM whose Pod is not there is stopped only with proof that this incarnation is gone.
+- A VM whose Pod is not listed is stopped only with proof that this incarnation of the Pod is gone.
 - A uid that has a result, or that may have run and cannot be accounted for, is never started.
 """
 
@@ -52,7 +52,7 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str
     image: str
     pool: str
-    fits: bool  # the shape that a VM can serve
+    fits: bool  # a VM can run it: one container, no init containers
     opted_in: bool  # labelled as a runner
     finalizer: bool  # ours
     deleting: bool
@@ -148,8 +148,8 @@ def create_failed(error: str) -> Report:
 
 def differs(pod: PodFacts, report: Report) -> bool:
     """Return whether a report differs from the Pod's status."""
-    said = (pod.phase, pod.reason, pod.message, pod.pod_ip, pod.ready, pod.container)
-    return said != (
+    current = (pod.phase, pod.reason, pod.message, pod.pod_ip, pod.ready, pod.container)
+    return current != (
         report.phase,
         report.reason,
         report.message,
@@ -346,11 +346,11 @@ def _provision(pod: PodFacts, record: Record, snapshot: Snapshot) -> Plan:
     if image.state is ImageState.ABSENT:
         return (PullImage(uid=record.uid, image=record.image, reason=Why.IMAGE_ABSENT),)
     if image.state is ImageState.FAILED:
-        said = _say(pod, create_failed(image.error), Why.IMAGE_PULL_FAILED)
+        publish = _publish(pod, create_failed(image.error), Why.IMAGE_PULL_FAILED)
         wait = Wait(uid=record.uid, seconds=image.retry_in, reason=Why.IMAGE_PULL_FAILED)
-        return (*said, wait)
+        return (*publish, wait)
     report = Report(phase="Pending", waiting=names.WAITING_PULL)
-    return _say(pod, report, Why.IMAGE_PULLING)
+    return _publish(pod, report, Why.IMAGE_PULLING)
 
 
 def _start(record: Record, hold: float, now: float) -> Plan:
@@ -386,11 +386,11 @@ def _running(pod: PodFacts, record: Record, vm: VmView, now: float) -> Plan:
         address = vm.address
         report = Report(phase="Running", ready=True, pod_ip=address, started_at=seen.started_at)
     elif pod.phase == "Running":
-        return saves  # an address that is not seen for a moment is no reason to take Ready back
-    return (*saves, *_say(pod, report, Why.VM_UP if booted else Why.VM_BOOTING))
+        return saves  # Ready stays True while the address is missing for a moment
+    return (*saves, *_publish(pod, report, Why.VM_UP if booted else Why.VM_BOOTING))
 
 
-def _say(pod: PodFacts, report: Report, reason: Why) -> Plan:
+def _publish(pod: PodFacts, report: Report, reason: Why) -> Plan:
     if not differs(pod, report):
         return ()
     return (PublishStatus(uid=pod.uid, report=report, reason=reason),)

@@ -1,6 +1,6 @@
 """Converts a Pod's spec into a VM's environment and size.
 
-What is not supported is an error that names it: a guest without a variable it needs would hang.
+An unsupported field is an error that names it: a guest without a variable it needs would hang.
 """
 
 import re
@@ -27,7 +27,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 
 
 class UnsupportedSpec(ValueError):
-    """The Pod's spec has something that a VM does not support."""
+    """The Pod's spec has a field or a value that a VM does not support."""
 
 
 class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
@@ -41,13 +41,13 @@ class EnvVar(msgspec.Struct, frozen=True, rename="camel"):
 def resolve_env(
     variables: tuple[EnvVar, ...], env_from: tuple[Any, ...], fields: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    """The guest's environment in the Pod's order, the last of equal names winning."""
+    """The guest's environment in the Pod's order; of equal names the last one counts."""
     if env_from:
         raise UnsupportedSpec("envFrom is not supported: a host may not read Secrets or ConfigMaps")
     resolved: dict[str, str] = {}
     for variable in variables:
         if not _ENV_NAME.fullmatch(variable.name):
-            raise UnsupportedSpec(f"environment variable name {variable.name[:64]!r}")
+            raise UnsupportedSpec(f"environment variable name {variable.name[:64]!r} is invalid")
         resolved[variable.name] = _value(variable, fields)
     return tuple(resolved.items())
 
@@ -59,20 +59,25 @@ def _value(variable: EnvVar, fields: Mapping[str, str]) -> str:
     path = source["fieldRef"].get("fieldPath") if isinstance(source.get("fieldRef"), dict) else None
     if path is None:
         kinds = ", ".join(sorted(source)) or "nothing"
-        raise UnsupportedSpec(f"environment variable {variable.name} comes from {kinds}")
+        raise UnsupportedSpec(
+            f"environment variable {variable.name} comes from {kinds}: use a value or a fieldRef"
+        )
     if not isinstance(path, str) or path not in fields:
-        raise UnsupportedSpec(f"environment variable {variable.name} comes from field {path!r}")
+        known = ", ".join(fields)
+        raise UnsupportedSpec(
+            f"environment variable {variable.name} comes from field {path!r}: use one of {known}"
+        )
     return fields[path]
 
 
 def cpu_milli(resources: Mapping[str, str], default: int) -> int:
-    """Thousandths of a processor."""
+    """The requested CPU in thousandths of a processor."""
     text = resources.get("cpu")
     return default if text is None else max(1, int(_quantity(text, _CPU_UNITS)))
 
 
 def memory_mb(resources: Mapping[str, str], default: int) -> int:
-    """Whole mebibytes."""
+    """The requested memory in whole mebibytes."""
     text = resources.get("memory")
     return default if text is None else max(1, int(_quantity(text, _MEMORY_UNITS) / 2**20))
 
@@ -80,5 +85,5 @@ def memory_mb(resources: Mapping[str, str], default: int) -> int:
 def _quantity(text: str, units: Mapping[str, Decimal]) -> Decimal:
     found = _QUANTITY.fullmatch(text)
     if found is None or found[2] not in units:
-        raise UnsupportedSpec(f"quantity {text[:64]!r}")
+        raise UnsupportedSpec(f"resource quantity {text[:64]!r} is invalid: use 500m, 2 or 4Gi")
     return Decimal(found[1]) * units[found[2]]
