@@ -27,13 +27,15 @@ def fleet(**more):
         ),
         pytest.param(3, fleet(provisioning=4), Admission(0, Blocked.FLEET_CAP), id="full"),
         pytest.param(3, fleet(provisioning=9), Admission(0, Blocked.FLEET_CAP), id="over-full"),
-        pytest.param(9, fleet(hungry_siblings=1), Admission(3, Blocked.POOL_SHARE), id="leave-one"),
         pytest.param(
-            9, fleet(hungry_siblings=9), Admission(1, Blocked.POOL_SHARE), id="at-least-one"
+            9, fleet(starved_siblings=1), Admission(3, Blocked.POOL_SHARE), id="leave-one"
+        ),
+        pytest.param(
+            9, fleet(starved_siblings=9), Admission(1, Blocked.POOL_SHARE), id="at-least-one"
         ),
         pytest.param(
             9,
-            fleet(provisioning=3, provisioning_here=3, hungry_siblings=1),
+            fleet(provisioning=3, provisioning_here=3, starved_siblings=1),
             Admission(0, Blocked.POOL_SHARE),
             id="the-last-place-is-the-siblings",
         ),
@@ -53,11 +55,11 @@ def test_after_a_setback_nothing_is_created_for_a_while():
     limit=st.integers(1, 20),
     busy=st.integers(0, 30),
     here=st.integers(0, 30),
-    hungry=st.integers(0, 5),
+    starved=st.integers(0, 5),
 )
-def test_the_ceiling_is_never_passed(gap, limit, busy, here, hungry):
+def test_the_ceiling_is_never_passed(gap, limit, busy, here, starved):
     view = fleet(
-        ceiling=limit, provisioning=busy + here, provisioning_here=here, hungry_siblings=hungry
+        ceiling=limit, provisioning=busy + here, provisioning_here=here, starved_siblings=starved
     )
     count = admit(gap, view).count
     assert 0 <= count <= gap

@@ -4,7 +4,7 @@ import pytest
 from tests.pools.pool_builders import NOW, OLD, make_pool, make_runner
 
 from runyard.pools.plans.actions import Condition, PoolPlan
-from runyard.pools.plans.conditions import conditions, news
+from runyard.pools.plans.conditions import changed, conditions
 from runyard.pools.plans.pool import plan_pool
 from runyard.pools.plans.reasons import PoolReason
 from runyard.pools.plans.views import FleetView, PoolView, RunnerView, Snapshot
@@ -44,7 +44,7 @@ def told(decided: PoolPlan, type_: str) -> Condition:
         ),
         (
             FleetView(
-                ceiling=4, provisioning=2, provisioning_here=2, healthy_nodes=2, hungry_siblings=2
+                ceiling=4, provisioning=2, provisioning_here=2, healthy_nodes=2, starved_siblings=2
             ),
             0.0,
             names.REASON_PROVISIONING_SHARE,
@@ -102,15 +102,15 @@ def test_only_another_reason_is_news_and_an_unchanged_truth_keeps_its_moment() -
         return Condition(type="Filled", holds=holds, reason=reason)
 
     written = (PoolCondition(type="Filled", status="False", reason="Backoff"),)
-    assert not news((one(PoolReason.BACKOFF, 3),), written)
-    assert news((one(PoolReason.NO_HEALTHY_HOST, 3),), written)
-    assert news((one(PoolReason.BACKOFF, 3, holds=True),), written)
-    assert news((one(PoolReason.BACKOFF, 3),), ())
+    assert not changed((one(PoolReason.BACKOFF, 3),), written)
+    assert changed((one(PoolReason.NO_HEALTHY_HOST, 3),), written)
+    assert changed((one(PoolReason.BACKOFF, 3, holds=True),), written)
+    assert changed((one(PoolReason.BACKOFF, 3),), ())
     since = (PoolCondition(type="Filled", status="False", last_transition_time="then"),)
     assert (
         conditions((one(PoolReason.BACKOFF, 3),), since, now="now")[0]["lastTransitionTime"]
         == "then"
     )
-    changed = conditions((one(PoolReason.BACKOFF, 3, holds=True),), since, now="now")
-    assert changed[0]["lastTransitionTime"] == "now"
-    assert changed[0]["numbers"] == {"missing": 3, "replicas": 9, "pause": 1.0}
+    flipped = conditions((one(PoolReason.BACKOFF, 3, holds=True),), since, now="now")
+    assert flipped[0]["lastTransitionTime"] == "now"
+    assert flipped[0]["numbers"] == {"missing": 3, "replicas": 9, "pause": 1.0}

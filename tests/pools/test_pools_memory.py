@@ -83,13 +83,13 @@ def test_setbacks_in_a_row_pause_longer_and_a_quiet_while_forgives():
     memory, pauses = Memory(), (5.0, 40.0)
     now, seen = 0.0, []
     for _ in range(5):
-        memory.setback(POOL, now=now, pauses=pauses)
-        memory.setback(POOL, now=now, pauses=pauses)  # the same batch
+        memory.back_off(POOL, now=now, pauses=pauses)
+        memory.back_off(POOL, now=now, pauses=pauses)  # the same batch
         seen.append(memory.held(POOL, now=now))
         now += seen[-1]
         assert memory.held(POOL, now=now) == 0.0
     assert seen == [5.0, 10.0, 20.0, 40.0, 40.0]
-    memory.setback(POOL, now=now + 41.0, pauses=pauses)
+    memory.back_off(POOL, now=now + 41.0, pauses=pauses)
     assert memory.held(POOL, now=now + 41.0) == 5.0
 
 

@@ -1,4 +1,4 @@
-"""The four caches that plans are made from: pools, runner Pods, their accounts, and hosts."""
+"""The four caches that plans read: pools, runner Pods, their accounts, and hosts."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ Change = Callable[[str, H | None, H | None], None]
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is called after an object of each kind changed."""
+    """The callbacks after an object of each kind changed."""
 
     pool: Change[RunnerPool]
     pod: Change[Pod]
@@ -58,7 +58,7 @@ class Caches:
         )
 
     def filled(self) -> bool:
-        """Every cache has been filled once: before that, absence means nothing."""
+        """Whether every cache has been filled once; before that, a missing object proves nothing."""
         return all(cache.synced.is_set() for cache in self.all)
 
     async def run(self) -> None:
@@ -71,6 +71,6 @@ class Caches:
 
 
 def pool_keys(obj: HasMeta) -> tuple[str, ...]:
-    """The key of the pool that an object belongs to, if it does."""
+    """The key of the pool that an object belongs to; empty if there is none."""
     pool = obj.metadata.labels.get(names.RUNNER_POOL, "")
     return (f"{obj.metadata.namespace}/{pool}",) if pool else ()

@@ -1,7 +1,7 @@
 """Reports stopped runners to the server.
 
 The report is a hint that makes the server check earlier. Nothing depends on it, so it is best effort: one
-attempt, a short deadline, and a plain "no" instead of an exception.
+attempt, a short deadline, and False instead of an exception.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from runyard.wire.paths import POD_STOPPED
 
 
 class StopReports:
-    """Tells the server about runners that stopped. Without a server every report succeeds."""
+    """Reports stopped runners to the server. Without a server every report succeeds."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class StopReports:
         self._timeout = timeout
 
     async def stopped(self, pod_name: str, *, ended_at: float) -> bool:
-        """Report one stop; True if the server took note of it."""
+        """Report one stopped Pod; True if the server accepted the report."""
         if self._transport is None:
             return True
         headers: Pairs = (("content-type", "application/json"),)

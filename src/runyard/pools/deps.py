@@ -20,7 +20,7 @@ class Deps(msgspec.Struct, frozen=True, kw_only=True):
 
     kube: Kube
     server: Transport | None = None
-    """Where stopped runners are reported; None reports them nowhere."""
+    """The server that stopped runners are reported to; None: they are not reported."""
     token: Callable[[], str] = lambda: ""
     """The operator's credential at the server."""
     clock: Clock
@@ -29,6 +29,6 @@ class Deps(msgspec.Struct, frozen=True, kw_only=True):
     log: Logger
     settings: Settings
     health: Health
-    """The conditions that the operator finds wrong, in itself and in what it calls."""
+    """The operator's health conditions, its own and those of its dependencies."""
     freshness: Freshness
     """Records when each loop last succeeded."""

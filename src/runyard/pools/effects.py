@@ -1,16 +1,16 @@
 """Applies a plan's actions one by one.
 
-Every write is noted in `memory` before it is sent, and its outcome is classified by what it proves:
+Every write is recorded in `memory` before it is sent, and its outcome is classified by what it proves:
 
-    done       it happened
-    gone       what was to be removed is not there any more, or another has its name
-    conflict   the plan was outdated; nothing happened, and the next plan will see why
-    refused    the API said no; nothing happened
-    not-sent   the request never left; nothing happened
-    unknown    it may have happened
+    done       the write was made
+    gone       the object to remove does not exist any more, or another one has its name
+    conflict   the plan was outdated; nothing was written, and the next plan sees the new version
+    refused    the API refused it; nothing was written
+    not-sent   the request was not sent; nothing was written
+    unknown    it may have been written
 
-A runner's Pod and its account are one unit. They are created account first and removed Pod first, so a Pod
-never lacks its account; an account that was left over is found again by the plan's orphan rule.
+A runner's account is created before its Pod and removed after it, so a Pod always has its account. An account that
+was left over is found by the plan's orphan rule.
 """
 
 import contextlib
@@ -116,9 +116,9 @@ class Effects:
         )
 
     async def publish(self, pool: PoolView, patch: StatusPatch, *, observed: int) -> str:
-        """Write the status if it changed, or if it is time for a sign of life."""
+        """Write the status if it changed, or if a heartbeat is due."""
         same = observed == patch.written and patch.image == patch.written_image
-        if same and not patch.news and not patch.due:
+        if same and not patch.changed and not patch.due:
             return "done"
         now = to_rfc3339(self._clock.now())
         status = {
@@ -150,7 +150,7 @@ class Effects:
         name = f"{pool.name}-runner-{self._rng.getrandbits(32):08x}"
         key = f"{pool.namespace}/{name}"
         if self._pod(key) is not None:
-            return "conflict"  # that name is in use: the next plan draws another one
+            return "conflict"  # that name is in use: the next plan creates another one
         account = template.service_account(pool, name)
         with contextlib.suppress(AlreadyExists):
             await self._kube.create(SERVICE_ACCOUNTS, account, namespace=pool.namespace)
@@ -168,7 +168,7 @@ class Effects:
         return "done"
 
     async def _reap(self, pool: PoolView, action: ReapRunner) -> str:
-        await self._announce(pool, action)
+        await self._emit_retired(pool, action)
         if await self._reports.stopped(action.name, ended_at=action.ended_at):
             self._memory.reported(action.uid)
         self._memory.touching(
@@ -198,7 +198,7 @@ class Effects:
         await self._delete_account(pool, action.name)
         return result
 
-    async def _announce(self, pool: PoolView, action: ReapRunner) -> None:
+    async def _emit_retired(self, pool: PoolView, action: ReapRunner) -> None:
         pod = self._pod(f"{pool.namespace}/{action.name}")
         if action.reason in _EVENTS and pod is not None:
             type_, reason = _EVENTS[action.reason]
@@ -209,7 +209,7 @@ class Effects:
             )
 
     async def _delete_account(self, pool: PoolView, name: str) -> None:
-        """Best effort: what is left over here is an orphan, and the plan will find it."""
+        """Delete a runner's account, best effort: the plan's orphan rule finds one that is left over."""
         try:
             meta = await self._account(pool, name)
             if meta is not None:
@@ -224,7 +224,12 @@ class Effects:
             return
         except (KubeError, TransportError) as error:
             metrics.outcome(self._meter, "DeleteAccount", outcome_of(error))
-            self._log.warning("account left over", pool=pool.name, runner=name, error=str(error))
+            self._log.warning(
+                "ServiceAccount could not be deleted",
+                pool=pool.name,
+                runner=name,
+                error=str(error),
+            )
 
     async def _account(self, pool: PoolView, name: str) -> Meta | None:
         """The runner's account as it is now, if there is one and it is this pool's."""
@@ -237,7 +242,7 @@ class Effects:
 
     async def _reap_account(self, pool: PoolView, action: ReapAccount) -> str:
         # The cache may lag or may not have been able to read the Pod: only a 404 proves it gone. A
-        # Pod that is being deleted has no more use for its account.
+        # Pod that is being deleted does not need its account any more.
         try:
             pod = await self._kube.get(PODS, action.name, namespace=pool.namespace)
         except NotFound:
@@ -287,7 +292,7 @@ class Effects:
             return "conflict"
         version = meta.resource_version
         if names.VM_FINALIZER in meta.finalizers:
-            # Its host would remove this one; the host is gone. Others' finalizers are not ours to strip.
+            # Its host would remove this finalizer, but the host is gone. Finalizers of other controllers stay.
             rest = [name for name in meta.finalizers if name != names.VM_FINALIZER]
             body = {"metadata": {"finalizers": rest}}
             patched = await self._kube.patch(

@@ -1,16 +1,16 @@
-"""Notes the operator's writes that the watch does not show yet.
+"""Keeps the operator's writes that the watch does not show yet.
 
 A watch lags behind the writes. A plan that only reads the cache would create the same runners
-twice and retire one Pod too many. So every write is noted *before* it is sent, and the note
+twice and retire one Pod too many. So every write is recorded *before* it is sent, and the record
 overrides the cache until the cache has caught up.
 
 Invariants:
 - A creation counts as made from before it is sent until the Pod becomes visible, the API refused it, or a
   later read says that it does not exist. An unknown outcome therefore counts as made.
-- A note on an existing Pod holds for exactly the version it was written against. The write carried that
-  version as its precondition, so whatever version comes next contains it, and the note is dropped.
-- A note with an unknown outcome expires; repeating the write is harmless because of that precondition.
-- Nothing here survives a restart, and nothing needs to: a fresh list contains all earlier writes.
+- The record of a write to an existing Pod holds for exactly the version it was written against. The write carried
+  that version as its precondition, so the next version contains it, and the record is dropped.
+- A record with an unknown outcome expires; repeating the write is harmless because of that precondition.
+- Nothing here needs to survive a restart: a fresh list contains all earlier writes.
 """
 
 from typing import Literal
@@ -34,13 +34,13 @@ class _Touched(msgspec.Struct):
     certain: bool = False
 
 
-class _Setback(msgspec.Struct):
+class _Backoff(msgspec.Struct):
     until: float
     pause: float
 
 
 class Memory:
-    """The operator's notes. `at` and `now` are the clock's monotonic time, `wall` is not."""
+    """The operator's recent writes and failures. `at` and `now` are monotonic time, `wall` is not."""
 
     def __init__(self) -> None:
         self._created: dict[str, _Created] = {}
@@ -48,18 +48,18 @@ class Memory:
         self._reported: dict[str, None] = {}
         self._marked_since: dict[str, float] = {}
         self._stuck: dict[str, None] = {}
-        self._setbacks: dict[str, _Setback] = {}
+        self._backoffs: dict[str, _Backoff] = {}
 
     def creating(self, key: str, *, pool: str, at: float) -> None:
-        """A Pod of that key is about to be created."""
+        """Record that a Pod of that key is about to be created."""
         self._created[key] = _Created(pool, at)
 
     def settled(self, key: str) -> None:
-        """The Pod of that key is visible, or certainly does not exist."""
+        """Record that the Pod of that key is visible, or certainly does not exist."""
         self._created.pop(key, None)
 
     def confirmed(self, key: str, *, at: float) -> None:
-        """The Pod exists although the cache does not show it; ask again later."""
+        """Record that the Pod exists although the cache does not show it; it is read again later."""
         if key in self._created:
             self._created[key].at = at
 
@@ -73,24 +73,24 @@ class Memory:
         return tuple(k for k, note in notes if note.pool == pool and now - note.at >= after)
 
     def touching(self, uid: str, *, resource_version: str, effect: Effect, at: float) -> None:
-        """A Pod is about to be deleted or marked, in this version."""
+        """Record that a Pod is about to be deleted or marked, in this version."""
         self._touched[uid] = _Touched(resource_version, effect, at)
 
     def touched(self, uid: str) -> None:
-        """The API has accepted it."""
+        """Record that the API accepted the write."""
         if uid in self._touched:
             self._touched[uid].certain = True
 
     def untouched(self, uid: str) -> None:
-        """The API has refused it: nothing happened."""
+        """Record that the API refused the write: nothing changed."""
         self._touched.pop(uid, None)
 
     def reported(self, uid: str) -> None:
-        """The server knows that this runner stopped."""
+        """Record that the stop of this runner was reported to the server."""
         self._reported[uid] = None
 
     def unreported(self, uid: str) -> None:
-        """The runner lives after all; its real end has yet to be reported."""
+        """Record that the runner did not stop: its real end is still to be reported."""
         self._reported.pop(uid, None)
 
     def first_stuck(self, uid: str) -> bool:
@@ -99,26 +99,26 @@ class Memory:
         self._stuck[uid] = None
         return new
 
-    def setback(self, pool: str, *, now: float, pauses: tuple[float, float]) -> None:
-        """Creating was of no use: pause, longer each time; starts again after a quiet period.
+    def back_off(self, pool: str, *, now: float, pauses: tuple[float, float]) -> None:
+        """Pause creations after a failure, longer each time; starts again after a quiet period.
 
-        Setbacks during a pause belong to the one that began it: a batch fails together.
+        Failures during a pause belong to the one that began it: a batch fails together.
         """
         first, longest = pauses
-        known = self._setbacks.get(pool)
+        known = self._backoffs.get(pool)
         if known is not None and now < known.until:
             return
         repeated = known is not None and now < known.until + longest
         pause = min(longest, known.pause * 2) if known is not None and repeated else first
-        self._setbacks[pool] = _Setback(now + pause, pause)
+        self._backoffs[pool] = _Backoff(now + pause, pause)
 
     def held(self, pool: str, *, now: float) -> float:
-        """For how many more seconds creations pause."""
-        known = self._setbacks.get(pool)
+        """The seconds for which creations still pause."""
+        known = self._backoffs.get(pool)
         return 0.0 if known is None else max(0.0, known.until - now)
 
     def overlay(self, view: RunnerView, *, now: float, wall: float, expire: float) -> RunnerView:
-        """The runner as it is once the notes have become visible."""
+        """The runner as it will be once the recorded writes are visible."""
         changes: dict[str, float | bool] = {}
         if view.uid in self._reported:
             changes["reported"] = True
@@ -136,14 +136,14 @@ class Memory:
         return msgspec.structs.replace(view, **changes) if changes else view
 
     def forget(self, uid: str) -> None:
-        """The Pod is gone."""
+        """Discard the records of a Pod that is gone."""
         self._touched.pop(uid, None)
         self._reported.pop(uid, None)
         self._marked_since.pop(uid, None)
         self._stuck.pop(uid, None)
 
     def forget_pool(self, pool: str) -> None:
-        """The pool is gone."""
-        self._setbacks.pop(pool, None)
+        """Discard the records of a pool that is gone."""
+        self._backoffs.pop(pool, None)
         for key in self.expected(pool):
             del self._created[key]

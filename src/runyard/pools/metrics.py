@@ -28,7 +28,7 @@ _START_TIMEOUTS = {
 
 
 def publish(meter: Meter, pool: str, figures: Figures) -> None:
-    """Write a pool's figures."""
+    """Write the metrics of one pool."""
     meter.set(catalogue.TUIST_RUNNERS_POOL_ROLLING_PODS, figures.rolling, pool=pool)
     meter.set(catalogue.TUIST_RUNNERS_POOL_STALE_PODS, figures.stale, pool=pool)
     meter.set(catalogue.TUIST_RUNNERS_POOL_ROLL_CONCURRENCY_CAP, figures.cap, pool=pool)
@@ -48,7 +48,7 @@ def publish(meter: Meter, pool: str, figures: Figures) -> None:
 
 
 def start_timed_out(meter: Meter, pool: str, reason: Why) -> None:
-    """Count a runner that was given up while it started; other reasons are not counted here."""
+    """Count a runner that was deleted because it did not start in time; ignores other reasons."""
     if reason in _START_TIMEOUTS:
         metric = catalogue.TUIST_RUNNERS_POOL_POD_START_TIMEOUTS_TOTAL
         meter.inc(metric, pool=pool, reason=_START_TIMEOUTS[reason])
@@ -65,6 +65,6 @@ def outcome(meter: Meter, action: str, result: str) -> None:
 
 
 def forget(meter: Meter, pool: str) -> None:
-    """The pool is gone: so are its series, or an alert would stand on its last value."""
+    """Remove the series of a deleted pool, or an alert would keep firing on their last values."""
     for metric in _OF_POOL:
         meter.clear(metric, pool=pool)

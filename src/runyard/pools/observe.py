@@ -1,8 +1,8 @@
-"""Builds the snapshot of one pool from the caches and the operator's own notes.
+"""Builds the snapshot of one pool from the caches and from `memory`.
 
-Two facts cannot be taken from a cache, because absence would be the evidence: that a host is gone, and that a creation
-the watch does not show happened. Both are read from the API; a read that fails leaves them unknown, and what is unknown
-changes nothing.
+Two facts cannot be taken from a cache, because a missing object proves nothing there: whether a host is gone, and
+whether a creation that the watch does not show has happened. Both are read from the API; a read that fails leaves them
+unknown, and an unknown fact changes nothing.
 """
 
 from runyard.clock import Clock
@@ -47,25 +47,25 @@ class Observer:
         self._views: dict[str, RunnerView] = {}
 
     async def snapshot(self, pool: RunnerPool) -> Snapshot:
-        """What is known about one pool now."""
-        where = key(pool)
-        await self._look_up(where)
+        """The current snapshot of one pool."""
+        pool_key = key(pool)
+        await self._read_invisible(pool_key)
         view = project_pool(pool)
-        runners = self.runners(where)
+        runners = self.runners(pool_key)
         nodes = [await self._node(name) for name in _hosts(runners)]
-        accounts = self._caches.accounts.store.by_index(BY_POOL, where)
+        accounts = self._caches.accounts.store.by_index(BY_POOL, pool_key)
         return Snapshot(
             pool=view,
             runners=runners,
             accounts=tuple(project_account(account) for account in accounts),
             nodes=tuple(node for node in nodes if node is not None),
-            expected=tuple(split_key(name)[1] for name in self._memory.expected(where)),
+            expected=tuple(split_key(name)[1] for name in self._memory.expected(pool_key)),
             fleet=self._fleet(view) if predicates.kata_pool(view) else None,
-            held_for=self._memory.held(where, now=self._clock.monotonic()),
+            held_for=self._memory.held(pool_key, now=self._clock.monotonic()),
         )
 
     def runners(self, pool: str) -> tuple[RunnerView, ...]:
-        """A pool's runners, with the notes laid over."""
+        """A pool's runners, including writes that the watch does not show yet."""
         now, wall = self._clock.monotonic(), self._clock.now()
         expire = self._settings.expectation_seconds
         return tuple(
@@ -75,32 +75,32 @@ class Observer:
 
     def view(self, pod: Pod) -> RunnerView:
         """A Pod's projection; one whose newest version could not be read is protected as busy."""
-        where = key(pod)
-        known = self._views.get(where)
+        pod_key = key(pod)
+        known = self._views.get(pod_key)
         if known is None or known.resource_version != pod.metadata.resource_version:
-            known = self._views[where] = project_runner(pod)
-        if where in self._caches.pods.unreadable:
+            known = self._views[pod_key] = project_runner(pod)
+        if pod_key in self._caches.pods.unreadable:
             return project_runner(pod, readable=False)
         return known
 
-    def forget(self, where: str) -> None:
-        """The Pod of that key is gone."""
-        self._views.pop(where, None)
+    def forget(self, pod_key: str) -> None:
+        """Discard the projection of a Pod that is gone."""
+        self._views.pop(pod_key, None)
 
-    async def _look_up(self, pool: str) -> None:
-        """Ask about creations that stay invisible."""
+    async def _read_invisible(self, pool: str) -> None:
+        """Read from the API the created Pods that the watch does not show."""
         now = self._clock.monotonic()
         after = self._settings.expectation_seconds
-        for where in self._memory.overdue(pool, now=now, after=after):
-            namespace, name = split_key(where)
+        for pod_key in self._memory.overdue(pool, now=now, after=after):
+            namespace, name = split_key(pod_key)
             try:
                 await self._kube.get(PODS, name, namespace=namespace)
             except NotFound:
-                self._memory.settled(where)
+                self._memory.settled(pod_key)
             except (KubeError, TransportError):
                 continue
             else:
-                self._memory.confirmed(where, at=self._clock.monotonic())
+                self._memory.confirmed(pod_key, at=self._clock.monotonic())
 
     async def _node(self, name: str) -> NodeView | None:
         known = self._caches.nodes.store.get(f"/{name}")
@@ -114,21 +114,21 @@ class Observer:
             return None
 
     def _fleet(self, pool: PoolView) -> FleetView:
-        """The hosts that this pool shares with its siblings, and what is starting there."""
-        everyone = map(project_pool, self._caches.pools.store.values())
-        siblings = [other for other in everyone if _shares(other, pool)]
-        total = here = hungry = 0
+        """The hosts that this pool shares with its siblings, and the runners that start there."""
+        pools = map(project_pool, self._caches.pools.store.values())
+        siblings = [other for other in pools if _shares(other, pool)]
+        total = here = starved = 0
         for other in siblings:
-            where = f"{other.namespace}/{other.name}"
-            runners = self.runners(where)
-            expected = len(self._memory.expected(where))
+            pool_key = f"{other.namespace}/{other.name}"
+            runners = self.runners(pool_key)
+            expected = len(self._memory.expected(pool_key))
             starting = expected + sum(predicates.provisioning(r, other) for r in runners)
             total += starting
             if other.name == pool.name:
                 here = starting
             elif not starting:
                 alive = sum(predicates.alive(runner) for runner in runners)
-                hungry += alive < other.spec.replicas
+                starved += alive < other.spec.replicas
         limits = (other.spec.provisioning.max_concurrent_per_fleet_selector for other in siblings)
         fit = (
             node
@@ -140,7 +140,7 @@ class Observer:
             provisioning=total,
             provisioning_here=here,
             healthy_nodes=sum(healthy(node) for node in fit),
-            hungry_siblings=hungry,
+            starved_siblings=starved,
         )
 
 

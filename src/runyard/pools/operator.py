@@ -1,15 +1,15 @@
-"""Reconciles RunnerPools into Pods: as many runners as each pool asks for, created from its image.
+"""Reconciles RunnerPools into Pods: as many runners as each spec requests, created from its image.
 
     watches ──▶ queue ──▶ snapshot ──▶ plan (pure) ──▶ actions, one by one
 
-One worker, on purpose: the plans of sibling pools share a budget of starts, and a plan may rely on no
-other being carried out at the same time.
+There is one worker on purpose: the plans of sibling pools share a budget of starts, so only one plan may be
+applied at a time.
 
 Invariants:
 - Before every cache has been filled once there is no plan at all.
 - The operator never deletes a runner that is busy: plans do not, and every deletion names the
   version in which the runner was idle, so a stamp that lands in between turns it into a conflict.
-- What fails is counted and planned again; nothing is retried blindly.
+- A failed action is counted and planned again from a new snapshot, never repeated as it was.
 """
 
 import asyncio
@@ -42,25 +42,27 @@ NAME = Loop.RUNNER_POOL_CONTROLLER
 
 
 class _Tally(msgspec.Struct):
-    """What became of a plan."""
+    """Counts the outcomes of a plan's actions."""
 
     created: int = 0
     reaped: int = 0
-    spared: int = 0
-    """Runners that the plan counted out and that are still there: as many creations too many."""
-    setbacks: int = 0
+    survived: int = 0
+    """Runners that the plan counts as removed and that still exist: so many creations are skipped."""
+    failed_starts: int = 0
     conflicts: int = 0
     failures: int = 0
 
 
 class Operator:
-    """Reconciles all pools until cancelled. `run` it once; after it ended, make a new one."""
+    """Reconciles all pools until cancelled. An instance can be run once."""
 
     def __init__(self, deps: Deps) -> None:
         clock, meter, settings = deps.clock, deps.meter, deps.settings
         self._clock = clock
         self._freshness = deps.freshness
-        self._served: dict[str, float] = {}  # pool → when it was last carried out without a failure
+        self._succeeded: dict[
+            str, float
+        ] = {}  # pool → when its plan was last applied without a failure
         self._meter = meter
         self._log = deps.log
         self._settings = settings
@@ -111,39 +113,39 @@ class Operator:
         self._freshness.follow(NAME, within, self._last_success)
 
     def withdraw(self) -> None:
-        """Expect nothing of its loops any more: the replica follows another leader now."""
+        """Remove its loops from `freshness`, because this replica does not lead any more."""
         for cache in self._caches.all:
             cache.untrack_freshness(self._freshness)
         self._freshness.forget(NAME)
 
     def _last_success(self) -> float | None:
-        """Of the pool that waits longest for one; without pools there is nothing to fail at."""
+        """The oldest among the last successes of all pools; now if there is no pool."""
         if not self._caches.filled():
             return None
         earliest = self._clock.monotonic()
         for pool in self._caches.pools.store.values():
-            last = self._served.get(key(pool))
+            last = self._succeeded.get(key(pool))
             if last is None:
                 return None
             earliest = min(earliest, last)
         return earliest
 
-    async def reconcile(self, where: str) -> Result:
-        """Bring one pool closer to what it asks for."""
+    async def reconcile(self, pool_key: str) -> Result:
+        """Plan one pool and apply the plan."""
         if not self._caches.filled():
             return Result(requeue_after=UNSYNCED_SECONDS)
-        pool = self._caches.pools.store.get(where)
+        pool = self._caches.pools.store.get(pool_key)
         if pool is None:
-            metrics.forget(self._meter, split_key(where)[1])
-            self._memory.forget_pool(where)
-            self._served.pop(where, None)
+            metrics.forget(self._meter, split_key(pool_key)[1])
+            self._memory.forget_pool(pool_key)
+            self._succeeded.pop(pool_key, None)
             return Result()
         snapshot = await self._observer.snapshot(pool)
         plan = plan_pool(snapshot, self._settings, self._clock.now())
         self._publish(snapshot.pool, plan)
         tally = await self._apply(snapshot.pool, plan)
         if not tally.failures:
-            self._served[where] = self._clock.monotonic()
+            self._succeeded[pool_key] = self._clock.monotonic()
             self._meter.set(RUNYARD_LOOP_LAST_SUCCESS_SECONDS, self._clock.now(), loop=NAME)
         return Result(requeue_after=self._pause(plan, tally))
 
@@ -152,29 +154,29 @@ class Operator:
         for uid in plan.figures.stuck:
             if self._memory.first_stuck(uid):
                 metrics.outcome(self._meter, "StuckTermination", "host-still-there")
-                self._log.warning("deletion is stuck", pool=pool.name, uid=uid)
+                self._log.warning("Pod deletion is stuck", pool=pool.name, uid=uid)
 
     async def _apply(self, pool: PoolView, plan: PoolPlan) -> _Tally:
         tally = _Tally()
         for action in plan.actions[: self._settings.actions_per_reconcile]:
-            if isinstance(action, CreateRunner) and (tally.spared or tally.setbacks):
-                tally.spared = max(0, tally.spared - 1)
+            if isinstance(action, CreateRunner) and (tally.survived or tally.failed_starts):
+                tally.survived = max(0, tally.survived - 1)
                 continue
             result = await self._effects.apply(pool, action)
             tally.conflicts += result == "conflict"
             tally.failures += result not in HARMLESS
             if isinstance(action, ReapRunner) and action.reason is Why.FAILED_START:
-                self._setback(pool)
-                tally.setbacks += 1
+                self._back_off(pool)
+                tally.failed_starts += 1
             if isinstance(action, ReapRunner) and action.counted:
                 survived = result not in ("done", "gone")
-                tally.spared += survived
+                tally.survived += survived
                 tally.reaped += not survived
             if isinstance(action, CreateRunner):
                 tally.created += result == "done"
                 if result not in HARMLESS:
-                    self._setback(pool)
-                    break  # a full quota or an API in trouble would refuse the next one, too
+                    self._back_off(pool)
+                    break  # a full quota or a failing API would refuse the next one, too
         if plan.finalizers is not None:
             result = await self._effects.finalize(pool, plan.finalizers)
             tally.failures += result not in HARMLESS
@@ -183,9 +185,9 @@ class Operator:
             await self._effects.publish(pool, plan.status, observed=observed)
         return tally
 
-    def _setback(self, pool: PoolView) -> None:
-        where, now = f"{pool.namespace}/{pool.name}", self._clock.monotonic()
-        self._memory.setback(where, now=now, pauses=self._settings.setback_seconds)
+    def _back_off(self, pool: PoolView) -> None:
+        pool_key, now = f"{pool.namespace}/{pool.name}", self._clock.monotonic()
+        self._memory.back_off(pool_key, now=now, pauses=self._settings.backoff_seconds)
 
     def _pause(self, plan: PoolPlan, tally: _Tally) -> float:
         settings = self._settings
@@ -193,35 +195,35 @@ class Operator:
             return settings.error_seconds
         if len(plan.actions) > settings.actions_per_reconcile:
             return AT_ONCE
-        if plan.gap or tally.conflicts or tally.setbacks or plan.finalizers is not None:
+        if plan.gap or tally.conflicts or tally.failed_starts or plan.finalizers is not None:
             return settings.gap_seconds
         return settings.error_seconds if plan.waiting else settings.steady_seconds
 
-    def _on_pool(self, where: str, old: RunnerPool | None, new: RunnerPool | None) -> None:
-        # Our own status writes come back as changes too: they must not start another round.
-        if old is None or new is None or _asks(old) != _asks(new):
-            self._queue.add(where)
+    def _on_pool(self, pool_key: str, old: RunnerPool | None, new: RunnerPool | None) -> None:
+        # The operator's own status writes arrive as changes too: they must not cause another reconcile.
+        if old is None or new is None or _plan_inputs(old) != _plan_inputs(new):
+            self._queue.add(pool_key)
 
-    def _on_pod(self, where: str, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod(self, pod_key: str, old: Pod | None, new: Pod | None) -> None:
         if new is None:
-            self._observer.forget(where)
+            self._observer.forget(pod_key)
         else:
-            self._memory.settled(where)
+            self._memory.settled(pod_key)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._memory.forget(old.metadata.uid)
-        if old is None or new is None or _matters(old, new):
+        if old is None or new is None or _may_change_plan(old, new):
             self._add(old, new)
 
     def _on_account(
-        self, where: str, old: ServiceAccount | None, new: ServiceAccount | None
+        self, account_key: str, old: ServiceAccount | None, new: ServiceAccount | None
     ) -> None:
-        # Only a pool that is being deleted waits for accounts to go.
+        # Only a pool that is being deleted waits for the deletion of accounts.
         pools = self._caches.pools.store
         for pool in pool_keys(old) if old is not None and new is None else ():
             if (found := pools.get(pool)) is not None and found.metadata.deletion_timestamp:
                 self._queue.add(pool)
 
-    def _on_node(self, where: str, old: Node | None, new: Node | None) -> None:
+    def _on_node(self, node_key: str, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None:
             before = (project_node(old), healthy(old))
             if before == (project_node(new), healthy(new)):
@@ -231,18 +233,18 @@ class Operator:
 
     def _add(self, *objects: HasMeta | None) -> None:
         for obj in objects:
-            for where in pool_keys(obj) if obj is not None else ():
-                self._queue.add(where)
+            for pool_key in pool_keys(obj) if obj is not None else ():
+                self._queue.add(pool_key)
 
 
-def _asks(pool: RunnerPool) -> tuple[object, ...]:
-    """What of a pool, besides the clock, a plan depends on."""
+def _plan_inputs(pool: RunnerPool) -> tuple[object, ...]:
+    """The fields of a pool that its plan depends on."""
     meta = pool.metadata
     return (meta.uid, pool.spec, meta.deletion_timestamp, meta.finalizers, meta.annotations)
 
 
-def _matters(old: Pod, new: Pod) -> bool:
-    """Whether a change could change a plan; a new version or a sign of progress alone cannot."""
+def _may_change_plan(old: Pod, new: Pod) -> bool:
+    """Whether this change of a Pod could change a plan; a new version or progress alone cannot."""
     after = project_runner(new)
     before = msgspec.structs.replace(
         project_runner(old),

@@ -26,7 +26,7 @@ PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def project_runner(pod: Pod, *, readable: bool = True) -> RunnerView:
-    """One Pod; `readable=False` says that this is not its newest version."""
+    """One Pod; `readable=False`: this is not its newest version."""
     meta = pod.metadata
     times = _Times()
     phase = _PHASES.get(pod.status.phase)
@@ -108,7 +108,7 @@ def project_pool(pool: RunnerPool) -> PoolView:
 
 
 class _Times:
-    """Reads instants and remembers whether one of them made no sense."""
+    """Parses instants; `readable` is False once one of them was invalid."""
 
     def __init__(self) -> None:
         self.readable = True
@@ -124,7 +124,7 @@ class _Times:
 
 
 def _hint(annotations: dict[str, str], name: str) -> float | None:
-    """An instant that may be malformed; that says nothing about the runner."""
+    """An instant in an annotation; a malformed one counts as missing and keeps the runner readable."""
     return _Times().read(annotations.get(name, ""))
 
 

@@ -1,4 +1,4 @@
-"""Settings of the pool operator. Settings of one pool are in its spec."""
+"""The settings of the pool operator. Settings of one pool are in its spec."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from runyard.wire import names
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations are seconds."""
+    """Settings of the pool operator; durations are seconds."""
 
     namespace: str = names.RUNNERS_NAMESPACE
     dispatch_url: str = ""
@@ -28,8 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     early_seconds: float = 60.0
     """A runner that fails sooner than this, without a job, did not fail because of a job."""
-    setback_seconds: tuple[float, float] = (5.0, 300.0)
-    """How long creations pause after a setback: at first, and at most after many in a row."""
+    backoff_seconds: tuple[float, float] = (5.0, 300.0)
+    """How long creations pause after a failure: at first, and at most after many in a row."""
 
     action_seconds: float = 30.0
     report_seconds: float = 5.0

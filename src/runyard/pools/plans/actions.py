@@ -11,7 +11,7 @@ from runyard.wire.reasons import Reason
 
 
 class CreateRunner(msgspec.Struct, frozen=True, kw_only=True):
-    """Create one ServiceAccount and one Pod, under a name that the operator draws."""
+    """Create one ServiceAccount and one Pod, under one random name."""
 
     pool_uid: str
     reason: Why
@@ -27,7 +27,7 @@ class ReapRunner(msgspec.Struct, frozen=True, kw_only=True):
     reason: Why
     detail: str = ""
     counted: bool = True
-    """The plan counted this runner as alive until now: if it survives, one creation less is needed."""
+    """The plan counts this runner as removed: if the deletion fails, one creation less is needed."""
 
 
 class ReapAccount(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,10 +101,10 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The status fields that the operator owns, as they should read.
+    """The status fields that the operator owns, as they should be written.
 
-    `observed` counts the runners before this plan's creations and deletions; the operator adds what
-    it achieved.
+    `observed` counts the runners before this plan's creations and deletions; the operator adds those that
+    succeeded.
     """
 
     uid: str
@@ -114,10 +114,10 @@ class StatusPatch(msgspec.Struct, frozen=True, kw_only=True):
     written: int
     written_image: str
     conditions: tuple[Condition, ...]
-    news: bool
-    """Another reason than the one that was last written."""
+    changed: bool
+    """A condition's status or reason differs from the one that was last written."""
     due: bool
-    """Long enough since the last write that it is repeated as a sign of life."""
+    """The last write is so long ago that it is repeated as a heartbeat."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     stuck: tuple[str, ...] = ()
     """uids of runners that are being deleted for too long, on hosts that still exist."""
     blocked: Blocked | None = None
-    """Why creations were held back; None when they were not."""
+    """Why not all missing runners are created; None if all are."""
 
 
 class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +146,6 @@ class PoolPlan(msgspec.Struct, frozen=True, kw_only=True):
     status: StatusPatch | None = None
     figures: Figures = Figures()
     gap: int = 0
-    """Runners still missing after this plan, were all of it carried out."""
+    """Runners that are still missing if all of this plan succeeds."""
     waiting: Reason | None = None
     """What a pool that is being deleted waits for."""

@@ -5,10 +5,10 @@ ceiling, which counts runners that have no host yet and creations that are not v
 lagging watch would admit a second full batch.
 
 Invariants:
-- Without a healthy host nothing is created: fail closed. After a setback nothing is created for a while,
-  because replacing at once what fails at once would never end.
-- No pool takes the whole ceiling while a sibling has missing runners and none on its way: one start
-  is left for each of those.
+- Without a healthy host nothing is created: fail closed. After a failure creations back off, because replacing
+  at once what fails at once would never end.
+- No pool takes the whole ceiling while a sibling has missing runners and none starting: one start is reserved
+  for each of those.
 """
 
 import msgspec
@@ -44,7 +44,7 @@ def admit(gap: int, fleet: FleetView | None, *, held: bool = False) -> Admission
     left = fleet.ceiling - fleet.provisioning
     if left <= 0:
         return Admission(0, Blocked.FLEET_CAP)
-    share = max(1, fleet.ceiling - fleet.hungry_siblings) - fleet.provisioning_here
+    share = max(1, fleet.ceiling - fleet.starved_siblings) - fleet.provisioning_here
     count = min(gap, left, share)
     if count <= 0:
         return Admission(0, Blocked.POOL_SHARE)

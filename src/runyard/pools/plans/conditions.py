@@ -1,9 +1,9 @@
-"""The conditions in a RunnerPool's status: why the pool is not what its spec asks for.
+"""Builds the conditions in a RunnerPool's status: why the pool differs from its spec.
 
-The values that decided (the admission, the step of the roll) become conditions with their reason and numbers.
-`explain` reads them from the status; nothing derives them a second time.
+The values of the decision (the admission, the step of the roll) become conditions with their reason and numbers.
+`explain` reads them from the status and derives nothing itself.
 
-A condition is written when its status or its reason changes. Numbers that merely move are written with the next
+A condition is written when its status or its reason changes. Numbers that change alone are written with the next
 periodic status write, so that a busy pool does not write its status all the time.
 """
 
@@ -24,7 +24,7 @@ def filled(snapshot: Snapshot, *, missing: int, blocked: Blocked | None) -> Cond
     if missing <= 0:
         code = PoolReason.AS_ASKED if replicas else PoolReason.SCALED_TO_ZERO
         return Condition(type=names.POOL_FILLED, holds=True, reason=code.because(replicas=replicas))
-    code, more = _hindrance(snapshot, blocked)
+    code, more = _blocked_reason(snapshot, blocked)
     reason = code.because(missing=missing, replicas=replicas, **more)
     extra: tuple[tuple[str, float], ...] = ()
     if code is PoolReason.NO_HEALTHY_HOST and snapshot.fleet is not None:
@@ -32,7 +32,9 @@ def filled(snapshot: Snapshot, *, missing: int, blocked: Blocked | None) -> Cond
     return Condition(type=names.POOL_FILLED, holds=False, reason=reason, extra=extra)
 
 
-def _hindrance(snapshot: Snapshot, blocked: Blocked | None) -> tuple[PoolReason, dict[str, Value]]:
+def _blocked_reason(
+    snapshot: Snapshot, blocked: Blocked | None
+) -> tuple[PoolReason, dict[str, Value]]:
     fleet = snapshot.fleet
     if blocked is Blocked.BACKOFF or fleet is None:
         return PoolReason.BACKOFF, {"pause": round(snapshot.held_for, 1)}
@@ -40,19 +42,19 @@ def _hindrance(snapshot: Snapshot, blocked: Blocked | None) -> tuple[PoolReason,
         return PoolReason.NO_HEALTHY_HOST, {"selector": str(snapshot.pool.spec.fleet_selector)}
     starting: dict[str, Value] = {"starting": fleet.provisioning, "ceiling": fleet.ceiling}
     if blocked is Blocked.POOL_SHARE:
-        siblings = {"here": fleet.provisioning_here, "hungry_siblings": fleet.hungry_siblings}
+        siblings = {"here": fleet.provisioning_here, "hungry_siblings": fleet.starved_siblings}
         return PoolReason.PROVISIONING_SHARE, {**starting, **siblings}
     return PoolReason.PROVISIONING_CEILING, starting
 
 
-def leaves(waiting: Reason) -> Condition:
+def deleting(waiting: Reason) -> Condition:
     """The condition of a pool that is being deleted and is never filled again."""
     reason = PoolReason.DELETING.because(waiting=render(waiting))
     return Condition(type=names.POOL_FILLED, holds=False, reason=reason)
 
 
 def rolled(roll: Roll, *, replicas: int) -> Condition:
-    """Whether every runner is created from the template that the pool asks for."""
+    """Whether every runner is created from the pool's current template."""
     if not roll.stale:
         return Condition(type=names.POOL_ROLLED, holds=True, reason=PoolReason.CURRENT.because())
     code = PoolReason.ROLLING if roll.reap or roll.mark else PoolReason.ROLL_CAPPED
@@ -62,7 +64,7 @@ def rolled(roll: Roll, *, replicas: int) -> Condition:
     return Condition(type=names.POOL_ROLLED, holds=False, reason=reason)
 
 
-def news(conditions: tuple[Condition, ...], written: tuple[PoolCondition, ...]) -> bool:
+def changed(conditions: tuple[Condition, ...], written: tuple[PoolCondition, ...]) -> bool:
     """Whether a status or a reason differs from what was last written."""
     before = {each.type: (each.status, each.reason) for each in written}
     return any(before.get(each.type) != (_status(each), each.camel) for each in conditions)

@@ -7,8 +7,8 @@ Invariants:
 - A runner that is neither idle nor ended is never deleted. A deleted runner was idle in exactly the
   version that the deletion names.
 - Scaling down takes stale runners first, then those that are not warm, then warm ones.
-- What is unknown (a node that is not listed, a creation without an answer) delays; it never deletes.
-- The plan is a function of its arguments: same snapshot, same plan.
+- Unknown facts (a node that is not listed, a creation without a response) delay actions and never cause a deletion.
+- The plan is a pure function of its arguments.
 """
 
 from runyard.pools.plans import conditions as condition
@@ -88,7 +88,7 @@ def _plan_replicas(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
 
 
 def _plan_deletion(snapshot: Snapshot, settings: Settings, now: float) -> PoolPlan:
-    """Let jobs finish, delete everything else, and only then release the pool."""
+    """Let jobs finish, delete everything else, and only then remove the pool's finalizer."""
     pool = snapshot.pool
     if names.POOL_DRAIN_FINALIZER not in pool.finalizers:
         return PoolPlan()
@@ -115,7 +115,7 @@ def _plan_deletion(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
         status=_status(
             pool,
             observed=len(alive),
-            conditions=(condition.leaves(waiting),),
+            conditions=(condition.deleting(waiting),),
             settings=settings,
             now=now,
         )
@@ -134,7 +134,7 @@ def _plan_deletion(snapshot: Snapshot, settings: Settings, now: float) -> PoolPl
 def _ended(
     snapshot: Snapshot, settings: Settings, now: float
 ) -> tuple[tuple[Action, ...], tuple[str, ...]]:
-    """Reap what ended, report what others deleted, and find deletions that do not end."""
+    """Reap ended runners, report those that other clients deleted, and find stuck deletions."""
     nodes = {node.name: node for node in snapshot.nodes}
     actions: list[Action] = []
     stuck: list[str] = []
@@ -159,7 +159,7 @@ def _ended(
 def _lost(
     alive: tuple[RunnerView, ...], snapshot: Snapshot, settings: Settings, now: float
 ) -> tuple[ReapRunner, ...]:
-    """Reap idle runners whose host leaves or that did not start or drain in time."""
+    """Reap idle runners whose host is being removed, or that did not start or drain in time."""
     nodes = {node.name: node for node in snapshot.nodes}
     reaps = []
     for runner in alive:
@@ -215,7 +215,7 @@ def _retirement_order(runner: RunnerView, pool: PoolView) -> tuple[int, bool, fl
 
 
 def _orphans(snapshot: Snapshot, settings: Settings, now: float) -> tuple[ReapAccount, ...]:
-    """Accounts whose Pod is not there and which are too old to be waiting for it."""
+    """Reap accounts that have no Pod and are too old to wait for one."""
     present = {runner.name for runner in snapshot.runners}
     present.update(snapshot.expected)
     return tuple(
@@ -282,7 +282,7 @@ def _status(
         written=pool.status.observed_replicas,
         written_image=pool.status.observed_image,
         conditions=conditions,
-        news=condition.news(conditions, pool.status.conditions),
+        changed=condition.changed(conditions, pool.status.conditions),
         due=_due(pool.status.last_reconcile, settings.steady_seconds, now),
     )
 
@@ -295,7 +295,7 @@ def _due(last: str, every: float, now: float) -> bool:
 
 
 def _unhosted(runner: RunnerView, nodes: dict[str, NodeView]) -> bool:
-    """No host will ever confirm this deletion: it never had one, or the host is proven gone."""
+    """Whether no host will ever confirm this deletion: the Pod never had one, or its host is proven gone."""
     if not runner.node:
         return True
     node = nodes.get(runner.node)

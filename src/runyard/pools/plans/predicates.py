@@ -1,6 +1,6 @@
 """Predicates on one runner.
 
-"Idle" guards every deletion, so it must never be wrong in one direction: a runner is idle
+"Idle" guards every deletion, so it must never be true for a busy runner: a runner is idle
 only if nothing marks it as busy and all of its fields could be read.
 """
 
@@ -42,12 +42,12 @@ def warm(runner: RunnerView, pool: PoolView) -> bool:
 
 
 def stale_image(runner: RunnerView, pool: PoolView) -> bool:
-    """Made from another image than the pool asks for (a Pod without containers is not judged)."""
+    """Created from another image than the pool's; False for a Pod without containers."""
     return bool(runner.image) and runner.image != pool.spec.image
 
 
 def stale_runtime(runner: RunnerView, pool: PoolView) -> bool:
-    """Made for another revision of the runtime class."""
+    """Created for another revision of the runtime class."""
     return (
         pool.spec.os == "linux"
         and bool(pool.spec.runtime_class)
@@ -57,17 +57,17 @@ def stale_runtime(runner: RunnerView, pool: PoolView) -> bool:
 
 
 def stale(runner: RunnerView, pool: PoolView) -> bool:
-    """Made from a template that the pool has left behind."""
+    """Created from a template that is no longer the pool's."""
     return stale_image(runner, pool) or stale_runtime(runner, pool)
 
 
 def kata_pool(pool: PoolView) -> bool:
-    """A pool whose starts are rationed over the hosts that it shares."""
+    """A pool whose starts are limited over the hosts that it shares."""
     return pool.spec.os == "linux" and pool.spec.runtime_class == "kata-qemu"
 
 
 def provisioning(runner: RunnerView, pool: PoolView) -> bool:
-    """On its way to warm; runners that have no host yet are included on purpose."""
+    """Starting: alive, idle and not warm yet; runners without a host are included on purpose."""
     return alive(runner) and idle(runner) and not warm(runner, pool)
 
 
@@ -82,8 +82,8 @@ def start_seconds(pool: PoolView, *, darwin_floor: float) -> float:
 def start_overdue(runner: RunnerView, pool: PoolView, *, darwin_floor: float, now: float) -> bool:
     """Bound to a host, not warm, and without progress for longer than the pool allows.
 
-    The clock starts at the binding, not at the creation, and again at each sign of progress. A sign
-    from the future counts as one from now: a host with a wrong clock must not hide a stuck start.
+    The time counts from the binding, not from the creation, and anew from each progress. Progress in the future
+    counts as now: a host with a wrong clock must not hide a stuck start.
     """
     limit = start_seconds(pool, darwin_floor=darwin_floor)
     if not limit or not runner.node or not provisioning(runner, pool):
@@ -113,8 +113,8 @@ def drain_overdue(runner: RunnerView, *, limit: float, now: float) -> bool:
 def deletion_stuck(runner: RunnerView, *, limit: float, now: float) -> bool:
     """Being deleted for longer than its grace period and the limit.
 
-    Kubernetes writes the *end* of the grace period as `deletionTimestamp`; counting the grace once more
-    errs towards patience.
+    Kubernetes writes the *end* of the grace period as `deletionTimestamp`; the grace period is added once more
+    to be safe.
     """
     if runner.deleting_at is None or not runner.readable:
         return False

@@ -1,4 +1,4 @@
-"""The reasons of the pool operator: why it acts, why it does not, and what it publishes about a pool.
+"""The reason codes of the pool operator: of its actions, of creations that wait, and of a pool's conditions.
 
 Actions and conditions carry these codes; sentences are rendered where they are shown.
 """

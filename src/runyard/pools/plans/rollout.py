@@ -1,12 +1,12 @@
-"""How much of a pool a roll may make unavailable, and which runners it retires next.
+"""Plans one step of a roll: how many runners may be unavailable, and which are retired next.
 
-A new image once emptied a whole warm pool: every host pulled tens of gigabytes at the same time. So a
-roll is paced by feedback: a runner is retired only while fewer runners than the cap are unavailable.
+Without a limit a new image empties a whole warm pool: every host pulls tens of gigabytes at the same time. So a
+runner is retired only while fewer runners than the cap are unavailable.
 
 Invariants:
 - The cap is `max(1, floor(percent / 100 × replicas))`: a roll always moves, and never faster.
 - Unavailable are: marked idle stale runners, current runners that are not warm yet, and replicas that
-  do not exist. The last keeps a roll from eating the pool when nothing can be created.
+  do not exist. The last keeps a roll from emptying the pool when nothing can be created.
 - A busy runner holds no roll slot, marked or not: a job may run for hours.
 - Stale runners that are not warm are retired before those that are.
 """
@@ -39,7 +39,7 @@ def cap(replicas: int, percent: int) -> int:
 def unavailable(alive: tuple[RunnerView, ...], pool: PoolView, *, expected: int = 0) -> int:
     """How many of the replicas cannot take a job for reasons that a roll must wait for.
 
-    A creation that is not visible yet is one more runner that is not warm, whichever way it counts.
+    A creation that is not visible yet counts as a runner that is not warm.
     """
     count = expected + max(0, pool.spec.replicas - len(alive) - expected)
     for runner in alive:
@@ -70,7 +70,7 @@ def plan_roll(alive: tuple[RunnerView, ...], pool: PoolView, *, expected: int = 
 
 
 def _retirable(runner: RunnerView, pool: PoolView) -> bool:
-    """Idle and not marked yet. A running Pod of an old runtime class only finishes naturally."""
+    """Idle and not marked yet. A running Pod of an old runtime class is left to finish."""
     if not predicates.idle(runner) or runner.marked:
         return False
     return runner.phase == "Pending" or predicates.stale_image(runner, pool)

@@ -1,12 +1,12 @@
-"""The Pod and the ServiceAccount of one runner, as they are sent to the API.
+"""Builds the Pod and the ServiceAccount of one runner, as they are sent to the API.
 
 The two share one name: the server derives the Pod's name from the account that authenticates, so the
 equality is part of the protocol. Both are owned by the pool; deleting the Pod does not delete its account.
 
-The runtimes differ in where the poll loop runs. Under our node agent it is inside of the VM, which the agent
-hands its token to. Under a stock kubelet on linux it is an init container that alone sees the token; the
-container that runs customer code starts after it and never does. Sidecars (docker, metrics, shell) would
-join `_linux_spec` as further init containers.
+The runtimes differ in where the poll loop runs. Under our node agent it is inside of the VM, to which the agent
+passes the token. Under a stock kubelet on linux it is an init container that alone sees the token; the
+container that runs customer code starts after it and never sees it. Sidecars (docker, metrics, shell) would
+be further init containers in `_linux_spec`.
 """
 
 from typing import Any

@@ -1,13 +1,13 @@
 """The snapshot that a plan reads: one pool, its runners, their accounts and nodes.
 
-The views hold instants as numbers and facts as words, so that decisions need no parsing and a test can
-write a pool down in a line. `projection.py` makes them out of Kubernetes objects.
+The views hold instants as numbers and states as words, so that decisions need no parsing and a test can
+describe a pool in a line. `projection.py` makes them out of Kubernetes objects.
 
 Invariants:
-- A view is a claim about one version of an object: `uid` and `resource_version` travel with it into every
-  action, so an action on an outdated view is refused by the API and changes nothing.
+- A view describes one version of an object: every action carries its `uid` and `resource_version`, so an action
+  on an outdated view is refused by the API and changes nothing.
 - `readable` is False when a field is invalid. Such a runner counts as busy and is not deleted.
-- A node that is absent from `nodes` is *unknown*, not gone. Gone is a fact of its own, proven by a read.
+- A node that is absent from `nodes` is *unknown*, not gone. `gone` is proven by a read.
 """
 
 from typing import Literal
@@ -65,15 +65,15 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class FleetView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The hosts that sibling pools share, for the pools whose starts are rationed."""
+    """The hosts that sibling pools share, for the pools whose starts are limited."""
 
     ceiling: int
     provisioning: int
-    """Runners on their way to warm over all siblings, including creations not yet visible."""
+    """Runners that start, over all siblings, including creations that are not visible yet."""
     provisioning_here: int
     healthy_nodes: int
-    hungry_siblings: int = 0
-    """Other pools with missing runners and none on its way."""
+    starved_siblings: int = 0
+    """Other pools with missing runners and none starting."""
 
 
 class PoolView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -91,7 +91,7 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything that one plan may know."""
+    """The input of one plan."""
 
     pool: PoolView
     runners: tuple[RunnerView, ...] = ()
@@ -101,4 +101,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Names of runners that were created, or may have been, and are not visible yet."""
     fleet: FleetView | None = None
     held_for: float = 0.0
-    """Creations failed lately, or what was created failed at once: let so many seconds pass first."""
+    """Seconds for which creations pause, because the last ones failed or their runners failed at once."""
