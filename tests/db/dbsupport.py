@@ -1,8 +1,8 @@
-"""What the tests of the database room share: clocks, a table, and a proxy that cuts a connection.
+"""A clock, a table, and a proxy that cuts a connection, for the tests of this package.
 
-The proxy stands between a client and the server on a unix socket. Armed, it cuts at the next COMMIT, either
-before the server sees it or after the server has answered it: to the client both look the same, which is
-what `CommitUnknown` is about.
+The proxy is between a client and the server on a unix socket. Armed, it cuts the connection at the next COMMIT, either
+before the server sees it or after the server has answered it: the client cannot distinguish the two, so both are
+`CommitUnknown`.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ INSERT INTO chores (id, state) VALUES (1, 'queued'), (2, 'queued');
 
 
 class FrozenClock(RealClock):
-    """Real timeouts, a fixed `now`, and waits that are written down instead of waited for."""
+    """Real timeouts, a fixed `now`, and sleeps that are recorded and return at once."""
 
     def __init__(self, now: float = 1_700_000_000.123456) -> None:
         self.at = now
@@ -94,7 +94,7 @@ class CuttingProxy:
         return make_conninfo(self._conninfo, host=self._folder.name, port=5432)
 
     def open_to(self, user: str) -> None:
-        """Let another user through, whom the server's own folder may be closed to."""
+        """Give another user access, who may not enter the server's own folder."""
         folder = Path(self._folder.name)
         for path in (folder, folder / ".s.PGSQL.5432"):
             shutil.chown(path, user)

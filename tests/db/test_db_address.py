@@ -1,4 +1,4 @@
-"""An address that cannot be used is refused before libpq sees it, whose words would repeat the password."""
+"""An invalid address is refused before libpq gets it, whose error messages would repeat the password."""
 
 import pytest
 
@@ -24,7 +24,7 @@ GOOD = (
 
 
 @pytest.mark.parametrize("url", BAD)
-def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
+def test_an_invalid_address_is_refused_and_not_repeated(url: str) -> None:
     for using in (whole, migrate.foreign, migrate.pending, migrate.apply):
         with pytest.raises(BadAddress) as refused:
             using(url)
@@ -33,5 +33,5 @@ def test_what_is_no_address_is_refused_and_not_repeated(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", GOOD)
-def test_an_address_is_taken_as_libpq_takes_it(url: str) -> None:
+def test_a_valid_address_is_accepted(url: str) -> None:
     assert "connect_timeout=5" in whole(url, connect_timeout=5)

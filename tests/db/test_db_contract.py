@@ -1,6 +1,6 @@
-"""All databases keep one contract: what a room sees in the simulator is what it meets in production.
+"""The pool and the simulator's database implement one contract.
 
-The pool talks to the server in two ways: directly, or as it must where a pooler is between.
+The pool is tested in both modes: with a direct connection, and as behind a pooler.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ async def set_running(tx: Tx) -> int:
     )
 
 
-def test_what_was_committed_is_there_for_others(opener: Opener, url: str) -> None:
+def test_a_commit_is_visible_to_other_connections(opener: Opener, url: str) -> None:
     assert transact(opener, url, set_running) == 1
     assert states(url) == {1: "running", 2: "queued"}
 
@@ -268,7 +268,7 @@ def test_reads_need_no_transaction_and_a_write_after_them_gets_one(
     assert states(url)[1] == "running"
 
 
-def test_values_of_each_kind_come_back_as_they_went_in(opener: Opener, url: str) -> None:
+def test_values_of_each_type_are_returned_unchanged(opener: Opener, url: str) -> None:
     values: dict[str, object] = {
         "small": 1,
         "large": 2**40,
@@ -294,7 +294,7 @@ def test_values_of_each_kind_come_back_as_they_went_in(opener: Opener, url: str)
     assert transact(opener, url, work) == values
 
 
-def test_a_doubled_percent_sign_is_one_with_and_without_parameters(
+def test_a_doubled_percent_sign_is_a_single_one_with_and_without_parameters(
     opener: Opener, url: str
 ) -> None:
     async def work(tx: Tx) -> list[Any]:
@@ -338,7 +338,7 @@ def test_a_refused_write_names_its_constraint(opener: Opener, url: str, case: st
     assert states(url) == {1: "queued", 2: "queued"}
 
 
-def test_a_swallowed_error_does_not_pass_for_a_commit(opener: Opener, url: str) -> None:
+def test_an_error_that_work_swallows_is_raised_at_commit(opener: Opener, url: str) -> None:
     async def work(tx: Tx) -> str:
         await set_running(tx)
         try:
@@ -359,12 +359,12 @@ def test_a_swallowed_error_does_not_pass_for_a_commit(opener: Opener, url: str) 
         ("SELECT * FROM nowhere", {}),
         ("SELECT %(x)s", {}),
         ("SELECT 1 % 2", {}),
-        # psycopg counts it among the troubles of a server, and it is the statement's own.
+        # psycopg counts it among the errors of a server, but it is the statement's.
         ("SELECT " + ", ".join(["1"] * 1700), {}),
     ],
     ids=["syntax", "no table", "no parameter", "single percent", "too large"],
 )
-def test_a_wrong_statement_is_a_database_error_and_spoils_nothing(
+def test_after_a_wrong_statement_the_next_transaction_works(
     opener: Opener, url: str, sql: str, params: dict[str, object]
 ) -> None:
     async def wrong(tx: Tx) -> None:
@@ -383,7 +383,7 @@ def test_a_wrong_statement_is_a_database_error_and_spoils_nothing(
 
 
 @pytest.mark.slow
-def test_a_server_that_is_not_there_is_unavailable(opener: Opener) -> None:
+def test_a_missing_server_is_unavailable(opener: Opener) -> None:
     with pytest.raises(Unavailable):
         transact(opener, "host=/nonexistent dbname=none user=none", set_running)
 
@@ -405,7 +405,7 @@ def test_a_connection_that_died_between_transactions_is_replaced(opener: Opener,
     asyncio.run(scenario())
 
 
-def test_a_connection_that_dies_inside_is_rolled_back(opener: Opener, url: str) -> None:
+def test_a_transaction_whose_connection_dies_is_rolled_back(opener: Opener, url: str) -> None:
     async def work(tx: Tx) -> None:
         await set_running(tx)
         row = await tx.one("SELECT pg_backend_pid() AS pid")
@@ -431,7 +431,7 @@ def test_a_connection_cut_at_commit_leaves_the_outcome_unknown(
                 await database.transact(set_running, name="cut")
             proxy.cut = ""
             row = await database.transact(
-                lambda tx: tx.one("SELECT state FROM chores WHERE id = 1 FOR UPDATE"), name="look"
+                lambda tx: tx.one("SELECT state FROM chores WHERE id = 1 FOR UPDATE"), name="read"
             )
             assert row == {"state": state}
 

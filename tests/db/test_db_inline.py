@@ -1,4 +1,4 @@
-"""The simulator's database: one step, the simulator's time, hooks and faults."""
+"""The simulator's database runs a transaction in one step, with virtual time, hooks and faults."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator
@@ -128,7 +128,7 @@ def test_a_database_that_is_down_changes_nothing_and_comes_back(
     assert asyncio.run(database.transact(set_running, name="x")) == 1
 
 
-def test_a_lost_answer_is_a_commit_that_nobody_heard_of(database: InlineDatabase, url: str) -> None:
+def test_a_lost_answer_is_an_unknown_commit(database: InlineDatabase, url: str) -> None:
     seen: list[object] = []
     database.after_commit = lambda name, wrote: seen.append((name, wrote))
     database.lose_answer = lambda name: name == "lost"
@@ -168,7 +168,7 @@ def test_the_simulators_time_ends_with_the_transaction(database: InlineDatabase)
         ("TRUNCATE chores", True),
     ],
 )
-def test_a_read_is_told_from_a_write(sql: str, *, expected: bool) -> None:
+def test_a_read_is_distinguished_from_a_write(sql: str, *, expected: bool) -> None:
     assert writes(sql) is expected
 
 
@@ -201,11 +201,13 @@ def test_a_restarted_connection_forgets_its_prepared_statements(
     assert count == (2,)
 
 
-def test_a_look_after_a_commit_sees_what_was_committed(url: str) -> None:
+def test_the_query_after_a_commit_sees_the_commit(url: str) -> None:
     query = "SELECT state FROM chores WHERE id = %(id)s"
-    with InlineDatabase(url, clock=FrozenClock(), look=lambda: (query, {"id": 1})) as database:
+    with InlineDatabase(
+        url, clock=FrozenClock(), after_commit_query=lambda: (query, {"id": 1})
+    ) as database:
         assert asyncio.run(database.transact(set_running, name="work")) == 1
-        assert database.looked == [{"state": "running"}]
+        assert database.after_commit_rows == [{"state": "running"}]
         assert database.peek("SELECT count(*) AS n FROM chores WHERE state = 'running'") == [
             {"n": 1}
         ]
@@ -223,7 +225,7 @@ def test_a_transaction_that_only_read_leaves_no_lock_behind(url: str) -> None:
         assert asyncio.run(second.transact(set_running, name="write")) == 1
 
 
-def test_a_look_inside_of_a_transaction_is_an_error(database: InlineDatabase) -> None:
+def test_a_peek_inside_of_a_transaction_is_an_error(database: InlineDatabase) -> None:
     async def work(tx: Tx) -> None:
         await tx.one("SELECT 1 AS one")
         database.peek("SELECT 1 AS one")

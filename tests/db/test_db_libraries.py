@@ -1,4 +1,4 @@
-"""A library's tables come from its package, once, and are brought up to date by its own steps."""
+"""A library's tables are created from its package once, and updated by its own migrations."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def records(url: str) -> set[str]:
         return {name for (name,) in link.execute("SELECT name FROM runyard_migrations").fetchall()}
 
 
-def test_an_empty_database_gets_the_whole_schema_and_no_step_of_it_a_second_time(
+def test_an_empty_database_gets_the_whole_schema_and_no_step_twice(
     empty_database_url: str,
 ) -> None:
     migrate.apply(empty_database_url)
@@ -59,16 +59,16 @@ def test_steps_of_a_newer_release_of_the_library_are_applied_in_their_phase(
     assert migrate.apply(empty_database_url) == ()
 
 
-def test_tables_of_the_library_that_somebody_else_made_are_left_alone(
+def test_tables_of_the_library_that_runyard_did_not_create_are_not_changed(
     empty_database_url: str,
 ) -> None:
     with psycopg.connect(empty_database_url) as link:
         link.execute("CREATE TABLE procrastinate_jobs (id int)")
-    with pytest.raises(migrate.MigrationError, match="runyard did not put it there"):
+    with pytest.raises(migrate.MigrationError, match="runyard did not create it"):
         migrate.apply(empty_database_url)
 
 
-def test_steps_are_taken_in_the_order_of_releases_and_other_files_are_no_steps(
+def test_steps_are_ordered_by_release_and_other_files_are_ignored(
     tmp_path: Path,
 ) -> None:
     for name in (

@@ -50,18 +50,18 @@ def test_our_own_history_applies_to_an_empty_database_and_then_is_done(
     assert migrate.pending(empty_database_url) == ()
 
 
-def test_looking_at_what_is_pending_changes_nothing(empty_database_url: str, source: Path) -> None:
+def test_listing_pending_migrations_changes_nothing(empty_database_url: str, source: Path) -> None:
     assert len(migrate.pending(empty_database_url, source=source)) == 3
     assert relations(empty_database_url) == []
 
 
-def test_somebody_elses_database_is_recognised(empty_database_url: str) -> None:
+def test_the_database_of_another_application_is_detected(empty_database_url: str) -> None:
     assert not migrate.foreign(empty_database_url)
     with psycopg.connect(empty_database_url) as link:
         link.execute("CREATE TABLE orders (id int)")
     assert migrate.foreign(empty_database_url)
     migrate.apply(empty_database_url)
-    assert not migrate.foreign(empty_database_url)  # somebody chose to share it
+    assert not migrate.foreign(empty_database_url)  # shared on purpose
 
 
 def test_files_are_applied_in_order(empty_database_url: str, source: Path) -> None:
@@ -70,7 +70,7 @@ def test_files_are_applied_in_order(empty_database_url: str, source: Path) -> No
     assert relations(empty_database_url) == ["a", "c", "runyard_migrations"]
 
 
-def test_a_roll_applies_what_adds_first_and_what_removes_last(
+def test_an_upgrade_applies_pre_files_first_and_post_files_last(
     empty_database_url: str, source: Path
 ) -> None:
     before = migrate.apply(empty_database_url, phase="pre", source=source)
@@ -81,7 +81,9 @@ def test_a_roll_applies_what_adds_first_and_what_removes_last(
     assert relations(empty_database_url) == ["a", "c", "runyard_migrations"]
 
 
-def test_what_removes_is_refused_before_what_adds(empty_database_url: str, source: Path) -> None:
+def test_post_files_are_refused_while_pre_files_are_pending(
+    empty_database_url: str, source: Path
+) -> None:
     with pytest.raises(MigrationError, match=r"0001_pre_a\.sql is still pending"):
         migrate.apply(empty_database_url, phase="post", source=source)
 
@@ -97,7 +99,7 @@ def test_a_file_changed_after_its_application_is_an_error(
     assert "d" not in relations(empty_database_url)
 
 
-def test_other_line_ends_are_no_change(empty_database_url: str, source: Path) -> None:
+def test_other_line_ends_do_not_change_the_checksum(empty_database_url: str, source: Path) -> None:
     write(source, m0001_pre_a="CREATE TABLE a (id int);\nCREATE TABLE b (id int);\n")
     migrate.apply(empty_database_url, source=source)
     (source / "0001_pre_a.sql").write_bytes(
@@ -106,7 +108,7 @@ def test_other_line_ends_are_no_change(empty_database_url: str, source: Path) ->
     assert migrate.pending(empty_database_url, source=source) == ()
 
 
-def test_a_failing_file_leaves_no_half_of_itself(empty_database_url: str, source: Path) -> None:
+def test_a_failing_file_is_rolled_back_completely(empty_database_url: str, source: Path) -> None:
     write(source, m0003_pre_c="CREATE TABLE c (id int); SELECT 1 / 0;")
     with pytest.raises(MigrationError, match=r"0003_pre_c\.sql failed and was rolled back"):
         migrate.apply(empty_database_url, source=source)
@@ -134,22 +136,22 @@ def test_many_appliers_at_once_apply_each_file_once(empty_database_url: str, sou
     assert sorted(applied) == ["0001_pre_a.sql", "0002_post_b.sql", "0003_pre_c.sql"]
 
 
-def test_an_older_release_meets_a_newer_database(empty_database_url: str, source: Path) -> None:
+def test_an_older_release_accepts_a_newer_database(empty_database_url: str, source: Path) -> None:
     migrate.apply(empty_database_url, source=source)
     (source / "0003_pre_c.sql").unlink()
     assert migrate.apply(empty_database_url, source=source) == ()
 
 
 @pytest.mark.parametrize("name", ["1_pre_x.sql", "0001_x.sql", "0001_mid_x.sql", "0001_pre_X.sql"])
-def test_a_misnamed_file_is_not_skipped_in_silence(tmp_path: Path, name: str) -> None:
+def test_a_misnamed_file_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("SELECT 1", encoding="utf-8")
     with pytest.raises(MigrationError, match="NNNN_pre_what"):
         migrate.history(tmp_path)
 
 
-def test_two_files_with_one_place_are_an_error(tmp_path: Path) -> None:
+def test_two_files_with_one_number_and_phase_are_an_error(tmp_path: Path) -> None:
     write(tmp_path, m0001_pre_a="SELECT 1", m0001_pre_b="SELECT 1")
-    with pytest.raises(MigrationError, match="same place"):
+    with pytest.raises(MigrationError, match="same number and phase"):
         migrate.history(tmp_path)
 
 
@@ -163,7 +165,7 @@ def test_no_server_is_unavailable() -> None:
         migrate.apply("host=/nonexistent dbname=none user=none")
 
 
-def test_a_server_that_goes_away_meanwhile_is_unavailable_and_not_a_failed_migration(
+def test_a_server_lost_during_a_migration_is_unavailable_and_not_a_failed_migration(
     empty_database_url: str, tmp_path: Path
 ) -> None:
     source = write(tmp_path, m0001_pre_a="SELECT pg_terminate_backend(pg_backend_pid())")
@@ -171,7 +173,7 @@ def test_a_server_that_goes_away_meanwhile_is_unavailable_and_not_a_failed_migra
         migrate.apply(empty_database_url, source=source)
 
 
-def test_a_connection_that_dies_while_one_looks_is_unavailable(
+def test_a_connection_that_dies_while_pending_files_are_read_is_unavailable(
     empty_database_url: str, source: Path
 ) -> None:
     migrate.apply(empty_database_url, source=source)
@@ -182,7 +184,7 @@ def test_a_connection_that_dies_while_one_looks_is_unavailable(
     ):
         holder.execute("LOCK TABLE runyard_migrations")
         looking = threads.submit(migrate.pending, empty_database_url, source=source)
-        while not looking.done():  # until the look waits for the table, and is ended there
+        while not looking.done():  # until the read waits for the table, and is ended there
             killer.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND wait_event_type = 'Lock'"

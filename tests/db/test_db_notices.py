@@ -1,4 +1,4 @@
-"""Notices between processes: many become one, none is needed to be right, and a lost connection comes back."""
+"""Notices between processes: many become one, a lost one loses no data, and a lost connection is restored."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,8 @@ from runyard.telemetry.meter import Meter
 GENEROUS = 30.0
 
 
-class Party:
-    """One process, as far as notices see it."""
+class Process:
+    """One process that sends and receives notices."""
 
     def __init__(self, url: str, seed: int) -> None:
         self.meter = Meter()
@@ -32,7 +32,7 @@ class Party:
             meter=self.meter,
             log=get_logger("notices"),
         )
-        self.heard = asyncio.Event()
+        self.received = asyncio.Event()
 
     def count(self, outcome: str) -> float:
         return self.meter.get(RUNYARD_NOTIFICATIONS_TOTAL, outcome=outcome) or 0.0
@@ -45,10 +45,10 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def parties(url: str, number: int = 2) -> AsyncIterator[list[Party]]:
-    all_of_them = [Party(url, seed) for seed in range(number)]
+async def processes(url: str, number: int = 2) -> AsyncIterator[list[Process]]:
+    all_of_them = [Process(url, seed) for seed in range(number)]
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each.notices.run(each.heard.set)) for each in all_of_them]
+        tasks = [group.create_task(each.notices.run(each.received.set)) for each in all_of_them]
         await until(lambda: all(each.notices.listening for each in all_of_them))
         try:
             yield all_of_them
@@ -58,18 +58,18 @@ async def parties(url: str, number: int = 2) -> AsyncIterator[list[Party]]:
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(work())  # type: ignore[arg-type]  # a coroutine, in truth
+    asyncio.run(work())  # type: ignore[arg-type]  # a coroutine
 
 
-def test_the_others_hear_it_and_oneself_does_not(database_url: str) -> None:
+def test_other_processes_are_notified_and_the_sender_is_not(database_url: str) -> None:
     async def scenario() -> None:
-        async with parties(database_url, 3) as (first, second, third):
+        async with processes(database_url, 3) as (first, second, third):
             for each in (first, second, third):
-                each.heard.clear()
-            first.notices.tell()
-            await until(lambda: second.heard.is_set() and third.heard.is_set())
-            second.notices.tell()
-            await until(first.heard.is_set)
+                each.received.clear()
+            first.notices.notify()
+            await until(lambda: second.received.is_set() and third.received.is_set())
+            second.notices.notify()
+            await until(first.received.is_set)
             assert (first.count("received"), second.count("received"), third.count("received")) == (
                 1,
                 1,
@@ -79,29 +79,31 @@ def test_the_others_hear_it_and_oneself_does_not(database_url: str) -> None:
     run(scenario)
 
 
-def test_a_flood_becomes_a_few_notices_and_the_last_is_not_lost(database_url: str) -> None:
+def test_many_notifications_become_a_few_notices_and_the_last_is_not_lost(
+    database_url: str,
+) -> None:
     async def scenario() -> None:
-        async with parties(database_url) as (first, second):
+        async with processes(database_url) as (first, second):
             began = asyncio.get_running_loop().time()
             for _ in range(2000):
-                first.notices.tell()
+                first.notices.notify()
                 await asyncio.sleep(0)
             lasted = asyncio.get_running_loop().time() - began
             await until(lambda: first.count("sent") >= 1)
             await asyncio.sleep(3 * GATHER)  # whatever is under way
             assert first.count("sent") <= lasted / GATHER + 3
-            second.heard.clear()
-            first.notices.tell()
-            await until(second.heard.is_set)
+            second.received.clear()
+            first.notices.notify()
+            await until(second.received.is_set)
 
     run(scenario)
 
 
 @pytest.mark.parametrize("what", ["listening", "telling"])
-def test_a_connection_that_was_cut_comes_back(database_url: str, what: str) -> None:
+def test_a_connection_that_was_cut_is_restored(database_url: str, what: str) -> None:
     async def scenario() -> None:
-        async with parties(database_url) as (first, second):
-            first.notices.tell()
+        async with processes(database_url) as (first, second):
+            first.notices.notify()
             await until(lambda: second.count("received") == 1)
             word = "LISTEN%" if what == "listening" else "NOTIFY%"
             with psycopg.connect(database_url, autocommit=True) as link:
@@ -113,10 +115,10 @@ def test_a_connection_that_was_cut_comes_back(database_url: str, what: str) -> N
             if what == "listening":
                 await until(lambda: second.count("listen-failed") >= 1)
                 await until(lambda: second.notices.listening)
-            heard = second.count("received")
-            # The teller may only notice now; what it could not tell is told by its next connection.
-            first.notices.tell()
-            await until(lambda: second.count("received") > heard)
+            received = second.count("received")
+            # The sender may detect it only now; its next connection sends the notice.
+            first.notices.notify()
+            await until(lambda: second.count("received") > received)
 
     run(scenario)
 
@@ -130,17 +132,17 @@ def server(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.mark.slow
-def test_while_nobody_can_listen_it_is_looked_for(server: EmbeddedPostgres) -> None:
+def test_without_a_connection_the_receiver_polls(server: EmbeddedPostgres) -> None:
     url = server.start()
 
     async def scenario() -> None:
-        async with parties(url) as (first, second):
+        async with processes(url) as (first, second):
             await asyncio.to_thread(server.stop)
             await until(lambda: not second.notices.listening)
             for _ in range(3):
-                second.heard.clear()
-                await until(second.heard.is_set)
-            first.notices.tell()
+                second.received.clear()
+                await until(second.received.is_set)
+            first.notices.notify()
             await asyncio.to_thread(server.start)
             await until(lambda: first.notices.listening and second.notices.listening)
             await until(lambda: first.count("sent") >= 1)

@@ -1,4 +1,4 @@
-"""A database server goes away and comes back; both databases say so and then work again."""
+"""Both databases report an outage of the server and work again after it."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The pool behind a real PgBouncer in transaction mode: more clients than connections, and nobody notices."""
+"""The pool works behind a real PgBouncer in transaction mode, with more clients than connections."""
 
 import asyncio
 import random

@@ -1,6 +1,6 @@
-"""The pooled database: conflicts, deadlines, and a connection that is left as it must be.
+"""The pooled database retries conflicts, keeps deadlines and leaves nothing on its connections.
 
-Every test runs in both ways: directly on the server, and as behind a pooler.
+Every test runs in both modes: with a direct connection, and as behind a pooler.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ def url(database_url: str) -> str:
     return database_url
 
 
-class Way:
-    """How the pool of a test talks to the server."""
+class Mode:
+    """How the pool of a test connects to the server."""
 
     def __init__(self, *, direct: bool) -> None:
         self.direct = direct
@@ -36,8 +36,8 @@ class Way:
 
 
 @pytest.fixture(params=[True, False], ids=["direct", "behind a pooler"])
-def way(request: pytest.FixtureRequest) -> Way:
-    return Way(direct=request.param)
+def mode(request: pytest.FixtureRequest) -> Mode:
+    return Mode(direct=request.param)
 
 
 async def set_running(tx: Tx) -> int:
@@ -45,7 +45,7 @@ async def set_running(tx: Tx) -> int:
 
 
 def conflicting(url: str, runs: list[str], *, conflicts: int) -> object:
-    """A serializable transaction whose row another one changes under its feet, `conflicts` times."""
+    """A serializable transaction whose row another one changes, `conflicts` times."""
 
     async def work(tx: Tx) -> int:
         await tx.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -59,13 +59,13 @@ def conflicting(url: str, runs: list[str], *, conflicts: int) -> object:
     return work
 
 
-def test_a_serialization_failure_runs_the_transaction_again(url: str, way: Way) -> None:
+def test_a_serialization_failure_runs_the_transaction_again(url: str, mode: Mode) -> None:
     clock = FrozenClock()
     runs: list[str] = []
     seen: list[tuple[str, str]] = []
 
     async def scenario() -> int:
-        async with way.open(
+        async with mode.open(
             url,
             clock=clock,
             seed=3,
@@ -81,11 +81,11 @@ def test_a_serialization_failure_runs_the_transaction_again(url: str, way: Way) 
     assert clock.slept == [twin.uniform(0, 0.02), twin.uniform(0, 0.04)]
 
 
-def test_conflicts_without_end_are_given_up(url: str, way: Way) -> None:
+def test_endless_conflicts_are_unavailable(url: str, mode: Mode) -> None:
     runs: list[str] = []
 
     async def scenario() -> None:
-        async with way.open(url, attempts=3) as database:
+        async with mode.open(url, attempts=3) as database:
             await database.transact(conflicting(url, runs, conflicts=99), name="claim")  # type: ignore[arg-type]  # built above
 
     with pytest.raises(Unavailable, match="claim: gave up after 3 conflicts"):
@@ -95,7 +95,7 @@ def test_conflicts_without_end_are_given_up(url: str, way: Way) -> None:
 
 
 @pytest.mark.slow
-def test_two_transactions_that_lock_in_opposite_order_both_end(url: str, way: Way) -> None:
+def test_two_transactions_that_lock_in_opposite_order_both_end(url: str, mode: Mode) -> None:
     async def scenario() -> None:
         gates = {1: asyncio.Event(), 2: asyncio.Event()}
 
@@ -111,7 +111,7 @@ def test_two_transactions_that_lock_in_opposite_order_both_end(url: str, way: Wa
             through.set()
 
         class Yielding(FrozenClock):
-            """A victim that came back at once could take its row again before the other one has it."""
+            """A victim that retried at once could lock its row again before the other one does."""
 
             async def sleep(self, seconds: float) -> None:
                 await super().sleep(seconds)
@@ -119,7 +119,7 @@ def test_two_transactions_that_lock_in_opposite_order_both_end(url: str, way: Wa
 
         through = asyncio.Event()
         clock = Yielding()
-        pool = way.open(url, clock=clock, min_size=2)
+        pool = mode.open(url, clock=clock, min_size=2)
         async with pool as database, asyncio.TaskGroup() as group:
             group.create_task(lock(database, 1, 2))
             group.create_task(lock(database, 2, 1))
@@ -129,13 +129,13 @@ def test_two_transactions_that_lock_in_opposite_order_both_end(url: str, way: Wa
     assert states(url) == {1: "running", 2: "running"}
 
 
-def test_a_statement_past_the_deadline_is_cancelled_by_the_server(url: str, way: Way) -> None:
+def test_a_statement_past_the_deadline_is_cancelled_by_the_server(url: str, mode: Mode) -> None:
     async def slow(tx: Tx) -> None:
         await set_running(tx)
         await tx.one("SELECT pg_sleep(60)")
 
     async def scenario() -> None:
-        async with way.open(url, deadline=0.5) as database:
+        async with mode.open(url, deadline=0.5) as database:
             with pytest.raises(Unavailable, match="statement timeout"):
                 await database.transact(slow, name="slow")
             assert await database.transact(set_running, name="quick") == 1
@@ -143,7 +143,7 @@ def test_a_statement_past_the_deadline_is_cancelled_by_the_server(url: str, way:
     asyncio.run(scenario())
 
 
-def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str, way: Way) -> None:
+def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str, mode: Mode) -> None:
     async def scenario() -> None:
         holding = asyncio.Event()
 
@@ -152,7 +152,7 @@ def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str, wa
             holding.set()
             await asyncio.Event().wait()
 
-        async with way.open(url) as database:
+        async with mode.open(url) as database:
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(database.transact(hold, name="hold"))
                 await holding.wait()
@@ -163,9 +163,9 @@ def test_a_cancelled_transaction_is_rolled_back_and_frees_its_locks(url: str, wa
 
 
 @pytest.mark.slow
-def test_transactions_that_find_no_free_connection_are_unavailable(url: str, way: Way) -> None:
+def test_transactions_that_find_no_free_connection_are_unavailable(url: str, mode: Mode) -> None:
     async def scenario() -> None:
-        async with way.open(url, max_size=1, patience=1.0, attempts=1) as database:
+        async with mode.open(url, max_size=1, patience=1.0, attempts=1) as database:
 
             async def outer(tx: Tx) -> None:
                 await tx.one("SELECT 1 AS x")
@@ -192,13 +192,13 @@ SELECT current_setting('statement_timeout') AS statement,
 """
 
 
-async def outside(database: PooledDatabase, sql: str) -> Any:
-    """What the only connection of a pool answers between transactions."""
+async def on_connection(database: PooledDatabase, sql: str) -> Any:
+    """Run a statement on the only connection of a pool, between transactions."""
     async with database._pool.connection() as link:
         return await (await link.execute(sql)).fetchone()  # type: ignore[call-overload]  # a constant
 
 
-def test_nothing_of_a_transaction_stays_on_its_connection(url: str, way: Way) -> None:
+def test_a_transaction_leaves_nothing_on_its_connection(url: str, mode: Mode) -> None:
     async def mixed(tx: Tx) -> None:
         await set_running(tx)
         for number in range(20):  # more often than any threshold for preparing a statement
@@ -208,33 +208,31 @@ def test_nothing_of_a_transaction_stays_on_its_connection(url: str, way: Way) ->
         await tx.run("INSERT INTO chores (id, state) VALUES (1, 'queued')")
 
     async def scenario() -> int:
-        async with way.open(url, max_size=1) as database:
-            before = await outside(database, STATE)
+        async with mode.open(url, max_size=1) as database:
+            before = await on_connection(database, STATE)
             await database.transact(mixed, name="mixed")
             with pytest.raises(Constraint):
                 await database.transact(failing, name="failing")
-            assert await outside(database, STATE) == before
-            return int((await outside(database, PREPARED))["n"])
+            assert await on_connection(database, STATE) == before
+            return int((await on_connection(database, PREPARED))["n"])
 
-    # Directly each of the three statements stays prepared, once; a pooler's connection is anybody's.
-    assert asyncio.run(scenario()) == (3 if way.direct else 0)
+    # Directly each of the three statements stays prepared, once; a pooler's connection is shared.
+    assert asyncio.run(scenario()) == (3 if mode.direct else 0)
 
 
-def test_limits_are_those_of_the_transaction_or_of_a_session_that_is_ours(
-    url: str, way: Way
-) -> None:
+def test_limits_are_set_for_the_transaction_or_for_our_own_session(url: str, mode: Mode) -> None:
     async def scenario() -> tuple[Any, Any]:
-        async with way.open(url, max_size=1, deadline=7) as database:
+        async with mode.open(url, max_size=1, deadline=7) as database:
             inside = await database.transact(lambda tx: tx.one(LIMITS), name="limits")
-            return inside, await outside(database, LIMITS)
+            return inside, await on_connection(database, LIMITS)
 
     limited = {"statement": "7s", "idle": "7s"}
     inside, after = asyncio.run(scenario())
     assert inside == limited
-    assert after == (limited if way.direct else {"statement": "0", "idle": "0"})
+    assert after == (limited if mode.direct else {"statement": "0", "idle": "0"})
 
 
-def test_a_pool_says_when_somebody_waits_in_vain(database_url: str) -> None:
+def test_the_stats_show_that_a_caller_waits_for_a_connection(database_url: str) -> None:
     async def scenario() -> None:
         pool = open_pool(
             database_url, clock=FrozenClock(), rng=random.Random(1), min_size=1, max_size=1

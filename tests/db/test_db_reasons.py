@@ -1,4 +1,4 @@
-"""Rows of the release that stored sentences are read as codes: those that were there, and those it still writes."""
+"""Rows of the release that stored sentences are converted to codes, also those it still writes during an upgrade."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -80,7 +80,7 @@ WRITTEN: list[tuple[str, str, str, Why | None, dict[str, object]]] = [
     ("slot", "idle", "something else", None, {"text": "something else"}),
     ("slot", "idle", "", None, {"text": ""}),
 ]
-# What was asked about a job, as it was stored, and its code with its detail.
+# A request about a job, as it was stored, and its code with its detail.
 ASKED = [
     ("cancelling", Requested.CANCELLING, {}),
     ("queued again, under a new number", Requested.RERUN_QUEUED, {}),
@@ -242,16 +242,16 @@ def test_an_exclusion_that_both_releases_write_has_the_reason_of_the_last(
     empty_database_url: str,
 ) -> None:
     migrate.apply(empty_database_url, phase="pre")
-    told = "INSERT INTO exclusions (kind, name, until, since, failures, why)"
+    insert = "INSERT INTO exclusions (kind, name, until, since, failures, why)"
     values = "VALUES ('account', 'acme', runyard_now(), runyard_now(), 1, %s)"
     again = "ON CONFLICT (kind, name) DO UPDATE SET why = excluded.why"
     with psycopg.connect(empty_database_url, autocommit=True, row_factory=dict_row) as link:
-        link.execute(f"{told} {values} {again}".encode(), ["NotAllowed: 403"])
+        link.execute(f"{insert} {values} {again}".encode(), ["NotAllowed: 403"])
         link.execute(
             "UPDATE exclusions SET reason = 'stamp-invalid', detail = '{\"tenant\": \"acme\"}'"
         )
         assert _reason(link) == "stamp-invalid"
-        link.execute(f"{told} {values} {again}".encode(), ["NotFound: 404"])
+        link.execute(f"{insert} {values} {again}".encode(), ["NotFound: 404"])
         assert _reason(link) == "mint-refused"
 
 

@@ -1,4 +1,4 @@
-"""A room finds its SQL by name, and a missing file is named."""
+"""A package finds its SQL by name, and the error for a missing statement names the file."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from runyard.db.statements import MissingStatement, load
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    room = tmp_path / "made_up_room"
+    room = tmp_path / "made_up_package"
     (room / "sql").mkdir(parents=True)
     (room / "__init__.py").touch()
     (room / "sql" / "claim_job.sql").write_text(
@@ -21,8 +21,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (room / "sql" / "all_jobs.sql").write_text("-- All.\nSELECT 1", encoding="utf-8")
     (room / "sql" / "notes.txt").write_text("no statement", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    yield "made_up_room"
-    sys.modules.pop("made_up_room", None)
+    yield "made_up_package"
+    sys.modules.pop("made_up_package", None)
 
 
 def test_a_statement_is_found_by_item_and_by_attribute(package: str) -> None:
@@ -32,18 +32,18 @@ def test_a_statement_is_found_by_item_and_by_attribute(package: str) -> None:
     assert "claim_job" in statements and "notes" not in statements
 
 
-def test_comments_and_the_semicolon_stay_at_home(package: str) -> None:
+def test_comments_and_the_semicolon_are_not_sent(package: str) -> None:
     assert load(package).claim_job == "UPDATE chores\n  SET a = '--'\nWHERE id = %(id)s"
 
 
 def test_a_missing_statement_names_the_file(package: str) -> None:
     statements = load(package)
-    with pytest.raises(MissingStatement, match=r"made_up_room/sql/nothing\.sql does not exist"):
+    with pytest.raises(MissingStatement, match=r"made_up_package/sql/nothing\.sql does not exist"):
         statements["nothing"]
-    with pytest.raises(AttributeError, match=r"made_up_room/sql/nothing\.sql"):
+    with pytest.raises(AttributeError, match=r"made_up_package/sql/nothing\.sql"):
         _ = statements.nothing
 
 
-def test_a_room_without_sql_says_so() -> None:
+def test_a_package_without_sql_is_an_error() -> None:
     with pytest.raises(MissingStatement, match="runyard/wire/sql does not exist"):
         load("runyard.wire")

@@ -44,7 +44,7 @@ def test_a_setting_without_a_value_means_real_time(database_url: str, value: str
         assert link.execute("SELECT runyard_now() = statement_timestamp()").fetchone() == (True,)
 
 
-def test_a_comparison_with_it_uses_an_index(database_url: str) -> None:
+def test_a_comparison_with_runyard_now_uses_an_index(database_url: str) -> None:
     make_table(database_url)
     with psycopg.connect(database_url) as link:
         link.execute("CREATE INDEX chores_due ON chores (due)")

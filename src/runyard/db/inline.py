@@ -7,12 +7,12 @@ hold its locks meanwhile.
 
 Time is the simulator's: every transaction starts with the virtual clock's `now` in `runyard.now`, which
 `runyard_now()` reads. It is set for the transaction only, and travels with BEGIN and the first statement:
-a transaction without a statement is none.
+a transaction without a statement sends nothing.
 
 A transaction that only read is ended without waiting for the answer.
 
-The simulator can see every transaction before it starts and after it was committed,
-take the database away (`down`), and lose the answer of a commit that did happen (`lose_answer`).
+The simulator can observe every transaction before it starts and after it was committed,
+make the database unavailable (`down`), and lose the answer of a commit that did happen (`lose_answer`).
 """
 
 import re
@@ -44,7 +44,7 @@ class NotOnlySql(RuntimeError):
 
 
 def writes(sql: str) -> bool:
-    """Whether a statement is anything but a plain read; in doubt it is."""
+    """Whether a statement writes; in doubt it does."""
     bare = _COMMENTS.sub(" ", sql).lstrip(" \t\r\n(")
     head = bare[:6].lower()
     if head.startswith("with"):
@@ -111,7 +111,7 @@ class InlineTx:
             raise self.failure from error
 
     def _begun(self, *texts: str) -> tuple[bytes, ...]:
-        """Note what is about to run; returns the commands that begin the transaction, if it has not begun."""
+        """Record what is about to run; return the commands that begin the transaction, if it has not begun."""
         if self.failure is not None:
             raise self.failure  # as in production: the server would report that the transaction is aborted
         if self.finished:
@@ -137,19 +137,19 @@ class InlineDatabase:
         before: Callable[[str], None] | None = None,
         after_commit: Callable[[str, bool], None] | None = None,
         lose_answer: Callable[[str], bool] | None = None,
-        look: Callable[[], tuple[str, dict[str, object]]] | None = None,
+        after_commit_query: Callable[[], tuple[str, dict[str, object]]] | None = None,
     ) -> None:
         self.clock = clock
         self.before = before
         self.after_commit = after_commit
         self.lose_answer = lose_answer
-        self.look = look  # a statement to run right after each commit that wrote something
-        self.looked: list[Row] = []  # what it found
+        self.after_commit_query = after_commit_query  # run after each commit that wrote something
+        self.after_commit_rows: list[Row] = []  # its result
         self.down = False
         self._conninfo = conninfo
         self._kinds: dict[str, bool] = {}
         self._open = ""
-        self._unheard = False  # the answer to a COMMIT is on its way
+        self._commit_pending = False  # the answer to a COMMIT is on its way
         self._connection: psycopg.Connection[Any] | None = None
         self._statements: PreparedStatements | None = None
 
@@ -179,7 +179,7 @@ class InlineDatabase:
             self._commit(statements, link, name)
         elif tx.begun:
             link.send_query(b"COMMIT")  # safe: its response is read before the next statement
-            self._unheard = True
+            self._commit_pending = True
         if self.after_commit is not None:
             self.after_commit(name, tx.wrote)
         if self.lose_answer is not None and self.lose_answer(name):
@@ -189,7 +189,7 @@ class InlineDatabase:
     def peek(self, sql: str, /, **params: object) -> list[Row]:
         """Run one statement outside of any transaction, without yielding; for checks between two steps."""
         if self._open:
-            raise NotOnlySql(f"a look was taken inside of {self._open!r}")
+            raise NotOnlySql(f"`peek` was called inside of {self._open!r}")
         statements, _ = self._connected()
         try:
             return statements.execute(sql, params).rows()
@@ -201,7 +201,7 @@ class InlineDatabase:
         if self._connection is not None:
             self._connection.close()
         self._connection = self._statements = None
-        self._unheard = False
+        self._commit_pending = False
 
     def __enter__(self) -> Self:
         return self
@@ -220,8 +220,8 @@ class InlineDatabase:
 
     def _connected(self) -> tuple[PreparedStatements, pq.abc.PGconn]:
         """The one connection. It is in autocommit because BEGIN and COMMIT are sent from here."""
-        if self._unheard and self._statements is not None:
-            self._unheard = False
+        if self._commit_pending and self._statements is not None:
+            self._commit_pending = False
             if not self._statements.settle():
                 self.close()
         if self._connection is None or self._statements is None:
@@ -236,11 +236,11 @@ class InlineDatabase:
 
     def _commit(self, statements: PreparedStatements, link: pq.abc.PGconn, name: str) -> None:
         try:
-            if self.look is None:
+            if self.after_commit_query is None:
                 statements.command(b"COMMIT")
             else:
-                sql, params = self.look()
-                self.looked = statements.execute(sql, params, first=(b"COMMIT",)).rows()
+                sql, params = self.after_commit_query()
+                self.after_commit_rows = statements.execute(sql, params, first=(b"COMMIT",)).rows()
         except psycopg.Error as error:
             if link.status != pq.ConnStatus.OK:
                 self.close()
@@ -250,7 +250,7 @@ class InlineDatabase:
     def _rollback(self, link: pq.abc.PGconn) -> None:
         """Leave the connection clean; a broken one is replaced at the next transaction.
 
-        Never raises: whatever ended the transaction (an interruption in mid-statement, too) is what counts.
+        Never raises: the error that ended the transaction (also an interruption in mid-statement) is the one to report.
         """
         try:
             clean = link.status == pq.ConnStatus.OK and (

@@ -1,13 +1,13 @@
 """Applies the schema that a library ships, as part of the one migration history.
 
 The job queue's tables are procrastinate's. Nothing of them is copied here: a database without them gets the schema
-that the installed release ships, and all of that release's steps are written down as done; one that has them gets the
+that the installed release ships, and all of that release's steps are recorded as applied; one that has them gets the
 steps that are new since then, `pre` before the new release of runyard starts and `post` after the old one is gone, as
 the library names its files.
 
 Only files are read: the library itself is not imported.
 
-Invariant: tables that were created otherwise are not touched, since their version is unknown.
+Invariant: tables that runyard did not create are not changed, because their version is unknown.
 """
 
 import importlib.metadata
@@ -22,13 +22,13 @@ _STEP = re.compile(r"(\d+)\.(\d+)\.(\d+)_(\d+)_(?:(pre|post)_)?.+\.sql")
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One file of a library: what it is called in our records, and what it does."""
+    """One migration file of a library: its name in our records, and its SQL."""
 
     phase: str
     name: str
     sql: str
     covers: tuple[str, ...] = ()
-    """Other steps that are done with it; they are written down, too."""
+    """Other steps that it includes; they are recorded, too."""
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +37,13 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     table: str
-    """One that is there if and only if the schema is."""
+    """A table that exists if and only if the schema does."""
     schema: str
     steps: tuple[Step, ...]
     """In the order of application."""
 
     def due(self, applied: Collection[str]) -> tuple[Step, ...]:
-        """What a database with these records lacks."""
+        """Return the steps that a database with these records lacks."""
         if not any(name.startswith(f"{self.name}_") for name in applied):
             done = tuple(step.name for step in self.steps)
             whole = f"{self.name}_{self.version}_pre_schema.sql"
@@ -52,7 +52,7 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def queue() -> Library:
-    """The job queue's."""
+    """Return the schema of the job queue's library."""
     folder = _folder("procrastinate") / "sql"
     return Library(
         name="procrastinate",
@@ -64,7 +64,7 @@ def queue() -> Library:
 
 
 def steps(library: str, folder: Path) -> tuple[Step, ...]:
-    """A folder's steps, by release and by their number in it; files of other names are not steps."""
+    """Return the steps of a folder, by release and number; files of other names are ignored."""
     found: list[tuple[tuple[int, ...], Step]] = []
     for file in sorted(folder.iterdir()):
         match = _STEP.fullmatch(file.name)

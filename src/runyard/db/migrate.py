@@ -14,11 +14,11 @@ A file that locks several tables may deadlock with the running release; it was r
 Invariants: a file and its record are committed together; appliers exclude each other with a lock of the
 transaction, so any number may start at once; a file that was applied and then changed is an error,
 because the state of the database would be unknown. Records of files that are not here are
-left alone: an older release may meet a newer database. A server that is away, or goes away meanwhile, is
-`Unavailable`, and all of it may be tried again.
+ignored: an older release may run on a newer database. A server that is or becomes unavailable is
+`Unavailable`, and everything may be tried again.
 
 The tables of the job queue belong to a library (`libraries.py`); its files follow ours and are recorded beside them,
-but not compared: they are not ours to change.
+but not compared.
 """
 
 import contextlib
@@ -46,7 +46,9 @@ _BATCH = ".batch.sql"
 _LOCK = 0x72756E79617264  # "runyard" in ASCII
 _BEFORE_ALL = -(2**63)  # less than any id
 _ATTEMPTS = 5  # of a transaction that deadlocks with the running release
-_PATIENCE = 5  # seconds for a connection; a server that is away is not waited for without end
+_PATIENCE = (
+    5  # seconds for a connection; a server that is unavailable is not waited for without end
+)
 _TABLE = """
 CREATE TABLE IF NOT EXISTS runyard_migrations (
     name text PRIMARY KEY,
@@ -95,7 +97,9 @@ def history(source: Traversable | None = None) -> tuple[Migration, ...]:
             )
         key = (int(match[1]), match[2])
         if key in found:
-            raise MigrationError(f"{file.name} and {found[key].name} have the same place")
+            raise MigrationError(
+                f"{file.name} and {found[key].name} have the same number and phase: rename one of them"
+            )
         text = file.read_text(encoding="utf-8")
         batch = batches.pop(file.name, "")
         found[key] = Migration(number=key[0], phase=key[1], name=file.name, sql=text, batch=batch)
@@ -109,7 +113,7 @@ def pending(
 ) -> tuple[str, ...]:
     """The names of what `apply` would apply; raises `MigrationError` when a file was changed."""
     files = history(source)
-    with _linked(conninfo) as link:
+    with _connected(conninfo) as link:
         there = link.execute("SELECT to_regclass('runyard_migrations') IS NOT NULL").fetchone()
         applied = _applied(link) if there and there[0] else {}
     _verify(files, applied)
@@ -119,7 +123,7 @@ def pending(
 
 def foreign(conninfo: str) -> bool:
     """Return whether the database belongs to another application: it has tables, and none of ours."""
-    with _linked(conninfo) as link:
+    with _connected(conninfo) as link:
         row = link.execute(
             "SELECT to_regclass('runyard_migrations') IS NULL AND EXISTS ("
             " SELECT FROM pg_catalog.pg_tables"
@@ -131,9 +135,9 @@ def foreign(conninfo: str) -> bool:
 def apply(
     conninfo: str, *, phase: Phase = "all", source: Traversable | None = None
 ) -> tuple[str, ...]:
-    """Apply what is pending and return its names; nothing to do is fine."""
+    """Apply the pending migrations and return their names, which may be none."""
     files = history(source)
-    with _linked(conninfo) as link:
+    with _connected(conninfo) as link:
         try:
             with link.transaction():
                 link.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
@@ -142,7 +146,9 @@ def apply(
         except psycopg.Error as error:
             if link.broken:
                 raise
-            raise MigrationError(f"the record of migrations cannot be kept: {error}") from error
+            raise MigrationError(
+                f"the table runyard_migrations cannot be written: {error}"
+            ) from error
         _verify(files, applied)
         due = _due(files, applied, phase)
         if phase == "post":
@@ -167,7 +173,7 @@ def _apply_library(
                 applied = _applied(link)
                 due = {step.name: step for step in library.due(applied)}
                 if name in due:  # no other process was faster
-                    _refuse_strangers(link, library, due[name])
+                    _refuse_foreign_tables(link, library, due[name])
                     _apply_step(link, due[name], applied)
                     names.append(name)
         except psycopg.Error as error:
@@ -177,11 +183,11 @@ def _apply_library(
     return tuple(names)
 
 
-def _refuse_strangers(link: psycopg.Connection[Any], library: Library, step: Step) -> None:
+def _refuse_foreign_tables(link: psycopg.Connection[Any], library: Library, step: Step) -> None:
     there = link.execute("SELECT to_regclass(%s) IS NOT NULL", [library.table]).fetchone()
     if step.covers and there and there[0]:
         raise MigrationError(
-            f"{library.table} is there, and runyard did not put it there: give {library.name}'s tables another"
+            f"{library.table} exists, and runyard did not create it: give {library.name}'s tables another"
             " schema or database, or drop them"
         )
 
@@ -189,7 +195,7 @@ def _refuse_strangers(link: psycopg.Connection[Any], library: Library, step: Ste
 def _apply_step(link: psycopg.Connection[Any], step: Step, applied: dict[str, str]) -> None:
     link.execute(cast("Any", step.sql))
     if link.info.transaction_status != pq.TransactionStatus.INTRANS:
-        raise MigrationError(f"{step.name} ends its transaction; it must not")
+        raise MigrationError(f"{step.name} ends its transaction: remove its COMMIT or ROLLBACK")
     checksum = hashlib.sha256(step.sql.encode()).hexdigest()
     for name in (step.name, *step.covers):
         if name not in applied:
@@ -219,7 +225,7 @@ def _apply_file(link: psycopg.Connection[Any], file: Migration) -> bool:
             return False
         link.execute(cast("Any", file.sql))
         if link.info.transaction_status != pq.TransactionStatus.INTRANS:
-            raise MigrationError(f"{file.name} ends its transaction; it must not")
+            raise MigrationError(f"{file.name} ends its transaction: remove its COMMIT or ROLLBACK")
         link.execute(
             "INSERT INTO runyard_migrations (name, checksum) VALUES (%s, %s)",
             [file.name, file.checksum],
@@ -255,8 +261,8 @@ def _without_deadlock(transaction: Callable[[], Result]) -> Result:
 
 
 @contextlib.contextmanager
-def _linked(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection; what breaks it is `Unavailable`."""
+def _connected(conninfo: str) -> Iterator[psycopg.Connection[Any]]:
+    """Open a connection; an error that breaks it is `Unavailable`."""
     address = whole(conninfo, connect_timeout=_PATIENCE)
     try:
         link = psycopg.connect(address, autocommit=True, prepare_threshold=None)

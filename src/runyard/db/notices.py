@@ -1,19 +1,19 @@
 """Notifies other processes of new rows by LISTEN and NOTIFY, and receives their notifications.
 
-A poll of every row costs the same whether or not something happened; a notice costs when it does. Notices
-need connections of their own to the server itself: a pooler that gives each transaction another connection cannot
-carry LISTEN. Who has no such address polls instead.
+A poll of every row costs the same whether or not something happened; a notice costs only when it does. Notices
+need their own connections to the server itself: a pooler that gives each transaction another connection cannot
+support LISTEN. Without such an address the server polls instead.
 
-    tell()     notifies other processes of a commit
-    run(hear)  connects, listens, and calls `hear` for each notice of another process, until cancelled
+    notify()        notifies other processes of a commit
+    run(on_notice)  connects, listens, and calls `on_notice` for each notice of another process, until cancelled
 
-A notice says only that there is something; what it is, is read from the rows. So nothing is lost with one:
+A notice has no content; the receiver reads the rows. So a lost notice loses no data:
 
 Invariants:
-- Many `tell`s in short order become one notice (`GATHER`).
-- While the listening connection is down, `hear` is called every `WHILE_DEAF`
-  seconds, as a poll would; and once when it is back, for what was missed.
-- A silent connection is tried out now and then: a peer that vanished is detected.
+- Many calls of `notify` within `GATHER` seconds become one notice.
+- While the listening connection is down, `on_notice` is called every `POLL_INTERVAL`
+  seconds, as a poll would; and once when it is back, for notices that were missed.
+- A silent connection is checked every `_CHECK_EVERY` seconds: a peer that vanished is detected.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from runyard.telemetry.meter import Meter
 
 CHANNEL = "runyard_work"
 GATHER = 0.01
-WHILE_DEAF = 0.1
-_TRY_OUT = 10.0
+POLL_INTERVAL = 0.1
+_CHECK_EVERY = 10.0
 _ANSWER_WITHIN = 5.0
 _LONGEST_WAIT = 5.0
 _LINK: dict[str, str | int] = {
@@ -47,11 +47,11 @@ _LINK: dict[str, str | int] = {
 class Notices(Protocol):
     """Sends and receives notifications of commits."""
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notify other processes of a commit."""
         ...
 
-    async def run(self, hear: Callable[[], None]) -> None:
+    async def run(self, on_notice: Callable[[], None]) -> None:
         """Send and receive notices until cancelled."""
         ...
 
@@ -68,22 +68,22 @@ class PostgresNotices:
         self._meter = meter
         self._log = log
         self._due = asyncio.Event()
-        self._own = 0  # which backend our own notices come from
+        self._own = 0  # the backend that sends our own notices
         self.listening = False
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Schedule a notification to other processes after a commit."""
         self._due.set()
 
-    async def run(self, hear: Callable[[], None]) -> None:
+    async def run(self, on_notice: Callable[[], None]) -> None:
         """Send and receive notices until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._kept_up("listen", lambda: self._listen(hear)))
-            group.create_task(self._kept_up("send", self._send))
-            group.create_task(self._poll_while_deaf(hear))
+            group.create_task(self._retry("listen", lambda: self._listen(on_notice)))
+            group.create_task(self._retry("send", self._send))
+            group.create_task(self._poll_while_disconnected(on_notice))
 
-    async def _kept_up(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run it for ever; after a failure retry with a growing pause."""
+    async def _retry(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` for ever; after a failure wait for a growing time."""
         failures = 0
         while True:
             began = self._clock.monotonic()
@@ -97,17 +97,17 @@ class PostgresNotices:
             wait = min(_LONGEST_WAIT, 0.1 * 2.0 ** min(failures, 10))
             await self._clock.sleep(wait * self._rng.uniform(0.5, 1.0))
 
-    async def _listen(self, hear: Callable[[], None]) -> None:
+    async def _listen(self, on_notice: Callable[[], None]) -> None:
         async with await self._connected() as link:
             await self._execute(link, f"LISTEN {CHANNEL}")
             self.listening = True
             try:
-                hear()
+                on_notice()
                 while True:
-                    async for notice in link.notifies(timeout=_TRY_OUT):
+                    async for notice in link.notifies(timeout=_CHECK_EVERY):
                         if notice.pid != self._own:
                             self._meter.inc(RUNYARD_NOTIFICATIONS_TOTAL, outcome="received")
-                            hear()
+                            on_notice()
                     await self._execute(link, "SELECT 1")
             finally:
                 self.listening = False
@@ -117,20 +117,20 @@ class PostgresNotices:
             self._own = link.info.backend_pid
             while True:
                 await self._due.wait()
-                self._due.clear()  # first: what is committed from here on is in the next notice
+                self._due.clear()  # first: later commits are covered by the next notice
                 try:
                     await self._execute(link, f"NOTIFY {CHANNEL}")
                 except BaseException:
-                    self._due.set()  # by the next connection, then
+                    self._due.set()  # the next connection sends it
                     raise
                 self._meter.inc(RUNYARD_NOTIFICATIONS_TOTAL, outcome="sent")
                 await self._clock.sleep(GATHER)
 
-    async def _poll_while_deaf(self, hear: Callable[[], None]) -> None:
+    async def _poll_while_disconnected(self, on_notice: Callable[[], None]) -> None:
         while True:
-            await self._clock.sleep(WHILE_DEAF)
+            await self._clock.sleep(POLL_INTERVAL)
             if not self.listening:
-                hear()
+                on_notice()
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
         async with self._clock.timeout(2 * _ANSWER_WITHIN):

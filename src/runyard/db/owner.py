@@ -1,7 +1,7 @@
 """Binds a database to one machine: its name is stored, and another machine is refused.
 
-Two machines on one database would serve each other's jobs with keys that the other does not have. Nothing in the
-rows themselves could tell them apart.
+Two machines on one database would serve each other's jobs with keys that the other does not have, and the rows do not
+show which machine they belong to.
 """
 
 from typing import Any
@@ -28,24 +28,24 @@ class Owner(msgspec.Struct, frozen=True):
 
 def claim(conninfo: str, machine: Owner) -> Owner:
     """Bind the database to this machine unless it is bound; return its owner. The schema must exist."""
-    row = _ask(conninfo, machine)
+    row = _owner(conninfo, machine)
     assert row is not None  # it has just been written, or was there
     return row
 
 
 def owner_of(conninfo: str) -> Owner | None:
     """Return the machine that the database is bound to, or None. The schema must exist."""
-    return _ask(conninfo, None)
+    return _owner(conninfo, None)
 
 
-def _ask(conninfo: str, claimant: Owner | None) -> Owner | None:
+def _owner(conninfo: str, new_owner: Owner | None) -> Owner | None:
     try:
         with psycopg.connect(whole(conninfo), autocommit=True, prepare_threshold=None) as link:
-            if claimant is not None:
-                link.execute(_CLAIM, [claimant.id, claimant.place])
+            if new_owner is not None:
+                link.execute(_CLAIM, [new_owner.id, new_owner.place])
             row: Any = link.execute(_READ).fetchone()
     except psycopg.OperationalError as error:
         raise Unavailable(f"no connection: {error}") from error
     except psycopg.Error as error:
-        raise DatabaseError(f"its owner cannot be read: {error}") from error
+        raise DatabaseError(f"the owner of the database cannot be read: {error}") from error
     return None if row is None else Owner(*row)

@@ -2,13 +2,13 @@
 
 Nothing that a transaction relies on outlives it on a connection: no SET but SET LOCAL, no advisory locks of the
 session, no LISTEN, no temporary tables. So a transaction may run on any connection, and a pooler between us and the
-server may give every transaction another one. Statements are prepared only where no pooler is: there the server's
-process behind a connection is the one that it introduced itself as.
+server may give every transaction another one. Statements are prepared only without a pooler, which is detected by its
+process id: it reports another one than the server's backend.
 
 The driver must not send a BEGIN of its own, so its connections are in autocommit mode; every statement still runs
 between our BEGIN and our COMMIT, because a `Tx` is the only way to reach a connection. Behind a pooler BEGIN, the
-isolation level and both limits travel in one round trip, and statements go through the driver's cursor. Where no
-pooler is, the limits are the session's, BEGIN travels with the first statement, COMMIT with the last (`Tx.finish`), and
+isolation level and both limits travel in one round trip, and statements go through the driver's cursor. Without a
+pooler, the limits are the session's, BEGIN travels with the first statement, COMMIT with the last (`Tx.finish`), and
 statements go to libpq directly (`prepared`): a server runs some thirty of them for each job.
 
 What an error means is decided by where it happened:
@@ -171,7 +171,7 @@ class DirectTx:
         try:
             result = await asked
         except psycopg.errors.FeatureNotSupported as error:
-            # What was prepared does not fit the tables any more: they were migrated. Start afresh.
+            # The tables were migrated since the statement was prepared: open a new connection.
             await self._connection.close()
             self.failure = Conflict(str(error))
             raise self.failure from error
@@ -257,7 +257,7 @@ class PooledDatabase:
                 self._report(name, "stale", started)
                 if attempt == self._attempts:
                     raise
-                await self._pool.check()  # a server that restarted leaves only dead ones behind
+                await self._pool.check()  # after a server restart all of them are dead
             except Conflict as conflict:
                 self._report(name, "conflict", started)
                 if attempt == self._attempts:
@@ -293,7 +293,7 @@ class PooledDatabase:
             kind = CommitUnknown if tx.committing else Unavailable
             raise kind(f"{name}: no end within {self._deadline:g} s") from error
         finally:
-            await self._give_back(connection)
+            await self._return(connection)
         return result
 
     async def _commit(self, connection: Connection, name: str) -> None:
@@ -310,7 +310,7 @@ class PooledDatabase:
     async def _started(self, name: str) -> Connection:
         """A connection with an open transaction; connections that died in the pool are replaced.
 
-        A server that restarted leaves only dead ones behind, so all are checked after the first.
+        After a restart of the server all of them are dead, so all are checked after the first failure.
         """
         failure: psycopg.Error | None = None
         for _ in range(self._attempts):
@@ -325,19 +325,19 @@ class PooledDatabase:
                     await connection.execute(self._begin, prepare=False)
             except psycopg.Error as error:
                 failure = error
-                await self._give_back(connection)
+                await self._return(connection)
                 await self._pool.check()
             except BaseException as error:
-                await self._give_back(connection)
+                await self._return(connection)
                 if isinstance(error, TimeoutError):
-                    raise Unavailable(f"{name}: the server does not answer") from error
+                    raise Unavailable(f"{name}: the database server does not answer") from error
                 raise
             else:
                 return connection
         raise Unavailable(f"{name}: no transaction could be started: {failure}") from failure
 
-    async def _give_back(self, connection: Connection) -> None:
-        """End whatever is still open, then return the connection; a bad one the pool throws away."""
+    async def _return(self, connection: Connection) -> None:
+        """End an open transaction, then return the connection; the pool discards a broken one."""
         try:
             if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 await self._roll_back(connection)
@@ -373,7 +373,7 @@ async def open_pool(
     direct: bool = True,
     observe: Observer | None = None,
 ) -> AsyncIterator[PooledDatabase]:
-    """Open a pool for as long as the context lasts; the server need not be there yet.
+    """Open a pool for as long as the context lasts; the server need not run yet.
 
     `patience` is how long a transaction waits for a connection, `deadline` how long it may last. Whether a
     pooler is in between is detected for each connection; with `direct=False` it is assumed.
@@ -388,8 +388,8 @@ async def open_pool(
         if direct
         else None,
         timeout=patience,
-        # Attempts back off while the server is away. Giving up early means that the next transaction
-        # starts afresh, instead of waiting out a delay that has grown to minutes.
+        # Attempts back off while the server is unavailable. Giving up early means that the next
+        # transaction starts anew, instead of waiting for a delay that has grown to minutes.
         reconnect_timeout=patience,
         open=False,
     )

@@ -115,7 +115,7 @@ class _Statements:
         return _Batch(steps, new, names)
 
     def _received(self, batch: "_Batch", answers: list[pq.abc.PGresult | None]) -> list[Result]:
-        """The results of the batch's statements. The first bad answer is the one that counts."""
+        """Return the results of the batch's statements; raise the first error among the answers."""
         link = self._link
         if link.status != pq.ConnStatus.OK:
             raise psycopg.OperationalError(link.get_error_message())
@@ -179,9 +179,11 @@ class PreparedStatements(_Statements):
             return self._together(first, [call])[0]
         return self._result(self._link.exec_prepared(name, call.values, call.formats), name)
 
-    def several(self, asked: Sequence[Statement], *, first: tuple[bytes, ...] = ()) -> list[Result]:
+    def several(
+        self, statements: Sequence[Statement], *, first: tuple[bytes, ...] = ()
+    ) -> list[Result]:
         """Run statements in order, after the commands in `first`, in one round trip."""
-        return self._together(first, [self._call(sql, params) for sql, params in asked])
+        return self._together(first, [self._call(sql, params) for sql, params in statements])
 
     def command(self, text: bytes) -> None:
         """Run a command without parameters and rows."""
@@ -231,7 +233,7 @@ class AwaitedStatements(_Statements):
 
     async def several(
         self,
-        asked: Sequence[Statement],
+        statements: Sequence[Statement],
         *,
         first: tuple[bytes, ...] = (),
         last: tuple[bytes, ...] = (),
@@ -240,7 +242,7 @@ class AwaitedStatements(_Statements):
 
         After a statement that fails none of the following and none of `last` is executed.
         """
-        calls = [self._call(sql, params) for sql, params in asked]
+        calls = [self._call(sql, params) for sql, params in statements]
         return await self._together(first, calls, last)
 
     async def command(self, text: bytes) -> None:
@@ -284,21 +286,21 @@ class AwaitedStatements(_Statements):
 async def _event(socket: int, *, write: bool = False) -> None:
     """Wait until the socket can be read from; with `write`, until it can be read from or written to."""
     loop = asyncio.get_running_loop()
-    happened = loop.create_future()
-    loop.add_reader(socket, _ring, happened)
+    ready = loop.create_future()
+    loop.add_reader(socket, _set_done, ready)
     if write:
-        loop.add_writer(socket, _ring, happened)
+        loop.add_writer(socket, _set_done, ready)
     try:
-        await happened
+        await ready
     finally:
         loop.remove_reader(socket)
         if write:
             loop.remove_writer(socket)
 
 
-def _ring(happened: "asyncio.Future[None]") -> None:
-    if not happened.done():
-        happened.set_result(None)
+def _set_done(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 _GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)

@@ -3,8 +3,8 @@
     statements = load("runyard.dispatch")
     await tx.one(statements.claim_job, pool=pool)  # runyard/dispatch/sql/claim_job.sql
 
-Lines that are only a comment and a closing semicolon are taken off: the server needs neither, and a
-percent sign in a comment would be taken for a parameter. A percent sign in the SQL itself is written
+Lines that are only a comment and a closing semicolon are removed: the server needs neither, and a
+percent sign in a comment would be parsed as a parameter. A percent sign in the SQL itself is written
 twice, always.
 """
 

@@ -422,7 +422,7 @@ class Fleet:
         if not onlooker:
             database.before = self._before_transaction
             database.after_commit = lambda name, wrote: self._after_commit(database, name, wrote)
-            database.look = self.ledger.new_entries
+            database.after_commit_query = self.ledger.new_entries
         return database
 
     def open_database(self) -> InlineDatabase:
@@ -457,7 +457,7 @@ class Fleet:
 
     def _after_commit(self, database: InlineDatabase, name: str, wrote: bool) -> None:
         if wrote:
-            self.invariants.committed(name, database.looked)
+            self.invariants.committed(name, database.after_commit_rows)
 
     def _on_kube_write(self, verb: str, kind: str, key: str, uid: str) -> None:
         if hasattr(self, "invariants"):
