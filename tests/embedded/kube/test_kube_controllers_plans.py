@@ -72,11 +72,13 @@ def test_a_nodes_state_is_its_taints(case: str) -> None:
     held, conditions, cordoned, expected = SETTLED[case]
     spec: dict[str, Any] = {"taints": held} if held else {}
     spec |= {"unschedulable": True} if cordoned else {}
-    after = taints.settled(spec, conditions, now=NOW)
+    after = taints.with_state_taints(spec, conditions, now=NOW)
     found = after.get("taints", [])
     short = [(item["key"].removeprefix("node.kubernetes.io/"), item["effect"]) for item in found]
     assert short == expected
-    assert taints.settled(after, conditions, now="later") is after, "a second look changes nothing"
+    assert taints.with_state_taints(after, conditions, now="later") is after, (
+        "a second look changes nothing"
+    )
     assert all("timeAdded" in item for item in found if item not in held)
 
 

@@ -278,6 +278,6 @@ def test_a_node_that_names_no_port_serves_nothing_and_is_not_guessed_at(port: in
         await world.ok("POST", PODS, pod(nodeName="n"))
         told = (await world.call("GET", f"{PODS}/p/log")).json()
         assert (told["code"], told["reason"]) == (501, "NotImplemented")
-        assert "of the Node n: it serves none yet, its status names no port" in told["message"]
+        assert "of the Node n: its status has no kubelet port" in told["message"]
 
     play(scenario)

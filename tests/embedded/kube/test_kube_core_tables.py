@@ -34,7 +34,7 @@ ACCEPTS = {
 
 @pytest.mark.parametrize("accept", ACCEPTS)
 def test_a_table_is_served_only_to_who_asks_for_one(accept: str) -> None:
-    form = tables.asked(Request(method="GET", path="/", headers=(("accept", accept),)))
+    form = tables.requested_form(Request(method="GET", path="/", headers=(("accept", accept),)))
     assert (form.version if form else "") == ACCEPTS[accept]
 
 

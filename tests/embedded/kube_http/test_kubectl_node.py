@@ -160,8 +160,8 @@ def test_the_refusals_are_told_in_words(play: Play) -> None:
         for told, *command in (
             ("is not valid for pod mac-1", "logs", "mac-1", "-c", "nobody"),
             ("not found", "logs", "nobody"),
-            ("its status names no port", "logs", "on-silent"),
-            ("its status names no port", "exec", "on-silent", "--", "sh"),
+            ("its status has no kubelet port", "logs", "on-silent"),
+            ("its status has no kubelet port", "exec", "on-silent", "--", "sh"),
             ("connection refused", "logs", "on-away"),
             ("error dialing backend", "exec", "on-away", "--", "sh"),
             ("must be greater than 0", "logs", "mac-1", "--limit-bytes=-1"),

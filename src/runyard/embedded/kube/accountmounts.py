@@ -1,8 +1,8 @@
-"""Mounts what a Pod needs to call the API into each container: a token, the CA certificate and its namespace.
+"""Mounts the token, the CA certificate and the namespace into each container, so that it can call the API.
 
-Admission adds them to every new Pod unless it, or its account, opts out: one projected volume, and a
-read-only mount in each container that has nothing at that path. These fields have no owner. What does not depend
-on the Pod is created once and shared by all.
+Admission adds one projected volume to every new Pod, unless the Pod or its account opts out, and a read-only mount
+to each container without a mount at that path. These fields have no field manager. What does not depend on the Pod
+is created once and shared.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,8 @@ ROOT_CA = "kube-root-ca.crt"  # the ConfigMap, published in every namespace
 CA_KEY = "ca.crt"
 _PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _PREFIX = "kube-api-access-"
-_WANTED = "automountServiceAccountToken"
-_PULLING = "imagePullSecrets"
+_AUTOMOUNT = "automountServiceAccountToken"
+_PULL_SECRETS = "imagePullSecrets"
 _NAMESPACE = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
 _PROJECTED: Object = {
     "sources": [
@@ -27,23 +27,23 @@ _PROJECTED: Object = {
 }
 
 
-def equipped(pod: Object, account: Object, *, suffix: Callable[[], str]) -> Object:
-    """Adds to a new Pod what its ServiceAccount brings: the mounts, and the image pull secrets."""
+def with_account_mounts(pod: Object, account: Object, *, suffix: Callable[[], str]) -> Object:
+    """Adds the mounts and the image pull secrets of its ServiceAccount to a new Pod."""
     spec = pod["spec"]
-    added = _mounted(spec, suffix) if _wanted(spec, account) else {}
-    if not spec.get(_PULLING) and (secrets := account.get(_PULLING)):
-        added[_PULLING] = secrets
+    added = _mounted(spec, suffix) if _automounts(spec, account) else {}
+    if not spec.get(_PULL_SECRETS) and (secrets := account.get(_PULL_SECRETS)):
+        added[_PULL_SECRETS] = secrets
     return {**pod, "spec": {**spec, **added}} if added else pod
 
 
-def _wanted(spec: Object, account: Object) -> bool:
-    given = spec.get(_WANTED)
-    return (account.get(_WANTED) if given is None else given) is not False
+def _automounts(spec: Object, account: Object) -> bool:
+    given = spec.get(_AUTOMOUNT)
+    return (account.get(_AUTOMOUNT) if given is None else given) is not False
 
 
 def _mounted(spec: Object, suffix: Callable[[], str]) -> Object:
     parts = [key for key in ("initContainers", "containers") if spec.get(key)]
-    if all(_has_one(each) for key in parts for each in spec[key]):
+    if all(_has_mount(each) for key in parts for each in spec[key]):
         return {}
     volumes: list[Object] = spec.get("volumes") or []
     name = next((each["name"] for each in volumes if each["name"].startswith(_PREFIX)), "")
@@ -53,11 +53,11 @@ def _mounted(spec: Object, suffix: Callable[[], str]) -> Object:
         added["volumes"] = [*volumes, {"name": name, "projected": _PROJECTED}]
     mount = {"name": name, "readOnly": True, "mountPath": _PATH}
     for key in parts:
-        added[key] = [each if _has_one(each) else _with_mount(each, mount) for each in spec[key]]
+        added[key] = [each if _has_mount(each) else _with_mount(each, mount) for each in spec[key]]
     return added
 
 
-def _has_one(container: Object) -> bool:
+def _has_mount(container: Object) -> bool:
     mounts: Any = container.get("volumeMounts")
     return bool(mounts) and any(each["mountPath"] == _PATH for each in mounts)
 

@@ -1,7 +1,7 @@
 """Completes Pods at admission, as the default admission plugins of a real server do.
 
-It adds a priority, tolerations for a silent node, a QoS class and a ServiceAccount; and the overhead and placement of
-its RuntimeClass. These fields belong to the server: they have no recorded owner.
+It adds a priority, tolerations for lost nodes, a QoS class and a ServiceAccount, and the overhead and scheduling fields
+of the RuntimeClass. These fields belong to the server: they have no field manager.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ from runyard.embedded.kube.schema import quantity
 from runyard.embedded.kube.status import forbidden
 from runyard.embedded.kube.storage.store import Store
 
-_PATIENCE = 300
-_SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATION_SECONDS = 300
+_LOST_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _ACCOUNT = "default"
 _COUNTED = ("cpu", "memory")
 
 
 def filled(pod: Object) -> Object:
-    """A new Pod, with its metadata and what the server adds to every Pod."""
+    """Returns a new Pod with the fields that the server adds to every Pod."""
     spec = pod["spec"]
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or _ACCOUNT
     made = {
@@ -35,13 +35,13 @@ def filled(pod: Object) -> Object:
     return {**pod, "spec": made, "status": status}
 
 
-def again(pod: Object, old: Object) -> Object:
-    """A changed Pod: fields that belong to the server and that the writer left out are restored."""
+def restored(pod: Object, old: Object) -> Object:
+    """Restores the server's fields that the writer of a changed Pod left out."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
     made: Object = {}
-    if (patient := _tolerations(tolerations)) is not tolerations:
-        made["tolerations"] = patient
+    if (completed := _tolerations(tolerations)) is not tolerations:
+        made["tolerations"] = completed
     for key in ("priority", "preemptionPolicy"):
         if key not in spec and key in old["spec"]:
             made[key] = old["spec"][key]
@@ -65,9 +65,9 @@ def _tolerations(given: list[Object]) -> list[Object]:
             "key": key,
             "operator": "Exists",
             "effect": "NoExecute",
-            "tolerationSeconds": _PATIENCE,
+            "tolerationSeconds": _TOLERATION_SECONDS,
         }
-        for key in _SILENT
+        for key in _LOST_TAINTS
         if not any(_covers(item, key) for item in given)
     ]
     return [*given, *added] if added else given
@@ -80,15 +80,15 @@ def _covers(toleration: Object, key: str) -> bool:
 
 def service_class(spec: Object) -> str:
     """The QoS class: Guaranteed, Burstable or BestEffort."""
-    guaranteed, asked = True, False
+    guaranteed, requested = True, False
     for part in ("containers", "initContainers"):
         for container in spec.get(part) or ():
             resources = container.get("resources") or {}
             requests = _amounts(resources.get("requests"))
             limits = _amounts(resources.get("limits"))
-            asked = asked or bool(requests or limits)
+            requested = requested or bool(requests or limits)
             guaranteed = guaranteed and len(limits) == len(_COUNTED) and requests == limits
-    if not asked:
+    if not requested:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
 
@@ -105,8 +105,8 @@ def _amounts(given: Any) -> dict[str, int]:
     return found
 
 
-def run_as(store: Store, pod: Object) -> Object:
-    """Adds what the Pod's RuntimeClass adds; a 403 if there is no such class."""
+def with_runtime_class(store: Store, pod: Object) -> Object:
+    """Adds the fields of the Pod's RuntimeClass; raises 403 if there is no such class."""
     spec, meta = pod["spec"], pod["metadata"]
     name = spec.get("runtimeClassName")
     if not name:
@@ -127,8 +127,8 @@ def _of_class(given: Object, spec: Object, name: str) -> Object:
     added: Object = {}
     if overhead := (given.get("overhead") or {}).get("podFixed"):
         added["overhead"] = overhead
-    placing = given.get("scheduling") or {}
-    wanted, own = placing.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
+    scheduling = given.get("scheduling") or {}
+    wanted, own = scheduling.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
     for key, value in wanted.items():
         if own.get(key, value) != value:
             why = f"pod rejected: conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}"
@@ -136,7 +136,7 @@ def _of_class(given: Object, spec: Object, name: str) -> Object:
     if wanted:
         added["nodeSelector"] = own | wanted
     tolerations = list(spec.get("tolerations") or [])
-    more = [item for item in placing.get("tolerations") or () if item not in tolerations]
+    more = [item for item in scheduling.get("tolerations") or () if item not in tolerations]
     if more:
         added["tolerations"] = tolerations + more
     return added

@@ -1,7 +1,7 @@
 """Reads request bodies as JSON, YAML or protobuf, and finds unknown and duplicate fields.
 
-A field that a type does not have, or that a body has twice, is dropped silently only if the client asks for that;
-otherwise there is a warning, or a refusal (`fieldValidation`).
+Unknown and duplicate fields cause a warning, or a 400, unless the client requests that they are ignored
+(`fieldValidation`).
 """
 
 import json
@@ -15,7 +15,7 @@ from runyard.embedded.kube.patches.patch import pruned
 from runyard.embedded.kube.protobuf import decoding
 from runyard.embedded.kube.resources import DEFINITIONS, Object, Resource
 from runyard.embedded.kube.schema import model
-from runyard.embedded.kube.schema.typed import known, suspicious, unknown
+from runyard.embedded.kube.schema.typed import known, may_have_unknown, unknown
 from runyard.embedded.kube.status import bad_request, unsupported_media
 
 JSON, YAML = "application/json", "application/yaml"
@@ -73,7 +73,7 @@ def read_json(body: bytes, *, what: str = "the body of the request is not JSON")
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads plain values only; text in the form of a time stays text."""
+    """Loads plain values only; timestamps stay strings."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -90,8 +90,8 @@ def read_yaml(body: bytes) -> Any:
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass  # YAML flow style that is not JSON
     try:
-        _measure(body)
-        return _plain(yaml.load(body, Loader=_Loader))  # noqa: S506  a SafeLoader with less
+        _check_size(body)
+        return _plain(yaml.load(body, Loader=_Loader))  # noqa: S506  a restricted SafeLoader
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         given = str(error).replace("\n", " ")[:200]
         raise bad_request(
@@ -99,7 +99,7 @@ def read_yaml(body: bytes) -> Any:
         ) from None
 
 
-def _measure(body: bytes) -> None:
+def _check_size(body: bytes) -> None:
     depth = 0
     for nodes, event in enumerate(yaml.parse(body, Loader=yaml.SafeLoader)):
         if isinstance(event, yaml.AliasEvent):
@@ -136,8 +136,8 @@ def unknown_fields(resource: Resource, obj: Any, old: Object | None = None) -> l
     if not isinstance(obj, dict) or obj is old:
         return []
     if known(resource):
-        odd = suspicious(resource, obj, old)
-        found = unknown(model.named(resource.kind), obj, old=old) if odd else []
+        may_differ = may_have_unknown(resource, obj, old)
+        found = unknown(model.named(resource.kind), obj, old=old) if may_differ else []
         if resource is DEFINITIONS:
             found += keywords.unknown(obj)
     else:
@@ -151,7 +151,7 @@ def unknown_fields(resource: Resource, obj: Any, old: Object | None = None) -> l
 def duplicates(body: bytes, value: Any) -> list[str]:
     """Warnings about the members that a JSON body has twice.
 
-    Most bodies are written as this server would write them, and then their length alone says that nothing is lost.
+    Most bodies are encoded as this server encodes them; if the length is the same, there are no duplicates.
     """
     if len(body) == len(_encode(value)):
         return []
@@ -160,7 +160,7 @@ def duplicates(body: bytes, value: Any) -> list[str]:
     except (ValueError, RecursionError):
         return []
     found: list[str] = []
-    _twice(pairs, "", found)
+    _find_duplicates(pairs, "", found)
     return [f'duplicate field "{path}"' for path in found]
 
 
@@ -168,7 +168,7 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of an object, including duplicates."""
 
 
-def _twice(value: Any, path: str, found: list[str]) -> None:
+def _find_duplicates(value: Any, path: str, found: list[str]) -> None:
     if isinstance(value, _Pairs):
         seen: dict[str, None] = {}
         for key, item in value:
@@ -176,14 +176,14 @@ def _twice(value: Any, path: str, found: list[str]) -> None:
             if key in seen:
                 found.append(here)
             seen[key] = None
-            _twice(item, here, found)
+            _find_duplicates(item, here, found)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _twice(item, f"{path}[{index}]", found)
+            _find_duplicates(item, f"{path}[{index}]", found)
 
 
 def cannot_handle(resource: Resource, why: str) -> str:
-    """The refusal of a body that is not an object of that kind."""
+    """Returns the message for a body that is not an object of that kind."""
     kind = resource.kind
     return f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {why}'
 

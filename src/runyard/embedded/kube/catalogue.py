@@ -1,7 +1,7 @@
-"""Lists what a server serves now: the built-in kinds, and the custom resources that were defined.
+"""Lists the kinds that a server serves: the built-in ones and the defined custom resources.
 
-Each store has one catalogue. Rows of custom resources come and go with their definitions (`crd.controller`); a path
-is parsed against the rows of the moment, and what a path means is remembered until the rows change.
+Each store has one catalogue. Rows of custom resources are added and removed with their definitions
+(`controllers.definitions`); a path is parsed against the current rows, and the result is cached until they change.
 
 Invariants:
 - At most one row per group, version and plural; `served` is in a fixed order: built-in rows as written, then custom

@@ -16,7 +16,7 @@ from runyard.embedded.kube.resources import (
     Resource,
 )
 
-_RULED = (ROLES, CLUSTER_ROLES)
+_ROLE_KINDS = (ROLES, CLUSTER_ROLES)
 
 
 def fill(resource: Resource, obj: Object) -> Object:
@@ -32,27 +32,27 @@ def fill(resource: Resource, obj: Object) -> Object:
         spec = {"finalizers": ["kubernetes"]}
         return {**obj, "spec": spec, "status": {"phase": "Active"}}
     if resource is DEFINITIONS:
-        return approval.begun(obj)
+        return approval.with_initial_status(obj)
     if resource is SECRETS:
         return obj if "type" in obj else {**obj, "type": "Opaque"}
-    return _ruled(resource, obj)
+    return _with_null_rules(resource, obj)
 
 
-def _ruled(resource: Resource, obj: Object) -> Object:
+def _with_null_rules(resource: Resource, obj: Object) -> Object:
     """A role without rules is stored with null rules, whatever was sent."""
-    return {**obj, "rules": None} if resource in _RULED and obj.get("rules") == [] else obj
+    return {**obj, "rules": None} if resource in _ROLE_KINDS and obj.get("rules") == [] else obj
 
 
 def readmitted(resource: Resource, obj: Object, old: Object) -> Object:
     """A changed object with what the server adds again to every version of it."""
     if resource is not PODS:
-        return _ruled(resource, obj)
+        return _with_null_rules(resource, obj)
     if obj["spec"] is old["spec"]:
         return obj
-    return admission.again(obj, old)
+    return admission.restored(obj, old)
 
 
-def fold(resource: Resource, obj: Object) -> Object:
+def normalized(resource: Resource, obj: Object) -> Object:
     """Normalizes an object on every write."""
     if resource.definition is not None:
         shaped: Object = resource.definition.shaped(obj)

@@ -1,12 +1,11 @@
-"""Decides what a DELETE does to an object, and when an object is really gone.
+"""Decides what a DELETE does to an object, and when the object is removed.
 
-- Finalizers keep an object, marked as deleting, until their owners have removed them. How dependents are to be treated
-  is such a finalizer too: `foregroundDeletion` and `orphan` are set here and acted on by the collector.
-- A Pod that runs on a node is only marked: its agent stops it and deletes it again with grace 0. A Pod that is bound
-  nowhere, or that has finished, needs no agent: it is marked and gone in one step, as two events.
+- An object with finalizers is marked as deleting, and removed when the last finalizer is removed. The deletion policy
+  is stored as a finalizer too: `foregroundDeletion` and `orphan` are set here and handled by the collector.
+- A Pod that runs on a node is only marked: its agent stops it and deletes it again with grace 0. A Pod that is not
+  bound, or that has finished, needs no agent: it is marked and removed in one step, as two events.
 - A grace period can be shortened, never extended, and a deletion cannot be undone.
-- For grace periods of centuries the stated and the actual length differ: a real server counts nanoseconds in 64
-  bits, and larger values overflow. So do those of this one.
+- Grace periods of centuries overflow as in a real server, which counts nanoseconds in 64 bits.
 
 The functions are pure: the registry commits what they return.
 """
@@ -31,38 +30,38 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 def after_delete(
-    resource: Resource, obj: Object, wish: Deletion, *, now: float, held: bool = False
+    resource: Resource, obj: Object, options: Deletion, *, now: float, held: bool = False
 ) -> tuple[Object, bool]:
-    """The object after a DELETE (itself if nothing changes) and whether it is gone with that.
+    """Returns the object after a DELETE (the same object if nothing changes) and whether it is removed.
 
-    `held` keeps an object that still has contents (a namespace), as a finalizer would.
+    `held` keeps an object that may have contents (a namespace), as a finalizer would.
     """
     if "deletionTimestamp" in obj["metadata"]:
-        return _after_another(resource, obj, wish, held=held)
-    obj = _with_policy(resource, obj, wish.policy)
-    seconds = grace_of(resource, obj, wish.grace)
+        return _after_repeated_delete(resource, obj, options, held=held)
+    obj = _with_policy(resource, obj, options.policy)
+    seconds = grace_of(resource, obj, options.grace)
     waits = bool(obj["metadata"].get("finalizers")) or held
     if seconds == 0 and not waits and resource is not PODS:
         return obj, True
-    marked = _marked(resource, obj, moment=now + _lasting(seconds), seconds=seconds)
+    marked = _marked(resource, obj, moment=now + _duration(seconds), seconds=seconds)
     return marked, seconds == 0 and not waits
 
 
-def _after_another(
-    resource: Resource, obj: Object, wish: Deletion, *, held: bool
+def _after_repeated_delete(
+    resource: Resource, obj: Object, options: Deletion, *, held: bool
 ) -> tuple[Object, bool]:
-    """The object after a repeated DELETE, which has an effect only if it shortens the time, or if that is over."""
+    """Returns the same for a repeated DELETE, which has an effect only if the grace is shorter or already zero."""
     before = int(obj["metadata"].get("deletionGracePeriodSeconds") or 0)
-    asked = before if wish.grace is None else wish.grace if wish.grace >= 0 else 1
-    if before and asked >= before:
+    requested = before if options.grace is None else options.grace if options.grace >= 0 else 1
+    if before and requested >= before:
         return obj, False
-    after = _with_policy(resource, obj, wish.policy)
+    after = _with_policy(resource, obj, options.policy)
     waits = bool(after["metadata"].get("finalizers")) or held
     if not before:
         return after, not waits
-    begun = from_rfc3339(obj["metadata"]["deletionTimestamp"]) - _lasting(before)
-    moment = begun + _lasting(asked)
-    return _marked(resource, after, moment=moment, seconds=asked), asked == 0 and not waits
+    started = from_rfc3339(obj["metadata"]["deletionTimestamp"]) - _duration(before)
+    moment = started + _duration(requested)
+    return _marked(resource, after, moment=moment, seconds=requested), requested == 0 and not waits
 
 
 def _with_policy(resource: Resource, obj: Object, policy: str) -> Object:
@@ -79,19 +78,19 @@ def _with_policy(resource: Resource, obj: Object, policy: str) -> Object:
     return {**obj, "metadata": meta | ({"finalizers": after} if after else {})}
 
 
-def grace_of(resource: Resource, obj: Object, asked: int | None) -> int:
+def grace_of(resource: Resource, obj: Object, requested: int | None) -> int:
     """The object's grace period; a negative one counts as one second."""
     if resource is not PODS:
         return 0
     spec = obj["spec"]
     if not spec.get("nodeName") or obj.get("status", {}).get("phase") in _FINISHED:
         return 0
-    if asked is None:
-        asked = int(spec.get("terminationGracePeriodSeconds", 30))
-    return asked if asked >= 0 else 1
+    if requested is None:
+        requested = int(spec.get("terminationGracePeriodSeconds", 30))
+    return requested if requested >= 0 else 1
 
 
-def _lasting(seconds: int) -> float:
+def _duration(seconds: int) -> float:
     """The actual length of that many seconds."""
     if seconds < _CENTURY:
         return seconds
@@ -100,7 +99,7 @@ def _lasting(seconds: int) -> float:
 
 def _marked(resource: Resource, obj: Object, *, moment: float, seconds: int) -> Object:
     meta = dict(obj["metadata"])
-    if resource.counted and "deletionTimestamp" not in meta:
+    if resource.has_generation and "deletionTimestamp" not in meta:
         meta["generation"] = int(meta.get("generation", 0)) + 1
     meta["deletionTimestamp"] = to_rfc3339(moment)
     if resource is not NAMESPACES:
@@ -109,7 +108,7 @@ def _marked(resource: Resource, obj: Object, *, moment: float, seconds: int) -> 
 
 
 def finished(obj: Object) -> bool:
-    """Whether a deleting object has nothing left to wait for."""
+    """Whether a deleting object can be removed: no finalizers and no grace period are left."""
     meta = obj["metadata"]
     return (
         "deletionTimestamp" in meta

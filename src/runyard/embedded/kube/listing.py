@@ -71,7 +71,7 @@ class Reader:
     def listed(self, target: Target, request: Request) -> Response:
         """Serves a list: one page, or everything."""
         page = self.page(target, request)
-        if (form := tables.asked(request)) is not None:
+        if (form := tables.requested_form(request)) is not None:
             objects = [item.obj for item in page.records]
             now = self._clock.now()
             table = tables.table(target.resource, objects, form, _without_empty(page.meta), now=now)
@@ -117,7 +117,7 @@ class Reader:
             raise version_too_large(options.version, self._store.version)
         if wants_metadata(request.header("accept")):
             return json_response(200, metadata_of(record.obj))
-        if (form := tables.asked(request)) is None:
+        if (form := tables.requested_form(request)) is None:
             return Response(status=200, headers=_JSON, body=record.body)
         meta: Object = {"resourceVersion": str(record.version)}
         now = self._clock.now()
@@ -189,7 +189,7 @@ class Reader:
         """Returns the encoder for a client that requested tables or metadata; the first table has the columns."""
         if wants_metadata(request.header("accept")):
             return _metadata_line
-        if (form := tables.asked(request)) is None:
+        if (form := tables.requested_form(request)) is None:
             return None
         columns = True
 

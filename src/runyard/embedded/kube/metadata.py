@@ -1,6 +1,6 @@
 """Checks what a write may do to an object's metadata, and its preconditions on uid and version.
 
-uid, creation, deletion and generation belong to the server; what a client says about them is at most a precondition.
+uid, creation, deletion and generation belong to the server; a client can use them only as preconditions.
 """
 
 from typing import Any
@@ -29,18 +29,22 @@ SERVER_META = (
     "managedFields",
     "selfLink",
 )
-_BY_STATUS = (NODES, PODS, NAMESPACES)  # kinds whose status carries changes of metadata with it
+_META_IN_STATUS = (
+    NODES,
+    PODS,
+    NAMESPACES,
+)  # kinds whose status writes can also change metadata
 
 
 def check_uid(resource: Resource, record: Record, given: Object) -> None:
-    """Refuses when a replacing client meant another incarnation of the object."""
+    """Raises 409 if a PUT has the uid of another object of that name."""
     uid = given.get("uid")
     if uid is not None and uid not in ("", record.uid):
         raise other_uid(resource, record.name, uid, record.uid)
 
 
 def check_preconditions(resource: Resource, record: Record, given: Any) -> None:
-    """Refuses when a replacing client meant another incarnation or another version of the object."""
+    """Raises 409 if a PUT has another uid or another version than the object."""
     if not isinstance(given, dict):
         return
     check_uid(resource, record, given)
@@ -50,14 +54,14 @@ def check_preconditions(resource: Resource, record: Record, given: Any) -> None:
 
 
 def check_version(resource: Resource, record: Record, given: Any) -> None:
-    """Refuses when a patching client meant another version of the object."""
+    """Raises 409 if a patch has another version than the object."""
     version = given.get("resourceVersion") if isinstance(given, dict) else None
     if version is not None and version not in ("", str(record.version)):
         raise modified(resource, record.name)
 
 
 def check_applied(resource: Resource, record: Record, given: Object) -> None:
-    """The same for an apply, and for another incarnation."""
+    """Raises if an apply has another version or another uid than the object."""
     check_version(resource, record, given)
     if causes := uid_changes(record, given):
         raise invalid(resource, record.name, causes)
@@ -72,7 +76,7 @@ def uid_changes(record: Record, given: Object) -> list[Cause]:
 
 
 def check_identity(record: Record, desired: Any) -> None:
-    """Refuses what is not an object, or the object of another path."""
+    """Raises if the value is not an object, or not the object of this path."""
     if not isinstance(desired, dict):
         raise bad_request("the body of the request is not a JSON object")
     for key in ("kind", "apiVersion"):
@@ -84,7 +88,7 @@ def check_identity(record: Record, desired: Any) -> None:
 
 
 def check_name(namespace: str, name: str, meta: Object) -> None:
-    """Refuses metadata that names another object than the path."""
+    """Raises 400 for metadata with another name than the path."""
     if not meta.get("name"):
         message = f"the name of the object ({name} based on URL) was undeterminable"
         raise bad_request(f"{message}: name must be provided")
@@ -97,19 +101,19 @@ def check_name(namespace: str, name: str, meta: Object) -> None:
 
 
 def check_namespace(namespace: str, meta: Object) -> None:
-    """Refuses metadata that names another namespace than the path."""
+    """Raises 400 for metadata with another namespace than the path."""
     if meta.get("namespace") and meta["namespace"] != namespace:
         what = "the namespace of the provided object does not match the namespace sent on"
         raise bad_request(f"{what} the request")
 
 
 def confined(resource: Resource, old: Object, desired: Object, subresource: str) -> Object:
-    """The new object with everything that this write may not change taken from the old one."""
+    """Returns the new object with all fields that this write may not change taken from the old one."""
     meta = confined_meta(old["metadata"], desired["metadata"], sub=bool(subresource))
     if subresource in ("status", "approval"):
         new = {key: value for key, value in old.items() if key != "status"}
-        if resource in _BY_STATUS:
-            new["metadata"] = _by_status(resource, old["metadata"], meta)
+        if resource in _META_IN_STATUS:
+            new["metadata"] = _meta_of_status_write(resource, old["metadata"], meta)
         source = desired
     else:
         new = {key: value for key, value in desired.items() if key != "status"}
@@ -120,11 +124,11 @@ def confined(resource: Resource, old: Object, desired: Object, subresource: str)
     if "status" in source:
         new["status"] = source["status"]
         if resource is PODS and source is desired:
-            new["status"] = _same_quality(old.get("status") or {}, source["status"])
+            new["status"] = _with_qos_class(old.get("status") or {}, source["status"])
     return new
 
 
-def _same_quality(old: Object, status: Object) -> Object:
+def _with_qos_class(old: Object, status: Object) -> Object:
     """The status of a Pod, whose QoS class may be left out."""
     if status.get("qosClass") or "qosClass" not in old:
         return status
@@ -142,13 +146,13 @@ def confined_meta(old: Object, desired: Object, *, sub: bool = False) -> Object:
         not sub
         and isinstance(given, list)
         and given != old.get("managedFields", [])
-        and _readable(given)
+        and _is_managed_fields(given)
     ):
         kept["managedFields"] = given
     return kept
 
 
-def _readable(entries: list[Any]) -> bool:
+def _is_managed_fields(entries: list[Any]) -> bool:
     """Whether those are managed fields, or the marker that resets them."""
     if entries in ([], [{}]):
         return True
@@ -158,16 +162,16 @@ def _readable(entries: list[Any]) -> bool:
         and isinstance(item.get("manager", ""), str)
         and isinstance(item.get("apiVersion"), str)
         and item.get("fieldsType") == "FieldsV1"
-        and _tree(item.get("fieldsV1"))
+        and _is_field_set(item.get("fieldsV1"))
         for item in entries
     )
 
 
-def _tree(fields: Any) -> bool:
-    return isinstance(fields, dict) and all(_tree(item) for item in fields.values())
+def _is_field_set(fields: Any) -> bool:
+    return isinstance(fields, dict) and all(_is_field_set(item) for item in fields.values())
 
 
-def _by_status(resource: Resource, old: Object, meta: Object) -> Object:
+def _meta_of_status_write(resource: Resource, old: Object, meta: Object) -> Object:
     if resource is not PODS or meta.get("ownerReferences") == old.get("ownerReferences"):
         return meta
     rest = {key: value for key, value in meta.items() if key != "ownerReferences"}

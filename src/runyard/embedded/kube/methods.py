@@ -1,4 +1,4 @@
-"""Maps a method at a path to its verb as RBAC names it, and says what a PUT may do there."""
+"""Maps a method at a path to its RBAC verb, and defines what a PUT may do."""
 
 from runyard.embedded.kube.reading import wants_watch
 from runyard.embedded.kube.resources import (
@@ -18,7 +18,7 @@ from runyard.http.messages import Request
 _METHODS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-def made_by_put(resource: Resource) -> bool:
+def creates_on_put(resource: Resource) -> bool:
     """Whether a PUT creates a missing object."""
     return resource in (LEASES, EVENTS, RUNTIME_CLASSES) or resource.group == RBAC
 

@@ -1,7 +1,7 @@
 """Applies the body of a PATCH to an object, for each patch type.
 
-What a patch makes of an object is read again as an object of its kind, so a field that the kind does not have is
-reported here for the patched object, not for the patch. Apply is different: what it sends must be declared, all of it.
+The patched object is converted to its kind again, so an unknown field is reported for the patched object, not for the
+patch. An apply is different: its body may have declared fields only.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from runyard.embedded.kube.metadata import check_applied, check_identity, check_
 from runyard.embedded.kube.options import IGNORE, STRICT, WriteOptions
 from runyard.embedded.kube.patches import jsonpatch, strategic
 from runyard.embedded.kube.patches.apply import type_of
-from runyard.embedded.kube.patches.fields import repeated
+from runyard.embedded.kube.patches.fields import duplicate_item
 from runyard.embedded.kube.patches.patch import merge, pruned
 from runyard.embedded.kube.resources import Object, Resource
 from runyard.embedded.kube.routes import Target
@@ -93,18 +93,18 @@ def patched(
             if patch
             else record.obj
         )
-    complaints = _complaints(kind, resource, (made, record.obj), patch, request, options)
-    result = Patched(made, complaints, patch if kind == STRATEGIC else made)
-    if complaints and options.validation == STRICT:
-        raise invalid_patch(result.shown, "strict decoding error: " + ", ".join(complaints))
+    warnings = _warnings(kind, resource, (made, record.obj), patch, request, options)
+    result = Patched(made, warnings, patch if kind == STRATEGIC else made)
+    if warnings and options.validation == STRICT:
+        raise invalid_patch(result.shown, "strict decoding error: " + ", ".join(warnings))
     if made is not record.obj:
-        with warned(complaints):
+        with warned(warnings):
             check_identity(record, made)
             check_version(resource, record, made.get("metadata"))
     return result
 
 
-def _complaints(
+def _warnings(
     kind: str,
     resource: Resource,
     states: tuple[Any, Object],  # after the patch, and before
@@ -132,9 +132,9 @@ def applied(resource: Resource, request: Request, target: Target, options: Write
     """Parses the object of an apply; raises 400 if it does not belong to this path."""
     body = bodies.read_yaml(request.body)
     if not isinstance(body, dict):
-        raise bad_request("error decoding YAML: it is no object")
-    if options.validation == STRICT and (twice := bodies.duplicates(request.body, body)):
-        raise bad_request(f"error strict decoding YAML: {', '.join(twice)}")
+        raise bad_request("error decoding YAML: not an object")
+    if options.validation == STRICT and (duplicated := bodies.duplicates(request.body, body)):
+        raise bad_request(f"error strict decoding YAML: {', '.join(duplicated)}")
     if not resource.custom:  # for custom kinds null may be a value, or an unknown field
         body = pruned(body)
     kind, version = body.get("kind", ""), body.get("apiVersion", "")
@@ -154,7 +154,7 @@ def applied(resource: Resource, request: Request, target: Target, options: Write
     if resource.custom:
         why = applying.mismatch(resource.definition.schema, wanted)
     else:
-        why = repeated(type_of(resource), wanted)
+        why = duplicate_item(type_of(resource), wanted)
     if why:
         raise untyped(resource, target, why)
     try:

@@ -1,6 +1,6 @@
 """Sets a Pod's priority from its PriorityClass.
 
-There are the two classes that every cluster has; more cannot be created here. A Pod may repeat its class's values.
+Only the two built-in classes exist. A Pod may also set the values of its class.
 """
 
 from runyard.embedded.kube.resources import PODS, Object

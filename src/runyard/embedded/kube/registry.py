@@ -3,13 +3,13 @@
 Everything that changes the store goes through here, from a client as well as from the built-in controllers, so
 preconditions, types, validation, generations, field ownership and the rules of deletion hold for all of them alike.
 
-Every write goes the same way: read by its type (`schema`), filled with defaults, checked, admitted, and only then who
-owns what is written down. A `TypedError` says that the object cannot be read by its type; what that means is up to the
-caller (a body is a bad request, the result of a patch is invalid).
+Every write goes through the same steps: conversion to its type (`schema`), defaults, validation, admission, and managed
+fields last. A `TypedError` means that the object cannot be converted; the caller decides the response (400 for a body,
+422 for the result of a patch).
 
 Invariants:
 - A write that changes nothing commits nothing: the version stays.
-- uid, creation, deletion and generation belong to the server; what a client sends for them is at most a precondition.
+- uid, creation, deletion and generation belong to the server; a client can use them only as preconditions.
 - A status write touches status (and, where a real server lets it, metadata); any other write leaves status alone.
 """
 
@@ -19,10 +19,10 @@ from typing import Any, Protocol
 
 from runyard.clock import Clock
 from runyard.embedded.kube import defaults, deletion, validation
-from runyard.embedded.kube.accountmounts import equipped
-from runyard.embedded.kube.admission import run_as
-from runyard.embedded.kube.crd.applying import disowned
-from runyard.embedded.kube.crd.definition import doomed
+from runyard.embedded.kube.accountmounts import with_account_mounts
+from runyard.embedded.kube.admission import with_runtime_class
+from runyard.embedded.kube.crd.applying import loses_ownership
+from runyard.embedded.kube.crd.definition import marked_for_deletion
 from runyard.embedded.kube.deletion import Deletion
 from runyard.embedded.kube.metadata import (
     SERVER_META,
@@ -71,7 +71,7 @@ _VERSIONED = "resourceVersion should not be set on objects to be created"
 
 
 class Admit(Protocol):
-    """Checks an object that a client wants to store: completes it, or refuses."""
+    """Admits an object that a client wants to store: completes it, or raises."""
 
     def __call__(
         self, resource: Resource, new: Object, *, old: Object | None = None, subresource: str = ""
@@ -86,7 +86,7 @@ class Registry:
     def __init__(self, store: Store, *, clock: Clock, rng: random.Random) -> None:
         self.store = store
         self.clock = clock
-        self.admit: Admit | None = None  # checks what clients want to store
+        self.admit: Admit | None = None  # admission of writes by clients
         self._rng = rng
 
     # ---- create
@@ -98,7 +98,7 @@ class Registry:
         wanted = self.typed(resource, obj)
         obj = typed(resource, wanted)
         self._admit_namespace(resource, obj["metadata"], namespace)
-        meta = self._fresh_meta(resource, obj["metadata"], namespace)
+        meta = self._new_meta(resource, obj["metadata"], namespace)
         version = obj["metadata"].get("resourceVersion")
         if version and (writer is None or writer.operation != "Apply"):
             if not self.store.dry_run:
@@ -110,38 +110,40 @@ class Registry:
             obj = typed(resource, obj, given)
         account = self._account_of(obj, namespace) if resource is PODS else {}
         validation.check(resource, obj)
-        if (there := self.store.get(resource, namespace, meta["name"])) is not None:
-            going = "deletionTimestamp" in there.meta
-            raise already_exists(resource, meta["name"], going=going)
+        if (existing := self.store.get(resource, namespace, meta["name"])) is not None:
+            deleting = "deletionTimestamp" in existing.meta
+            raise already_exists(resource, meta["name"], deleting=deleting)
         if writer is not None and self.admit is not None:
             obj = self.admit(resource, obj)
         if resource is PODS:
-            obj = run_as(self.store, equipped(obj, account, suffix=self._suffix))
+            obj = with_runtime_class(
+                self.store, with_account_mounts(obj, account, suffix=self._suffix)
+            )
         if writer is not None:
             if writer.operation == "Apply":
                 obj = owned_by_apply(resource, new=obj, wanted=wanted, writer=writer)
-            elif not disowned(resource, wanted):
+            elif not loses_ownership(resource, wanted):
                 obj = owned_by_create(resource, new=obj, given=given, writer=writer)
         return self.store.put(resource, obj)
 
     def record(self, resource: Resource, obj: Object, *, namespace: str) -> Record:
-        """Stores a new object of this server, complete and under a free name."""
-        meta = self._fresh_meta(resource, obj["metadata"], namespace)
+        """Stores a new object of this server without validation; it must be complete and its name unused."""
+        meta = self._new_meta(resource, obj["metadata"], namespace)
         head = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
         return self.store.put(resource, {**head, **{k: obj[k] for k in obj if k != "metadata"}})
 
     def _shaped(self, resource: Resource, obj: Object, old: Object | None = None) -> Object:
         """The object as clients read it: with the defaults of its kind."""
-        return defaults.fold(resource, defaulting.filled(resource, obj, old))
+        return defaults.normalized(resource, defaulting.filled(resource, obj, old))
 
     def _admit_namespace(self, resource: Resource, meta: Object, namespace: str) -> None:
         check_namespace(namespace, meta)
         if not resource.namespaced:
             return
-        place = self.store.get(NAMESPACES, "", namespace)
-        if place is None:
+        found = self.store.get(NAMESPACES, "", namespace)
+        if found is None:
             raise not_found(NAMESPACES, namespace)
-        if "deletionTimestamp" in place.meta:
+        if "deletionTimestamp" in found.meta:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             refusal = forbidden(resource, str(meta.get("name", "")), why)
             message = f"namespace {namespace} is being terminated"
@@ -161,7 +163,7 @@ class Registry:
             raise forbidden(PODS, pod["metadata"]["name"], f"{why} not found")
         return account.obj
 
-    def _fresh_meta(self, resource: Resource, given: Object, namespace: str) -> Object:
+    def _new_meta(self, resource: Resource, given: Object, namespace: str) -> Object:
         meta = {key: value for key, value in given.items() if key not in SERVER_META}
         name, base = given.get("name"), given.get("generateName")
         if not name and base:
@@ -169,16 +171,16 @@ class Registry:
         if not name:
             why = "Required value: name or generateName is required"
             raise invalid(resource, "", [Cause("metadata.name", why, "FieldValueRequired")])
-        fresh: Object = {"name": name}
+        new_meta: Object = {"name": name}
         if base:
-            fresh["generateName"] = base
+            new_meta["generateName"] = base
         if resource.namespaced:
-            fresh["namespace"] = namespace
-        fresh["uid"] = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-        fresh["creationTimestamp"] = to_rfc3339(self.clock.now())
-        if resource.counted:
-            fresh["generation"] = 1
-        return fresh | meta
+            new_meta["namespace"] = namespace
+        new_meta["uid"] = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        new_meta["creationTimestamp"] = to_rfc3339(self.clock.now())
+        if resource.has_generation:
+            new_meta["generation"] = 1
+        return new_meta | meta
 
     def _free_name(self, resource: Resource, namespace: str, base: str) -> str:
         name = base
@@ -207,8 +209,10 @@ class Registry:
         new = confined(resource, old, typed(resource, desired, old), subresource)
         new = defaults.readmitted(resource, self._shaped(resource, new, old), old)
         plain = writer is not None and writer.operation == "Update"
-        lost = plain and disowned(resource, desired, old=old, status=subresource == "status")
-        if lost:
+        disowned = plain and loses_ownership(
+            resource, desired, old=old, status=subresource == "status"
+        )
+        if disowned:
             new = with_entries(new, [])
         if writer is not None and writer.operation == "Apply":
             new = with_entries(new, entries_of(desired))
@@ -220,10 +224,10 @@ class Registry:
         validation.check(resource, new, old=old, also=other)
         if writer is not None and self.admit is not None:
             new = self.admit(resource, new, old=old, subresource=subresource)
-        if resource.counted and new.get("spec") != old.get("spec"):
+        if resource.has_generation and new.get("spec") != old.get("spec"):
             generation = int(old["metadata"].get("generation", 0)) + 1
             new = {**new, "metadata": {**new["metadata"], "generation": generation}}
-        if writer is not None and writer.operation == "Update" and not lost:
+        if writer is not None and writer.operation == "Update" and not disowned:
             new = owned_by_update(resource, old=old, new=new, writer=writer)
         if resource is not NAMESPACES and deletion.finished(new):
             self.store.remove(resource, record)
@@ -274,23 +278,23 @@ class Registry:
     def delete(
         self, resource: Resource, record: Record, *, grace: int | None = None, policy: str = ""
     ) -> Record | None:
-        """Deletes; returns the record that is left, or None when the object is gone."""
+        """Deletes an object; returns the record that is left, or None if it is removed."""
         left, gone = self.deleted(resource, record, Deletion(grace, policy))
         return None if gone else left
 
-    def deleted(self, resource: Resource, record: Record, wish: Deletion) -> tuple[Record, bool]:
-        """Deletes; returns the last record of the object, and whether it is gone with that."""
+    def deleted(self, resource: Resource, record: Record, options: Deletion) -> tuple[Record, bool]:
+        """Deletes an object; returns its last record, and whether it is removed."""
         held = resource is NAMESPACES
         now = self.clock.now()
-        obj = doomed(record.obj, now=now) if resource is DEFINITIONS else record.obj
-        after, gone = deletion.after_delete(resource, obj, wish, now=now, held=held)
+        obj = marked_for_deletion(record.obj, now=now) if resource is DEFINITIONS else record.obj
+        after, gone = deletion.after_delete(resource, obj, options, now=now, held=held)
         if held and after is not record.obj:
             after = {**after, "status": {**after.get("status", {}), "phase": "Terminating"}}
         if after is not record.obj and (not gone or resource is PODS):
             record = self.store.put(resource, after)
         return (self.store.remove(resource, record), True) if gone else (record, False)
 
-    # ---- reading what a client sent
+    # ---- reading objects of clients
 
     def typed(self, resource: Resource, obj: Any) -> Object:
         """An object of that kind, with metadata; a 400 if it names another kind."""
@@ -344,10 +348,10 @@ def _same_but_times(one: Object, two: Object) -> bool:
     """Whether two versions of an object differ at most in the times of managed fields."""
     if _owners(one) != _owners(two):
         return False
-    return _ownerless(one) == _ownerless(two)
+    return _without_managed_fields(one) == _without_managed_fields(two)
 
 
-def _ownerless(obj: Object) -> Object:
+def _without_managed_fields(obj: Object) -> Object:
     meta = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     return {**obj, "metadata": meta}
 

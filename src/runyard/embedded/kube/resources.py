@@ -1,10 +1,10 @@
-"""The kinds that the embedded API serves, and those that it knows and refuses.
+"""Lists the kinds that the embedded API serves, and the known ones that it answers with 501.
 
-A `Resource` is one row: where it lives, which subresources it has, how its status is treated, and
-which fields a field selector may name. Everything generic in this package is driven by these rows.
+A `Resource` is one row: its path, its subresources, how its status is written, and the fields for
+field selectors. All generic code in this package is driven by these rows.
 
-The rows here are the built-in kinds. Rows of custom resources are made from CustomResourceDefinitions while the
-server runs (`crd`); the `Catalogue` of a store knows both, so use it, not these constants, for everything served.
+The rows here are the built-in kinds. Rows of custom resources are derived from CustomResourceDefinitions while the
+server runs (`crd`); the `Catalogue` of a store has both, so use it to look up served kinds.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     namespaced: bool = True
     subresources: tuple[str, ...] = ()
     status_on_create: bool = True  # False: a create ignores its status
-    counted: bool = False  # metadata.generation counts changes of spec
+    has_generation: bool = False  # metadata.generation counts changes of spec
     custom: bool = False  # a custom resource: defined by a CustomResourceDefinition
     stored: bool = True  # False: a review, nothing is stored
     fields: tuple[str, ...] = _COMMON_FIELDS
@@ -83,7 +83,7 @@ PODS = Resource(
     kind="Pod",
     subresources=("status", "binding", "eviction", "log", "exec", "attach", "portforward"),
     status_on_create=False,
-    counted=True,
+    has_generation=True,
     fields=(
         *_COMMON_FIELDS,
         "spec.nodeName",
@@ -138,7 +138,7 @@ DEFINITIONS = Resource(
     namespaced=False,
     subresources=("status",),
     status_on_create=False,
-    counted=True,
+    has_generation=True,
     short=("crd", "crds"),
     categories=("api-extensions",),
     fields=("metadata.name",),
@@ -155,17 +155,15 @@ CERTIFICATE_REQUESTS = Resource(
 )
 
 
-def _question(group: str, plural: str, kind: str) -> Resource:
+def _review(group: str, plural: str, kind: str) -> Resource:
     return Resource(plural=plural, kind=kind, group=group, namespaced=False, stored=False)
 
 
-TOKEN_REVIEWS = _question(AUTHENTICATION, "tokenreviews", "TokenReview")
-SELF_REVIEWS = _question(AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview")
-ACCESS_REVIEWS = _question(AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview")
-SELF_ACCESS_REVIEWS = _question(
-    AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview"
-)
-SELF_RULES_REVIEWS = _question(AUTHORIZATION, "selfsubjectrulesreviews", "SelfSubjectRulesReview")
+TOKEN_REVIEWS = _review(AUTHENTICATION, "tokenreviews", "TokenReview")
+SELF_REVIEWS = _review(AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview")
+ACCESS_REVIEWS = _review(AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview")
+SELF_ACCESS_REVIEWS = _review(AUTHORIZATION, "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+SELF_RULES_REVIEWS = _review(AUTHORIZATION, "selfsubjectrulesreviews", "SelfSubjectRulesReview")
 
 BUILT_IN = (
     NAMESPACES,
@@ -192,7 +190,7 @@ BUILT_IN = (
 # Subresources of Pods that the node serves: proxied.
 NODE_SUBRESOURCES = ("log", "exec", "attach", "portforward")
 
-# APIs of Kubernetes that a client may reasonably expect: answered 501 and why, not 404. Limits and quotas are not
+# APIs of Kubernetes that a client may expect: answered with 501 and the reason, not 404. Limits and quotas are not
 # among them: `kubectl describe namespace` requests both, and continues only after a 404.
 UNSERVED_CORE = (
     "bindings",

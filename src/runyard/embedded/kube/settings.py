@@ -2,7 +2,7 @@
 
 The defaults are those of a stock cluster wherever a stock cluster has one. Two are explained here:
 `pod_gc_after` is off, because an unreachable node may still be running its VMs, and
-`gone_in_stream` is on, because that is how a stock server informs a watcher that is too old.
+`gone_in_stream` is on, as in a stock server.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
 """The fields of each kind that this server itself reads, as strict types.
 
 An object is stored only if it converts to its shape, so the scheduler, the node lifecycle and the
-deletion rules can rely on what they find. Fields that nothing here reads are stored as they came.
+deletion rules can rely on the types. Other fields are stored as they were sent.
 """
 
 from datetime import datetime
@@ -13,7 +13,7 @@ from runyard.embedded.kube.resources import LEASES, NODES, PODS
 
 Quantity = str | int | float
 Quantities = dict[str, Quantity]
-Word = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+NonEmpty = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
 
 class Shape(msgspec.Struct, frozen=True, rename="camel"):
@@ -33,15 +33,15 @@ class OwnerReference(Shape, frozen=True):
 class Meta(Shape, frozen=True):
     """Metadata of any object."""
 
-    name: Word
+    name: NonEmpty
     namespace: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    finalizers: list[Word] = []
+    finalizers: list[NonEmpty] = []
     owner_references: list[OwnerReference] = []
 
 
-class Whole(Shape, frozen=True):
+class StoredObject(Shape, frozen=True):
     """A stored object; this alone where only the metadata matters."""
 
     metadata: Meta
@@ -65,7 +65,7 @@ class Port(Shape, frozen=True):
 class Container(Shape, frozen=True):
     """One container."""
 
-    name: Word
+    name: NonEmpty
     image: str = ""
     restart_policy: str = ""
     resources: Resources = Resources()
@@ -85,7 +85,7 @@ class Toleration(Shape, frozen=True):
 class Expression(Shape, frozen=True):
     """One condition on a node's labels."""
 
-    key: Word
+    key: NonEmpty
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     values: list[str] = []
 
@@ -122,7 +122,7 @@ class NodeAffinity(Shape, frozen=True):
 
 
 class PodAffinity(Shape, frozen=True):
-    """Pod affinity: read so that a Pod that requires it is not placed against it."""
+    """Pod affinity: read so that a Pod that requires it is not scheduled."""
 
     required: list[dict[str, Any]] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
@@ -130,7 +130,7 @@ class PodAffinity(Shape, frozen=True):
 
 
 class Affinity(Shape, frozen=True):
-    """Node affinity is honoured; Pod affinity is not, see `fit`."""
+    """Node affinity is supported; Pod affinity is not, see `fit`."""
 
     node_affinity: NodeAffinity = NodeAffinity()
     pod_affinity: PodAffinity = PodAffinity()
@@ -140,7 +140,7 @@ class Affinity(Shape, frozen=True):
 class LabelCondition(Shape, frozen=True):
     """One condition on a Pod's labels."""
 
-    key: Word
+    key: NonEmpty
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     values: list[str] = []
 
@@ -156,7 +156,7 @@ class Spread(Shape, frozen=True):
     """How evenly Pods are to be spread over the Nodes."""
 
     max_skew: int
-    topology_key: Word
+    topology_key: NonEmpty
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     label_selector: LabelSelector | None = None
     min_domains: int | None = None
@@ -203,7 +203,7 @@ class PodStatus(Shape, frozen=True):
 class Taint(Shape, frozen=True):
     """A taint of a Node."""
 
-    key: Word
+    key: NonEmpty
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
     value: str = ""
 
@@ -223,7 +223,7 @@ class NodeStatus(Shape, frozen=True):
     conditions: list[Condition] = []
 
 
-class Node(Whole, frozen=True):
+class Node(StoredObject, frozen=True):
     """A Node."""
 
     spec: NodeSpec = NodeSpec()

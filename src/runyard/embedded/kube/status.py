@@ -1,7 +1,7 @@
-"""Refusals as Kubernetes words them: a `Status` object with a code, a reason and details.
+"""Builds the error responses of a real API server: a `Status` object with a code, a reason and details.
 
-Everything below `KubeCore.handle` refuses by raising `StatusError`; `handle` turns it into the
-answer. Each function here is one refusal, so that the wording of a reason exists once.
+Everything below `KubeCore.handle` raises `StatusError`; `handle` turns it into the response. Each function here is
+one error, so that its message is written once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,10 +32,10 @@ class StatusError(Exception):
         message: str,
         details: dict[str, Any] | None = None,
         *,
-        more: str = "",  # where an expired listing can continue
+        continue_token: str = "",  # where an expired listing can continue
     ) -> None:
         super().__init__(message)
-        self.more = more
+        self.continue_token = continue_token
         self.code = code
         self.reason = reason
         self.message = message
@@ -47,7 +47,7 @@ class StatusError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {"continue": self.more} if self.more else {},
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
             "status": "Failure",
             "message": self.message,
         }
@@ -124,7 +124,7 @@ def not_found(resource: Resource, name: str) -> StatusError:
 
 
 class NoPage(StatusError):
-    """Nothing is at that path; the answer is plain text, not a Status."""
+    """An unknown path; the response is plain text, not a Status."""
 
     def response(self) -> Response:
         """The HTTP answer: plain text."""
@@ -148,16 +148,16 @@ def method_not_allowed(method: str) -> StatusError:
     return StatusError(405, "MethodNotAllowed", message, {})
 
 
-def already_exists(resource: Resource, name: str, *, going: bool = False) -> StatusError:
-    """A create met an object of that name, which may be terminating."""
+def already_exists(resource: Resource, name: str, *, deleting: bool = False) -> StatusError:
+    """An object of that name exists, and may be terminating."""
     message = f'{_titled(resource)} "{name}" already exists'
-    if going:
+    if deleting:
         message = f"object is being deleted: {message}"
     return StatusError(409, "AlreadyExists", message, _about(resource, name))
 
 
 def other_uid(resource: Resource, name: str, wanted: str, found: str) -> StatusError:
-    """A replacing client meant another incarnation of the object."""
+    """The uid in a PUT is that of another object of the same name."""
     why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
     return conflict(resource, name, why)
 
@@ -175,7 +175,7 @@ def modified(resource: Resource, name: str) -> StatusError:
 
 
 def delete_conflict(resource: Resource, name: str, why: str) -> StatusError:
-    """A deletion was meant for another object, or for an older version of it."""
+    """A precondition of a deletion did not hold."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     message = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(name, resource.group, resource.kind))
@@ -187,9 +187,9 @@ def apply_conflict(causes: list[Cause]) -> StatusError:
         given = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
         lines: list[str] = []
-        for who in dict.fromkeys(cause.message for cause in causes):
-            lines.append(who.replace("conflict with", "conflicts with", 1) + ":")
-            lines += [f"- {cause.field}" for cause in causes if cause.message == who]
+        for manager in dict.fromkeys(cause.message for cause in causes):
+            lines.append(manager.replace("conflict with", "conflicts with", 1) + ":")
+            lines += [f"- {cause.field}" for cause in causes if cause.message == manager]
         given = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
     return StatusError(409, "Conflict", given, {"causes": msgspec.to_builtins(causes)})
 
@@ -200,19 +200,19 @@ def expired(asked: int, oldest: int) -> StatusError:
 
 
 def list_expired() -> StatusError:
-    """History no longer reaches back to the version that a list asked for."""
+    """History no longer reaches back to the version that a list requests."""
     message = "The resourceVersion for the provided list is too old."
     return StatusError(410, "Expired", message)
 
 
-def page_expired(more: str) -> StatusError:
-    """A listing took longer than history reaches back; `more` goes on without being consistent."""
+def page_expired(continue_token: str) -> StatusError:
+    """A listing took longer than history reaches back; `continue_token` continues inconsistently."""
     message = (
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
         "without the continue parameter, or use the continue token in this response for the rest of the results, "
         "which then may not fit to those that you have."
     )
-    return StatusError(410, "Expired", message, more=more)
+    return StatusError(410, "Expired", message, continue_token=continue_token)
 
 
 def version_too_large(asked: int, current: int) -> StatusError:
@@ -307,18 +307,18 @@ def _invalid(
 
 
 def failed(why: str) -> StatusError:
-    """The answer is unknown, by no fault of the client."""
+    """The server cannot compute the response."""
     details = {"causes": [{"message": why}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {why}", details)
 
 
 def internal() -> StatusError:
-    """A defect of this server."""
+    """An unexpected exception in this server."""
     return StatusError(500, "InternalError", "internal error of the embedded Kubernetes API")
 
 
 def not_persisted(why: str, *, full: bool) -> StatusError:
-    """The disk refused the write, so it was rolled back as a whole."""
+    """The write to disk failed, so the batch was rolled back."""
     message = f"nothing was written: {why}"
     if full:
         return StatusError(507, "InsufficientStorage", message)
@@ -326,7 +326,7 @@ def not_persisted(why: str, *, full: bool) -> StatusError:
 
 
 def stopped(why: str) -> StatusError:
-    """This server no longer trusts its disk and is about to end."""
+    """This server stops because its disk failed, or the client has disconnected."""
     return StatusError(503, "ServiceUnavailable", f"the embedded Kubernetes API is stopping: {why}")
 
 

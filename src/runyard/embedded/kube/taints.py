@@ -1,8 +1,8 @@
-"""Taints: which ones a Node's state sets, which Pods tolerate them, and for how long. Pure.
+"""Computes taints from a Node's state, and which Pods tolerate them and for how long. Pure.
 
 The state of a Node (its conditions, whether it is cordoned) becomes taints with the effect NoSchedule at
-once, whoever wrote it. The effect NoExecute, which evicts Pods, follows the Ready condition alone, and
-later: the node lifecycle decides when (`lifecycle`). Other taints are not changed here.
+once. The effect NoExecute, which evicts Pods, depends on the Ready condition alone, and is set later by the
+node lifecycle (`lifecycle`). Other taints are not changed here.
 """
 
 import math
@@ -46,7 +46,7 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 
 def seconds_tolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> float:
-    """How many seconds a Pod stays on a node with those NoExecute taints; zero: none, infinite: for good."""
+    """How many seconds a Pod stays on a node with those NoExecute taints; infinite: without limit."""
     limit = math.inf
     for taint in taints:
         fitting = next((item for item in tolerations if covers(item, taint)), None)
@@ -60,7 +60,7 @@ def seconds_tolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]
 # ---- taints from a Node's state
 
 
-def wanted(spec: Object, conditions: Iterable[Object]) -> tuple[str, ...]:
+def state_keys(spec: Object, conditions: Iterable[Object]) -> tuple[str, ...]:
     """The keys of the NoSchedule taints that a Node's conditions and its cordon require."""
     found = [
         key
@@ -70,22 +70,22 @@ def wanted(spec: Object, conditions: Iterable[Object]) -> tuple[str, ...]:
     return (*found, UNSCHEDULABLE) if spec.get("unschedulable") else tuple(found)
 
 
-def settled(spec: Object, conditions: Sequence[Object], *, now: str) -> Object:
+def with_state_taints(spec: Object, conditions: Sequence[Object], *, now: str) -> Object:
     """The spec with taints that correspond to the Node's state; the same object if they do.
 
-    NoExecute is only ever taken away or exchanged here, never begun: a Node that is Ready loses it.
+    NoExecute is only removed or replaced here, not added: a Node that is Ready loses it.
     """
     held: list[Object] = spec.get("taints") or []
-    keys = wanted(spec, conditions)
+    keys = state_keys(spec, conditions)
     lost = next((key for key in keys if key in _LOST), "")
-    had = any(_by_lifecycle(item) for item in held)
-    begun = [(key, NO_SCHEDULE) for key in keys]
-    begun += [(lost, NO_EXECUTE)] if had and lost else []
-    kept = [item for item in held if not _ours(item) or (item["key"], item["effect"]) in begun]
+    was_lost = any(_by_lifecycle(item) for item in held)
+    required = [(key, NO_SCHEDULE) for key in keys]
+    required += [(lost, NO_EXECUTE)] if was_lost and lost else []
+    kept = [item for item in held if not _ours(item) or (item["key"], item["effect"]) in required]
     there = [(item["key"], item["effect"]) for item in kept]
     added = [
         {"key": key, "effect": effect, "timeAdded": now}
-        for key, effect in begun
+        for key, effect in required
         if (key, effect) not in there
     ]
     if not added and len(kept) == len(held):
@@ -133,8 +133,8 @@ def with_taints(spec: Object, taints: list[Object]) -> Object:
     return {**rest, "taints": taints} if taints else rest
 
 
-def executing(spec: Object) -> tuple[Taint, ...]:
-    """The NoExecute taints, whoever set them."""
+def no_execute_taints(spec: Object) -> tuple[Taint, ...]:
+    """Returns all NoExecute taints."""
     return tuple(
         Taint(key=item["key"], effect="NoExecute", value=item.get("value", ""))
         for item in spec.get("taints") or ()

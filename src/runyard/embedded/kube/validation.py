@@ -1,9 +1,9 @@
 """Validates an object before it is stored.
 
 It checks names, labels and other grammar (`rules`), the requirements of the kind, immutable fields, and for custom
-resources their schema. Every broken rule becomes a cause with the path of its field; all of them make one 422. At last
-the parts that the server itself reads must convert to their shape (`shapes`), so that the scheduler, the node
-lifecycle and the rules of deletion can rely on what they find. Parts that a write does not change are not checked
+resources their schema. Every violation becomes a cause with the path of its field; one 422 has them all. Finally the
+parts that the server itself reads must convert to their shape (`shapes`), so that the scheduler, the node lifecycle
+and the rules of deletion can rely on their types. Parts that a write does not change are not checked
 again.
 """
 
@@ -63,7 +63,7 @@ def check(
 
 
 def _read(resource: Resource, obj: Object, old: Object | None) -> list[Cause]:
-    """Whether the fields that the server reads can be read."""
+    """Validates that the fields that the server reads convert to their shapes."""
     causes: list[Cause] = []
     for key, shape in shapes.PARTS.get(resource.key, ()):
         value = obj.get(key)

@@ -1,8 +1,7 @@
 """Performs each method at each path, between the route and the registry.
 
-A write is read (`bodies`, `options`), done by the registry, and answered with the object as it is then. With `dryRun`
-everything happens but the commit: the store makes records and stores none, so neither a watcher nor a controller gets
-it.
+A write is parsed (`bodies`, `options`), performed by the registry, and answered with the resulting object. With
+`dryRun` the store creates records without storing them, so watchers and controllers do not get them.
 """
 
 from collections.abc import Callable
@@ -16,10 +15,10 @@ from runyard.embedded.kube import bodies, negotiation, patching
 from runyard.embedded.kube.access.tokens import Tokens
 from runyard.embedded.kube.bodies import decode
 from runyard.embedded.kube.controllers.podeviction import evict
-from runyard.embedded.kube.crd.scale import counted, scale_of, scaled
+from runyard.embedded.kube.crd.scale import existing_scale, scale_of, scaled
 from runyard.embedded.kube.listing import Reader, list_body
 from runyard.embedded.kube.metadata import check_name, check_preconditions, check_uid
-from runyard.embedded.kube.methods import made_by_put, needs_version, verb_of
+from runyard.embedded.kube.methods import creates_on_put, needs_version, verb_of
 from runyard.embedded.kube.nodeproxy.calls import NodeCall, node_call
 from runyard.embedded.kube.options import (
     IGNORE,
@@ -63,8 +62,8 @@ from runyard.http.messages import Request, Response, Stream, json_response
 from runyard.wire.instants import to_rfc3339
 
 _JSON = (("content-type", "application/json"),)
-_SHOWN_WHEN_GONE = (PODS, SERVICE_ACCOUNTS)  # their deletion answers with the deleted object
-_LASTING = ("default", "kube-system", "kube-public")  # namespaces that stay
+_RETURNED_ON_DELETE = (PODS, SERVICE_ACCOUNTS)  # their deletion answers with the deleted object
+_PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")  # cannot be deleted
 _SUBRESOURCES = ("status", "approval", "scale")
 
 Review = Callable[[Resource, Object], Object]
@@ -146,7 +145,7 @@ class Verbs:
             return evict(self._registry, target.namespace, target.name, body)
         if target.subresource == "binding":
             return self._bind(target, body)
-        warnings = self._complaints(target.resource, request, body, options)
+        warnings = self._warnings(target.resource, request, body, options)
         try:
             with warned(warnings):
                 return _answer(201, self._created(target, request, body, options), warnings)
@@ -161,7 +160,7 @@ class Verbs:
             target.resource, body, namespace=target.namespace, writer=writer
         )
 
-    def _complaints(
+    def _warnings(
         self, resource: Resource, request: Request, body: Any, options: WriteOptions
     ) -> list[str]:
         """The warnings; raises a 400 where the client wants strict validation."""
@@ -199,7 +198,7 @@ class Verbs:
         resource = target.resource
         options = self._options(request, "UpdateOptions")
         raw = bodies.read_object(resource, request)
-        warnings = self._complaints(resource, request, raw, options)
+        warnings = self._warnings(resource, request, raw, options)
         try:
             with warned(warnings):
                 return self._replaced(target, request, raw, options, warnings)
@@ -218,7 +217,7 @@ class Verbs:
         body = typed(resource, self._registry.typed(resource, raw))
         check_name(target.namespace, target.name, body["metadata"])
         record = self._store.get(resource, target.namespace, target.name)
-        if record is None and made_by_put(resource) and not target.subresource:
+        if record is None and creates_on_put(resource) and not target.subresource:
             if uid := body["metadata"].get("uid"):
                 raise other_uid(resource, target.name, uid, "")
             made = self._created(target, request, self._unversioned(body), options)
@@ -234,7 +233,7 @@ class Verbs:
         return _answer(200, self._update(target, record, body, writer), warnings)
 
     def _unversioned(self, body: Object) -> Object:
-        """An object that does not exist yet has no version, but where nothing is stored the version is repeated."""
+        """Removes the version from a new object; a dry run returns the version that was sent."""
         if self._store.dry_run:
             return body
         meta = {key: item for key, item in body["metadata"].items() if key != "resourceVersion"}
@@ -277,7 +276,7 @@ class Verbs:
         record = self._found(target)
         given = target.resource.definition.scale
         if verb == "get":
-            return json_response(200, counted(given, record.obj))
+            return json_response(200, existing_scale(given, record.obj))
         self._options(request, "PatchOptions" if verb == "patch" else "UpdateOptions")
         body = decode(request, keep_nulls=verb == "patch")
         wanted = merge(scale_of(given, record.obj), body) if verb == "patch" else body
@@ -331,10 +330,10 @@ class Verbs:
         options = delete_options(request)
         self._store.dry_run = bool(options.dry_run)
         record = self._found(target)
-        if target.resource is NAMESPACES and target.name in _LASTING:
+        if target.resource is NAMESPACES and target.name in _PROTECTED_NAMESPACES:
             raise forbidden(NAMESPACES, target.name, "this namespace may not be deleted")
         left, gone = self._deleted(target.resource, record, options)
-        if gone and target.resource not in _SHOWN_WHEN_GONE:
+        if gone and target.resource not in _RETURNED_ON_DELETE:
             return success(target.resource, record.name, record.uid)
         waits = not gone and options.orphan_dependents is False
         return _answer(202 if waits else 200, left)
@@ -349,12 +348,12 @@ class Verbs:
         )
         if uid != record.uid:
             why = f"the UID in the precondition ({uid}) does not match the UID in record ({record.uid})"
-            told_more = "The object might have been deleted and then recreated"
-            raise delete_conflict(resource, record.name, f"{why}. {told_more}")
+            hint = "The object might have been deleted and then recreated"
+            raise delete_conflict(resource, record.name, f"{why}. {hint}")
         if version != str(record.version):
             why = f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion"
-            told_more = f"in record ({record.version}). The object might have been modified"
-            raise delete_conflict(resource, record.name, f"{why} {told_more}")
+            hint = f"in record ({record.version}). The object might have been modified"
+            raise delete_conflict(resource, record.name, f"{why} {hint}")
         return self._registry.deleted(resource, record, options.deletion)
 
     def _delete_all(self, target: Target, request: Request) -> Response:

@@ -61,7 +61,7 @@ class Evictions:
         """Indexes what the store already holds, writing nothing: the next tick does what is due."""
         now = self._clock.monotonic()
         for node in self._store.table(NODES).records():
-            found = taints.executing(node.obj.get("spec", {}))
+            found = taints.no_execute_taints(node.obj.get("spec", {}))
             if not found:
                 continue
             self._tainted[node.name] = found
@@ -81,7 +81,7 @@ class Evictions:
 
     def _node(self, event: Event) -> None:
         name, new = event.record.name, event.new
-        found = taints.executing(new.obj.get("spec", {})) if new is not None else ()
+        found = taints.no_execute_taints(new.obj.get("spec", {})) if new is not None else ()
         if found == self._tainted.get(name, ()):
             return
         if found:

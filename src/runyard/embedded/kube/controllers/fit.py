@@ -58,7 +58,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def node_view(node: Object) -> NodeView:
     """The view of a node, with the taints that its conditions will have set by the end of this step."""
     status = node.get("status") or {}
-    given = taints.settled(node.get("spec") or {}, status.get("conditions") or [], now="")
+    given = taints.with_state_taints(node.get("spec") or {}, status.get("conditions") or [], now="")
     spec = msgspec.convert(given, shapes.NodeSpec)
     allocatable = status.get("allocatable") or status.get("capacity") or {}
     return NodeView(

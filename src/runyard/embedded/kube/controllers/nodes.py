@@ -142,7 +142,7 @@ class NodeLifecycle:
             return
         spec = record.obj.get("spec", {})
         now = to_rfc3339(self._clock.now())
-        self._put_spec(record, taints.settled(spec, _conditions(record.obj), now=now))
+        self._put_spec(record, taints.with_state_taints(spec, _conditions(record.obj), now=now))
 
     def _put_spec(self, record: Record, spec: Object) -> None:
         if spec is not record.obj.get("spec", spec):

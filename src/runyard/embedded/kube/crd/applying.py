@@ -1,10 +1,10 @@
-"""Checks whether a custom object can be merged: its values have the types that a merge needs.
+"""Checks whether a custom object can be merged by server-side apply: its values have the types that a merge needs.
 
-An apply that cannot is refused, before any validation. After a plain write that cannot, in a part that is left aside
-and so never validated, the ownership of fields is unknown: the object loses its owners.
+An apply of other values is refused, before any validation. A plain write may leave such values in the part that it
+does not validate (spec or status); then field ownership cannot be computed, and the object loses its managed fields.
 
 Numbers, strings and booleans are distinguished, lists with keys need the keys, a set has no duplicates; ranges,
-patterns and required fields are not checked. Null fits everywhere but in a set or as an item with keys.
+patterns and required fields are not checked. Null is allowed except in a set or as an item of a list with keys.
 """
 
 from typing import Any
@@ -24,37 +24,39 @@ _SCALARS: dict[str, tuple[str, tuple[type, ...]]] = {
 }
 
 
-def mismatch(schema: Schema, obj: dict[str, Any], *, twice: bool = False) -> str:
-    """The first value that cannot be merged, and why not; empty if there is none.
+def mismatch(schema: Schema, obj: dict[str, Any], *, allow_duplicates: bool = False) -> str:
+    """Returns the first value that cannot be merged, and why; empty if there is none.
 
-    With `twice` the same may be in a list more than once.
+    `allow_duplicates` allows duplicate items in sets and in lists with keys.
     """
     given = {key: item for key, item in obj.items() if key not in _OWN}
-    return _map(schema, given, "", twice)
+    return _map(schema, given, "", allow_duplicates)
 
 
-def disowned(
+def loses_ownership(
     resource: Resource, obj: Object, *, old: Object | None = None, status: bool = False
 ) -> bool:
     """Whether a plain write leaves a value that cannot be merged in the part that it does not validate."""
     if resource.definition is None or not resource.has_status:
         return False
     before = old or {}
-    aside = {
+    unvalidated = {
         key: item
         for key, item in obj.items()
         if (key == "status") is not status and item is not before.get(key)
     }
-    return bool(aside) and bool(mismatch(resource.definition.schema, aside, twice=True))
+    return bool(unvalidated) and bool(
+        mismatch(resource.definition.schema, unvalidated, allow_duplicates=True)
+    )
 
 
-def _value(schema: Schema, value: Any, path: str, twice: bool) -> str:
+def _value(schema: Schema, value: Any, path: str, allow_duplicates: bool) -> str:
     if value is None:
         return ""
     if schema.type == "array":
-        return _list(schema, value, path, twice)
+        return _list(schema, value, path, allow_duplicates)
     if schema.type == "object" or schema.properties or schema.extra is not None:
-        return _map(schema, value, path, twice)
+        return _map(schema, value, path, allow_duplicates)
     if schema.preserve:
         return ""
     wanted, kinds = _SCALARS.get("" if schema.int_or_string else schema.type, _ANY)
@@ -62,30 +64,30 @@ def _value(schema: Schema, value: Any, path: str, twice: bool) -> str:
     return "" if fits else f"{path}: expected {wanted}, got {_shown(value)}"
 
 
-def _map(schema: Schema, value: Any, path: str, twice: bool) -> str:
+def _map(schema: Schema, value: Any, path: str, allow_duplicates: bool) -> str:
     if not isinstance(value, dict):
         return f"{path}: expected map, got {_shown(value)}"
     for key, item in value.items():
         below = schema.properties.get(key) or schema.extra
-        if below is not None and (why := _value(below, item, f"{path}.{key}", twice)):
+        if below is not None and (why := _value(below, item, f"{path}.{key}", allow_duplicates)):
             return why
     return ""
 
 
-def _list(schema: Schema, value: Any, path: str, twice: bool) -> str:
+def _list(schema: Schema, value: Any, path: str, allow_duplicates: bool) -> str:
     if not isinstance(value, list):
         return f"{path}: expected list, got {_shown(value)}"
     seen: dict[str, None] = {}
     for index, item in enumerate(value):
         if schema.list_type in ("set", "map"):
             key, why = _keyed(schema, item, index)
-            if not why and key in seen and not twice:
+            if not why and key in seen and not allow_duplicates:
                 why = f"duplicate entries for key [{key}]"
             if why:
                 return f"{path}: {why}"
             seen[key] = None
         if schema.items is not None:
-            why = _value(schema.items, item, f"{path}[{index}]", twice)
+            why = _value(schema.items, item, f"{path}[{index}]", allow_duplicates)
             if why:
                 return why
     return ""

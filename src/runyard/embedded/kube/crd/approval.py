@@ -1,7 +1,6 @@
 """Validates a CustomResourceDefinition, and changes of it.
 
-What a real server would also do (webhooks that convert, rules in CEL, several served versions) is refused with 501,
-never ignored.
+Conversion webhooks, CEL rules and several served versions are refused with 501, not ignored.
 """
 
 import re
@@ -38,7 +37,7 @@ def filled(obj: Object) -> Object:
     return {**obj, "spec": {"conversion": {"strategy": "None"}} | spec | {"names": given}}
 
 
-def begun(obj: Object) -> Object:
+def with_initial_status(obj: Object) -> Object:
     """A new definition with its initial status."""
     spec = obj.get("spec")
     versions = spec.get("versions") if isinstance(spec, dict) else None

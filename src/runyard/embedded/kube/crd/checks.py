@@ -125,7 +125,7 @@ def _map(
         message = f"Too many: {len(value)}: must have at most {schema.max_properties} items"
         causes.append(Cause(path, message, "FieldValueTooMany"))
     if schema.min_properties is not None and len(value) < schema.min_properties:
-        _broken(
+        _add_invalid(
             path, len(value), f"should have at least {schema.min_properties} properties", causes
         )
 
@@ -140,10 +140,10 @@ def _list(schema: Schema, value: list[Any], path: str, old: Any, causes: list[Ca
         message = f"Too many: {len(value)}: must have at most {schema.max_items} items"
         causes.append(Cause(path, message, "FieldValueTooMany"))
     if schema.min_items is not None and len(value) < schema.min_items:
-        _broken(path, len(value), f"should have at least {schema.min_items} items", causes)
+        _add_invalid(path, len(value), f"should have at least {schema.min_items} items", causes)
     if schema.unique and len({_key(item): None for item in value}) < len(value):
-        _broken(path, "", "shouldn't contain duplicates", causes)
-    _unrepeated(schema, value, path, causes)
+        _add_invalid(path, "", "shouldn't contain duplicates", causes)
+    _check_duplicates(schema, value, path, causes)
 
 
 def _correlated(schema: Schema, old: Any) -> Callable[[Any], Any]:
@@ -160,7 +160,7 @@ def _item_key(schema: Schema, item: Any) -> str:
     return _key({key: item[key] for key in schema.list_keys if key in item})
 
 
-def _unrepeated(schema: Schema, value: list[Any], path: str, causes: list[Cause]) -> None:
+def _check_duplicates(schema: Schema, value: list[Any], path: str, causes: list[Cause]) -> None:
     """Refuses duplicate items of sets and of lists with keys."""
     if schema.list_type not in ("set", "map"):
         return
@@ -179,9 +179,9 @@ def _text(schema: Schema, value: str, path: str, causes: list[Cause]) -> None:
         message = f"Too long: may not be more than {schema.max_length} bytes"
         causes.append(Cause(path, message, "FieldValueTooLong"))
     elif schema.min_length is not None and len(value) < schema.min_length:
-        _broken(path, value, f"should be at least {schema.min_length} chars long", causes)
+        _add_invalid(path, value, f"should be at least {schema.min_length} chars long", causes)
     elif schema.pattern is not None and not schema.pattern.search(value):
-        _broken(path, value, f"should match '{schema.pattern.pattern}'", causes)
+        _add_invalid(path, value, f"should match '{schema.pattern.pattern}'", causes)
     holds = FORMATS.get(schema.format)
     if holds is not None and not holds(value):
         why = f"{path} in body must be of type {schema.format}: {_quoted(value)}"
@@ -197,12 +197,12 @@ def _number(schema: Schema, value: float, path: str, causes: list[Cause]) -> Non
     low, high = schema.minimum, schema.maximum
     if high is not None and (value > high or (schema.below and value == high)):
         word = "less than" if schema.below else "less than or equal to"
-        _broken(path, value, f"should be {word} {_shown(high)}", causes)
+        _add_invalid(path, value, f"should be {word} {_shown(high)}", causes)
     if low is not None and (value < low or (schema.above and value == low)):
         word = "greater than" if schema.above else "greater than or equal to"
-        _broken(path, value, f"should be {word} {_shown(low)}", causes)
+        _add_invalid(path, value, f"should be {word} {_shown(low)}", causes)
     if schema.multiple_of and value % schema.multiple_of:
-        _broken(path, value, f"should be a multiple of {_shown(schema.multiple_of)}", causes)
+        _add_invalid(path, value, f"should be a multiple of {_shown(schema.multiple_of)}", causes)
 
 
 # ---- combinations
@@ -212,13 +212,16 @@ def _combined(schema: Schema, value: Any, path: str, causes: list[Cause]) -> Non
     if schema.any_of and not schema.int_or_string:
         tries = [_try(each, value, path) for each in schema.any_of]
         if all(tries):
-            causes += [_choice(path, "must validate at least one schema (anyOf)"), *_best(tries)]
+            causes += [
+                _choice(path, "must validate at least one schema (anyOf)"),
+                *_fewest_causes(tries),
+            ]
     if schema.one_of:
         tries = [_try(each, value, path) for each in schema.one_of]
         valid = sum(not found for found in tries)
         if valid == 0:
             why = "must validate one and only one schema (oneOf). Found none valid"
-            causes += [_choice(path, why), *_best(tries)]
+            causes += [_choice(path, why), *_fewest_causes(tries)]
         elif valid > 1:
             why = f"must validate one and only one schema (oneOf). Found {valid} valid alternatives"
             causes.append(_choice(path, why))
@@ -238,8 +241,8 @@ def _try(schema: Schema, value: Any, path: str) -> list[Cause]:
     return causes
 
 
-def _best(tries: list[list[Cause]]) -> list[Cause]:
-    """Validates the alternative that came closest."""
+def _fewest_causes(tries: list[list[Cause]]) -> list[Cause]:
+    """Returns the causes of the alternative with the fewest."""
     return min(tries, key=len)
 
 
@@ -250,7 +253,7 @@ def _choice(path: str, why: str) -> Cause:
 # ---- messages
 
 
-def _broken(path: str, value: Any, rule: str, causes: list[Cause]) -> None:
+def _add_invalid(path: str, value: Any, rule: str, causes: list[Cause]) -> None:
     causes.append(Cause(path, f"Invalid value: {_shown(value)}: {path} in body {rule}"))
 
 

@@ -1,4 +1,4 @@
-"""The columns that a definition gives its kind, and the cells in them."""
+"""Renders the printer columns of a definition, and the cells of its objects."""
 
 import json
 from typing import Any
@@ -24,12 +24,12 @@ class ColumnSpec(msgspec.Struct, frozen=True, rename="camel"):
     priority: int = 0
 
 
-_BORN = ColumnSpec("Age", "date", ".metadata.creationTimestamp")
+_CREATED = ColumnSpec("Age", "date", ".metadata.creationTimestamp")
 
 
 def printer(given: tuple[ColumnSpec, ...]) -> Printer:
     """How objects of a definition are shown; by name and age if it defines no columns."""
-    columns = given or (_BORN,)
+    columns = given or (_CREATED,)
     paths = tuple((item.type, jsonpath.parse(item.json_path)) for item in columns)
 
     def cells(obj: Object, now: float) -> list[Cell]:
@@ -59,7 +59,7 @@ def _cell(kind: str, path: jsonpath.Path, obj: Object, now: float) -> Cell:
 
 def _shown(kind: str, value: Any, now: float) -> Cell:
     if kind == "string":
-        return value if isinstance(value, str) else _written(value)
+        return value if isinstance(value, str) else _as_json(value)
     if kind == "date":
         shown = age(value, now) if isinstance(value, str) else None
         return "<invalid>" if shown == "<unknown>" else shown
@@ -70,5 +70,5 @@ def _shown(kind: str, value: Any, now: float) -> Cell:
     return int(value) if kind == "integer" else float(value)
 
 
-def _written(value: Any) -> str | None:
+def _as_json(value: Any) -> str | None:
     return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False)

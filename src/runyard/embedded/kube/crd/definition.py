@@ -121,8 +121,8 @@ def read(obj: Object) -> Spec:
     return msgspec.convert(obj.get("spec", {}), Spec)
 
 
-def doomed(obj: Object, *, now: float) -> Object:
-    """A definition that is being deleted: held until its objects are gone."""
+def marked_for_deletion(obj: Object, *, now: float) -> Object:
+    """Marks a definition for deletion; a finalizer holds it until its objects are gone."""
     meta = obj["metadata"]
     if "deletionTimestamp" in meta:
         return obj
@@ -186,7 +186,7 @@ def row(obj: Object) -> Resource | None:
             if there is not None
         ),
         status_on_create=False,
-        counted=True,
+        has_generation=True,
         custom=True,
         fields=(*_COMMON_FIELDS, *(_field(item) for item in version.selectable_fields)),
         short=tuple(named.short_names),

@@ -1,7 +1,7 @@
-"""Validates what a level of a schema may use beyond OpenAPI, and which parts of OpenAPI it may not use.
+"""Validates the Kubernetes extensions of a schema level, and the parts of OpenAPI that are not supported.
 
-Lists that are sets or maps, maps that are owned as one, objects inside of objects; and the parts that every object has
-anyhow, which a schema may name but hardly limit. A keyword of the wrong type is no schema at all.
+The extensions are list types, map types and embedded resources. A schema may name `apiVersion`, `kind` and `metadata`,
+but hardly restrict them. A keyword of the wrong type makes the schema unreadable.
 """
 
 from typing import Any
@@ -10,8 +10,8 @@ from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.rules.grammar import (
     forbidden,
     invalid,
+    invalid_value,
     required,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.schema.typed import TypedError
@@ -30,7 +30,7 @@ _NOT_SUPPORTED = (
     "patternProperties",
 )
 _NUMBER = (int, float)
-_WORDS: dict[str, tuple[str, tuple[type, ...]]] = {
+_KEYWORD_TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
     **dict.fromkeys(("type", "format", "pattern", "title", "description"), ("string", (str,))),
     **dict.fromkeys((_LIST, _MAP, "$ref", "id"), ("string", (str,))),
     **dict.fromkeys(("nullable", "uniqueItems", _PRESERVE, _EITHER, _EMBEDDED), ("bool", (bool,))),
@@ -47,9 +47,9 @@ _WORDS: dict[str, tuple[str, tuple[type, ...]]] = {
 def read(schema: Object) -> None:
     """Raises `TypedError` for a keyword of the wrong type, on any level."""
     for key, value in schema.items():
-        if value is None or key not in _WORDS:
+        if value is None or key not in _KEYWORD_TYPES:
             continue
-        name, types = _WORDS[key]
+        name, types = _KEYWORD_TYPES[key]
         wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
         if name == "[]string" and not wrong:
             wrong = not all(isinstance(each, str) for each in value)
@@ -68,10 +68,10 @@ def check(schema: Object, path: str) -> list[Cause]:
     if schema.get("$schema"):
         causes.append(invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
     if schema.get("uniqueItems"):
-        why = "uniqueItems cannot be true: finding out takes quadratic time"
+        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         causes.append(forbidden(f"{path}.uniqueItems", why))
     if schema.get(_PRESERVE) is False:
-        causes.append(unfit(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
+        causes.append(invalid_value(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
     causes += _lists(schema, path) + _maps(schema, path)
     return causes + (_embedded(schema, path) if schema.get(_EMBEDDED) else [])
 
@@ -91,9 +91,13 @@ def root(schema: Object, path: str) -> list[Cause]:
         return [*causes, invalid(f"{here}.type", str(given.get("type", "")), "must be object")]
     if "default" in given:
         return [*causes, forbidden(f"{here}.default", "must not be set in top-level metadata")]
-    said = [key for key, value in given.items() if value and key not in ("type", "properties")]
-    said += [key for key in given.get("properties") or {} if key not in ("name", "generateName")]
-    if said:
+    other_keys = [
+        key for key, value in given.items() if value and key not in ("type", "properties")
+    ]
+    other_keys += [
+        key for key in given.get("properties") or {} if key not in ("name", "generateName")
+    ]
+    if other_keys:
         why = "must not specify anything other than name and generateName"
         causes.append(forbidden(here, f"{why}, but metadata is implicitly specified"))
     return causes
@@ -120,7 +124,7 @@ def _lists(schema: Object, path: str) -> list[Cause]:
         return _keyed(items, path, keys)
     if kind == "set" and items.get("type") == "object" and items.get(_MAP) != "atomic":
         why = f"must be atomic as item of a list with {_LIST}=set"
-        causes.append(unfit(f"{path}.items.{_MAP}", items.get(_MAP), why))
+        causes.append(invalid_value(f"{path}.items.{_MAP}", items.get(_MAP), why))
     return causes
 
 
@@ -134,10 +138,10 @@ def _keyed(items: Object, path: str, keys: list[str]) -> list[Cause]:
     causes: list[Cause] = []
     named = items.get("properties") or {}
     if len(dict.fromkeys(keys)) < len(keys):
-        causes.append(unfit(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
+        causes.append(invalid_value(f"{path}.{_KEYS}", keys, "must not contain duplicate entries"))
     if any(key not in named for key in keys):
         why = "entries must all be names of item properties"
-        causes.append(unfit(f"{path}.{_KEYS}", keys, why))
+        causes.append(invalid_value(f"{path}.{_KEYS}", keys, why))
     for key in dict.fromkeys(keys):
         given: Any = named.get(key)
         here = f"{path}.items.properties[{key}]"
@@ -180,5 +184,5 @@ def _embedded(schema: Object, path: str) -> list[Cause]:
         causes.append(invalid(f"{path}.type", kind, why))
     if schema.get(_EITHER):
         why = f"must be false if {_EITHER} is true"
-        causes.append(unfit(f"{path}.{_EMBEDDED}", True, why))
+        causes.append(invalid_value(f"{path}.{_EMBEDDED}", True, why))
     return causes

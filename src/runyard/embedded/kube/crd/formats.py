@@ -1,4 +1,4 @@
-"""The formats of strings that a schema may require, as predicates. Unknown formats are not checked."""
+"""Checks the string formats that a schema may require. Unknown formats are not checked."""
 
 import binascii
 import ipaddress

@@ -1,7 +1,7 @@
-r"""The subset of JSONPath that definitions use.
+r"""Parses and evaluates the subset of JSONPath that definitions use.
 
 `.spec.image`, `.status.conditions[?(@.type=="Ready")].status`, `.spec.list[0]`, `.spec.list[*].name`,
-`.metadata.labels['a.b/c']` and `.metadata.labels.a\.b/c`. Anything else is refused when the definition is read.
+`.metadata.labels['a.b/c']` and `.metadata.labels.a\.b/c`. Anything else is refused when the definition is validated.
 """
 
 import re
@@ -32,7 +32,7 @@ def parse(text: str) -> Path:
     """The steps of a path; raises `ValueError`."""
     rest = text.strip()
     if not rest.startswith((".", "[")):
-        raise ValueError(f"a path begins with a dot: {text!r}")
+        raise ValueError(f"a JSONPath begins with a dot: {text!r}")
     steps: list[Step] = []
     while rest and rest != ".":
         step, rest = _step(rest, text)
@@ -52,7 +52,7 @@ def _step(rest: str, text: str) -> tuple[Step, str]:
     if match := _FILTER.match(rest):
         equals = match[2] or match[3] or match[4] or ""
         return Step(where=tuple(match[1][1:].split(".")), equals=equals), rest[match.end() :]
-    raise ValueError(f"not a path that this server reads: {text!r}")
+    raise ValueError(f"not a supported JSONPath: {text!r}")
 
 
 def find(path: Path, obj: Any) -> list[Any]:

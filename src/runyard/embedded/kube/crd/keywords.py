@@ -1,4 +1,4 @@
-"""The keywords of a custom resource's schema; unknown ones are dropped, with a warning on request."""
+"""Finds and drops unknown keywords in the schemas of a definition."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -80,12 +80,12 @@ def _below(schema: Object) -> Iterator[tuple[str, Any]]:
 def _pruned(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
-    made = {key: _kept(key, value) for key, value in schema.items() if key in _KNOWN}
+    made = {key: _pruned_member(key, value) for key, value in schema.items() if key in _KNOWN}
     same = len(made) == len(schema) and all(made[key] is schema[key] for key in made)
     return schema if same else made
 
 
-def _kept(key: str, value: Any) -> Any:
+def _pruned_member(key: str, value: Any) -> Any:
     if key in _ONE:
         return _pruned(value)
     if key in _NAMED and isinstance(value, dict):

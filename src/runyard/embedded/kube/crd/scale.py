@@ -37,7 +37,7 @@ def scale_of(given: ScaleSpec, obj: Object) -> Object:
     }
 
 
-def counted(given: ScaleSpec, obj: Object) -> Object:
+def existing_scale(given: ScaleSpec, obj: Object) -> Object:
     """The Scale of an object for a client; raises a 500 if the object has no replicas."""
     if _at(obj, given.spec_replicas_path) is None:
         raise failed(f'the spec replicas field "{given.spec_replicas_path}" does not exist')

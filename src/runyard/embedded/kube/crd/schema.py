@@ -1,8 +1,8 @@
-"""Structural schemas of custom resources: compiled once, then pruning and defaulting.
+"""Compiles the structural schemas of custom resources, and prunes and defaults values by them.
 
-A `Schema` is one node of an OpenAPI v3 schema with what this server acts on. `prune` drops what no node names,
-`fill` puts defaults in; both return the same value when they change nothing, so that a write which touches
-nothing costs nothing further on. `unknown` names what `prune` would drop, for warnings.
+A `Schema` is one node of an OpenAPI v3 schema with the keywords that this server uses. `prune` drops unknown fields,
+`fill` sets defaults; both return the same object when they change nothing, so that later comparisons are
+cheap. `unknown` lists the fields that `prune` would drop, for warnings.
 
 At the root, and where a resource is embedded, `apiVersion`, `kind` and `metadata` belong to every object and are
 never dropped.
@@ -119,10 +119,10 @@ def _limits(given: Object) -> dict[str, Any]:
 
 
 def _is_plain(given: Object) -> bool:
-    said = [
+    other_keys = [
         key for key in given if key not in ("type", "description", "title", "default", "example")
     ]
-    return not said and given.get("type") in ("string", "boolean", "integer", "number")
+    return not other_keys and given.get("type") in ("string", "boolean", "integer", "number")
 
 
 # ---- pruning
@@ -232,8 +232,8 @@ def _fill_map(schema: Schema, value: Object) -> Object:
     result: Object | None = None
     for key, below in schema.properties.items():
         before = value.get(key, MISSING)
-        unsaid = before is MISSING or (before is None and not below.nullable)
-        after = below.default if unsaid and below.default is not MISSING else before
+        absent = before is MISSING or (before is None and not below.nullable)
+        after = below.default if absent and below.default is not MISSING else before
         if after is not MISSING and below.defaulting:
             after = fill(below, after)
         if after is not before:

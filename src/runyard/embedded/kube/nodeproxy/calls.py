@@ -8,11 +8,11 @@ authorization. `passing` sends it.
     attach        /attach/NAMESPACE/POD/CONTAINER, upgraded
     portforward   /portForward/NAMESPACE/POD, upgraded
 
-The container is the one that was named, or the only one. (kubectl reads an annotation that names a default, and
-sends the name.) A Node without a port supports none of these; guessing kubelet's port could reach another program.
+The container is the named one, or the only one. (kubectl reads the annotation of the default container, and
+sends the name.) For a Node without a port the response is 501: guessing kubelet's port could reach another program.
 
-A node gets only those of the client's headers that its protocol needs, and no credential: browsers, which cannot set
-headers on a WebSocket, send theirs as one of the offered protocols, and that one is not passed either.
+Only the headers that the protocol needs are passed to the node, and no credential: browsers, which cannot set headers
+on a WebSocket, send theirs as one of the offered protocols, and that one is dropped too.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ from runyard.http.messages import Pairs, Request, Response, Stream
 _PATHS = {"log": "containerLogs", "exec": "exec", "attach": "attach", "portforward": "portForward"}
 _PREFERRED = ("InternalIP", "Hostname")
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")  # in the order of a refusal
-_KEPT = ("user-agent", "upgrade", "x-stream-protocol-version")
+_PASSED_HEADERS = ("user-agent", "upgrade", "x-stream-protocol-version")
 _WEBSOCKET = "sec-websocket-"
 _PROTOCOLS = _WEBSOCKET + "protocol"
 _BEARER = "base64url.bearer.authorization.k8s.io."
@@ -84,9 +84,9 @@ def node_call(store: Store, target: Target, request: Request) -> NodeCall | Resp
 
 
 async def pass_on(proxy: NodeProxy | None, call: NodeCall) -> Response | Stream:
-    """What the node answers."""
+    """Sends the call, and returns the response of the node."""
     if proxy is None:
-        return not_served(f"pods/{call.what}: no node of this server answers it").response()
+        return not_served(f"pods/{call.what}: this server has no connection to nodes").response()
     return await proxy(call)
 
 
@@ -121,19 +121,17 @@ def _endpoint(store: Store, node: str, what: str) -> tuple[str, int]:
     """The address of a Node's kubelet API."""
     record = store.get(NODES, "", node)
     if record is None:
-        raise not_found(PODS, node)  # so says a real server
+        raise not_found(PODS, node)  # as a real server does
     status = record.obj.get("status") or {}
     given = [(each.get("type"), each.get("address")) for each in status.get("addresses") or ()]
     host = next((at for kind in _PREFERRED for each, at in given if each == kind and at), "")
     if not host:
         known = " ".join(f"{{{kind} {at}}}" for kind, at in given)
-        told_all = f"no preferred addresses found; known addresses: [{known}]"
-        raise StatusError(500, "", told_all)
+        message = f"no preferred addresses found; known addresses: [{known}]"
+        raise StatusError(500, "", message)
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
     if port <= 0:
-        raise not_served(
-            f"pods/{what} of the Node {node}: it serves none yet, its status names no port"
-        )
+        raise not_served(f"pods/{what} of the Node {node}: its status has no kubelet port")
     return host, port
 
 
@@ -141,12 +139,13 @@ def _headers(request: Request) -> Pairs:
     kept = [
         (key, shown)
         for key, value in request.headers
-        if (key in _KEPT or key.startswith(_WEBSOCKET)) and (shown := _shown(key, value))
+        if (key in _PASSED_HEADERS or key.startswith(_WEBSOCKET))
+        and (shown := _passed_value(key, value))
     ]
     return (*kept, ("connection", "Upgrade"))
 
 
-def _shown(key: str, value: str) -> str:
+def _passed_value(key: str, value: str) -> str:
     """A header without its hop-by-hop parts; empty: not passed."""
     if key != _PROTOCOLS or _BEARER not in value.lower():
         return value

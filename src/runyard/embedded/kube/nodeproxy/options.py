@@ -25,11 +25,13 @@ def log_query(request: Request, pod: str) -> Pairs:
     given = {name: "true" for name in _FLAGS if _is_set(request, name)}
     numbers = {name: _number(request.param(name)) for name in _NUMBERS if _has(request, name)}
     if _has(request, "sinceTime"):
-        given["sinceTime"] = _moment(request.param("sinceTime"))
+        given["sinceTime"] = _since_time(request.param("sinceTime"))
     if causes := _causes(request, numbers):
         raise invalid_log(pod, causes)
     if _is_set(request, "insecureSkipTLSVerifyBackend"):
-        raise not_served("insecureSkipTLSVerifyBackend: what a node shows is always checked")
+        raise not_served(
+            "insecureSkipTLSVerifyBackend: the certificate of a node is always verified"
+        )
     given |= {name: str(number) for name, number in numbers.items()}
     return tuple(sorted(given.items()))
 
@@ -68,14 +70,14 @@ def _number(text: str, *, bits: int = 64) -> int:
     signless = bits == 16
     if not _INTEGER.fullmatch(text) or (signless and not text.isdecimal()):
         raise bad_request(f'strconv.ParseInt: parsing "{text[:64]}": invalid syntax')
-    # A number of a thousand digits is out of range without being read.
+    # A longer number is out of range; it is not parsed.
     value = int(text) if len(text) < 32 else _LARGEST[64] + 1
     if abs(value) > _LARGEST[bits]:
         raise bad_request(f'strconv.ParseInt: parsing "{text[:64]}": value out of range')
     return value
 
 
-def _moment(text: str) -> str:
+def _since_time(text: str) -> str:
     """A time in whole seconds of UTC."""
     if not text:
         return _ZERO

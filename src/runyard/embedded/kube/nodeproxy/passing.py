@@ -1,14 +1,14 @@
-"""Passes calls to nodes over HTTPS, and streams their answers to the client.
+"""Sends calls to nodes over HTTPS, and streams their responses to the client.
 
 The certificate of a node must be signed by the given authority, valid for the dialled address, and in the name of
-that Node (`system:node:NAME`), so that no host can answer for another one. A real API server checks none of this by
-default. This side presents a certificate as well, if the context has one.
+that Node (`system:node:NAME`), so that a host cannot impersonate another one. A real API server checks none of this by
+default. The TLS context may also have a client certificate.
 
 Invariants:
 - At most `limit` calls are open at a time, and `each` to one Node, so that a Node which does not answer leaves
   capacity for the others; one more is refused with 429.
-- A log is passed on as fast as it is read, and an upgraded connection byte for byte; neither is held in memory.
-- A node that does not answer costs its client a bounded time, and no other client any.
+- Logs and upgraded connections are streamed, not held in memory.
+- Connecting and waiting for a response have deadlines; a slow node delays only its own clients.
 """
 
 import ssl
@@ -38,8 +38,8 @@ class HttpNodes:
         connect: float = 10.0,
         answer: float = 30.0,
     ) -> None:
-        self.open = 0  # calls under way
-        self._open: dict[str, int] = {}  # the same by Node, where there are any
+        self.open = 0  # open calls
+        self._open: dict[str, int] = {}  # open calls by Node
         self._tls = tls
         self._limit = limit
         self._each = each
@@ -54,7 +54,7 @@ class HttpNodes:
             return too_many(f"{self._each} calls to the Node {call.node}")
         self._count(call.node, 1)
         try:
-            answer = await self._ask(call)
+            answer = await self._send(call)
         except BaseException:
             self._count(call.node, -1)
             raise
@@ -69,7 +69,7 @@ class HttpNodes:
         if not self._open[node]:
             del self._open[node]
 
-    async def _ask(self, call: NodeCall) -> Response | Stream:
+    async def _send(self, call: NodeCall) -> Response | Stream:
         peer = Peer(
             host=call.host,
             port=call.port,
@@ -90,11 +90,11 @@ class HttpNodes:
         except OutcomeUnknown as error:
             return unanswered(call, url, str(error))
         if isinstance(answer, Response):
-            return log_refused(call, answer) if call.what == "log" else _told(answer)
+            return log_refused(call, answer) if call.what == "log" else _refused_upgrade(answer)
         return answer
 
     def _counted(self, call: NodeCall, answer: Stream) -> Stream:
-        """The same answer with our headers, counted until it is closed."""
+        """Returns the response with our headers; it counts as open until it is closed."""
         left = [answer.close]
 
         def close() -> None:
@@ -105,14 +105,14 @@ class HttpNodes:
         if isinstance(answer, Upgraded):
             headers = tuple(pair for pair in answer.headers if pair[0] not in _FRAMING)
             return Upgraded(answer.serve, headers=headers, on_close=close)
-        headers = _PLAIN if call.what == "log" else _kind(answer.headers)
+        headers = _PLAIN if call.what == "log" else _content_type(answer.headers)
         return Stream(aiter(answer), status=answer.status, headers=headers, on_close=close)
 
 
-def _told(answer: Response) -> Response:
-    """A node's answer instead of an upgrade, with its own text."""
-    return Response(status=answer.status, headers=_kind(answer.headers), body=answer.body)
+def _refused_upgrade(answer: Response) -> Response:
+    """Returns the response of a node that refused the upgrade."""
+    return Response(status=answer.status, headers=_content_type(answer.headers), body=answer.body)
 
 
-def _kind(headers: Pairs) -> Pairs:
+def _content_type(headers: Pairs) -> Pairs:
     return tuple(pair for pair in headers if pair[0] == "content-type") or _PLAIN

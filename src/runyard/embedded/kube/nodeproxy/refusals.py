@@ -7,7 +7,7 @@ from runyard.http.messages import Response
 
 _KIND = "pods/log"
 _UNKNOWN = "the server responded with the status code {} but did not return more information"
-_WORDS = {  # of what a node may say about a log
+_MESSAGES = {  # for the status codes of a node
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),
     403: ("Forbidden", "{given}"),
     404: ("NotFound", "the server could not find the requested resource"),
@@ -22,7 +22,7 @@ _WORDS = {  # of what a node may say about a log
         "the server was unable to return a response in the time allotted, but may still be processing the request",
     ),
 }
-_SHOWN = 2048
+_MAX_TEXT = 2048
 
 
 def too_many(what: str) -> Response:
@@ -54,17 +54,17 @@ def unanswered(call: NodeCall, url: str, why: str) -> Response:
 
 def log_refused(call: NodeCall, answer: Response) -> Response:
     """The node has no such log."""
-    given = answer.body[:_SHOWN].decode(errors="replace")
+    given = answer.body[:_MAX_TEXT].decode(errors="replace")
     if answer.status == 400:
         return StatusError(400, "BadRequest", given).response()
     if answer.status == 500:
         return _internal(given)
-    reason, words = _WORDS.get(answer.status, ("", _UNKNOWN.format(answer.status)))
+    reason, text = _MESSAGES.get(answer.status, ("", _UNKNOWN.format(answer.status)))
     if not reason and answer.status >= 500:
         shown = given.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
         reason = "InternalError"
-        words = f'an error on the server ("{shown}") has prevented the request from succeeding'
-    message = f"{words.replace('{given}', given)} ( {_KIND} {call.pod})"
+        text = f'an error on the server ("{shown}") has prevented the request from succeeding'
+    message = f"{text.replace('{given}', given)} ( {_KIND} {call.pod})"
     details = {"name": call.pod, "kind": _KIND}
     return StatusError(answer.status, reason, message, details).response()
 

@@ -1,7 +1,7 @@
-"""Serves discovery: what this server serves.
+"""Serves the discovery documents: groups, versions and resources.
 
-Documents are made from the catalogue and kept as bytes until it changes. The groups can be asked for one by one, or all
-at once in the aggregated form that newer clients prefer.
+Documents are rendered from the catalogue and cached as bytes until it changes. Clients can read one group at a time,
+or all groups in the aggregated form that newer clients prefer.
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ class Discovery:
         self._catalogue = catalogue
         self._openapi = OpenApi(catalogue)
         self._edition = -1
-        self._kept: dict[str, Response] = {}
+        self._cache: dict[str, Response] = {}
 
     def document(self, request: Request) -> Response | None:
         """The document at that path, or None if there is none."""
@@ -84,19 +84,19 @@ class Discovery:
             return self._openapi.document(path, request)
         if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in request.header("accept"):
             path = f"{path} aggregated"
-        return self._made(path)
+        return self._cached(path)
 
-    def _made(self, path: str) -> Response | None:
+    def _cached(self, path: str) -> Response | None:
         if self._edition != self._catalogue.edition:
             self._edition = self._catalogue.edition
-            self._kept = {path: _answer(make()) for path, make in self._makers().items()}
+            self._cache = {path: _answer(make()) for path, make in self._makers().items()}
             for root in ("api", "apis"):
                 found = _aggregated(self._catalogue, core=root == "api")
                 headers = (("content-type", _AGGREGATED),)
                 body = msgspec.json.encode(found)
                 answer = Response(status=200, headers=headers, body=body)
-                self._kept[f"/{root} aggregated"] = answer
-        return self._kept.get(path)
+                self._cache[f"/{root} aggregated"] = answer
+        return self._cache.get(path)
 
     def _makers(self) -> dict[str, Callable[[], Object]]:
         rows = self._catalogue
@@ -158,7 +158,7 @@ def verbs_of(resource: Resource) -> list[str]:
     """The verbs of a kind."""
     if not resource.stored:
         return ["create"]
-    if resource is NAMESPACES:  # one at a time
+    if resource is NAMESPACES:  # namespaces cannot be deleted as a collection
         return [verb for verb in _VERBS if verb != "deletecollection"]
     return _CUSTOM_VERBS if resource.custom else _VERBS
 
@@ -189,7 +189,7 @@ def _subrow(resource: Resource, name: str) -> Object:
     } | kind
 
 
-# ---- everything at once
+# ---- aggregated discovery
 
 
 def _aggregated(catalogue: Catalogue, *, core: bool) -> Object:

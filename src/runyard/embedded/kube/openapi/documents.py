@@ -1,7 +1,7 @@
-"""OpenAPI v3: an index, and one document per group and version, from the rows and the definitions.
+"""Serves OpenAPI v3: an index, and one document per group and version, from the rows and the definitions.
 
-kubectl searches a kind that it does not find there in the older version 2, and treats a missing document as a
-broken server. So there is one, in both of its forms, and it is empty.
+kubectl looks up a kind that it does not find there in OpenAPI v2, and treats a missing document as a broken
+server. So an empty v2 document is served, as JSON and as protobuf.
 """
 
 import hashlib
@@ -15,9 +15,9 @@ from runyard.http.messages import Request, Response
 
 _JSON = (("content-type", "application/json"),)
 _ROOT = "/openapi/v3"
-_OLD = "/openapi/v2"
-_OLD_KIND = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_OLD_ACCEPTED = ("application/com.github.proto-openapi.spec.v2", "+protobuf")
+_V2 = "/openapi/v2"
+_V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_V2_ACCEPTED = ("application/com.github.proto-openapi.spec.v2", "+protobuf")
 _INFO = {"title": "Kubernetes, embedded in runyard", "version": "unversioned"}
 
 
@@ -27,15 +27,15 @@ class OpenApi:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._edition = -1
-        self._kept: dict[str, bytes] = {}
+        self._cache: dict[str, bytes] = {}
 
     def document(self, path: str, request: Request) -> Response | None:
         """The document at that path, or None if there is none."""
         if self._edition != self._catalogue.edition:
             self._edition = self._catalogue.edition
-            self._kept = {}
-        if path == _OLD:
-            return _old(request)
+            self._cache = {}
+        if path == _V2:
+            return _v2_document(request)
         if path == _ROOT:
             return Response(status=200, headers=_JSON, body=self._index())
         group = self._groups().get(path.removeprefix(f"{_ROOT}/"))
@@ -50,13 +50,13 @@ class OpenApi:
         }
 
     def _index(self) -> bytes:
-        found = self._kept.get("")
+        found = self._cache.get("")
         if found is None:
             served = {
                 name: {"serverRelativeURL": f"{_ROOT}/{name}?hash={self._hash(*group)}"}
                 for name, group in self._groups().items()
             }
-            found = self._kept[""] = msgspec.json.encode({"paths": served})
+            found = self._cache[""] = msgspec.json.encode({"paths": served})
         return found
 
     def _hash(self, group: str, version: str) -> str:
@@ -64,12 +64,12 @@ class OpenApi:
 
     def _body(self, group: str, version: str) -> bytes:
         key = f"{group}/{version}"
-        found = self._kept.get(key)
+        found = self._cache.get(key)
         if found is None:
-            found = self._kept[key] = msgspec.json.encode(self._made(group, version))
+            found = self._cache[key] = msgspec.json.encode(self._document(group, version))
         return found
 
-    def _made(self, group: str, version: str) -> Object:
+    def _document(self, group: str, version: str) -> Object:
         rows = [
             item
             for item in self._catalogue.served
@@ -83,14 +83,14 @@ class OpenApi:
         }
 
 
-def _old(request: Request) -> Response:
-    """The empty document of version 2."""
-    if not all(part in request.header("accept") for part in _OLD_ACCEPTED):
+def _v2_document(request: Request) -> Response:
+    """Returns the empty OpenAPI v2 document."""
+    if not all(part in request.header("accept") for part in _V2_ACCEPTED):
         body = msgspec.json.encode({"swagger": "2.0", "info": _INFO, "paths": {}})
         return Response(status=200, headers=_JSON, body=body)
     info = b"".join(_text(number, text) for number, text in enumerate(_INFO.values(), 1))
     body = _text(1, "2.0") + b"\x12" + bytes([len(info)]) + info
-    return Response(status=200, headers=(("content-type", _OLD_KIND),), body=body)
+    return Response(status=200, headers=(("content-type", _V2_TYPE),), body=body)
 
 
 def _text(number: int, text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The paths of a kind in an OpenAPI document: which operations there are, of which kind, with which parameters."""
+"""Renders the paths of a kind in an OpenAPI document: its operations with their parameters."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The types of an OpenAPI document: built-in kinds from the tables of `schema`, custom ones from their definitions."""
+"""Renders the types of an OpenAPI document: built-in kinds from `schema`, custom ones from their definitions."""
 
 from typing import Any
 

@@ -1,12 +1,12 @@
-"""Server-side apply, and the managed fields.
+"""Implements server-side apply and managed fields.
 
-A manager applies the fields that it wants to own, and only those. Fields of other managers that it would change are a
-conflict, unless forced; fields that it owned and no longer mentions are removed, unless another manager owns them too.
-Plain writes count as well: the writer that changes a field owns it from then on, so that a later apply of another
-manager notices. Writes of the built-in controllers are not recorded: they are the server.
+A manager applies the fields that it wants to own, and only those. Changing fields of other managers is a conflict,
+unless forced; fields that it owned and no longer applies are removed, unless another manager owns them too. A plain
+write makes its manager the owner of the fields that it changes, so that a later apply of another manager
+conflicts. Writes of the built-in controllers are not recorded.
 
-An object that was created without owners is not tracked until the first apply to it: what it held then belongs to
-`before-first-apply`.
+An object that was created without managed fields is not tracked until the first apply to it: its fields then belong
+to `before-first-apply`.
 
 The functions are pure: they take objects and return objects that share what did not change.
 """
@@ -35,7 +35,7 @@ from runyard.embedded.kube.status import Cause, apply_conflict
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL = "kubectl"  # the only manager that may take over fields of client-side apply
-_UPDATERS = 10  # entries of plain writers that are kept separate; older ones are merged
+_UPDATERS = 10  # at most so many Update entries; older ones are merged
 _NAMED: Fields = {"f:metadata": {"f:name": {}}}  # what every apply owns
 _DELETION: Fields = {"f:metadata": {"f:deletionTimestamp": {}, "f:deletionGracePeriodSeconds": {}}}
 _BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"
@@ -90,7 +90,7 @@ def owned_by_update(resource: Resource, *, old: Object, new: Object, writer: Wri
     if not changed and not removed:
         return with_entries(new, entries)
     if writer.whole:
-        entries = _without(entries, _DELETION)  # a write of the whole object does not repeat these
+        entries = _without(entries, _DELETION)  # a PUT ends the ownership of these
     kept = _without(_without(entries, changed), removed)
     if changed:
         kept = _capped(_with(resource, kept, writer, changed, fresh=True))
@@ -98,14 +98,14 @@ def owned_by_update(resource: Resource, *, old: Object, new: Object, writer: Wri
 
 
 def _owned_by_scale(resource: Resource, *, old: Object, new: Object, writer: Writer) -> Object:
-    """The same after a scale: ownership is tracked only once there is an owner."""
+    """Returns the same after a write of a Scale, which owns the replicas only if they already had an owner."""
     entries = entries_of(old)
     changed, removed = changes(type_of(resource), old=old, new=new)
     count = union(changed, removed)
     if not count or not any(overlap(entry["fieldsV1"], count) for entry in entries):
         return new
     kept = _without(entries, count)
-    if _value_at(new, count):  # zero is not written in a Scale, so it was not set
+    if _value_at(new, count):  # a Scale omits zero, so zero was not set
         kept = _with(resource, kept, writer, count)
     return with_entries(new, kept)
 
@@ -119,7 +119,7 @@ def _value_at(value: Any, fields: Fields) -> Any:
 
 
 def is_reset(obj: Object) -> bool:
-    """Whether a client asks to reset managed fields: an empty list, or one empty entry."""
+    """Whether a client requests to reset managed fields: an empty list, or one empty entry."""
     given = obj["metadata"].get("managedFields")
     return isinstance(given, list) and given in ([], [{}])
 
@@ -133,13 +133,13 @@ def apply(
     """The live object after the apply, with its `managedFields`; raises 409 on a conflict."""
     kind = type_of(resource)
     body = ownable(wanted)
-    asked = applied(kind, body) or {}
-    entries = entries_of(live) or _before(resource, live, writer)
+    applied_fields = applied(kind, body) or {}
+    entries = entries_of(live) or _before_first_apply(resource, live, writer)
     mine: Fields = next((item["fieldsV1"] for item in entries if writer.wrote(item)), {})
     others = [entry for entry in entries if not writer.wrote(entry)]
     new = merge(kind, live, body)
     if mine:
-        keep = union(asked, _NAMED)
+        keep = union(applied_fields, _NAMED)
         for entry in others:
             keep = union(keep, entry["fieldsV1"])
         new = without(kind, new, mine, keep)
@@ -149,20 +149,20 @@ def apply(
     unchanged = [entry for entry in entries if writer.wrote(entry)]
     if not changed and not removed and ownable(new) == ownable(live):
         time = unchanged[0].get("time") if unchanged else None
-        return with_entries(live, _with(resource, others, writer, asked, time=time))
-    return with_entries(new, _with(resource, others, writer, asked, fresh=True))
+        return with_entries(live, _with(resource, others, writer, applied_fields, time=time))
+    return with_entries(new, _with(resource, others, writer, applied_fields, fresh=True))
 
 
 def owned_by_apply(resource: Resource, *, new: Object, wanted: Object, writer: Writer) -> Object:
     """A new object that was created by an apply: its manager owns what it sent."""
     if resource.has_status:
         wanted = {key: value for key, value in wanted.items() if key != "status"}
-    asked = applied(type_of(resource), ownable(wanted)) or {}
-    return with_entries(new, _with(resource, [], writer, asked, fresh=True))
+    applied_fields = applied(type_of(resource), ownable(wanted)) or {}
+    return with_entries(new, _with(resource, [], writer, applied_fields, fresh=True))
 
 
-def _before(resource: Resource, live: Object, writer: Writer) -> list[Object]:
-    """An owner for what an object held before the first apply to it."""
+def _before_first_apply(resource: Resource, live: Object, writer: Writer) -> list[Object]:
+    """Returns the entry for the fields of an object before the first apply to it."""
     skip: tuple[str, ...] = ()
     if resource.has_status:
         skip = ("spec",) if writer.subresource else ("status",)
@@ -170,11 +170,11 @@ def _before(resource: Resource, live: Object, writer: Writer) -> list[Object]:
         {key: value for key, value in obj.items() if key not in skip}
         for obj in (blank(resource), live)
     )
-    held, _ = changes(type_of(resource), old=base, new=given)
+    owned, _ = changes(type_of(resource), old=base, new=given)
     if "deletionTimestamp" in live["metadata"]:
-        held = union(held, _DELETION)
-    nobody = msgspec.structs.replace(writer, manager=_BEFORE, operation="Update")
-    return _with(resource, [], nobody, held, fresh=True)
+        owned = union(owned, _DELETION)
+    before_first = msgspec.structs.replace(writer, manager=_BEFORE, operation="Update")
+    return _with(resource, [], before_first, owned, fresh=True)
 
 
 def _refuse_conflicts(
@@ -200,7 +200,7 @@ def _refuse_conflicts(
 
 
 def _identity(entry: Object) -> tuple[str | bool, ...]:
-    """The sort key of managers; a plain writer is another one each second."""
+    """Returns the sort key of an entry; the time counts for Update entries only."""
     given = [str(entry.get(key, "")) for key in ("manager", "operation", "apiVersion")]
     time = entry.get("time", "") if entry["operation"] == "Update" else ""
     sub = entry.get("subresource", "")
@@ -232,8 +232,8 @@ def _from_last_applied(kind: Type, resource: Resource, live: Object) -> Fields:
 
 def refreshed_annotation(live: Object, wanted: Object) -> Object:
     """The object with an updated annotation of client-side apply, where there is one."""
-    notes = live["metadata"].get("annotations") or {}
-    if not notes.get(LAST_APPLIED):
+    annotations = live["metadata"].get("annotations") or {}
+    if not annotations.get(LAST_APPLIED):
         return live
     meta = dict(wanted["metadata"])
     given = dict(meta.pop("annotations", None) or {})
@@ -241,10 +241,10 @@ def refreshed_annotation(live: Object, wanted: Object) -> Object:
     if given:
         meta["annotations"] = given
     text = msgspec.json.encode({**wanted, "metadata": meta}, order="sorted").decode() + "\n"
-    if notes[LAST_APPLIED] == text:
+    if annotations[LAST_APPLIED] == text:
         return live
-    notes = {**notes, LAST_APPLIED: text}
-    return {**live, "metadata": {**live["metadata"], "annotations": notes}}
+    annotations = {**annotations, LAST_APPLIED: text}
+    return {**live, "metadata": {**live["metadata"], "annotations": annotations}}
 
 
 # ---- entries

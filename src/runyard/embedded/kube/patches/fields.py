@@ -1,11 +1,11 @@
-"""Field ownership as Kubernetes encodes it (`fieldsV1`), and set operations on it.
+"""Computes field sets in Kubernetes' encoding (`fieldsV1`), and set operations on them.
 
 A field set is a tree: `f:name` steps into a map, `k:{...}` into an item of a list with keys, `v:...` names an item
 of a set. A node that is empty, or holds `.`, is itself a member; a node with steps only is on the way to members.
 The root is never a member, so an empty root is the empty set. Sets are never changed in place.
 
-What is a member follows from the types (`schema.model`): an apply owns the leaves of a value and the items of its
-lists, any other write also owns the maps and lists that it added.
+The types determine the members (`schema.model`): an apply owns the leaves of a value and the items of its lists, a
+plain write also owns the maps and lists that it added.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ Change = tuple[Fields, Fields]  # fields that a write set or changed, and those 
 
 SELF: Fields = {}
 _ABSENT = object()
-_REMEMBERED = 256  # the longest key that is cached
+_LONGEST_CACHED = 256  # the longest key that is cached
 _encode = msgspec.json.Encoder(order="sorted").encode
 # Fields of the server, which have no owner.
 _SERVER = ("apiVersion", "kind")
@@ -64,10 +64,10 @@ def item_step(kind: Type, item: Any) -> str | None:
         if None in given:
             return None
         for each in given:
-            if type(each) is str and len(each) > _REMEMBERED:
+            if type(each) is str and len(each) > _LONGEST_CACHED:
                 return _written_step(kind.keys, given)
         return _key_step(kind.keys, given)
-    except TypeError:  # a key that is no plain value
+    except TypeError:  # a key that is not a scalar
         return None
 
 
@@ -90,7 +90,7 @@ def items_of(kind: Type, value: list[Any]) -> dict[str, Any]:
     return found
 
 
-def repeated(kind: Type, value: Any, path: str = "") -> str:
+def duplicate_item(kind: Type, value: Any, path: str = "") -> str:
     """The first list with keys, or set, that has a duplicate item, and which; empty if there is none."""
     if kind.is_map and isinstance(value, dict):
         below = ((kind.member(key), item, f"{path}.{key}") for key, item in value.items())
@@ -105,7 +105,7 @@ def repeated(kind: Type, value: Any, path: str = "") -> str:
         below = ((kind.element, item, f"{path}[{index}]") for index, item in enumerate(value))
     else:
         return ""
-    return next(filter(None, (repeated(*each) for each in below if each[0].deep)), "")
+    return next(filter(None, (duplicate_item(*each) for each in below if each[0].deep)), "")
 
 
 def _inside(kind: Type, value: Any) -> bool:

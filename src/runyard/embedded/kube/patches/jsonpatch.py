@@ -1,10 +1,10 @@
-"""JSON patch (RFC 6902), as a real server takes it: `replace` of a missing member is allowed.
+"""Applies JSON patches (RFC 6902) as a real server does: `replace` of a missing member is allowed.
 
-The document is copied along the paths that operations touch, each part once, and shared everywhere else. A patch that
-cannot be applied, or whose test fails, is one refusal for all of it: nothing of it is kept.
+The document is copied along the paths of the operations, each part once, and shared everywhere else. If an operation
+cannot be applied, or a test fails, the whole patch is refused.
 
-What a patch can cost is bounded by its own size and the document's: operations are counted, and so is what they copy,
-because a copy of a copy of a copy grows without the patch growing.
+The cost of a patch is bounded: the number of operations is limited, and so are the bytes that they copy, because
+repeated copies of copies grow exponentially.
 """
 
 from typing import Any
@@ -86,7 +86,7 @@ def _one(draft: "_Draft", item: dict[str, Any]) -> None:
 
 
 class _Draft:
-    """A document that is being changed; parts shared with others are not."""
+    """A document that is being changed; parts shared with the original are copied first."""
 
     def __init__(self, document: Any) -> None:
         self.document = document

@@ -1,7 +1,7 @@
 """Merges an applied value into a live one, and removes what is no longer applied.
 
 Both follow the types: maps merge member by member, lists by the keys of their items, everything else is one value.
-The functions share with the live value whatever they leave alone, and return it itself when they change nothing.
+Unchanged parts are shared with the live value, and the same object is returned when nothing changes.
 """
 
 from collections import deque
@@ -89,18 +89,18 @@ def without(kind: Type, value: Any, last: Fields, keep: Fields) -> Any:
         kept: dict[str, Any] = {}
         for key, item in value.items():
             declared = key in kind.fields
-            after = _left(kind.member(key), item, f"f:{key}", (last, keep), declared=declared)
+            after = _remaining(kind.member(key), item, f"f:{key}", (last, keep), declared=declared)
             if after is not _NOTHING:
                 kept[key] = after
         return kept
     if kind.is_list and isinstance(value, list) and not kind.atomic:
         steps = items_of(kind, value)
-        found = [_left(kind.element, item, step, (last, keep)) for step, item in steps.items()]
+        found = [_remaining(kind.element, item, step, (last, keep)) for step, item in steps.items()]
         return [item for item in found if item is not _NOTHING]
     return value
 
 
-def _left(
+def _remaining(
     kind: Type, item: Any, step: str, sets: tuple[Fields, Fields], *, declared: bool = False
 ) -> Any:
     mine, theirs = sets[0].get(step), sets[1].get(step)

@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386), without copying what a patch does not touch.
+"""Applies JSON merge patches (RFC 7386), without copying unchanged parts.
 
 Stored objects are immutable by convention: `merge` returns a new object that shares every untouched
 subtree with the old one, and returns the *same* object when the patch changes nothing. The caller

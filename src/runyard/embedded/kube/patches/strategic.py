@@ -1,13 +1,13 @@
-"""Strategic merge patch: a merge patch that merges lists by the keys of their items.
+"""Applies strategic merge patches, which merge lists by the keys of their items.
 
-Lists whose type says so merge item by item; other lists are replaced. Directives inside of a patch say what a merge
+Lists with a merge key merge item by item; other lists are replaced. Directives inside of a patch express what a merge
 cannot: `$patch: delete|replace|merge`, `$deleteFromPrimitiveList/<list>`, `$setElementOrder/<list>`, `$retainKeys`.
 
-The order of a merged list is the server's: items of the patch in the patch's order, the others around them where they
-stood, and an item that only the patch has before those that only the server has.
+The order of a merged list is a real server's: items of the patch in the patch's order, the others around them in their
+old positions, and an item that only the patch has before those that only the live list has.
 
-Nothing is changed in place; what a patch leaves alone is shared. Items are found by dicts, not by scanning
-lists: both lists may have a hundred thousand of them.
+Nothing is changed in place; unchanged parts are shared. Items are found by dicts, not by scanning, because both lists
+may have a hundred thousand items.
 """
 
 from collections.abc import Hashable
@@ -87,7 +87,7 @@ def _value(kind: Type, before: Any, value: Any) -> Any:
         if kind.patch_merge and isinstance(before, list):
             return _list(kind, before, value)
         if isinstance(before, list) and not kind.patch_merge:
-            return pruned(value)  # replaced as a whole, directives and all
+            return pruned(value)  # replaced as a whole, including directives
         return _plain_list(kind, value)
     return value
 
@@ -123,11 +123,11 @@ def _hashable(items: list[Any]) -> bool:
 
 def _list(kind: Type, live: list[Any], patch: list[Any]) -> list[Any]:
     if not kind.merge_key:
-        once: dict[Hashable, Any] = {}
+        unique: dict[Hashable, Any] = {}
         for item in (*live, *patch):
-            once.setdefault(_hashed(item), item)
-        return _ordered(kind, list(once.values()), patch, live)
-    live, patch = _special(kind, live, patch)
+            unique.setdefault(_hashed(item), item)
+        return _ordered(kind, list(unique.values()), patch, live)
+    live, patch = _without_directives(kind, live, patch)
     merged = list(live)
     places: dict[Hashable, int] = {}
     for index, item in enumerate(live):
@@ -142,7 +142,9 @@ def _list(kind: Type, live: list[Any], patch: list[Any]) -> list[Any]:
     return _ordered(kind, merged, patch, live)
 
 
-def _special(kind: Type, live: list[Any], patch: list[Any]) -> tuple[list[Any], list[Any]]:
+def _without_directives(
+    kind: Type, live: list[Any], patch: list[Any]
+) -> tuple[list[Any], list[Any]]:
     """Both lists after the directives of the patch."""
     rest: list[Any] = []
     gone: dict[Hashable, None] = {}
@@ -181,15 +183,18 @@ def _hashed(value: Any) -> Hashable:
 
 def _ordered(kind: Type, merged: list[Any], order: list[Any], live: list[Any]) -> list[Any]:
     """The merged items: those that `order` names in its order, the others where the server had them."""
-    wanted = _ranks(kind, order)
-    stood = _ranks(kind, live)
-    named = [item for item in merged if _identity(kind, item) in wanted]
-    named.sort(key=lambda item: wanted[_identity(kind, item)])
-    others = [item for item in merged if _identity(kind, item) not in wanted]
+    order_ranks = _ranks(kind, order)
+    live_ranks = _ranks(kind, live)
+    named = [item for item in merged if _identity(kind, item) in order_ranks]
+    named.sort(key=lambda item: order_ranks[_identity(kind, item)])
+    others = [item for item in merged if _identity(kind, item) not in order_ranks]
     result: list[Any] = []
     i = j = 0
     while i < len(named) and j < len(others):
-        left, right = stood.get(_identity(kind, others[j])), stood.get(_identity(kind, named[i]))
+        left, right = (
+            live_ranks.get(_identity(kind, others[j])),
+            live_ranks.get(_identity(kind, named[i])),
+        )
         if left is not None and right is not None and left < right:
             result.append(others[j])
             j += 1

@@ -1,10 +1,10 @@
 """Decodes protobuf bodies to the equivalent JSON.
 
-kubectl sends what it builds itself (reviews, tokens, accounts, roles) in protobuf and does not fall back; answers
-in JSON are fine with it. A body is the four bytes `k8s\\0` and an envelope: what it is, and the message. The
-fields of the messages are in `messages`; a field that is not listed there is passed over, as protobuf wants it.
+kubectl sends some objects (reviews, tokens, accounts, roles) in protobuf only, and accepts responses in JSON. A body
+is the four bytes `k8s\\0` and an envelope with the type and the message. The fields of the messages are in
+`messages`; other fields are skipped.
 
-Empty texts and zeroes are left out, as in JSON, except where zero is a value that was set.
+Empty strings and zeroes are left out, as in JSON, except for optional fields that are set to zero.
 """
 
 import base64
@@ -85,7 +85,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Raw]]:
         else:
             raise ValueError(f"a field of unknown wire type {wire}")
         if size > len(data) - position:
-            raise ValueError("it ends in the middle of a field")
+            raise ValueError("truncated field")
         yield tag >> 3, data[position : position + size]
         position += size
 
@@ -94,13 +94,13 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = 0
     for index in range(_LONGEST_VARINT):
         if position >= len(data):
-            raise ValueError("it ends in the middle of a number")
+            raise ValueError("truncated number")
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, position
-    raise ValueError("a number that does not end")
+    raise ValueError("a number of more than 10 bytes")
 
 
 # ---- values
@@ -123,13 +123,13 @@ def _number(raw: Raw) -> int:
 
 
 def _time(raw: Raw) -> str | None:
-    given = _read(_data(raw), {1: ("seconds", "said"), 2: ("nanos", "said")})
+    given = _read(_data(raw), {1: ("seconds", "optional number"), 2: ("nanos", "optional number")})
     if not given:
         return None
     try:
         moment = datetime.fromtimestamp(given.get("seconds", 0), UTC)
     except (OverflowError, OSError):
-        raise ValueError("a time that no calendar has") from None
+        raise ValueError("a time out of range") from None
     micro = given.get("nanos", 0) // 1000
     if micro:
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{micro:06d}Z"
@@ -154,9 +154,9 @@ _SCALARS: dict[str, Callable[[Raw], Any]] = {
     "text": lambda raw: _text(raw) or None,
     "bytes": lambda raw: _encoded(raw) or None,
     "number": lambda raw: _number(raw) or None,
-    "said": _number,
+    "optional number": _number,
     "flag": lambda raw: bool(_number(raw)) or None,
-    "flag said": lambda raw: bool(_number(raw)),
+    "optional flag": lambda raw: bool(_number(raw)),
     "time": _time,
 }
 _ENTRIES: dict[str, Callable[[bytes], Any]] = {

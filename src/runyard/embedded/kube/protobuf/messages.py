@@ -1,10 +1,10 @@
-"""The messages that kubectl sends in protobuf: the number of each field, its name in JSON, and its type.
+"""Describes the messages that kubectl sends in protobuf: the number of each field, its name in JSON, and its type.
 
-    text  bytes  number  flag    left out when empty or zero
-    said  flag said              a zero that was said counts
-    texts  map  map of …  time   as their names say; a dict is a message, a list of one is many of them
+    text  bytes  number  flag         left out when empty or zero
+    optional number  optional flag    kept when set to zero or false
+    texts  map  map of …  time        a list of texts, maps, a time; a dict is a message, a list a repeated message
 
-A field that is not needed here is not listed, and is skipped.
+Fields that this server does not need are not listed, and are skipped.
 """
 
 Type = str | dict[int, tuple[str, "Type"]] | list[dict[int, tuple[str, "Type"]]]
@@ -18,8 +18,8 @@ _OWNER: Message = {
     3: ("name", "text"),
     4: ("uid", "text"),
     5: ("apiVersion", "text"),
-    6: ("controller", "flag said"),
-    7: ("blockOwnerDeletion", "flag said"),
+    6: ("controller", "optional flag"),
+    7: ("blockOwnerDeletion", "optional flag"),
 }
 _META: Message = {
     1: ("name", "text"),
@@ -30,7 +30,7 @@ _META: Message = {
     7: ("generation", "number"),
     8: ("creationTimestamp", "time"),
     9: ("deletionTimestamp", "time"),
-    10: ("deletionGracePeriodSeconds", "said"),
+    10: ("deletionGracePeriodSeconds", "optional number"),
     11: ("labels", "map"),
     12: ("annotations", "map"),
     13: ("ownerReferences", [_OWNER]),
@@ -73,7 +73,7 @@ _BOUND: Message = {
 _TOKEN_REQUEST: Message = {
     1: ("audiences", "texts"),
     3: ("boundObjectRef", _BOUND),
-    4: ("expirationSeconds", "said"),
+    4: ("expirationSeconds", "optional number"),
 }
 _TOKEN_REVIEW: Message = {1: ("token", "text"), 2: ("audiences", "texts")}
 
@@ -106,7 +106,7 @@ _CERTIFICATE_SPEC: Message = {
     5: ("usages", "texts"),
     6: ("extra", "map of texts"),
     7: ("signerName", "text"),
-    8: ("expirationSeconds", "said"),
+    8: ("expirationSeconds", "optional number"),
 }
 _CERTIFICATE_CONDITION: Message = {
     1: ("type", "text"),
@@ -135,9 +135,9 @@ _REFERENCE: Message = {
 _NAMED: Message = {1: ("name", "text")}
 _PRECONDITIONS: Message = {1: ("uid", "text"), 2: ("resourceVersion", "text")}
 _DELETE_OPTIONS: Message = {
-    1: ("gracePeriodSeconds", "said"),
+    1: ("gracePeriodSeconds", "optional number"),
     2: ("preconditions", _PRECONDITIONS),
-    3: ("orphanDependents", "flag said"),
+    3: ("orphanDependents", "optional flag"),
     4: ("propagationPolicy", "text"),
     5: ("dryRun", "texts"),
 }
@@ -162,16 +162,16 @@ MESSAGES: dict[str, Message] = {
     "ServiceAccount": _with_meta(
         secrets=(2, [_REFERENCE]),
         imagePullSecrets=(3, [_NAMED]),
-        automountServiceAccountToken=(4, "flag said"),
+        automountServiceAccountToken=(4, "optional flag"),
     ),
     "ConfigMap": _with_meta(
-        data=(2, "map"), binaryData=(3, "map of bytes"), immutable=(4, "flag said")
+        data=(2, "map"), binaryData=(3, "map of bytes"), immutable=(4, "optional flag")
     ),
     "Secret": _with_meta(
         data=(2, "map of bytes"),
         type=(3, "text"),
         stringData=(4, "map"),
-        immutable=(5, "flag said"),
+        immutable=(5, "optional flag"),
     ),
     "Eviction": _with_meta(deleteOptions=(2, _DELETE_OPTIONS)),
     "DeleteOptions": _DELETE_OPTIONS,

@@ -1,7 +1,7 @@
 """Validates the resources of containers and Pods.
 
-`cpu`, `memory` and `ephemeral-storage` come in parts and may be promised to many at once. Pages of a size and whatever
-has a domain in its name are whole things: they are counted, and asked for exactly as far as they are limited.
+`cpu`, `memory` and `ephemeral-storage` can be fractions and can be overcommitted. Huge pages and extended resources
+(with a domain in the name) cannot: they are integers, and the request must equal the limit.
 """
 
 from typing import Any
@@ -41,12 +41,12 @@ def quantities(field: str, found: dict[str, Any]) -> list[Cause]:
 
 
 def overhead(path: str, given: Object) -> list[Cause]:
-    """Validates what a Pod costs beside its containers."""
+    """Validates the overhead of a Pod."""
     return _listed(f"{path}.limits", given)
 
 
 def of_container(path: str, given: Object, claims: dict[str, None]) -> list[Cause]:
-    """Validates what a container asks for."""
+    """Validates the resources of a container."""
     limits, requests = given.get("limits") or {}, given.get("requests") or {}
     causes = _listed(f"{path}.limits", limits)
     causes += _listed(f"{path}.requests", requests)
@@ -57,7 +57,7 @@ def of_container(path: str, given: Object, claims: dict[str, None]) -> list[Caus
 
 
 def of_pod(path: str, given: Object, claims: dict[str, None]) -> list[Cause]:
-    """Validates what a Pod asks for as a whole."""
+    """Validates the resources of a Pod as a whole."""
     causes: list[Cause] = []
     for part in ("limits", "requests"):
         for key in given.get(part) or {}:
@@ -95,7 +95,7 @@ def _named(field: str, key: str, value: Any, amount: int) -> list[Cause]:
     if why := qualified(key):
         return [invalid(field, key, why)]
     if key.startswith(_PAGES):
-        return _of_size(field, key, value, amount)
+        return _page_multiple(field, key, value, amount)
     if "/" not in key:
         causes = [invalid(field, key, "must be a standard resource for containers")]
         if key not in _KNOWN:
@@ -109,7 +109,7 @@ def _named(field: str, key: str, value: Any, amount: int) -> list[Cause]:
     return [invalid(field, str(value), "must be an integer")] if amount % 1000 else []
 
 
-def _of_size(field: str, key: str, value: Any, amount: int) -> list[Cause]:
+def _page_multiple(field: str, key: str, value: Any, amount: int) -> list[Cause]:
     try:
         size = quantity.milli(key.removeprefix(_PAGES))
     except ValueError:
@@ -124,7 +124,7 @@ def _native(key: str) -> bool:
     return _NATIVE in key
 
 
-def _whole(key: str) -> bool:
+def _no_overcommit(key: str) -> bool:
     """Whether a resource cannot be overcommitted."""
     return key.startswith(_PAGES) or ("/" in key and not _native(key))
 
@@ -137,27 +137,27 @@ def _compared(path: str, requests: Object, limits: Object) -> list[Cause]:
     for key, value in requests.items():
         limit = limits.get(key)
         if limit is None:
-            if _whole(key) and not qualified(key):
-                why = "a limit must be set for what cannot be overcommitted"
+            if _no_overcommit(key) and not qualified(key):
+                why = "a limit must be set for a resource that cannot be overcommitted"
                 causes.append(required(f"{path}.limits", why))
             continue
         try:
-            wanted, most = quantity.milli(value), quantity.milli(limit)
+            wanted, limit_amount = quantity.milli(value), quantity.milli(limit)
         except ValueError:
             continue  # reported already
-        if wanted != most and _whole(key):
+        if wanted != limit_amount and _no_overcommit(key):
             why = f"must be equal to {key} limit of {limit}"
             causes.append(invalid(f"{path}.requests", str(value), why))
-        elif wanted > most:
+        elif wanted > limit_amount:
             why = f"must be less than or equal to {key} limit of {limit}"
             causes.append(invalid(f"{path}.requests", str(value), why))
     return causes
 
 
 def _pages(path: str, given: tuple[Object, ...]) -> list[Cause]:
-    asked = [key for part in given for key in part]
-    paged = any(key.startswith(_PAGES) for key in asked)
-    if not paged or "cpu" in asked or "memory" in asked:
+    names = [key for part in given for key in part]
+    paged = any(key.startswith(_PAGES) for key in names)
+    if not paged or "cpu" in names or "memory" in names:
         return []
     return [forbidden(path, "HugePages require cpu or memory")]
 

@@ -15,7 +15,7 @@ from runyard.embedded.kube.rules.grammar import (
 from runyard.embedded.kube.status import Cause
 
 APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
-LASTING = (APPROVED, DENIED, FAILED)  # conditions that cannot be removed
+PERMANENT = (APPROVED, DENIED, FAILED)  # conditions that cannot be removed
 
 _SHORTEST = 600
 _STATES = ("False", "True", "Unknown")
@@ -75,7 +75,7 @@ def _usages(given: list[str]) -> list[Cause]:
 
 
 def _signer(name: str) -> list[Cause]:
-    """Validates a signer's name: a domain and one path, so that no name can stand for many."""
+    """Validates a signer's name: a domain and one path segment, without wildcards."""
     field = "spec.signerName"
     if not name:
         return [required(field)]
@@ -103,7 +103,7 @@ def _signer(name: str) -> list[Cause]:
 
 
 def conditions(new: list[Any], old: list[Any], *, approval: bool) -> list[Cause]:
-    """Validates the conditions that take the place of the old ones; only an approval may add a verdict."""
+    """Validates the conditions that replace the old ones; only an approval may add Approved or Denied."""
     causes: list[Cause] = []
     types = [each.get("type") or "" for each in new]
     before = [each.get("type") for each in old]
@@ -114,7 +114,7 @@ def conditions(new: list[Any], old: list[Any], *, approval: bool) -> list[Cause]
     if APPROVED in types and DENIED in types:
         why = "Approved and Denied conditions are mutually exclusive"
         causes.append(invalid("status.conditions", DENIED, why))
-    for kind in LASTING:
+    for kind in PERMANENT:
         if kind in before and kind not in types:
             causes.append(_fixed(f'remove a condition of type "{kind}"'))
         elif kind in types and kind not in before and kind != FAILED and not approval:
@@ -125,7 +125,7 @@ def conditions(new: list[Any], old: list[Any], *, approval: bool) -> list[Cause]
 def _condition(field: str, given: Object) -> list[Cause]:
     kind, state = given.get("type") or "", given.get("status") or ""
     causes = [] if kind else [required(f"{field}.type")]
-    states = ("True",) if kind in LASTING else _STATES
+    states = ("True",) if kind in PERMANENT else _STATES
     if not state:
         causes.append(required(f"{field}.status"))
     elif state not in states:

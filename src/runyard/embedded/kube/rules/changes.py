@@ -8,7 +8,7 @@ from typing import Any
 
 from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.rules import podstatus
-from runyard.embedded.kube.rules.grammar import forbidden, invalid, qualified, unfit
+from runyard.embedded.kube.rules.grammar import forbidden, invalid, invalid_value, qualified
 from runyard.embedded.kube.rules.placement import REQUIRED
 from runyard.embedded.kube.status import Cause
 
@@ -25,16 +25,16 @@ def spec(new: Object, old: Object) -> list[Cause]:
         if len(new.get(part) or ()) != len(old.get(part) or ()):
             why = "pod updates may not add or remove containers"
             return [*causes, forbidden(f"spec.{part}", why)]
-    causes += _later_tolerations(new.get("tolerations") or (), old.get("tolerations") or ())
-    causes += _later_gates(new.get("schedulingGates") or (), old.get("schedulingGates") or ())
+    causes += _toleration_changes(new.get("tolerations") or (), old.get("tolerations") or ())
+    causes += _gate_changes(new.get("schedulingGates") or (), old.get("schedulingGates") or ())
     before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
     if before is not None and (after is None or after > before):
         why = "must be less than or equal to previous value"
-        causes.append(unfit("spec.activeDeadlineSeconds", after, why))
+        causes.append(invalid_value("spec.activeDeadlineSeconds", after, why))
     if old.get("schedulingGates"):
-        causes += _placed(new, old)
-        new = _unplaced(new, old)
-    if _fixed(new) != _fixed(old) and not _shorter(new, old):
+        causes += _check_narrower(new, old)
+        new = _with_old_placement(new, old)
+    if _fixed(new) != _fixed(old) and not _only_fixes_grace(new, old):
         causes.append(forbidden("spec", _FIXED))
     return causes
 
@@ -42,22 +42,22 @@ def spec(new: Object, old: Object) -> list[Cause]:
 # ---- a Pod with scheduling gates
 
 
-def _placed(new: Object, old: Object) -> list[Cause]:
+def _check_narrower(new: Object, old: Object) -> list[Cause]:
     """Node selection may only become narrower."""
     before, after = old.get("nodeSelector") or {}, new.get("nodeSelector") or {}
     causes: list[Cause] = []
     if any(after.get(key) != value for key, value in before.items()):
         why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        causes.append(unfit("spec.nodeSelector", new.get("nodeSelector"), why))
-    earlier, later = _terms(old), _terms(new)
-    if not earlier:
+        causes.append(invalid_value("spec.nodeSelector", new.get("nodeSelector"), why))
+    before_terms, after_terms = _terms(old), _terms(new)
+    if not before_terms:
         return causes
-    if len(earlier) != len(later):
+    if len(before_terms) != len(after_terms):
         why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        return [*causes, unfit(_TERMS, later or None, why)]
-    for index, (one, two) in enumerate(zip(earlier, later, strict=True)):
+        return [*causes, invalid_value(_TERMS, after_terms or None, why)]
+    for index, (one, two) in enumerate(zip(before_terms, after_terms, strict=True)):
         if one != two and not _narrower(one, two):
-            causes.append(unfit(f"{_TERMS}[{index}]", two, _ADDED))
+            causes.append(invalid_value(f"{_TERMS}[{index}]", two, _ADDED))
     return causes
 
 
@@ -72,11 +72,11 @@ def _narrower(old: Object, new: Object) -> bool:
     kept = [
         (old.get(part) or [], new.get(part) or []) for part in ("matchExpressions", "matchFields")
     ]
-    had = any(before for before, _ in kept)
-    return had and all(after[: len(before)] == before for before, after in kept)
+    was_not_empty = any(before for before, _ in kept)
+    return was_not_empty and all(after[: len(before)] == before for before, after in kept)
 
 
-def _unplaced(new: Object, old: Object) -> Object:
+def _with_old_placement(new: Object, old: Object) -> Object:
     """The new spec with the old node selection."""
     before, after = old.get("affinity"), new.get("affinity")
     made = {**new, "nodeSelector": old.get("nodeSelector")}
@@ -91,7 +91,7 @@ def _unplaced(new: Object, old: Object) -> Object:
     return made
 
 
-def _shorter(new: Object, old: Object) -> bool:
+def _only_fixes_grace(new: Object, old: Object) -> bool:
     """The only allowed change of a grace period: from a negative one to a second."""
     if new.get(_GRACE) != 1 or old.get(_GRACE, 0) >= 0:
         return False
@@ -108,15 +108,15 @@ def _fixed(spec: Object) -> Object:
     return kept
 
 
-def _later_tolerations(new: Any, old: Any) -> list[Cause]:
-    lasting = [_untimed(item) for item in new]
-    if all(_untimed(item) in lasting for item in old):
+def _toleration_changes(new: Any, old: Any) -> list[Cause]:
+    remaining = [_untimed(item) for item in new]
+    if all(_untimed(item) in remaining for item in old):
         return []
     why = "existing toleration can not be modified except its tolerationSeconds"
     return [forbidden("spec.tolerations", why)]
 
 
-def _later_gates(new: Any, old: Any) -> list[Cause]:
+def _gate_changes(new: Any, old: Any) -> list[Cause]:
     why = "only deletion is allowed, but found new scheduling gate '{}'"
     return [
         forbidden(f"spec.schedulingGates[{index}].name", why.format(item.get("name", "")))
@@ -143,11 +143,11 @@ def status(new: Object, old: Object) -> list[Cause]:
         if (why := qualified(item.get("type", "")))
     ]
     causes += podstatus.check(before or {}, after)
-    return [*causes, *_ends_stay(new, before or {}, after)]
+    return [*causes, *_check_stays_terminated(new, before or {}, after)]
 
 
-def _ends_stay(pod: Object, before: Object, after: Object) -> list[Cause]:
-    """A container that is never restarted stays terminated: a status that arrives late must not revive it."""
+def _check_stays_terminated(pod: Object, before: Object, after: Object) -> list[Cause]:
+    """Refuses a late status that shows a terminated container as running, if containers are never restarted."""
     if pod["spec"].get("restartPolicy") != "Never":
         return []
     running = [each.get("name") for each in _containers(after) if not _terminated(each)]

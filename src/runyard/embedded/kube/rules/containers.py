@@ -5,11 +5,11 @@ from runyard.embedded.kube.rules import amounts, environment, handlers, security
 from runyard.embedded.kube.rules.grammar import (
     duplicate,
     invalid,
+    invalid_value,
     label,
     port,
     port_name,
     required,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.status import Cause
@@ -24,7 +24,7 @@ _ALWAYS = "Always"  # of a sidecar: an init container that keeps running
 
 
 def check(spec: Object, mountable: dict[str, Object], claims: dict[str, None]) -> list[Cause]:
-    """Validates the containers of a Pod; no two have one name, whatever list they are in."""
+    """Validates the containers of a Pod; names are unique over all lists."""
     causes = [] if spec.get("containers") else [required("spec.containers")]
     names: dict[str, None] = {}
     taken: dict[str, None] = {}
@@ -32,17 +32,19 @@ def check(spec: Object, mountable: dict[str, Object], claims: dict[str, None]) -
         path = f"spec.containers[{index}]"
         causes += _container(path, item, spec, mountable, claims)
         causes += _name(path, item, names)
-        causes += _working(path, item, spec, lasting=True)
+        causes += _probes_and_lifecycle(path, item, spec, keeps_running=True)
         if item.get("ports"):
-            causes += _of_host(f"{path}.ports", item, taken)
-            causes += _alike(f"{path}.ports", item, spec)
+            causes += _host_ports(f"{path}.ports", item, taken)
+            causes += _host_network_ports(f"{path}.ports", item, spec)
     for index, item in enumerate(spec.get("initContainers") or ()):
         path = f"spec.initContainers[{index}]"
         causes += _container(path, item, spec, mountable, claims)
         causes += _name(path, item, names)
-        causes += _working(path, item, spec, lasting=item.get("restartPolicy") == _ALWAYS)
+        causes += _probes_and_lifecycle(
+            path, item, spec, keeps_running=item.get("restartPolicy") == _ALWAYS
+        )
         if item.get("ports"):
-            causes += _of_host(f"{path}.ports", item, {})
+            causes += _host_ports(f"{path}.ports", item, {})
     for index, item in enumerate(spec.get("ephemeralContainers") or ()):
         path = f"spec.ephemeralContainers[{index}]"
         causes += _container(path, item, spec, mountable, claims)
@@ -69,13 +71,13 @@ def _container(
     mountable: dict[str, Object],
     claims: dict[str, None],
 ) -> list[Cause]:
-    causes = _words(path, item)
+    causes = _enums(path, item)
     if item.get("ports"):
         causes += _ports(f"{path}.ports", item)
     if item.get("env"):
         causes += environment.variables(f"{path}.env", item["env"])
     if item.get("envFrom"):
-        causes += environment.sets(f"{path}.envFrom", item["envFrom"])
+        causes += environment.env_from(f"{path}.envFrom", item["envFrom"])
     if item.get("volumeMounts"):
         causes += volumes.mounts(f"{path}.volumeMounts", item, mountable)
     if item.get("volumeDevices"):
@@ -87,7 +89,7 @@ def _container(
     return causes
 
 
-def _words(path: str, item: Object) -> list[Cause]:
+def _enums(path: str, item: Object) -> list[Cause]:
     causes: list[Cause] = []
     image = item.get("image", "")
     if not image:
@@ -109,12 +111,14 @@ def _words(path: str, item: Object) -> list[Cause]:
     return causes
 
 
-def _working(path: str, item: Object, spec: Object, *, lasting: bool) -> list[Cause]:
+def _probes_and_lifecycle(
+    path: str, item: Object, spec: Object, *, keeps_running: bool
+) -> list[Cause]:
     given = item.get("lifecycle") is not None or any(key in item for key in handlers.PROBES)
     if not given:
         return []
     grace = spec.get("terminationGracePeriodSeconds") or 0
-    return handlers.check(path, item, lasting=lasting, grace=grace)
+    return handlers.check(path, item, keeps_running=keeps_running, grace=grace)
 
 
 # ---- ports
@@ -142,25 +146,25 @@ def _ports(path: str, item: Object) -> list[Cause]:
     return causes
 
 
-def _of_host(path: str, item: Object, taken: dict[str, None]) -> list[Cause]:
+def _host_ports(path: str, item: Object, taken: dict[str, None]) -> list[Cause]:
     """Host ports that another container of this Pod already uses."""
     causes: list[Cause] = []
     for index, each in enumerate(item["ports"]):
         if not (number := each.get("hostPort")):
             continue
-        place = f"{each.get('protocol', 'TCP')}/{each.get('hostIP', '')}/{number}"
-        if place in taken:
-            causes.append(duplicate(f"{path}[{index}].hostPort", place))
-        taken[place] = None
+        address = f"{each.get('protocol', 'TCP')}/{each.get('hostIP', '')}/{number}"
+        if address in taken:
+            causes.append(duplicate(f"{path}[{index}].hostPort", address))
+        taken[address] = None
     return causes
 
 
-def _alike(path: str, item: Object, spec: Object) -> list[Cause]:
+def _host_network_ports(path: str, item: Object, spec: Object) -> list[Cause]:
     if not spec.get("hostNetwork"):
         return []
     why = "must match `containerPort` when `hostNetwork` is true"
     return [
-        unfit(f"{path}[{index}].hostPort", each.get("hostPort", 0), why)
+        invalid_value(f"{path}[{index}].hostPort", each.get("hostPort", 0), why)
         for index, each in enumerate(item["ports"])
         if each.get("hostPort", 0) != each.get("containerPort", 0)
     ]

@@ -14,18 +14,18 @@ from runyard.embedded.kube.rules.grammar import (
 from runyard.embedded.kube.status import Cause
 
 _IMMUTABLE = "field is immutable when `immutable` is set"
-_MOST = 1 << 20  # bytes of all values together
+_MAX_BYTES = 1 << 20  # bytes of all values together
 _ACCOUNT = "kubernetes.io/service-account.name"
 _TOKEN = "kubernetes.io/service-account-token"
 _BASIC, _SSH = "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth"
-_KEYS = {  # types whose Secrets have certain keys, whatever is in them
+_KEYS = {  # required keys of a type; their values are not checked
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
 _DOCKER = {
     "kubernetes.io/dockercfg": ".dockercfg",
     "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
 }
-_HIDDEN = "<secret contents redacted>"
+_REDACTED = "<secret contents redacted>"
 
 
 def config_map(obj: Object, old: Object | None) -> list[Cause]:
@@ -38,21 +38,21 @@ def config_map(obj: Object, old: Object | None) -> list[Cause]:
         if key in binary
     ]
     causes += _keys("binaryData", binary)
-    if sum(map(_bytes, plain.values())) + sum(map(_decoded, binary.values())) > _MOST:
-        causes.append(too_long("[]", _MOST))  # a real server names no field
-    return causes + _kept(obj, old, ("data", "binaryData"))
+    if sum(map(_bytes, plain.values())) + sum(map(_decoded, binary.values())) > _MAX_BYTES:
+        causes.append(too_long("[]", _MAX_BYTES))  # a real server names no field
+    return causes + _immutable_changes(obj, old, ("data", "binaryData"))
 
 
 def secret(obj: Object, old: Object | None) -> list[Cause]:
     """Validates a Secret."""
     found = obj.get("data") or {}
     causes = _keys("data", found)
-    if sum(map(_decoded, found.values())) > _MOST:
-        causes.append(too_long("data", _MOST))
+    if sum(map(_decoded, found.values())) > _MAX_BYTES:
+        causes.append(too_long("data", _MAX_BYTES))
     causes += _typed(obj, found)
     if old is not None and obj.get("type") != old.get("type"):
         causes.append(invalid("type", str(obj.get("type", "")), "field is immutable"))
-    return causes + _kept(obj, old, ("data",))
+    return causes + _immutable_changes(obj, old, ("data",))
 
 
 def _keys(field: str, found: Object) -> list[Cause]:
@@ -67,7 +67,7 @@ def _decoded(text: str) -> int:
     return len(text) * 3 // 4 - text.count("=", -2)
 
 
-def _kept(obj: Object, old: Object | None, parts: tuple[str, ...]) -> list[Cause]:
+def _immutable_changes(obj: Object, old: Object | None, parts: tuple[str, ...]) -> list[Cause]:
     if old is None or not old.get("immutable"):
         return []
     causes = [] if obj.get("immutable") else [forbidden("immutable", _IMMUTABLE)]
@@ -102,6 +102,6 @@ def _docker(key: str, found: Object) -> list[Cause]:
     try:
         read = json.loads(b64decode(found[key]))
     except ValueError as error:
-        return [invalid(field, _HIDDEN, str(error))]
+        return [invalid(field, _REDACTED, str(error))]
     fits = read is None or isinstance(read, dict)
-    return [] if fits else [invalid(field, _HIDDEN, "it is no JSON object")]
+    return [] if fits else [invalid(field, _REDACTED, "not a JSON object")]

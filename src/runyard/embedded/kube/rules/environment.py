@@ -31,8 +31,8 @@ _IN_VARIABLES = (
     "status.podIPs",
 )
 _IN_FILES = (*_SUBSCRIPTED, "metadata.name", "metadata.namespace", "metadata.uid")
-_SPOKEN_OF = (*_IN_VARIABLES, *_SUBSCRIPTED, "spec.restartPolicy", "spec.schedulerName")
-_READABLE = dict.fromkeys((*_SPOKEN_OF, "status.phase"))
+_SELECTABLE = (*_IN_VARIABLES, *_SUBSCRIPTED, "spec.restartPolicy", "spec.schedulerName")
+_READABLE = dict.fromkeys((*_SELECTABLE, "status.phase"))
 _OLD_NAMES = {"spec.host": "spec.nodeName"}
 _RESOURCES = tuple(
     f"{part}.{name}"
@@ -64,8 +64,8 @@ def variables(path: str, found: list[Object]) -> list[Cause]:
     return causes
 
 
-def sets(path: str, found: list[Object]) -> list[Cause]:
-    """Validates the maps and Secrets whose keys all become variables."""
+def env_from(path: str, found: list[Object]) -> list[Cause]:
+    """Validates `envFrom`: ConfigMaps and Secrets whose keys all become variables."""
     causes: list[Cause] = []
     for index, item in enumerate(found):
         prefix = item.get("prefix", "")
@@ -176,7 +176,7 @@ def _divisor(field: str, wanted: str, given: str | float | None) -> list[Cause]:
     return [invalid(field, wanted, why)]
 
 
-def _nothing(path: str, given: Object) -> list[Cause]:
+def _no_check(path: str, given: Object) -> list[Cause]:
     return []
 
 
@@ -185,5 +185,5 @@ _CHECKS: dict[str, Callable[[str, Object], list[Cause]]] = {
     "resourceFieldRef": resource,
     "configMapKeyRef": _key,
     "secretKeyRef": _key,
-    "fileKeyRef": _nothing,
+    "fileKeyRef": _no_check,
 }

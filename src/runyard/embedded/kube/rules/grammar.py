@@ -1,4 +1,4 @@
-"""The grammar of names, label keys and values, and the messages for violations."""
+"""Checks names, label keys and values, and renders the causes of violations."""
 
 import json
 import re
@@ -25,8 +25,8 @@ def invalid(field: str, value: str, why: str) -> Cause:
     return Cause(field, f'Invalid value: "{value}": {why}')
 
 
-def unfit(field: str, value: Any, why: str) -> Cause:
-    """An invalid value that is not a text."""
+def invalid_value(field: str, value: Any, why: str) -> Cause:
+    """An invalid value that is not a string."""
     return Cause(field, f"Invalid value: {json.dumps(value, separators=(',', ':'))}: {why}")
 
 
@@ -52,9 +52,9 @@ def missing(field: str, name: str, why: str = "") -> Cause:
     return Cause(field, f"{message}: {why}" if why else message, "FieldValueNotFound")
 
 
-def too_long(field: str, most: int) -> Cause:
+def too_long(field: str, limit: int) -> Cause:
     """A value that is too long."""
-    return Cause(field, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
+    return Cause(field, f"Too long: may not be more than {limit} bytes", "FieldValueTooLong")
 
 
 def unsupported(field: str, value: str, among: Iterable[str]) -> Cause:
@@ -93,7 +93,7 @@ def segment(name: str) -> str:
 
 
 def qualified(key: str) -> str:
-    """Why that is not `name` or `prefix/name`, as labels and finalizers want it; empty if it is."""
+    """Why that is not a qualified name (`name` or `prefix/name`); empty if it is."""
     return _qualified(key) if len(key) <= _LONGEST else _why_not_qualified(key)
 
 
@@ -133,7 +133,7 @@ def data_key(key: str) -> str:
         return "must be no more than 253 characters"
     if not _DATA_KEY.fullmatch(key):
         return "a key has letters, digits, '-', '_' and '.'"
-    return "may not be a way out of a directory" if key in (".", "..") else ""
+    return "may not be '.' or '..'" if key in (".", "..") else ""
 
 
 def labels(field: str, given: dict[str, str]) -> list[Cause]:
@@ -153,7 +153,7 @@ def labels(field: str, given: dict[str, str]) -> list[Cause]:
 def port(field: str, number: int) -> list[Cause]:
     """Validates the number of a port."""
     fits = 1 <= number <= 65535
-    return [] if fits else [unfit(field, number, "must be between 1 and 65535, inclusive")]
+    return [] if fits else [invalid_value(field, number, "must be between 1 and 65535, inclusive")]
 
 
 def port_name(name: str) -> str:
@@ -169,16 +169,16 @@ def port_name(name: str) -> str:
     return "" if any("a" <= each <= "z" for each in name) else "must contain a letter (a-z)"
 
 
-def climbing(path: str) -> bool:
+def contains_dotdot(path: str) -> bool:
     """Whether a path contains `..`."""
     return ".." in path and ".." in path.split("/")
 
 
-def descending(path: str) -> str:
-    """Why a path does not stay below its mount; empty if it does."""
+def relative_path(path: str) -> str:
+    """Why that is no relative path without `..`; empty if it is one."""
     if path.startswith("/"):
         return "must be a relative path"
-    return "must not contain '..'" if climbing(path) else ""
+    return "must not contain '..'" if contains_dotdot(path) else ""
 
 
 def address(given: str) -> str:
@@ -213,6 +213,6 @@ def _zeros(given: str) -> bool:
     return "." in given and _LEADING_ZERO.search(given) is not None
 
 
-def of_six(given: str) -> bool:
+def is_ipv6(given: str) -> bool:
     """Whether a network is one of IPv6."""
     return isinstance(ip_network(given, strict=False), IPv6Network)

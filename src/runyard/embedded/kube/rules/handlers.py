@@ -7,10 +7,10 @@ from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.rules.grammar import (
     forbidden,
     invalid,
+    invalid_value,
     port,
     port_name,
     required,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.status import Cause
@@ -29,10 +29,10 @@ _SCHEMES = ("HTTP", "HTTPS")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 
 
-def check(path: str, container: Object, *, lasting: bool, grace: int) -> list[Cause]:
-    """Validates the probes and the lifecycle of a container; one that ends by itself has none."""
+def check(path: str, container: Object, *, keeps_running: bool, grace: int) -> list[Cause]:
+    """Validates the probes and the lifecycle of a container; an init container that is no sidecar has none."""
     causes: list[Cause] = []
-    if not lasting:
+    if not keeps_running:
         why = "may not be set for init containers without restartPolicy=Always"
         given = ("lifecycle", *PROBES)
         return [forbidden(f"{path}.{key}", why) for key in given if container.get(key) is not None]
@@ -49,17 +49,19 @@ def _probe(path: str, kind: str, probe: Object, grace: int) -> list[Cause]:
     causes = _handler(path, probe, grace)
     for key in _COUNTS:
         if (count := probe.get(key) or 0) < 0:
-            causes.append(unfit(f"{path}.{key}", count, "must be greater than or equal to 0"))
-    patience = probe.get(_GRACE)
-    if patience is not None and patience <= 0:
-        causes.append(unfit(f"{path}.{_GRACE}", patience, "must be greater than 0"))
+            causes.append(
+                invalid_value(f"{path}.{key}", count, "must be greater than or equal to 0")
+            )
+    own_grace = probe.get(_GRACE)
+    if own_grace is not None and own_grace <= 0:
+        causes.append(invalid_value(f"{path}.{_GRACE}", own_grace, "must be greater than 0"))
     if kind == "readinessProbe":
-        if patience is not None:
+        if own_grace is not None:
             why = "must not be set for readinessProbes"
-            causes.append(unfit(f"{path}.{_GRACE}", patience, why))
+            causes.append(invalid_value(f"{path}.{_GRACE}", own_grace, why))
     elif probe.get("successThreshold") != 1:
         given = probe.get("successThreshold", 0)
-        causes.append(unfit(f"{path}.successThreshold", given, "must be 1"))
+        causes.append(invalid_value(f"{path}.successThreshold", given, "must be 1"))
     return causes
 
 
@@ -80,7 +82,7 @@ def _action(path: str, kind: str, given: Object, grace: int) -> list[Cause]:
         if 0 <= seconds <= grace:
             return []
         why = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
-        return [unfit(path, seconds, why)]
+        return [invalid_value(path, seconds, why)]
     causes = _port(f"{path}.port", given.get("port", 0))
     return causes + _request(path, given) if kind == "httpGet" else causes
 

@@ -7,10 +7,10 @@ from runyard.embedded.kube.rules.grammar import (
     address,
     forbidden,
     invalid,
+    invalid_value,
     label,
     required,
     subdomain,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.status import Cause
@@ -20,7 +20,7 @@ _MOST_SERVERS, _MOST_SEARCHES, _LONGEST_SEARCHES = 3, 32, 2048
 
 
 def check(spec: Object) -> list[Cause]:
-    """Validates the names of a Pod."""
+    """Validates the host names and DNS settings of a Pod."""
     causes: list[Cause] = []
     if (name := spec.get("nodeName")) and (why := subdomain(name)):
         causes.append(invalid("spec.nodeName", name, why))
@@ -36,8 +36,8 @@ def check(spec: Object) -> list[Cause]:
     config = spec.get("dnsConfig")
     if policy == "None" and not (config or {}).get("nameservers"):
         field = "spec.dnsConfig" if config is None else "spec.dnsConfig.nameservers"
-        causes.append(required(field, "must be said when `dnsPolicy` is None"))
-    return causes + (_lookup(config) if config else [])
+        causes.append(required(field, "must be specified when `dnsPolicy` is None"))
+    return causes + (_dns_config(config) if config else [])
 
 
 def _override(spec: Object) -> list[Cause]:
@@ -56,28 +56,28 @@ def _aliases(found: Any) -> list[Cause]:
         path = f"spec.hostAliases[{index}]"
         if why := address(alias.get("ip", "")):
             causes.append(invalid(f"{path}.ip", alias.get("ip", ""), why))
-        for place, name in enumerate(alias.get("hostnames") or ()):
+        for position, name in enumerate(alias.get("hostnames") or ()):
             if why := subdomain(name):
-                causes.append(invalid(f"{path}.hostnames[{place}]", name, why))
+                causes.append(invalid(f"{path}.hostnames[{position}]", name, why))
     return causes
 
 
-def _lookup(config: Object) -> list[Cause]:
+def _dns_config(config: Object) -> list[Cause]:
     path = "spec.dnsConfig"
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
     causes: list[Cause] = []
     if len(servers) > _MOST_SERVERS:
         why = f"must not have more than {_MOST_SERVERS} nameservers"
-        causes.append(unfit(f"{path}.nameservers", servers, why))
+        causes.append(invalid_value(f"{path}.nameservers", servers, why))
     for index, server in enumerate(servers):
         if why := address(server):
             causes.append(invalid(f"{path}.nameservers[{index}]", server, why))
     if len(searches) > _MOST_SEARCHES:
         why = f"must not have more than {_MOST_SEARCHES} search paths"
-        causes.append(unfit(f"{path}.searches", searches, why))
+        causes.append(invalid_value(f"{path}.searches", searches, why))
     if len(" ".join(searches)) > _LONGEST_SEARCHES:
         why = f"must not have more than {_LONGEST_SEARCHES} characters (including spaces)"
-        causes.append(unfit(f"{path}.searches", searches, why))
+        causes.append(invalid_value(f"{path}.searches", searches, why))
     for index, search in enumerate(searches):
         if search != "." and (why := subdomain(search.removesuffix(".").replace("_", "-"))):
             causes.append(invalid(f"{path}.searches[{index}]", search, why))

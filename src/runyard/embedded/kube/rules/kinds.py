@@ -8,13 +8,13 @@ from runyard.embedded.kube.rules.amounts import quantities
 from runyard.embedded.kube.rules.grammar import (
     forbidden,
     invalid,
+    invalid_value,
+    is_ipv6,
     label,
     label_value,
     network,
-    of_six,
     qualified,
     required,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.rules.placement import EFFECTS
@@ -46,9 +46,9 @@ def _networks(found: list[str]) -> list[Cause]:
         for index, given in enumerate(found)
         if (why := network(given))
     ]
-    if not causes and len({of_six(given): None for given in found}) < len(found):
+    if not causes and len({is_ipv6(given): None for given in found}) < len(found):
         why = "may specify no more than one CIDR for each IP family"
-        causes.append(unfit(field, found, why))
+        causes.append(invalid_value(field, found, why))
     return causes
 
 
@@ -88,18 +88,18 @@ def _taints(found: Any) -> list[Cause]:
 
 def event(obj: Object, old: Object | None) -> list[Cause]:
     """Validates an Event; one with an event time also needs its reporter."""
-    about = (obj.get("involvedObject") or {}).get("namespace", "")
+    involved = (obj.get("involvedObject") or {}).get("namespace", "")
     own = obj["metadata"].get("namespace", "")
-    if about != own and (about or own != "default"):
-        return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
+    if involved != own and (involved or own != "default"):
+        return [invalid("involvedObject.namespace", involved, "does not match event.namespace")]
     return _reported(obj) if old is None and obj.get("eventTime") else []
 
 
 def _reported(obj: Object) -> list[Cause]:
-    who = obj.get("reportingComponent", "")
-    causes = [] if who else [required("reportingComponent")]
-    if why := qualified(who):
-        causes.append(invalid("reportingComponent", who, why))
+    reporter = obj.get("reportingComponent", "")
+    causes = [] if reporter else [required("reportingComponent")]
+    if why := qualified(reporter):
+        causes.append(invalid("reportingComponent", reporter, why))
     for key in _REPORTED:
         if not (given := obj.get(key, "")):
             causes.append(required(key))
@@ -115,12 +115,12 @@ def lease(obj: Object, old: Object | None) -> list[Cause]:
     """Validates a Lease."""
     spec = obj.get("spec") or {}
     causes: list[Cause] = []
-    duration, turns = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if duration is not None and duration <= 0:
         why = f"Invalid value: {duration}: must be greater than 0"
         causes.append(Cause("spec.leaseDurationSeconds", why))
-    if turns is not None and turns < 0:
-        why = f"Invalid value: {turns}: must be greater than or equal to 0"
+    if transitions is not None and transitions < 0:
+        why = f"Invalid value: {transitions}: must be greater than or equal to 0"
         causes.append(Cause("spec.leaseTransitions", why))
     return causes
 
@@ -178,8 +178,10 @@ def _binding(obj: Object, old: Object | None, kinds: tuple[str, ...]) -> list[Ca
             causes.append(required(f"{path}.name"))
         if (kind := subject.get("kind", "")) not in _SUBJECTS:
             causes.append(unsupported(f"{path}.kind", kind, _SUBJECTS))
-        lost = kind == "ServiceAccount" and not subject.get("namespace")
-        if lost and obj["kind"] == "ClusterRoleBinding":  # elsewhere the namespace is the binding's
+        no_namespace = kind == "ServiceAccount" and not subject.get("namespace")
+        if (
+            no_namespace and obj["kind"] == "ClusterRoleBinding"
+        ):  # elsewhere the namespace is the binding's
             causes.append(required(f"{path}.namespace"))
     return causes
 

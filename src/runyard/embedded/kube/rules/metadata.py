@@ -81,8 +81,8 @@ def _annotations(given: dict[str, str]) -> list[Cause]:
         if why := qualified(key.lower()):
             causes.append(invalid("metadata.annotations", key, why))
     if size > _ANNOTATION_BYTES:
-        told_size = f"Too long: may not be more than {_ANNOTATION_BYTES} bytes"
-        causes.append(Cause("metadata.annotations", told_size, "FieldValueTooLong"))
+        message = f"Too long: may not be more than {_ANNOTATION_BYTES} bytes"
+        causes.append(Cause("metadata.annotations", message, "FieldValueTooLong"))
     return causes
 
 
@@ -100,8 +100,8 @@ def _owners(found: Any) -> list[Cause]:
             shown = json.dumps(item, separators=(",", ":"))
             why = "/v1, Kind=Event is disallowed from being an owner"
             causes.append(Cause(field, f"Invalid value: {shown}: {why}"))
-    leading = [item for item in found if item.get("controller")]
-    if len(leading) > 1:
+    controllers = [item for item in found if item.get("controller")]
+    if len(controllers) > 1:
         shown = json.dumps(found, separators=(",", ":"))
         why = "only one of the references may be to the controller"
         causes.append(Cause(field, f"Invalid value: {shown}: {why}"))

@@ -7,13 +7,13 @@ from runyard.embedded.kube.rules.grammar import (
     duplicate,
     forbidden,
     invalid,
+    invalid_value,
     label,
     label_value,
     labels,
     qualified,
     required,
     subdomain,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.status import Cause
@@ -25,8 +25,8 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _TOLERATED = ("Equal", "Exists")
 _SPREAD = ("DoNotSchedule", "ScheduleAnyway")
 _POLICIES = ("Honor", "Ignore")
-_NEEDS = "must be specified when `operator` is 'In' or 'NotIn'"
-_NEEDS_NONE = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+_VALUES_REQUIRED = "must be specified when `operator` is 'In' or 'NotIn'"
+_VALUES_FORBIDDEN = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
 _NO_OPERATOR = "not a valid selector operator"
 
 
@@ -38,7 +38,7 @@ def check(spec: Object) -> list[Cause]:
         causes += _affinity(affinity.get("nodeAffinity") or {})
         for key in ("podAffinity", "podAntiAffinity"):
             if given := affinity.get(key):
-                causes += _neighbours(f"spec.affinity.{key}", given)
+                causes += _pod_affinity(f"spec.affinity.{key}", given)
     return causes + _spread(spec.get("topologySpreadConstraints") or ())
 
 
@@ -94,7 +94,7 @@ def _weight(path: str, item: Object) -> list[Cause]:
     return (
         []
         if 1 <= weight <= 100
-        else [unfit(f"{path}.weight", weight, "must be in the range 1-100")]
+        else [invalid_value(f"{path}.weight", weight, "must be in the range 1-100")]
     )
 
 
@@ -113,9 +113,9 @@ def _expression(path: str, item: Object) -> list[Cause]:
     if operator not in _OPERATORS:
         causes.append(invalid(f"{path}.operator", operator, _NO_OPERATOR))
     elif operator in ("In", "NotIn") and not values:
-        causes.append(required(f"{path}.values", _NEEDS))
+        causes.append(required(f"{path}.values", _VALUES_REQUIRED))
     elif operator in ("Exists", "DoesNotExist") and values:
-        causes.append(forbidden(f"{path}.values", _NEEDS_NONE))
+        causes.append(forbidden(f"{path}.values", _VALUES_FORBIDDEN))
     elif operator in ("Gt", "Lt") and len(values) != 1:
         why = "must be specified single value when `operator` is 'Lt' or 'Gt'"
         causes.append(required(f"{path}.values", why))
@@ -148,18 +148,18 @@ def _field(path: str, item: Object) -> list[Cause]:
 # ---- Pod affinity
 
 
-def _neighbours(path: str, given: Object) -> list[Cause]:
+def _pod_affinity(path: str, given: Object) -> list[Cause]:
     causes: list[Cause] = []
     for index, term in enumerate(given.get(REQUIRED) or ()):
-        causes += _neighbour(f"{path}.{REQUIRED}[{index}]", term)
+        causes += _pod_affinity_term(f"{path}.{REQUIRED}[{index}]", term)
     for index, item in enumerate(given.get(PREFERRED) or ()):
         here = f"{path}.{PREFERRED}[{index}]"
         causes += _weight(here, item)
-        causes += _neighbour(f"{here}.podAffinityTerm", item.get("podAffinityTerm") or {})
+        causes += _pod_affinity_term(f"{here}.podAffinityTerm", item.get("podAffinityTerm") or {})
     return causes
 
 
-def _neighbour(path: str, term: Object) -> list[Cause]:
+def _pod_affinity_term(path: str, term: Object) -> list[Cause]:
     causes: list[Cause] = []
     for key in ("labelSelector", "namespaceSelector"):
         causes += selector(f"{path}.{key}", term.get(key))
@@ -167,9 +167,9 @@ def _neighbour(path: str, term: Object) -> list[Cause]:
         if why := label(name):
             causes.append(invalid(f"{path}.namespace", name, why))
     causes += _label_keys(path, term, ("matchLabelKeys", "mismatchLabelKeys"))
-    unlike = term.get("mismatchLabelKeys") or ()
+    mismatch = term.get("mismatchLabelKeys") or ()
     for index, key in enumerate(term.get("matchLabelKeys") or ()):
-        if key in unlike:
+        if key in mismatch:
             why = "exists in both matchLabelKeys and mismatchLabelKeys"
             causes.append(invalid(f"{path}.matchLabelKeys[{index}]", key, why))
     if not (key := term.get("topologyKey", "")):
@@ -204,14 +204,14 @@ def selector(path: str, given: Object | None) -> list[Cause]:
         if operator not in _OPERATORS[:4]:
             causes.append(invalid(f"{here}.operator", operator, _NO_OPERATOR))
         elif operator in ("In", "NotIn") and not values:
-            causes.append(required(f"{here}.values", _NEEDS))
+            causes.append(required(f"{here}.values", _VALUES_REQUIRED))
         elif operator in ("Exists", "DoesNotExist") and values:
-            causes.append(forbidden(f"{here}.values", _NEEDS_NONE))
+            causes.append(forbidden(f"{here}.values", _VALUES_FORBIDDEN))
         if why := qualified(item.get("key", "")):
             causes.append(invalid(f"{here}.key", item.get("key", ""), why))
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             if why := label_value(value):
-                causes.append(invalid(f"{here}.values[{place}]", value, why))
+                causes.append(invalid(f"{here}.values[{position}]", value, why))
     return causes
 
 
@@ -223,7 +223,7 @@ def _spread(found: Any) -> list[Cause]:
     for index, item in enumerate(found):
         path = f"spec.topologySpreadConstraints[{index}]"
         if (skew := item.get("maxSkew", 0)) <= 0:
-            causes.append(unfit(f"{path}.maxSkew", skew, "must be greater than zero"))
+            causes.append(invalid_value(f"{path}.maxSkew", skew, "must be greater than zero"))
         if not (key := item.get("topologyKey")):
             causes.append(required(f"{path}.topologyKey", "can not be empty"))
         if (mode := item.get("whenUnsatisfiable", "")) not in _SPREAD:
@@ -235,7 +235,7 @@ def _spread(found: Any) -> list[Cause]:
         ):
             field = f"{path}.{{topologyKey, whenUnsatisfiable}}"
             causes.append(duplicate(field, f"{{{key}, {mode}}}"))
-        causes += _fewest(f"{path}.minDomains", item.get("minDomains"), mode)
+        causes += _min_domains(f"{path}.minDomains", item.get("minDomains"), mode)
         for part in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if (policy := item.get(part)) is not None and policy not in _POLICIES:
                 causes.append(unsupported(f"{path}.{part}", policy, _POLICIES))
@@ -244,11 +244,11 @@ def _spread(found: Any) -> list[Cause]:
     return causes
 
 
-def _fewest(field: str, given: int | None, mode: str) -> list[Cause]:
+def _min_domains(field: str, given: int | None, mode: str) -> list[Cause]:
     if given is None:
         return []
-    causes = [] if given > 0 else [unfit(field, given, "must be greater than zero")]
+    causes = [] if given > 0 else [invalid_value(field, given, "must be greater than zero")]
     if mode != "DoNotSchedule":
         why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {mode}"
-        causes.append(unfit(field, given, why))
+        causes.append(invalid_value(field, given, why))
     return causes

@@ -20,11 +20,11 @@ from runyard.embedded.kube.rules.grammar import (
     duplicate,
     forbidden,
     invalid,
+    invalid_value,
     label,
     qualified,
     required,
     subdomain,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.status import Cause
@@ -39,14 +39,14 @@ def check(obj: Object, old: Object | None) -> list[Cause]:
     if old is None:
         spec = obj.get("spec") or {}
         causes = _spec(spec)
-        return [*causes, *_begun(spec)]
+        return [*causes, *_on_create(spec)]
     same = obj["spec"] is old["spec"]
     causes = [] if same else [*_spec(obj["spec"]), *changes.spec(obj["spec"], old["spec"])]
     return [*causes, *changes.status(obj, old)]
 
 
-def _begun(spec: Object) -> list[Cause]:
-    """Validates what no new Pod may have."""
+def _on_create(spec: Object) -> list[Cause]:
+    """Refuses fields that a new Pod may not have."""
     causes: list[Cause] = []
     if spec.get("ephemeralContainers"):
         causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -82,7 +82,7 @@ def _deadline(spec: Object) -> list[Cause]:
     if given is None or 1 <= given <= _LARGEST:
         return []
     why = f"must be between 1 and {_LARGEST}, inclusive"
-    return [unfit("spec.activeDeadlineSeconds", given, why)]
+    return [invalid_value("spec.activeDeadlineSeconds", given, why)]
 
 
 def _readiness(found: Any) -> list[Cause]:
@@ -120,7 +120,7 @@ def _claims(found: Any, known: dict[str, None]) -> list[Cause]:
         given = [key for key in _CLAIMED if claim.get(key) is not None]
         if len(given) != 1:
             why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            causes.append(unfit(path, claim, why))
+            causes.append(invalid_value(path, claim, why))
             continue
         if why := subdomain(claim[given[0]]):
             causes.append(invalid(f"{path}.{given[0]}", claim[given[0]], why))

@@ -5,12 +5,12 @@ from typing import Any
 
 from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.rules.grammar import (
-    descending,
     duplicate,
     forbidden,
     invalid,
+    invalid_value,
+    relative_path,
     required,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.status import Cause
@@ -19,7 +19,7 @@ _LARGEST = 2**31 - 1
 _SYSTEMS = ("linux", "windows")
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROC = ("Default", "Unmasked")
-_WORDS = {
+_ENUMS = {
     "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
     "supplementalGroupsPolicy": ("Merge", "Strict"),
     "seLinuxChangePolicy": ("Recursive",),
@@ -57,9 +57,9 @@ def check(spec: Object) -> list[Cause]:
         causes += _pod(given, spec)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         why = "ShareProcessNamespace and HostPID cannot both be enabled"
-        causes.append(unfit("spec.securityContext.shareProcessNamespace", True, why))
+        causes.append(invalid_value("spec.securityContext.shareProcessNamespace", True, why))
     if spec.get("hostUsers") is False:
-        causes += _own_users(spec)
+        causes += _user_namespace(spec)
     if (system := spec.get("os")) is not None:
         causes += _system(system.get("name", ""), spec)
     return causes
@@ -78,10 +78,10 @@ def container(path: str, given: Object, spec: Object) -> list[Cause]:
         added = (given.get("capabilities") or {}).get("add") or ()
         if given.get("privileged"):
             why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            causes.append(unfit(path, given, why))
+            causes.append(invalid_value(path, given, why))
         if "CAP_SYS_ADMIN" in added:
             why = "cannot set `allowPrivilegeEscalation` to false and add CAP_SYS_ADMIN"
-            causes.append(unfit(path, given, why))
+            causes.append(invalid_value(path, given, why))
     return causes
 
 
@@ -91,9 +91,9 @@ def _pod(given: Object, spec: Object) -> list[Cause]:
     causes += _identities(path, given, ("fsGroup", "runAsUser", "runAsGroup"))
     for index, group in enumerate(given.get("supplementalGroups") or ()):
         causes += _identity(f"{path}.supplementalGroups[{index}]", group)
-    for key, among in _WORDS.items():
-        if (word := given.get(key)) is not None and word not in among:
-            causes.append(unsupported(f"{path}.{key}", word, among))
+    for key, among in _ENUMS.items():
+        if (value := given.get(key)) is not None and value not in among:
+            causes.append(unsupported(f"{path}.{key}", value, among))
     if given.get("sysctls"):
         causes += _sysctls(f"{path}.sysctls", given["sysctls"], spec)
     return causes
@@ -111,7 +111,7 @@ def _identities(path: str, given: Object, keys: tuple[str, ...]) -> list[Cause]:
 def _identity(field: str, number: int) -> list[Cause]:
     fits = 0 <= number <= _LARGEST
     why = f"must be between 0 and {_LARGEST}, inclusive"
-    return [] if fits else [unfit(field, number, why)]
+    return [] if fits else [invalid_value(field, number, why)]
 
 
 def _sysctls(field: str, found: Any, spec: Object) -> list[Cause]:
@@ -141,7 +141,7 @@ def _profiles(path: str, given: Object) -> list[Cause]:
     if (profile := given.get("seccompProfile")) is not None:
         causes += _profile(f"{path}.seccompProfile", profile, "seccomp")
         file = profile.get("localhostProfile") or ""
-        if profile.get("type") == "Localhost" and (why := descending(file)):
+        if profile.get("type") == "Localhost" and (why := relative_path(file)):
             causes.append(invalid(f"{path}.seccompProfile.localhostProfile", file, why))
     if (profile := given.get("appArmorProfile")) is not None:
         causes += _profile(f"{path}.appArmorProfile", profile, "AppArmor")
@@ -172,7 +172,7 @@ def _profile(path: str, given: Object, what: str) -> list[Cause]:
 # ---- fields that depend on the operating system
 
 
-def _own_users(spec: Object) -> list[Cause]:
+def _user_namespace(spec: Object) -> list[Cause]:
     """A Pod with a user namespace cannot share the host's namespaces."""
     why = "when `hostUsers` is false"
     shared = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))

@@ -6,21 +6,21 @@ from typing import Any
 from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.rules import environment
 from runyard.embedded.kube.rules.grammar import (
-    climbing,
-    descending,
+    contains_dotdot,
     duplicate,
     forbidden,
     invalid,
+    invalid_value,
     label,
     missing,
+    relative_path,
     required,
-    unfit,
     unsupported,
 )
 from runyard.embedded.kube.schema import quantity
 from runyard.embedded.kube.status import Cause
 
-_SOURCES = (  # in the order in which a second one is noticed
+_SOURCES = (  # in the order of a real server's checks
     "emptyDir",
     "hostPath",
     "gitRepo",
@@ -105,7 +105,7 @@ def _empty(path: str, given: Object) -> list[Cause]:
             return []
     except ValueError as error:
         return [invalid(f"{path}.sizeLimit", str(limit), str(error))]
-    return [forbidden(f"{path}.sizeLimit", "must not be less than nothing")]
+    return [forbidden(f"{path}.sizeLimit", "must not be less than zero")]
 
 
 def _host(path: str, given: Object) -> list[Cause]:
@@ -113,7 +113,7 @@ def _host(path: str, given: Object) -> list[Cause]:
     if not where:
         return [required(f"{path}.path")]
     causes = []
-    if climbing(where):
+    if contains_dotdot(where):
         causes.append(invalid(f"{path}.path", where, "must not contain '..'"))
     if kind not in _PATH_TYPES:
         causes.append(unsupported(f"{path}.type", kind, _PATH_TYPES))
@@ -149,12 +149,12 @@ def _keys(path: str, given: Object, named: str) -> list[Cause]:
 
 def _mode(field: str, given: Object) -> list[Cause]:
     mode = given.get(field.rpartition(".")[2])
-    return [] if mode is None or 0 <= mode <= 0o777 else [unfit(field, mode, _MODES)]
+    return [] if mode is None or 0 <= mode <= 0o777 else [invalid_value(field, mode, _MODES)]
 
 
 def _file(field: str, where: str) -> list[Cause]:
-    """Validates where a file lies in its volume."""
-    if why := descending(where):
+    """Validates the path of a file in its volume."""
+    if why := relative_path(where):
         return [invalid(field, where, why)]
     return [invalid(field, where, "must not start with '..'")] if where.startswith("..") else []
 
@@ -185,7 +185,7 @@ def _projected(path: str, given: Object) -> list[Cause]:
         found = [key for key in _PROJECTED if source.get(key) is not None]
         for key in found[:1]:
             causes += _projection(path, f"{here}.{key}", key, source[key])
-            causes += _clashes(path, key, source[key], taken)
+            causes += _duplicate_paths(path, key, source[key], taken)
         if len(found) > 1:
             causes.append(forbidden(here, "may not specify more than 1 volume type per source"))
     return causes
@@ -197,7 +197,7 @@ def _projection(volume: str, path: str, key: str, given: Object) -> list[Cause]:
     return _token(volume, path, given) if key == "serviceAccountToken" else _config(path, given)
 
 
-def _clashes(path: str, key: str, given: Object, taken: dict[str, None]) -> list[Cause]:
+def _duplicate_paths(path: str, key: str, given: Object, taken: dict[str, None]) -> list[Cause]:
     """Two files with the same path; a token's path is not checked."""
     causes: list[Cause] = []
     for item in given.get("items") or ():
@@ -214,10 +214,10 @@ def _token(volume: str, path: str, given: Object) -> list[Cause]:
     seconds, where = given.get("expirationSeconds"), given.get("path")
     if seconds is not None and seconds < _SHORTEST:
         why = "may not specify a duration less than 10 minutes"
-        causes.append(unfit(f"{path}.expirationSeconds", seconds, why))
+        causes.append(invalid_value(f"{path}.expirationSeconds", seconds, why))
     if seconds is not None and seconds > _LONGEST:
         why = "may not specify a duration larger than 2^32 seconds"
-        causes.append(unfit(f"{path}.expirationSeconds", seconds, why))
+        causes.append(invalid_value(f"{path}.expirationSeconds", seconds, why))
     return causes + (_file(f"{volume}.path", where) if where else [required(f"{volume}.path")])
 
 
@@ -238,7 +238,7 @@ _CHECKS: dict[str, Callable[[str, Object], list[Cause]]] = {
 def mounts(path: str, container: Object, volumes: dict[str, Object]) -> list[Cause]:
     """Validates how a container mounts volumes."""
     causes: list[Cause] = []
-    places: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for index, mount in enumerate(container["volumeMounts"]):
         name, where = mount.get("name", ""), mount.get("mountPath", "")
         if not name:
@@ -247,40 +247,42 @@ def mounts(path: str, container: Object, volumes: dict[str, Object]) -> list[Cau
             causes.append(missing(f"{path}[{index}].name", name))
         if not where:
             causes.append(required(f"{path}[{index}].mountPath"))
-        if where in places:
+        if where in paths:
             causes.append(invalid(f"{path}[{index}].mountPath", where, "must be unique"))
-        places[where] = None
+        paths[where] = None
         if len(mount) > 2:
-            causes += _manner(path, index, mount, container.get("securityContext") or {})
+            causes += _mount_options(path, index, mount, container.get("securityContext") or {})
     return causes
 
 
-def _manner(path: str, index: int, mount: Object, security: Object) -> list[Cause]:
+def _mount_options(path: str, index: int, mount: Object, security: Object) -> list[Cause]:
     causes: list[Cause] = []
     for key in ("subPath", "subPathExpr"):
-        if why := descending(mount.get(key, "")):
+        if why := relative_path(mount.get(key, "")):
             causes.append(invalid(f"{path}.{key}", mount[key], why))
     if mount.get("subPath") and mount.get("subPathExpr"):
         why = "subPathExpr and subPath are mutually exclusive"
         causes.append(invalid(f"{path}[{index}].subPathExpr", mount["subPathExpr"], why))
-    spread, deep = mount.get("mountPropagation"), mount.get("recursiveReadOnly")
+    propagation, recursive = mount.get("mountPropagation"), mount.get("recursiveReadOnly")
     field = f"{path}.mountPropagation"
-    if spread is not None and spread not in _PROPAGATIONS:
-        causes.append(unsupported(field, spread, _PROPAGATIONS))
-    if spread == "Bidirectional" and not security.get("privileged"):
+    if propagation is not None and propagation not in _PROPAGATIONS:
+        causes.append(unsupported(field, propagation, _PROPAGATIONS))
+    if propagation == "Bidirectional" and not security.get("privileged"):
         why = "Bidirectional mount propagation is available only to privileged containers"
         causes.append(forbidden(field, why))
-    return causes + _recursion(f"{path}.recursiveReadOnly", deep, mount, spread)
+    return causes + _recursive_read_only(f"{path}.recursiveReadOnly", recursive, mount, propagation)
 
 
-def _recursion(field: str, deep: str | None, mount: Object, spread: str | None) -> list[Cause]:
-    if deep is None or deep == "Disabled":
+def _recursive_read_only(
+    field: str, recursive: str | None, mount: Object, propagation: str | None
+) -> list[Cause]:
+    if recursive is None or recursive == "Disabled":
         return []
-    if deep not in _RECURSIONS:
-        return [unsupported(field, deep, _RECURSIONS)]
+    if recursive not in _RECURSIONS:
+        return [unsupported(field, recursive, _RECURSIONS)]
     if not mount.get("readOnly"):
         return [forbidden(field, "may only be specified when readOnly is true")]
-    if spread not in (None, "None"):
+    if propagation not in (None, "None"):
         why = "may only be specified when mountPropagation is None or not specified"
         return [forbidden(field, why)]
     return []

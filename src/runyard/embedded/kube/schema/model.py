@@ -1,4 +1,4 @@
-"""The types of Kubernetes objects: their members, and how each member merges and is encoded.
+"""Describes the types of Kubernetes objects: their members, and how each member merges and is encoded.
 
 One table serves four rules that a real server derives from one source: which fields exist (`typed`), how a
 strategic patch merges lists (`strategic`), which fields a manager can own (`fields`, `apply`), and which empty
@@ -9,7 +9,7 @@ values are written out. The notation of the tables, one type a line:
     s b f      text, boolean, number; without a code a member is text
     i l        integer of 32 bits, of 64 bits
     q t u o y  quantity, time, time with microseconds, integer or text, base64
-    any        whatever comes
+    any        any value
     Name       a type of its own
     {x}        a map; `@` after it: owned as one value
     [x]        a list, owned as one value; [x=] is a set; [x|key,...] has items found by their keys

@@ -1,7 +1,7 @@
-"""Kubernetes quantities (`8`, `500m`, `14336Mi`, `1e3`) as integers of thousandths.
+"""Converts Kubernetes quantities (`8`, `500m`, `14336Mi`, `1e3`) to integers of thousandths.
 
-One unit for all resources keeps the arithmetic exact and the comparison free of special cases. What is too large to be
-meant counts as the largest there is, as in a real scheduler.
+One unit for all resources keeps the arithmetic exact and the comparison simple. Larger values are capped at 2^63, as in
+a real scheduler.
 """
 
 import re

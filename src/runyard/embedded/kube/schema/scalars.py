@@ -1,10 +1,10 @@
 """Normalizes values as a server does when it reads them: times, quantities, base64.
 
-A time is kept to the second, or to the microsecond where its type says so, always in UTC. Quantities in a list of
-resources get their one canonical form (`1000m` is `1`, `0.5Gi` is `512Mi`), others stay as they came.
+A time has a precision of seconds, or of microseconds if its type says so, always in UTC. Quantities in a list of
+resources get their canonical form (`1000m` is `1`, `0.5Gi` is `512Mi`), others stay as they were sent.
 
-What is wrong with a value is a `ValueError`, whatever it is. A moment must lie in the years that a calendar has here (1
-to 9999, in UTC), an amount must fit into `_LONGEST` characters and three digits of exponent; a real server keeps more.
+Every invalid value raises `ValueError`. A time must be in the years 1 to 9999 in UTC, an amount must have at most
+`_LONGEST` characters and three digits of exponent; a real server accepts more.
 """
 
 import binascii

@@ -5,7 +5,7 @@ unknown field is dropped (and reported, on request of `validation`), a value of 
 or string that its type omits disappears, and a member that is always encoded appears. So two writes with the same
 meaning are equal, and a write without a change is recognised.
 
-The work is done by generated structures in C; a part that is the very object of the previous version is not read again.
+The conversion uses generated msgspec structs; a part that is the same Python object as before is not converted again.
 """
 
 from functools import cache
@@ -39,7 +39,7 @@ _OWNERS = "managedFields"
 
 
 class TypedError(ValueError):
-    """A value of the wrong kind, and where."""
+    """A value of the wrong type, and its path."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def typed(resource: Resource, obj: Object, old: Object | None = None) -> Object:
         elif key == "metadata":
             result[key] = _metadata(value, old)
         else:
-            _place(result, key, part, value)
+            _put(result, key, part, value)
     return result
 
 
@@ -96,7 +96,7 @@ def _metadata(value: Any, old: Object | None) -> Object:
     return read_meta
 
 
-def _place(result: Object, key: str, part: Part, value: Any) -> None:
+def _put(result: Object, key: str, part: Part, value: Any) -> None:
     if value is None:
         if part.absent is not None:
             result[key] = part.absent
@@ -200,8 +200,8 @@ def unknown(kind: Type, value: Any, path: str = "", *, old: Any = None) -> list[
     return found
 
 
-def suspicious(resource: Resource, obj: Object, old: Object | None) -> bool:
-    """Whether an object of a built-in kind may have such fields; a fast check without false negatives."""
+def may_have_unknown(resource: Resource, obj: Object, old: Object | None) -> bool:
+    """Whether an object of a built-in kind may have unknown fields; a fast check without false negatives."""
     parts = _parts(resource.kind)
     before = _NOTHING if old is None else old
     for key, value in obj.items():

@@ -1,4 +1,4 @@
-"""Renders the cells of Pods: one word for a Pod's state, the deepest known reason. Nothing here raises."""
+"""Renders the cells of Pods; the status is the most specific known reason. Nothing here raises."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from runyard.embedded.kube.resources import Object
 from runyard.embedded.kube.tables.cells import NONE, age, at, count, items, text
 
 _FINISHED = ("Succeeded", "Failed")
-_LATER = "PodInitializing"
+_INITIALIZING = "PodInitializing"
 
 
 def ready(pod: Object) -> str:
@@ -18,12 +18,12 @@ def ready(pod: Object) -> str:
         for item in statuses
         if item.get("ready") is True and at(item, "state", "running") is not None
     )
-    beside = sum(
+    ready_sidecars = sum(
         1
         for item in items(pod, "status", "initContainerStatuses")
         if item.get("name") in sidecars and item.get("started") and item.get("ready")
     )
-    return f"{good + beside}/{len(items(pod, 'spec', 'containers')) + len(sidecars)}"
+    return f"{good + ready_sidecars}/{len(items(pod, 'spec', 'containers')) + len(sidecars)}"
 
 
 def status(pod: Object) -> str:
@@ -71,8 +71,8 @@ def gates(pod: Object) -> str:
         for item in items(pod, "status", "conditions")
         if item.get("status") == "True"
     ]
-    opened = sum(1 for item in wanted if item.get("conditionType") in true)
-    return f"{opened}/{len(wanted)}"
+    met = sum(1 for item in wanted if item.get("conditionType") in true)
+    return f"{met}/{len(wanted)}"
 
 
 def _sidecars(pod: Object) -> list[Any]:
@@ -94,7 +94,7 @@ def _starting(pod: Object) -> str | None:
         if isinstance(ended, dict):
             return f"Init:{_end(ended)}"
         waiting = text(at(item, "state", "waiting", "reason"))
-        return f"Init:{waiting}" if waiting not in ("", _LATER) else f"Init:{index}/{total}"
+        return f"Init:{waiting}" if waiting not in ("", _INITIALIZING) else f"Init:{index}/{total}"
     return None
 
 

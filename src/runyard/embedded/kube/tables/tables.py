@@ -1,11 +1,10 @@
-"""Renders tables: what `kubectl get` prints, when a client asks for it by its Accept header.
+"""Renders the tables that `kubectl get` prints, which a client requests by its Accept header.
 
 The columns are the ones that users know from a stock server. Columns of priority 1 are shown by `-o wide`
-only. A row also carries the object, or just its metadata, as `includeObject` asks.
+only. A row also has the object, or just its metadata, according to `includeObject`.
 
-Fields that the server does not validate may have any shape, and an event is
-encoded for a watcher inside another client's request, so nothing in here raises: what cannot be read is
-shown as `<unknown>`.
+Fields that the server does not validate may have any shape, and events are encoded for watchers inside
+another client's request, so nothing in here raises: unreadable values are shown as `<unknown>`.
 """
 
 from collections.abc import Callable
@@ -49,8 +48,8 @@ class Printer(msgspec.Struct, frozen=True):
     empty: tuple[()] | None = ()  # the cells of a table without rows
 
 
-def asked(request: Request) -> Form | None:
-    """The form of the table that a request asks for; None if it asks for the object itself."""
+def requested_form(request: Request) -> Form | None:
+    """Returns the requested form of a table; None if the request is for the object itself."""
     accept = request.header("accept")
     if "as=Table" not in accept:
         return None
@@ -100,7 +99,7 @@ def _ended(phase: str, given: str) -> Object:
     return {"type": "Completed", "status": "True", "reason": phase, "message": given}
 
 
-# Marks Pods that are over, for clients that hide them.
+# Marks finished Pods, for clients that hide them.
 _ENDED = {
     "Succeeded": _ended("Succeeded", "The pod has completed successfully."),
     "Failed": _ended("Failed", "The pod failed."),
@@ -135,49 +134,49 @@ def _name(obj: Object) -> str:
     return text(at(obj, "metadata", "name"))
 
 
-def _born(obj: Object, now: float) -> str:
+def _age_of(obj: Object, now: float) -> str:
     return age(at(obj, "metadata", "creationTimestamp"), now)
 
 
 def _any(obj: Object, now: float) -> list[Cell]:
-    return [_name(obj), _born(obj, now)]
+    return [_name(obj), _age_of(obj, now)]
 
 
 def _namespace(obj: Object, now: float) -> list[Cell]:
-    return [_name(obj), text(at(obj, "status", "phase")), _born(obj, now)]
+    return [_name(obj), text(at(obj, "status", "phase")), _age_of(obj, now)]
 
 
 def _lease(obj: Object, now: float) -> list[Cell]:
-    return [_name(obj), text(at(obj, "spec", "holderIdentity")), _born(obj, now)]
+    return [_name(obj), text(at(obj, "spec", "holderIdentity")), _age_of(obj, now)]
 
 
-def _bag(obj: Object, now: float) -> list[Cell]:
+def _config_map(obj: Object, now: float) -> list[Cell]:
     both = cells.size(obj.get("data")) + cells.size(obj.get("binaryData"))
-    return [_name(obj), both, _born(obj, now)]
+    return [_name(obj), both, _age_of(obj, now)]
 
 
 def _secret(obj: Object, now: float) -> list[Cell]:
-    return [_name(obj), text(obj.get("type")), cells.size(obj.get("data")), _born(obj, now)]
+    return [_name(obj), text(obj.get("type")), cells.size(obj.get("data")), _age_of(obj, now)]
 
 
-def _made(obj: Object, now: float) -> list[Cell]:
+def _created(obj: Object, now: float) -> list[Cell]:
     return [_name(obj), text(at(obj, "metadata", "creationTimestamp"), _NEVER)]
 
 
 def _runtime(obj: Object, now: float) -> list[Cell]:
-    return [_name(obj), text(obj.get("handler")), _born(obj, now)]
+    return [_name(obj), text(obj.get("handler")), _age_of(obj, now)]
 
 
 def _binding(obj: Object, now: float) -> list[Cell]:
     kinds = ("User", "Group", "ServiceAccount")
     granted = [cells.subjects(obj, kind) for kind in kinds]
-    return [_name(obj), cells.role(obj), _born(obj, now), *granted]
+    return [_name(obj), cells.role(obj), _age_of(obj, now), *granted]
 
 
 def _certificate(obj: Object, now: float) -> list[Cell]:
     return [
         _name(obj),
-        _born(obj, now),
+        _age_of(obj, now),
         text(at(obj, "spec", "signerName")),
         text(at(obj, "spec", "username")),
         cells.requested(obj),
@@ -191,7 +190,7 @@ def _pod(obj: Object, now: float) -> list[Cell]:
         podcells.ready(obj),
         podcells.status(obj),
         podcells.restarts(obj, now),
-        _born(obj, now),
+        _age_of(obj, now),
         text(at(obj, "status", "podIP"), NONE),
         text(at(obj, "spec", "nodeName"), NONE),
         text(at(obj, "status", "nominatedNodeName"), NONE),
@@ -205,7 +204,7 @@ def _node(obj: Object, now: float) -> list[Cell]:
         _name(obj),
         cells.node_status(obj),
         cells.node_roles(obj),
-        _born(obj, now),
+        _age_of(obj, now),
         text(at(info, "kubeletVersion")),
         cells.address(obj, "InternalIP"),
         cells.address(obj, "ExternalIP"),
@@ -234,14 +233,14 @@ def _event(obj: Object, now: float) -> list[Cell]:
 
 
 _ANY = Printer(_columns("Name", "Age"), _any)
-_MADE = Printer((*_columns("Name"), Column("Created At", type="date")), _made, empty=None)
+_CREATED = Printer((*_columns("Name"), Column("Created At", type="date")), _created, empty=None)
 _BINDING = _columns("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts")
 _PRINTERS = {
     "namespaces": Printer(_columns("Name", "Status", "Age"), _namespace),
     "runtimeclasses": Printer(_columns("Name", "Handler", "Age"), _runtime),
-    "roles": _MADE,
-    "clusterroles": _MADE,
-    "customresourcedefinitions": _MADE,
+    "roles": _CREATED,
+    "clusterroles": _CREATED,
+    "customresourcedefinitions": _CREATED,
     "rolebindings": Printer(_BINDING, _binding),
     "clusterrolebindings": Printer(_BINDING, _binding),
     "certificatesigningrequests": Printer(
@@ -249,7 +248,7 @@ _PRINTERS = {
         _certificate,
     ),
     "leases": Printer(_columns("Name", "Holder", "Age"), _lease),
-    "configmaps": Printer(_columns("Name", "Data", "Age"), _bag),
+    "configmaps": Printer(_columns("Name", "Data", "Age"), _config_map),
     "secrets": Printer(_columns("Name", "Type", "Data", "Age"), _secret),
     "pods": Printer(
         _columns(
