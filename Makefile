@@ -27,6 +27,8 @@ SEEDS ?= 25
 FIRST_SEED ?= $(shell expr 1 + $(RUNYARD_ROTATION) % 4 '*' 25)
 BUDGET ?=
 LANES = MAKE='$(MAKE)' $(PY) tools/lanes.py
+# Tests and simulations keep their databases and directories in memory, where there is enough of it.
+IN_MEMORY := sh tools/in_memory.sh
 
 # The user's shell settings must not leak into the environment that the lock file describes.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
@@ -53,7 +55,7 @@ sim: .venv/ready ## Watch a simulated fleet live through two hours with faults
 	@$(RUNYARD) sim --seed 1 --hours 2 --demo
 
 test: .venv/ready ## Run the fast tests (under 4 minutes)
-	@RUNYARD_TIER=fast $(PY) -m pytest $(SPREAD) --ignore=tests/laws -m "not slow and not long" $(PYTEST_ARGS)
+	@RUNYARD_TIER=fast $(IN_MEMORY) $(PY) -m pytest $(SPREAD) --ignore=tests/laws -m "not slow and not long" $(PYTEST_ARGS)
 
 kube-assets: ## Build a real Kubernetes control plane for the tests, once, into the user's cache
 	@sh tools/kube_assets.sh
@@ -85,7 +87,7 @@ check: .venv/ready ## Lint, format, types for Linux and macOS, import rules, law
 .PHONY: stage-tests stage-proof stage-seeds stage-lint stage-format stage-types-linux stage-types-darwin stage-imports stage-laws stage-commits
 
 stage-tests:
-	@RUNYARD_TIER=ci $(STAGE) "tests" $(PY) tools/budget.py $(BUDGET) -- \
+	@RUNYARD_TIER=ci $(STAGE) "tests" $(IN_MEMORY) $(PY) tools/budget.py $(BUDGET) -- \
 	  $(PY) -m pytest $(SPREAD) --ignore=tests/laws -m "not long" $(PYTEST_ARGS)
 
 stage-proof:
@@ -93,7 +95,7 @@ stage-proof:
 
 stage-seeds:
 	@$(STAGE) "simulation, $(SEEDS) seeds of one hour from $(FIRST_SEED)" \
-	  $(RUNYARD) sim --seed $(FIRST_SEED) --seeds $(SEEDS) --hours 1 --workers 1
+	  $(IN_MEMORY) $(RUNYARD) sim --seed $(FIRST_SEED) --seeds $(SEEDS) --hours 1 --workers 1
 
 stage-lint:
 	@$(STAGE) "ruff check" $(PY) -m ruff check .

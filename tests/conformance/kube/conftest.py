@@ -1,8 +1,9 @@
 """Runs each script of this directory on the embedded API twice and on a real one, unchanged.
 
-A script is an `async def` that takes `api`. Where no real control plane can be started its cases are
-reported as not run. `@pytest.mark.since(1, 31)`, or a line in `ages`, names the first version of Kubernetes that
-can pass.
+A script is an `async def` that takes `api`. The long tier and `make conformance` run every script on every server. The
+verdict runs all scripts on the embedded API in this process, and a rotating third of them over HTTP and on the real
+one. Where no real control plane can be started its cases are reported as not run. `@pytest.mark.since(1, 31)`, or a
+line in `ages`, names the first version of Kubernetes that can pass.
 """
 
 import asyncio
@@ -16,12 +17,34 @@ import controlplane
 import pytest
 from tests.conformance.kube import ages, backends, usage
 from tests.conftest import BACKEND, Absent
+from tests.tiers import sample
 
 # A real control plane takes half a minute to start and seconds for each script, so its cases are marked slow.
 PARAMS = [
     pytest.param(name, marks=[pytest.mark.slow] if name == "real" else [])
     for name in backends.NAMES
 ]
+SAMPLED = ("http", "real")
+SHARE = 3
+WHOLE = 100  # fewer cases than this were chosen by name: they all run
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the scripts that are not in this run's sample, on the servers where a script takes long."""
+    left_out: set[str] = set()
+    for backend in SAMPLED:
+        cases = sorted(item.nodeid for item in items if _backend(item) == backend)
+        if len(cases) > WHOLE:
+            left_out |= {*cases} - {*sample(cases, of=SHARE)}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+        items[:] = [item for item in items if item.nodeid not in left_out]
+
+
+def _backend(item: pytest.Item) -> str | None:
+    chosen = getattr(item, "callspec", None)
+    found: str | None = chosen.params.get("api") if chosen is not None else None
+    return found
 
 
 @pytest.fixture(scope="session")
