@@ -46,7 +46,7 @@ class VmState(StrEnum):
 
 
 class VmSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to create."""
+    """The VM to create."""
 
     name: str
     image: str  # reference with digest, already pulled
@@ -57,7 +57,7 @@ class VmSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VmView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver knows about one VM."""
+    """The state of one VM according to its driver."""
 
     name: str
     state: VmState
@@ -71,7 +71,7 @@ class VmDriver(Protocol):
     """Creates, starts, watches and ends virtual machines, and stores their images."""
 
     async def list(self) -> tuple[VmView, ...]:
-        """Every VM on this host, also those that the agent did not create."""
+        """List every VM on this host, also those that the agent did not create."""
         ...
 
     async def create(self, spec: VmSpec) -> None:
@@ -83,7 +83,7 @@ class VmDriver(Protocol):
         ...
 
     async def stop(self, name: str, *, grace: float) -> None:
-        """Ask the guest to end, wait at most `grace` seconds, then power off. Absent is success."""
+        """Request a shutdown from the guest, wait at most `grace` seconds, then power off. Absent is success."""
         ...
 
     async def delete(self, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 
 def main(user: str, program: list[str]) -> NoReturn:
-    """Become that user, then that program."""
+    """Switches to the user, then executes the program."""
     if user != "-":
         uid, _, gid = user.partition(":")
         os.setgroups([])

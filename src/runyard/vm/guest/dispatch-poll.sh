@@ -2,10 +2,10 @@
 # Poll the dispatch server until there is a job, run exactly one job, halt.
 #
 #   200 with a JIT configuration  run the runner; its exit code is ours
-#   200 without one, 204          ask again
+#   200 without one, 204          poll again
 #   401, 403                      exit 1: this machine's identity is not accepted
 #   410                           exit 0: this machine is to be replaced
-#   anything else, no answer      ask again, for ever
+#   anything else, no response    poll again, for ever
 #
 # The token is in no variable, no argument and no environment of any process here: the HTTP client reads it
 # from a file, and the file is gone before the job starts. TERM is forwarded to the runner, and the script waits
@@ -16,25 +16,25 @@ here=$(cd "$(dirname "$0")" && pwd) || exit 1
 # shellcheck source=src/runyard/vm/guest/lib.sh
 . "$here/lib.sh"
 
-child=''   # what we wait for: a poll, a pause, or the runner
-asked=''   # the exit code, once TERM has arrived
-running='' # whether the child is the runner, which may take its time
+child=''    # the process that is waited for: a poll, a pause, or the runner
+ending=''   # the exit code, once TERM has arrived
+running=''  # whether the child is the runner, whose end may take long
 listener='' # the process that keeps the runner's newest output
 
 # shellcheck disable=SC2329 # called by the traps below
-ask_to_end() {
-    asked=$1
+forward_signal() {
+    ending=$1
     if [ -n "$child" ]; then
         kill -TERM "$child" 2>/dev/null
     fi
     if [ -z "$running" ]; then
-        exit "$asked"
+        exit "$ending"
     fi
 }
 trap 'leave $?' EXIT
-trap 'ask_to_end 143' TERM
-trap 'ask_to_end 130' INT
-trap 'ask_to_end 129' HUP
+trap 'forward_signal 143' TERM
+trap 'forward_signal 130' INT
+trap 'forward_signal 129' HUP
 
 # On every exit path, let the listener write the runner's last output and end it.
 # shellcheck disable=SC2329 # called by the trap above
@@ -93,7 +93,7 @@ pause() {
     fi
 }
 
-# Return when there is a JIT configuration in $jit; every other outcome ends the script or asks again.
+# Return when there is a JIT configuration in $jit; every other outcome ends the script or polls again.
 await_work() {
     while :; do
         poll
@@ -102,18 +102,18 @@ await_work() {
             if [ -s "$body" ] && "$here/json-field.sh" encoded_jit_config <"$body" >"$jit"; then
                 return
             fi
-            say "an answer without a usable JIT configuration"
+            say "the server's response has no usable JIT configuration"
             ;;
         204) ;;
         401 | 403)
-            say "refused with $answer"
+            say "the server refused this machine's token with $answer"
             exit 1
             ;;
         410)
-            say "to be replaced"
+            say "the server drains this runner (410): it is replaced"
             exit 0
             ;;
-        *) say "no work to be had: $answer" ;;
+        *) say "the poll failed with $answer: polling again" ;;
         esac
         pause
     done
@@ -135,7 +135,7 @@ forget_token() {
         eval "$RUNYARD_ENV_RELEASE"
     fi
     if [ -e "$RUNYARD_ENV_DIR/sa_token" ]; then
-        say "the token cannot be removed: no job is run beside it"
+        say "the token cannot be removed: no job is run while it can be read"
         exit 1
     fi
 }
@@ -145,7 +145,7 @@ as_job() {
     if [ -n "$RUNYARD_PYTHON" ]; then
         exec "$RUNYARD_PYTHON" -I -S "$here/become.py" "${RUNYARD_JOB_USER:--}" "$@"
     elif [ -n "$RUNYARD_JOB_USER" ]; then
-        say "no Python to become $RUNYARD_JOB_USER with"
+        say "no Python to switch to the user $RUNYARD_JOB_USER with"
         exit 1
     fi
     exec "$@"
@@ -154,10 +154,10 @@ as_job() {
 # The runner's output goes through a pipe to a listener that keeps the newest part. Without a Python there is no
 # listener, and the output goes into a file of unlimited size.
 open_log() {
-    talk=$log
+    output=$log
     if [ -n "$RUNYARD_PYTHON" ] && rm -f "$log.pipe" && mkfifo "$log.pipe" &&
         listener=$("$RUNYARD_PYTHON" -I -S "$here/newest.py" listen "$log.pipe" "$log" "$RUNYARD_LOG_BYTES"); then
-        talk=$log.pipe
+        output=$log.pipe
     fi
 }
 
@@ -172,19 +172,19 @@ start_runner() {
         if [ -n "$RUNYARD_JOB_USER" ]; then
             chown "$RUNYARD_JOB_USER" "$RUNYARD_WORK_DIR/.jit" || exit 1
         fi
-        as_job ./run.sh --jitconfig-file "$RUNYARD_WORK_DIR/.jit" --disableupdate >"$talk" 2>&1 &
+        as_job ./run.sh --jitconfig-file "$RUNYARD_WORK_DIR/.jit" --disableupdate >"$output" 2>&1 &
     else
         config=$(cat "$jit")
         rm -f "$jit"
-        as_job ./run.sh --jitconfig "$config" --disableupdate >"$talk" 2>&1 &
+        as_job ./run.sh --jitconfig "$config" --disableupdate >"$output" 2>&1 &
     fi
     child=$!
-    if [ -n "$asked" ]; then # while there was no runner to forward it to
+    if [ -n "$ending" ]; then # it arrived while there was no runner to forward it to
         kill -TERM "$child" 2>/dev/null
     fi
 }
 
-# End a runner that was given no job in time. It is not idle once the hook has run or a worker exists.
+# End a runner that got no job in time. It is not idle once the hook has run or a worker exists.
 watch_idleness() {
     limit=${TUIST_RUNNER_IDLE_TIMEOUT_SECONDS:-0}
     case $limit in
@@ -224,7 +224,7 @@ log=$RUNYARD_RUN_DIR/runner.log
 watchdog=''
 
 if [ ! -s "$headers" ] || [ -z "${TUIST_RUNNER_DISPATCH_URL:-}" ]; then
-    say "no token or no address to poll"
+    say "no token was staged, or TUIST_RUNNER_DISPATCH_URL is empty"
     exit 1
 fi
 if [ -z "${RUNYARD_NO_CURL:-}" ] && curl --version >/dev/null 2>&1; then
@@ -232,7 +232,7 @@ if [ -z "${RUNYARD_NO_CURL:-}" ] && curl --version >/dev/null 2>&1; then
 elif [ -n "$RUNYARD_PYTHON" ]; then
     client=with_python
 else
-    say "neither curl nor a Python to poll with"
+    say "there is neither curl nor a Python to poll with"
     exit 1
 fi
 
@@ -248,11 +248,11 @@ rc=$?
 if [ -n "$watchdog" ]; then
     kill "$watchdog" 2>/dev/null
 fi
-if [ -n "$asked" ]; then
-    exit "$asked"
+if [ -n "$ending" ]; then
+    exit "$ending"
 fi
 if [ -e "$RUNYARD_RUN_DIR/idle" ]; then
-    say "was given no job in ${TUIST_RUNNER_IDLE_TIMEOUT_SECONDS} s"
+    say "the runner got no job within ${TUIST_RUNNER_IDLE_TIMEOUT_SECONDS} s"
     exit 0
 fi
 exit "$rc"

@@ -1,7 +1,7 @@
-"""Encodes a Pod's environment for its guest: one `KEY=value` a line, exactly invertible.
+"""Encodes a Pod's environment for its guest: one `KEY=value` per line, exactly invertible.
 
-A value may hold anything but NUL. Backslash, newline and carriage return are written as two letters each, the
-backslash first: without that a value that holds a backslash and an n comes back as another value.
+A value may hold anything but NUL. Backslash, newline and carriage return are escaped as two letters each; without the
+escaped backslash, a value that holds a backslash and an n would be decoded as a newline.
 The guest's `inject-env.sh` reads the same format.
 """
 
@@ -14,7 +14,7 @@ _PLAIN = {"\\\\": "\\", "\\n": "\n", "\\r": "\r"}
 
 
 class BadEnvironment(ValueError):
-    """A name or value that no environment can hold."""
+    """A name or a value that is not possible in an environment."""
 
 
 def encode(env: Iterable[tuple[str, str]]) -> bytes:
@@ -35,7 +35,7 @@ def decode(data: bytes) -> dict[str, str]:
 
 def _key(key: str) -> str:
     if not _KEY.fullmatch(key):
-        raise BadEnvironment(f"{key!r} is not the name of a variable")
+        raise BadEnvironment(f"{key!r} is not a valid name of an environment variable")
     return key
 
 

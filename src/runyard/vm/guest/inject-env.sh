@@ -37,7 +37,7 @@ exports() {
             at = index($0, "=")
             key = substr($0, 1, at - 1)
             if (at < 2 || key !~ /^[A-Za-z_][A-Za-z0-9_]*$/) next
-            if (key ~ /^RUNYARD_(VM|PYTHON|JOB_USER|[A-Z]*_DIR)$/) next  # these are the machine, not the Pod
+            if (key ~ /^RUNYARD_(VM|PYTHON|JOB_USER|[A-Z]*_DIR)$/) next  # set by the host, not by the Pod
             print "export " key "=" quoted(plain(substr($0, at + 1)))
         }
     ' "$1"
@@ -47,7 +47,7 @@ rm -f "$RUNYARD_RUN_DIR/env.sh" "$RUNYARD_RUN_DIR/headers"
 if [ -f "$RUNYARD_ENV_DIR/tuist.env" ]; then
     exports "$RUNYARD_ENV_DIR/tuist.env" >"$RUNYARD_RUN_DIR/env.sh" || exit 1
 else
-    say "nothing was staged: $RUNYARD_ENV_DIR/tuist.env is missing"
+    say "no environment was staged: $RUNYARD_ENV_DIR/tuist.env is missing"
     : >"$RUNYARD_RUN_DIR/env.sh"
 fi
 if [ -s "$RUNYARD_ENV_DIR/sa_token" ]; then

@@ -8,7 +8,7 @@
 : "${RUNYARD_ENV_DIR:=/Volumes/My Shared Files/env}"       # tuist.env and sa_token, staged by the host
 : "${RUNYARD_STATUS_DIR:=/Volumes/My Shared Files/status}" # runner-rc and runner.log, for the host
 : "${RUNYARD_RUN_DIR:=/var/run/runyard}"                   # private to the poller
-: "${RUNYARD_WORK_DIR:=/opt/runyard/work}"                 # the job's; the runner lies in its folder runner/
+: "${RUNYARD_WORK_DIR:=/opt/runyard/work}"                 # the job's; the runner is in its folder runner/
 : "${RUNYARD_PYTHON:=}"         # a Python for the few things that sh cannot do
 : "${RUNYARD_JOB_USER:=}"       # uid:gid that the job runs as; empty: as the poller
 : "${RUNYARD_HALT:=}"           # what powers this machine off, as "shutdown -h now"; empty: the scripts just end
@@ -38,7 +38,7 @@ finish() {
     if [ -d "$RUNYARD_STATUS_DIR" ]; then
         printf '%s\n' "$1" | put "$RUNYARD_STATUS_DIR/runner-rc"
     fi
-    say "ends with $1"
+    say "exits with code $1"
     if [ -n "$RUNYARD_HALT" ]; then
         eval "$RUNYARD_HALT"
     fi

@@ -8,7 +8,7 @@ when that is used up it starts again with the newest KEPT. On TERM the listener 
 moment and then ends: it does not wait for the end of the pipe, which a daemon of the job may hold open for ever.
 
 From the moment its process id is printed, TERM is handled; a shell's own background process would lose a signal that
-comes before it has started. The listener holds the file's lock until it ends, so that its end can be waited for.
+arrives before it has started. The listener holds the file's lock until it ends, so that its end can be waited for.
 """
 
 import contextlib
@@ -59,14 +59,14 @@ def listen(pipe: str, path: str, kept: int) -> None:
 
 
 def _read(handle: int, wake: int, newest: Newest) -> None:
-    asked = False
+    ending = False
     while True:
-        if not asked:
-            asked = wake in select.select([handle, wake], [], [])[0]
+        if not ending:
+            ending = wake in select.select([handle, wake], [], [])[0]
         try:
             newest.write(os.read(handle, 65536))
         except BlockingIOError:
-            if asked:
+            if ending:
                 return
 
 

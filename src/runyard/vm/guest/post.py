@@ -49,7 +49,7 @@ def _headers(path: str) -> dict[str, str]:
 
 def main(url: str, headers: str, answer: str, seconds: str) -> int:
     """Sends the request and prints the status."""
-    # A socket's timeout is per read; this one is for the whole poll, however slowly the answer drips.
+    # A socket's timeout is per read; this one is for the whole poll, however slowly the response arrives.
     watchdog = threading.Timer(float(seconds), os._exit, (28,))
     watchdog.daemon = True
     watchdog.start()

@@ -20,7 +20,7 @@ _GUEST = 'echo 0 >"$1/cgroup.procs" && echo inside && exec cat'
 
 
 class CgroupSupport(msgspec.Struct, frozen=True, kw_only=True):
-    """What worked."""
+    """What control groups can do here, as far as it worked."""
 
     group: str = ""  # under which VMs get their leaves; empty: there is none
     controllers: tuple[str, ...] = ()  # those whose limits can be set in a leaf
@@ -42,10 +42,10 @@ def probe_cgroups(
     except VmError as error:
         return CgroupSupport(why=str(error))
     try:
-        trouble = _try_leaf(path)
-        if trouble:
-            return CgroupSupport(why=trouble)
-        refused = [name for name, value in limits if not _takes(path / name, value)]
+        failure = _try_leaf(path)
+        if failure:
+            return CgroupSupport(why=failure)
+        refused = [name for name, value in limits if not _accepts(path / name, value)]
     finally:
         cgroup.kill_all(str(path))
         cgroup.remove(str(path))
@@ -57,7 +57,7 @@ def probe_cgroups(
     )
 
 
-def _takes(path: Path, value: str) -> bool:
+def _accepts(path: Path, value: str) -> bool:
     if path.name == "memory.swap.max" and not path.exists():
         return True  # the machine has no swap
     try:

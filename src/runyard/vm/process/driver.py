@@ -66,9 +66,8 @@ class ProcessDriver(VmDriver):
         await self._open()
         for directory in self._directories():
             if directory.shim_state() is ShimState.ORPHANED:
-                with contextlib.suppress(
-                    VmError
-                ):  # it is shown as running, and reaped at the next call
+                # If that fails, it is shown as running, and reaped at the next call.
+                with contextlib.suppress(VmError):
                     await shims.reap(directory, self._clock)
         return tuple(directory.view() for directory in self._directories() if directory.exists())
 
@@ -84,7 +83,7 @@ class ProcessDriver(VmDriver):
                 own = users.claim(self.isolation, fresh.holder, directory.path)
                 made = staging.skeleton(fresh.path, env=spec.env, token=spec.token)
                 await copy(image, made.image)
-                _take_work(made)
+                _use_work_of_image(made)
                 stored = StoredSpec(
                     name=spec.name,
                     image=spec.image,
@@ -93,7 +92,7 @@ class ProcessDriver(VmDriver):
                     users=own,
                 )
                 staging.private(fresh.path / "spec.json", msgspec.json.encode(stored))
-                await staging.give(made, own)
+                await staging.set_owners(made, own)
                 fresh.publish()
 
     async def start(self, name: str) -> None:
@@ -110,11 +109,11 @@ class ProcessDriver(VmDriver):
             if stored is None:
                 raise DriverFailed(f"the spec.json of {name} cannot be read")
             with map_os_errors():
-                self._give_order(directory, stored)
+                self._write_order(directory, stored)
                 await shims.start(directory, lock, self._clock)
 
     async def stop(self, name: str, *, grace: float) -> None:
-        """Asks the guest to end, waits `grace` seconds, then kills every process of the VM."""
+        """Requests a shutdown from the guest, waits `grace` seconds, then kills every process of the VM."""
         directory = self._directory(name)
         shim_state = directory.shim_state()
         if shim_state is ShimState.ORPHANED:
@@ -122,7 +121,7 @@ class ProcessDriver(VmDriver):
         if shim_state not in (ShimState.BOOTING, ShimState.RUNNING):
             return
         if grace > 0:
-            await shims.send(directory, shims.ASK, self._clock)
+            await shims.send(directory, shims.SHUT_DOWN, self._clock)
             if await shims.wait_gone(directory, self._clock, within=grace):
                 return
         await shims.send(directory, shims.POWER_OFF, self._clock)
@@ -151,9 +150,8 @@ class ProcessDriver(VmDriver):
             await shims.reap(directory, self._clock)
         if directory.shim_state() in (ShimState.BOOTING, ShimState.RUNNING, ShimState.ORPHANED):
             raise DriverFailed(f"{name} is running")
-        await shims.wait_gone(
-            directory, self._clock, within=POWER_OFF_TIMEOUT
-        )  # the shim ends after its exit record
+        # The shim ends after it has written the exit record.
+        await shims.wait_gone(directory, self._clock, within=POWER_OFF_TIMEOUT)
         async with shims.locked(directory, self._clock) as lock:
             if lock is None:
                 raise DriverFailed(f"{name} is being started")
@@ -195,7 +193,7 @@ class ProcessDriver(VmDriver):
     def _group(self) -> Path:
         return Path(self.isolation.cgroup)
 
-    def _give_order(self, directory: VmDirectory, stored: StoredSpec) -> None:
+    def _write_order(self, directory: VmDirectory, stored: StoredSpec) -> None:
         order = sandbox.order(
             directory,
             self.isolation,
@@ -248,7 +246,7 @@ def _is_up(directory: VmDirectory) -> bool:
     return shim_state is not ShimState.STOPPED
 
 
-def _take_work(made: VmDirectory) -> None:
+def _use_work_of_image(made: VmDirectory) -> None:
     """Makes the image's work folder the VM's work folder."""
     first = made.image / "work"
     if first.is_dir() and not first.is_symlink():

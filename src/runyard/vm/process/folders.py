@@ -146,6 +146,6 @@ async def _do(argv: list[str], *, timeout: float) -> None:
     except proc.ProcError as error:
         raise DriverFailed(str(error)) from error
     if done.code != 0:
-        said = done.stderr.decode(errors="replace").strip()[-500:]
-        full = any(os.strerror(number) in said for number in _FULL)
-        raise NoSpace(said) if full else DriverFailed(said)
+        message = done.stderr.decode(errors="replace").strip()[-500:]
+        full = any(os.strerror(number) in message for number in _FULL)
+        raise NoSpace(message) if full else DriverFailed(message)

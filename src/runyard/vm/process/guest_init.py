@@ -96,9 +96,9 @@ def map_users(pid: int, users: list[int]) -> None:
 
 def main(order: dict[str, Any]) -> int:
     """Starts the guest and waits for its end."""
-    # Blocked until there is a child to forward it to: without a handler, init of a namespace ignores it.
-    # Blocked until there is a child to forward it to: without a handler, init of a namespace ignores it.
-    signal.signal(signal.SIGTERM, lambda *_: pass_on())
+    # The shim starts us with TERM blocked; it is unblocked below, when there is a child to forward it to. Without a
+    # handler, the init process of a namespace ignores TERM.
+    signal.signal(signal.SIGTERM, lambda *_: forward_term())
     ready, set_ready = os.pipe()
     go, set_go = os.pipe()
     pid = os.fork()
@@ -107,7 +107,7 @@ def main(order: dict[str, Any]) -> int:
         os.close(set_go)
         execute(order, set_ready, go)
 
-    def pass_on() -> None:
+    def forward_term() -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)
 

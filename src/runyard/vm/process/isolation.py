@@ -19,7 +19,7 @@ REGISTRY = "/var/lib/runyard/users"
 
 
 class Isolation(msgspec.Struct, frozen=True, kw_only=True):
-    """How VMs are run on this host."""
+    """How VMs are isolated on this host."""
 
     kind: Literal["bwrap", "none"] = "none"
     detail: str = "not probed"

@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", re.ASCII)
 
 
 class StoredSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """spec.json: what a VM was created from."""
+    """spec.json: the specification that a VM was created from."""
 
     name: str
     image: str
@@ -85,7 +85,7 @@ class VmDirectory:
         self.image = path / "image"
 
     def exists(self) -> bool:
-        """Whether there is such a VM."""
+        """Whether this VM exists."""
         return self.path.is_dir()
 
     def stored_spec(self) -> StoredSpec | None:

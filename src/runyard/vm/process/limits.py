@@ -26,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one VM may use; 0 means no limit. `Isolation.limits` says which of them are enforced."""
 
     cpu_milli: int = 0  # 0: what the VM asked for, where it can be enforced
-    memory_mb: int = 0  # the same
+    memory_mb: int = 0  # likewise
     pids: int = 2048
     disk_mb: int = 20_480
     open_files: int = 65_536
@@ -52,7 +52,7 @@ class CgroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SplitPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to split it."""
+    """How to enable controllers for the groups below a control group."""
 
     enable: tuple[str, ...] = ()
     move_processes: bool = False  # all processes in it, into a group below
@@ -83,7 +83,7 @@ def leaf_limits(
         found.append(("cpu.max", f"{quota} {_PERIOD}"))
     if "memory" in controllers and memory_mb:
         found.append(("memory.max", str(memory_mb << 20)))
-        found.append(("memory.swap.max", "0"))  # or the limit would be one on speed
+        found.append(("memory.swap.max", "0"))  # or the VM would swap instead of reaching its limit
     if "pids" in controllers and pids:
         found.append(("pids.max", str(pids)))
     return tuple(found)
@@ -130,18 +130,18 @@ def limit_statuses(mechanisms: Mechanisms) -> tuple[LimitStatus, ...]:
     )
 
 
-def describe(held: tuple[LimitStatus, ...], why: str = "") -> str:
+def describe(statuses: tuple[LimitStatus, ...], why: str = "") -> str:
     """Text for users: every limit, whether it is enforced, and why not."""
-    words = ", ".join(f"{each.limit}: {_held(each.by)}" for each in held)
-    return f"{words} ({why})" if why and unenforced(held) else words
+    words = ", ".join(f"{each.limit}: {_status(each.by)}" for each in statuses)
+    return f"{words} ({why})" if why and unenforced(statuses) else words
 
 
-def unenforced(held: tuple[LimitStatus, ...]) -> tuple[LimitStatus, ...]:
+def unenforced(statuses: tuple[LimitStatus, ...]) -> tuple[LimitStatus, ...]:
     """The limits that are not enforced."""
-    return tuple(each for each in held if not each.by)
+    return tuple(each for each in statuses if not each.by)
 
 
-def _held(by: str) -> str:
+def _status(by: str) -> str:
     if not by:
         return "not enforced"
     return by if by == WATCHED else f"enforced {by}"

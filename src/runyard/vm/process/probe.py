@@ -1,12 +1,12 @@
 """Probes how far VMs can be isolated on this machine.
 
-Every way is tried, best first: a VM's directory is built and a guest runs in it. The first way is taken in which the
-guest could do its work, its job could not read the token (if it is another user), and user namespaces were refused
-where they should be. Where nothing better works the answer is "none", with the reasons.
+Every kind of isolation is tried, best first: a VM's directory is built and a guest runs in it. The first kind is used
+in which the guest could do its work, its job could not read the token (if it is another user), and user namespaces
+were refused where they should be. If nothing better works the result is "none", with the reasons.
 `cgroup_probe.py` probes control groups.
 
-A trial is a directory in the home whose name begins with a dot; the home is locked while something is tried in it, so
-that only what a killed probe has left is removed.
+A trial is a directory in the home whose name begins with a dot; the home is locked during a trial, so that only what a
+killed probe has left is removed.
 """
 
 import asyncio
@@ -49,20 +49,20 @@ async def probe_isolation(
     refused: list[str] = []
     for candidate in _candidates(want, Isolation(uid_base=uid_base, registry=registry)):
         candidate = _replace(candidate, cgroup=found.group, controllers=found.controllers)
-        trouble = await _trial(home, candidate)
-        if not trouble:
+        failure = await _trial(home, candidate)
+        if not failure:
             return _described(candidate, refused, found.why)
-        refused.append(f"not {candidate.detail}: {trouble}")
+        refused.append(f"not {candidate.detail}: {failure}")
     return _described(_with_python(Isolation(), public=False), refused, found.why)
 
 
 def _described(isolation: Isolation, refused: list[str], why: str) -> Isolation:
     """Adds the descriptions: what it is, why it is not more, and which limits are enforced."""
-    held = limit_statuses(isolation.mechanisms)
+    statuses = limit_statuses(isolation.mechanisms)
     reasons = f" ({'; '.join(refused)})" if refused else ""
-    short = describe(unenforced(held)) or "all limits enforced"
+    short = describe(unenforced(statuses)) or "all limits enforced"
     detail = f"{isolation.detail}{reasons}; {short}"
-    return _replace(isolation, detail=detail, limits=describe(held, why))
+    return _replace(isolation, detail=detail, limits=describe(statuses, why))
 
 
 async def sweep_trials(home: Path) -> None:
@@ -76,7 +76,7 @@ async def sweep_trials(home: Path) -> None:
 
 
 def _candidates(want: str, base: Isolation) -> list[Isolation]:
-    """Every way that could work here, best first."""
+    """Every kind of isolation that could work here, best first."""
     root, linux = os.geteuid() == 0, sys.platform == "linux"
     bwrap = (shutil.which("bwrap") if want == "auto" and linux else None) or ""
     plain = _with_python(base, public=False)
@@ -111,7 +111,7 @@ def _closed(isolation: Isolation) -> Isolation:
 
 
 async def _trial(home: Path, candidate: Isolation) -> str:
-    """Runs a guest that checks its surroundings; returns what was wrong, empty if nothing."""
+    """Runs a guest that checks its isolation; returns what was wrong, empty if nothing."""
     with holding(home, shared=True):
         path = Path(tempfile.mkdtemp(prefix=_TRIAL, dir=home))
         try:
@@ -131,7 +131,7 @@ async def _try_in(path: Path, candidate: Isolation) -> str:
         become = Path(__file__).parent.parent / "guest" / "become.py"
         shutil.copyfile(become, directory.image / "become.py")
         path.chmod(0o711)
-        await staging.give(directory, users)
+        await staging.set_owners(directory, users)
         order = sandbox.order(directory, candidate, users=users, limits=Limits())
         numbers = {"{info}": "9", sandbox.KNOBS: "8"}
         words = [sandbox.filled(word, numbers) for word in order["argv"]]
@@ -141,14 +141,14 @@ async def _try_in(path: Path, candidate: Isolation) -> str:
         done = await proc.run(argv, timeout=_TIMEOUT, env=env, cwd="/")
         if done.code == 0 and _ONLY_MARK.encode() in done.stdout:
             return ""
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return said[-1][:200] if said else f"it ended with {done.code}"
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return lines[-1][:200] if lines else f"the trial's guest ended with {done.code}"
     except (OSError, proc.ProcError, VmError) as error:
         return str(error)[:200]
 
 
 # The guest of a trial: its folders exist, its job is another user if it should be, and cannot read the token. If user
-# namespaces should be refused, it asks for one.
+# namespaces should be refused, it requests one.
 _GUEST = f"""#!/bin/sh
 set -e
 echo 0 >"$RUNYARD_STATUS_DIR/runner-rc"

@@ -134,8 +134,8 @@ def marked(mark: str, users: list[int]) -> list[Process]:
     """The processes of a guest whose shim is gone, by its users or its mark; only ours and the VM's."""
     processes = table()
     ours = {pid: p for pid, p in processes.items() if p.uid in (os.geteuid(), *users)}
-    bearers = _with_mark(ours, mark)
-    found = {pid: p for pid, p in ours.items() if p.uid in users or pid in bearers}
+    with_mark = _with_mark(ours, mark)
+    found = {pid: p for pid, p in ours.items() if p.uid in users or pid in with_mark}
     for process in list(found.values()):
         for child in descendants(process.pid, processes):
             found.setdefault(child.pid, child)

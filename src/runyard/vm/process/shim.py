@@ -1,7 +1,7 @@
 """Runs one VM in a Python process of its own, with the standard library alone.
 
     agent ──starts──▶ shim ──▶ (bwrap) ──▶ guest_init.py ──▶ boot.sh ──▶ …
-            (gone or not)  ▲ one byte on state/control: T ask to end, K power off
+            (may have died) ▲ one byte on state/control: T shut down, K power off
 
 The shim is detached: it forks away from the agent, has its own session, and goes on when the agent is killed.
 `reap STATE` instead of `run STATE LOCK ALIVE READY` kills what is left of a VM whose shim was killed and writes its
@@ -79,7 +79,7 @@ class Shim:
         self._close(finished_at)
 
     def _start(self) -> None:
-        output, talk = os.pipe2(os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
+        output, output_writer = os.pipe2(os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
         info, info_writer = os.pipe()
         knobs = os.open(self.order["knobs"], os.O_RDONLY) if self.order["knobs"] else -1
         handles = {"{info}": info_writer if self.order["info"] else -1, "{knobs}": knobs}
@@ -90,8 +90,8 @@ class Shim:
             child = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=talk,
-                stderr=talk,
+                stdout=output_writer,
+                stderr=output_writer,
                 env=self.order["env"],
                 cwd="/",
                 pass_fds=[handle for handle in handles.values() if handle >= 0],
@@ -99,7 +99,7 @@ class Shim:
                 start_new_session=True,
             )
         finally:
-            for handle in (talk, info_writer, knobs):
+            for handle in (output_writer, info_writer, knobs):
                 if handle >= 0:
                     os.close(handle)
         child.returncode = 0  # or Popen warns about a process that was not waited for
@@ -187,20 +187,19 @@ class Shim:
         """Kills every process of the guest; none is left when this returns."""
         if self.first and self.status is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(
-                    self.first, signal.SIGKILL
-                )  # of a sandbox: then the kernel ends the rest of it
+                # Of a sandbox it is the init process: the kernel then ends the rest of it.
+                os.kill(self.first, signal.SIGKILL)
         self._oom_kills = cgroup.oom_kills(self.order["cgroup"])
         kill_until_gone(self._remaining, users=self.order["users"], group=self.order["cgroup"])
 
     def _remaining(self) -> list[Process] | None:
         """Our descendants and, where orphans go to process 1, every process with the mark; None if there is none."""
-        strangers: list[Process] = []
+        orphans: list[Process] = []
         if sys.platform != "linux":
-            strangers = marked(self.order["mark"], self.order["users"])
-        if not self._reap_children() and not strangers:
+            orphans = marked(self.order["mark"], self.order["users"])
+        if not self._reap_children() and not orphans:
             return None
-        return descendants(os.getpid(), table()) + strangers
+        return descendants(os.getpid(), table()) + orphans
 
     def _drain(self) -> None:
         """Writes the guest's last output to the console log."""

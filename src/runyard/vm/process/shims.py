@@ -2,7 +2,7 @@
 
 Invariants:
 - No process is signalled by an id read from a file. A VM is alive while its shim holds the pipe `alive` open; it is
-  asked to end through the pipe `control`.
+  sent commands through the pipe `control`.
 - The process that starts or reaps a VM holds its lock, and a shim inherits the lock: it is held without a gap.
 """
 
@@ -21,7 +21,7 @@ from runyard.vm.process import sandbox
 from runyard.vm.process.folders import flock
 from runyard.vm.process.layout import ShimState, VmDirectory
 
-ASK, POWER_OFF = b"T", b"K"
+SHUT_DOWN, POWER_OFF = b"T", b"K"
 POWER_OFF_TIMEOUT = 20.0  # seconds for the kernel to end what was killed
 _START_TIMEOUT = 60.0
 # The shim needs only this package's modules and the standard library.
@@ -67,13 +67,13 @@ async def start(directory: VmDirectory, lock: int, clock: Clock) -> None:
             if handle >= 0:
                 os.close(handle)
     if directory.shim_state() is ShimState.STOPPED:
-        said = (directory.state / "shim.log").read_text(encoding="utf-8", errors="replace")
+        log_text = (directory.state / "shim.log").read_text(encoding="utf-8", errors="replace")
         raise DriverFailed(
-            f"{directory.name} was not started; its shim.log ends with: {said[-500:].strip()}"
+            f"{directory.name} was not started; its shim.log ends with: {log_text[-500:].strip()}"
         )
 
 
-async def send(directory: VmDirectory, what: bytes, clock: Clock) -> None:
+async def send(directory: VmDirectory, command: bytes, clock: Clock) -> None:
     """Sends a command as soon as the shim reads its control pipe; does nothing if the shim is gone."""
     while directory.alive():
         try:
@@ -88,7 +88,7 @@ async def send(directory: VmDirectory, what: bytes, clock: Clock) -> None:
             await clock.sleep(0.01)
             continue
         try:
-            os.write(handle, what)
+            os.write(handle, command)
         finally:
             os.close(handle)
         return
@@ -117,8 +117,8 @@ async def reap(directory: VmDirectory, clock: Clock) -> None:
         except proc.ProcError as error:
             raise DriverFailed(f"{directory.name} cannot be reaped: {error}") from error
         if done.code != 0:
-            said = done.stderr.decode(errors="replace")[-500:]
-            raise DriverFailed(f"{directory.name} cannot be reaped: {said}")
+            message = done.stderr.decode(errors="replace")[-500:]
+            raise DriverFailed(f"{directory.name} cannot be reaped: {message}")
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,6 @@
 """Creates a VM's directory: its folders, the files staged for the guest, and their owners.
 
-    whole VM   owner poller, the job may pass        env status run   poller only
+    whole VM   owner poller, the job may enter       env status run   poller only
     image      owner poller, the job may read        work tmp         job
     state      the agent's: no guest can write its own exit record
 
@@ -49,7 +49,7 @@ def private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-async def give(directory: VmDirectory, users: tuple[int, ...]) -> None:
+async def set_owners(directory: VmDirectory, users: tuple[int, ...]) -> None:
     """Changes the owners of the folders to the guest's users."""
     if not users:
         return

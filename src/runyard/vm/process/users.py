@@ -1,9 +1,9 @@
 """Assigns users to VMs, where we are root: each VM has its own, unique on the whole machine.
 
 Several agents may run on one machine, each with its own home, and a VM's processes are found and killed by its users.
-So one registry for all of them records which users are taken: a file per slot, which names the directories of the VM
-that has it. A slot is free when each directory is gone or holds a VM that has ended (and is sealed), and no process
-runs as its users. So users need not be returned, and the next agent removes what a killed one has left.
+So one registry for all of them records which users are taken: a file per number, which names the directories of the
+VM that has it. A number is free when each directory is gone or holds a VM that has ended (and is sealed), and no
+process runs as its users. So users need not be returned, and the next agent removes what a killed one has left.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _TRIES = 30_000  # stays below the next range of users
 
 
 def claim(isolation: Isolation, *owners: Path) -> tuple[int, ...]:
-    """Claims the users of a new VM (poller and job, one for both, or none), as long as one of `owners` exists."""
+    """Claims the users of a new VM (two, one or none) for as long as one of the directories `owners` exists."""
     if not isolation.users:
         return ()
     registry = Path(isolation.registry)
@@ -35,15 +35,15 @@ def claim(isolation: Isolation, *owners: Path) -> tuple[int, ...]:
             f"the registry of VM users {registry} cannot be used: {error}"
         ) from error
     with _locked(handle):
-        slot = _free_slot(isolation, registry)
+        number = _free_number(isolation, registry)
         text = "\n".join(str(owner) for owner in owners)
-        (registry / str(slot)).write_text(text, encoding="utf-8", errors="surrogateescape")
-    first = isolation.uid_base + 2 * slot
+        (registry / str(number)).write_text(text, encoding="utf-8", errors="surrogateescape")
+    first = isolation.uid_base + 2 * number
     return (first, first + 1) if isolation.users == "pair" else (first,)
 
 
 def abandoned(registry: str, homes: tuple[Path, ...] = ()) -> tuple[Path, ...]:
-    """Slots whose owners are gone or have ended; with `homes`, only those of VMs in one of them."""
+    """The files of numbers whose owners are gone or have ended; with `homes`, only of VMs in one of them."""
     try:
         found = sorted(path for path in Path(registry).iterdir() if path.name.isdigit())
     except OSError:  # it does not exist, or we may not read it
@@ -52,7 +52,7 @@ def abandoned(registry: str, homes: tuple[Path, ...] = ()) -> tuple[Path, ...]:
 
 
 def tidy(registry: str) -> None:
-    """Removes the files of free slots. Whether processes run as their users is checked by the next claim."""
+    """Removes the files of free numbers. Whether processes run as their users is checked by the next claim."""
     if not abandoned(registry):
         return
     with contextlib.suppress(OSError), _locked(_open(Path(registry))):
@@ -74,14 +74,14 @@ def _locked(handle: int) -> Iterator[None]:
         os.close(handle)
 
 
-def _free_slot(isolation: Isolation, registry: Path) -> int:
+def _free_number(isolation: Isolation, registry: Path) -> int:
     busy = dict.fromkeys((p.uid - isolation.uid_base) // 2 for p in table().values())
-    for slot in itertools.count():
-        if slot >= _TRIES:
-            raise DriverFailed(f"all {_TRIES} user slots for VMs are taken")
-        if slot not in busy and not _taken(registry / str(slot)):
+    for number in itertools.count():
+        if number >= _TRIES:
+            raise DriverFailed(f"all {_TRIES} numbers for VM users are taken")
+        if number not in busy and not _taken(registry / str(number)):
             break
-    return slot
+    return number
 
 
 def _owner(path: Path) -> str:
