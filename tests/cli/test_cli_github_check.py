@@ -20,7 +20,7 @@ from runyard.cli.githubcheck import (
 from runyard.clock import RealClock
 from runyard.embedded.github.core import GithubCore
 from runyard.embedded.github.identity import KeyPair
-from runyard.github.manifest import lacking, wanted
+from runyard.github.manifest import missing_permissions, required_permissions
 from runyard.github.views import DeliveryView, RateView
 from runyard.http.messages import Request, Response, json_response
 
@@ -227,14 +227,19 @@ def test_a_token_that_may_not_see_webhooks_is_enough_and_its_hour_is_told_right(
 
 
 def test_a_higher_permission_contains_the_lower_and_a_missing_one_is_named() -> None:
-    assert lacking({**wanted(organisation=True), "actions": "admin"}, organisation=True) == ()
-    assert [each.name for each in lacking({"actions": "read"}, organisation=True)] == [
+    assert (
+        missing_permissions(
+            {**required_permissions(organisation=True), "actions": "admin"}, organisation=True
+        )
+        == ()
+    )
+    assert [each.name for each in missing_permissions({"actions": "read"}, organisation=True)] == [
         "actions",
         "metadata",
         "organization_self_hosted_runners",
     ]
     line = permissions_line(
-        "acme", {**wanted(organisation=True), "actions": "read"}, is_organisation=True
+        "acme", {**required_permissions(organisation=True), "actions": "read"}, is_organisation=True
     )
     assert line.verdict == "warn"  # jobs run all the same
     assert permissions_line("acme", {}, is_organisation=True).verdict == "fail"

@@ -1,4 +1,4 @@
-"""A GitHub client wired to a practice GitHub, with time that only moves when a test says so."""
+"""A GitHub client connected to a practice GitHub, with a manual clock."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ APP_ID = 4242
 
 
 class ManualClock:
-    """Time stands still until somebody moves it; sleeping moves it."""
+    """A clock that only the test and `sleep` advance."""
 
     def __init__(self) -> None:
         self.t = 1_760_000_000.0
@@ -45,7 +45,7 @@ Tamper = Callable[
 
 
 class Wire:
-    """The transport under test: a loopback that records, and lets one test tamper with one answer."""
+    """A loopback transport that records requests and lets a test change an answer."""
 
     def __init__(self, core: GithubCore) -> None:
         self._loopback = Loopback(core.handle)
@@ -65,7 +65,7 @@ class Wire:
 
 
 class Fleet:
-    """Everything that a scenario needs."""
+    """A practice GitHub, its transport, and a client."""
 
     def __init__(self, keys: KeyPair) -> None:
         self.keys = keys

@@ -1,4 +1,4 @@
-"""Credentials are had once, replaced early, and never shown."""
+"""Credentials are fetched once, replaced early, and never shown."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from runyard.github.views import MintedRunner
 from runyard.http.messages import Response
 
 
-def test_one_signature_serves_for_most_of_ten_minutes(fleet: Any) -> None:
+def test_a_jwt_is_reused_for_most_of_ten_minutes(fleet: Any) -> None:
     first = fleet.app.jwt()
     fleet.clock.t += 500
     assert fleet.app.jwt() == first
@@ -32,7 +32,7 @@ def test_a_clock_that_was_set_back_does_not_keep_a_jwt_from_the_future(fleet: An
 
 
 @pytest.mark.parametrize("skew", [-50, 50], ids=["behind", "ahead"])
-def test_a_slightly_wrong_clock_is_still_believed(fleet: Any, skew: int) -> None:
+def test_a_jwt_of_a_slightly_wrong_clock_is_accepted(fleet: Any, skew: int) -> None:
     async def scenario() -> None:
         # Signed by a host with a wrong clock, judged by GitHub's.
         fleet.clock.t += skew
@@ -82,7 +82,7 @@ def test_many_callers_share_one_refresh(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_failed_refresh_fails_all_who_waited_and_is_not_remembered(fleet: Any) -> None:
+def test_a_failed_refresh_fails_all_waiting_callers_and_is_not_cached(fleet: Any) -> None:
     async def scenario() -> None:
         fleet.core.faults.fail_next("/app/installations/", 503)
 
@@ -101,7 +101,7 @@ def test_a_failed_refresh_fails_all_who_waited_and_is_not_remembered(fleet: Any)
     asyncio.run(scenario())
 
 
-def test_a_cancelled_leader_hands_the_refresh_over(fleet: Any) -> None:
+def test_another_caller_refreshes_after_a_cancellation(fleet: Any) -> None:
     async def scenario() -> None:
         gate = asyncio.Event()
         calls = 0

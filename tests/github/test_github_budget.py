@@ -1,4 +1,4 @@
-"""Nobody starves anybody, and nobody waits long."""
+"""The rate budget keeps a share for urgent calls, and bounds every wait."""
 
 import asyncio
 
@@ -33,12 +33,12 @@ def spend(budget: Budget, points: float, *, purpose: str = "mint", key: str = ""
 
 
 def hear(budget: Budget, response: Response, *, key: str = "") -> float | None:
-    """Let it learn from an answer; how long it then waits, if it does."""
+    """Update the budget from an answer; return how long it then waits, if it does."""
     asyncio.run(budget.heard(response, key=key))
     return budget.wait_for(1, purpose="mint", key=key) or None
 
 
-def test_an_empty_bucket_refuses_at_once_and_says_when() -> None:
+def test_an_empty_bucket_refuses_at_once_with_a_retry_after() -> None:
     clock = Clock()
     budget = Budget(clock, points_per_minute=60, patience=2)
     spend(budget, 60)
@@ -59,7 +59,7 @@ def test_a_short_wait_is_waited_out() -> None:
 
 
 @pytest.mark.parametrize(("purpose", "most"), [("audit", 70), ("people", 95)])
-def test_background_work_and_people_leave_enough_for_a_fence(purpose: str, most: int) -> None:
+def test_background_work_and_users_leave_enough_for_a_fence(purpose: str, most: int) -> None:
     budget = Budget(Clock(), points_per_minute=100, patience=0)
     taken = 0
     with pytest.raises(BudgetExhausted):
@@ -73,7 +73,7 @@ def test_background_work_and_people_leave_enough_for_a_fence(purpose: str, most:
         spend(budget, 5, purpose="fence")
 
 
-def test_an_installation_told_to_wait_does_not_hold_up_the_others() -> None:
+def test_a_rate_limited_installation_does_not_delay_the_others() -> None:
     clock = Clock()
     budget = Budget(clock, patience=1)
     waits = hear(budget, Response(status=403, headers=(("retry-after", "30"),)), key="7")
@@ -97,8 +97,8 @@ def test_an_exhausted_hour_blocks_until_its_reset() -> None:
     assert refusal.value.retry_after == pytest.approx(90, abs=1)
 
 
-def test_a_limit_of_another_resource_is_not_taken_for_the_hour() -> None:
-    """Registrations have a limit of their own: what is left of it says nothing of reads, nor the other way round."""
+def test_the_limit_of_another_resource_does_not_change_the_hourly_limit() -> None:
+    """Registrations have their own limit, which is independent of the limit of reads."""
     clock = Clock()
     budget = Budget(clock, patience=0)
     reset = str(int(clock.now()) + 90)
@@ -144,13 +144,13 @@ def test_a_shorter_block_never_shortens_a_longer_one() -> None:
         pytest.param((("x-ratelimit-remaining", "5"), ("x-ratelimit-reset", "9")), id="some-left"),
     ],
 )
-def test_headers_that_say_nothing_block_nothing(headers: Pairs) -> None:
+def test_invalid_rate_limit_headers_are_ignored(headers: Pairs) -> None:
     budget = Budget(Clock(), patience=0)
     assert hear(budget, Response(status=200, headers=headers)) is None
     spend(budget, 1)
 
 
-def test_a_hostile_wait_is_bounded() -> None:
+def test_a_huge_retry_after_is_bounded() -> None:
     budget = Budget(Clock(), patience=0)
     assert hear(budget, Response(status=429, headers=(("retry-after", "999999999"),))) == 3600
 
@@ -166,7 +166,7 @@ def test_a_budget_that_could_never_write_is_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([1, 5]), st.floats(0, 30)), max_size=60))
-def test_no_minute_sees_more_than_its_points_and_what_was_saved(
+def test_no_minute_exceeds_its_points_and_the_saved_ones(
     steps: list[tuple[int, float]],
 ) -> None:
     clock = Clock()

@@ -1,4 +1,4 @@
-"""What may be concluded from each answer, and the shapes of both scopes."""
+"""Each answer maps to a value or to the right error, in both scopes."""
 
 import asyncio
 from typing import Any
@@ -81,7 +81,7 @@ def test_a_personal_account_has_no_organisation_and_the_repository_serves(fleet:
     asyncio.run(scenario())
 
 
-def test_a_lost_answer_is_unknown_and_the_name_finds_what_it_left(fleet: Any) -> None:
+def test_a_mint_with_a_lost_answer_is_unknown_and_found_by_name(fleet: Any) -> None:
     async def scenario() -> None:
         await fleet.github.list_runners(fleet.org)
 
@@ -160,7 +160,7 @@ def test_a_mint_that_got_no_token_was_never_made(fleet: Any, fault: Any, scope: 
     asyncio.run(scenario())
 
 
-def test_a_key_that_is_not_accepted_is_told_from_a_token_that_could_not_be_had(fleet: Any) -> None:
+def test_a_rejected_key_is_distinguished_from_a_missing_token(fleet: Any) -> None:
     async def scenario() -> None:
         fleet.core.faults.fail_next("/app/installations/", 401, times=2)
         with pytest.raises(errors.Unauthorized) as problem:
@@ -207,7 +207,7 @@ def test_every_status_of_a_mint_has_its_conclusion(
 
 
 @pytest.mark.parametrize("status", [403, 409, 500, 503])
-def test_a_fence_that_failed_says_neither_deleted_nor_absent(fleet: Any, status: int) -> None:
+def test_a_failed_fence_is_neither_deleted_nor_absent(fleet: Any, status: int) -> None:
     async def scenario() -> None:
         minted = await mint(fleet)
         fleet.core.faults.fail_next("/orgs", status)
@@ -237,7 +237,7 @@ def test_a_success_that_cannot_be_read_is_unknown(fleet: Any, body: bytes) -> No
     asyncio.run(scenario())
 
 
-def test_a_stream_is_closed_and_is_no_answer(fleet: Any) -> None:
+def test_a_stream_is_closed_and_is_an_unreadable_answer(fleet: Any) -> None:
     async def scenario() -> None:
         closed: list[bool] = []
 
@@ -277,7 +277,7 @@ def test_a_suspended_installation_excludes_the_account(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_an_exhausted_hour_stops_us_before_github_has_to(fleet: Any) -> None:
+def test_an_exhausted_hour_stops_requests_before_they_are_sent(fleet: Any) -> None:
     async def scenario() -> None:
         fleet.core.set_limits(primary_per_hour=3)
         for _ in range(3):
@@ -293,7 +293,7 @@ def test_an_exhausted_hour_stops_us_before_github_has_to(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_secondary_limit_is_told_apart_from_not_allowed(fleet: Any) -> None:
+def test_a_secondary_limit_is_distinguished_from_not_allowed(fleet: Any) -> None:
     async def scenario() -> None:
         await fleet.github.list_runners(fleet.org)
         fleet.core.set_limits(points_per_minute=7)
@@ -312,7 +312,7 @@ def test_a_secondary_limit_is_told_apart_from_not_allowed(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_limit_that_is_told_in_words_only_is_a_limit(fleet: Any) -> None:
+def test_a_rate_limit_without_headers_is_detected_by_its_message(fleet: Any) -> None:
     async def scenario() -> None:
         await fleet.github.list_runners(fleet.org)
 
@@ -391,12 +391,12 @@ def test_a_job_cancelled_while_queued_never_had_a_runner(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_jobs_are_not_asked_of_an_organisation(fleet: Any) -> None:
+def test_jobs_of_an_organisation_cannot_be_requested(fleet: Any) -> None:
     with pytest.raises(ValueError, match="repository"):
         asyncio.run(fleet.github.get_job(fleet.org, 1))
 
 
-def test_the_last_answer_tells_an_outage(fleet: Any) -> None:
+def test_the_time_of_the_last_answer_shows_an_outage(fleet: Any) -> None:
     async def scenario() -> None:
         assert fleet.github.last_answer is None
         await fleet.github.installations()

@@ -1,4 +1,4 @@
-"""A lost webhook can be found and asked for again."""
+"""A lost webhook can be found and requested again."""
 
 import asyncio
 from typing import Any
@@ -71,7 +71,7 @@ def test_the_signature_is_over_the_very_bytes(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_an_outage_of_hours_is_paged_back_through(fleet: Any) -> None:
+def test_all_pages_of_deliveries_of_a_long_outage_are_read(fleet: Any) -> None:
     async def scenario() -> None:
         for _ in range(250):
             fleet.clock.t += 60

@@ -1,4 +1,4 @@
-"""GitHub Enterprise Server lives under a path of its host: every call must go there, the token's too."""
+"""Every call to a GitHub Enterprise Server is sent below its path, also the one for the token."""
 
 import asyncio
 import random

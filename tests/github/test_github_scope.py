@@ -1,4 +1,4 @@
-"""A scope is safe to put into a path and survives being written down."""
+"""A scope is safe in a path and can be parsed from its text."""
 
 import pytest
 from hypothesis import given

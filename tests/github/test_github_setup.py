@@ -1,4 +1,4 @@
-"""What setting up needs to know: asked of the practice GitHub through the same endpoints as GitHub's."""
+"""Setup and checks read the App, its installations and limits through GitHub's endpoints."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ from runyard.http.messages import Response
 LABELS = ("macos",)
 
 
-def test_the_app_tells_its_rights_and_events(fleet: Any) -> None:
+def test_the_permissions_and_events_of_the_app_are_read(fleet: Any) -> None:
     async def scenario() -> None:
         app = await fleet.github.app()
         assert app.id == 4242 and app.events == ("workflow_job",)
@@ -55,7 +55,7 @@ def test_runner_groups_are_an_organisations(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_asking_what_is_left_of_the_hour_costs_nothing(fleet: Any) -> None:
+def test_reading_the_rate_limit_is_not_counted(fleet: Any) -> None:
     async def scenario() -> None:
         fleet.core.set_limits(primary_per_hour=100)
         await fleet.github.get_job(fleet.repo, 1)
@@ -116,13 +116,13 @@ def test_a_manifests_code_gives_an_app_once_and_its_key_works(fleet: Any) -> Non
 
 
 @pytest.mark.parametrize("code", ["", "../app", "a b", "x" * 300, "ä"])
-def test_what_is_no_code_never_reaches_an_address(fleet: Any, code: str) -> None:
+def test_an_invalid_manifest_code_is_not_sent(fleet: Any, code: str) -> None:
     with pytest.raises(errors.Rejected):
         asyncio.run(convert_manifest(fleet.wire, code))
     assert fleet.wire.requests == []
 
 
-def test_an_answer_without_a_key_is_no_app_and_is_not_repeated(fleet: Any) -> None:
+def test_an_answer_without_a_key_is_refused_and_not_quoted(fleet: Any) -> None:
     async def scenario() -> None:
         async def tamper(request: Any, onward: Any) -> Response:
             return Response(

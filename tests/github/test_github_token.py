@@ -1,4 +1,4 @@
-"""A personal access token for one repository: everything there, nothing elsewhere, and no App needed."""
+"""A personal access token for one repository works there without an App, and nowhere else."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ def test_runners_are_made_and_deleted_without_an_app(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_nothing_is_asked_outside_of_the_repository(fleet: Any) -> None:
+def test_no_request_is_sent_outside_of_the_repository(fleet: Any) -> None:
     async def scenario() -> None:
         github = client(fleet)
         for scope in (
@@ -67,7 +67,7 @@ def test_a_token_that_is_not_accepted_is_tried_once(fleet: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_deliveries_are_those_of_the_webhook_that_leads_here(fleet: Any) -> None:
+def test_deliveries_are_those_of_our_webhook(fleet: Any) -> None:
     async def scenario() -> None:
         github = client(fleet)
         fleet.core.add_hook("acme/app", url="https://chat.example/hook", secret="x")
@@ -78,7 +78,7 @@ def test_deliveries_are_those_of_the_webhook_that_leads_here(fleet: Any) -> None
         fleet.core.queue_job("acme/lib", ("macos",))
         await fleet.core.settle()
         (item,) = (await github.deliveries()).items
-        assert not item.succeeded  # nobody listens there
+        assert not item.succeeded  # no server listens there
         full = await github.delivery(item.id)
         assert full is not None
         event = read_job_event(full.payload)
@@ -91,7 +91,7 @@ def test_deliveries_are_those_of_the_webhook_that_leads_here(fleet: Any) -> None
     asyncio.run(scenario())
 
 
-def test_a_webhook_that_was_deleted_is_looked_for_again(fleet: Any) -> None:
+def test_a_deleted_webhook_is_searched_again(fleet: Any) -> None:
     async def scenario() -> None:
         github = client(fleet)
         fleet.core.add_hook("acme/app", url="https://ci.example/webhooks/github/", secret="y")
@@ -107,7 +107,7 @@ def test_a_webhook_that_was_deleted_is_looked_for_again(fleet: Any) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "a b", "tok\nen", "tökén"])
-def test_what_is_no_token_is_refused_and_not_shown(token: str) -> None:
+def test_an_invalid_token_is_refused_and_not_shown(token: str) -> None:
     with pytest.raises(ValueError, match="no token") as refused:
         TokenAuth(token, repository_name="acme/app")
     assert not token or token not in str(refused.value)

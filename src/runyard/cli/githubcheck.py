@@ -260,7 +260,7 @@ def _is_org(each: InstallationView) -> bool:
 
 def permissions_line(login: str, has: dict[str, str], *, is_organisation: bool) -> Line:
     """Check the App's permissions in that account."""
-    lacks = manifest.lacking(has, organisation=is_organisation)
+    lacks = manifest.missing_permissions(has, organisation=is_organisation)
     what = f"{login}: permissions"
     if not lacks:
         return Line(verdict="ok", what=what, found="as needed")

@@ -1,7 +1,6 @@
 """Maps GitHub's responses to errors.
 
-The one place where an answer of GitHub becomes an error of `errors`: which failures prove that nothing
-happened, which do not, and what to leave out of the next choices. Pure.
+Decides which failures prove that nothing happened, which do not, and what to exclude from the next choices. Pure.
 """
 
 import msgspec
@@ -46,7 +45,7 @@ def failure(
 ) -> GitHubError:
     """The error for an answer that is not a success.
 
-    `scope` is the reach of what was addressed (a repository, an account): the exclusion for "not allowed" and
+    `scope` is the kind of object that was addressed (a repository, an account): the exclusion for "not allowed" and
     "not found". A rejected request is the job's own; a server's failure excludes nothing.
     """
     status = response.status

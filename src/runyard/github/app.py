@@ -60,7 +60,7 @@ class Auth(Protocol):
         ...
 
     def forget_jwt(self) -> None:
-        """GitHub did not accept the last one."""
+        """Drop the last JWT, because GitHub did not accept it."""
         ...
 
     async def token(self, installation_id: int, fetch: Fetch) -> str:
@@ -68,19 +68,19 @@ class Auth(Protocol):
         ...
 
     def forget(self, installation_id: int, token: str) -> None:
-        """GitHub did not accept that one."""
+        """Drop a token that GitHub did not accept."""
         ...
 
 
 class TokenAuth:
     """A personal access token, fine-grained or classic, for one repository."""
 
-    # There is no installation; rows and budgets need a number all the same. No App's begin that low.
+    # There is no installation, but rows and budgets need a number; no App's ids are that low.
     INSTALLATION = 1
 
     def __init__(self, token: str, *, repository_name: str) -> None:
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise ValueError("that is no token: it is empty, or has characters that none has")
+            raise ValueError("invalid token: it is empty, or has characters that no token has")
         self._token = token
         self.only: Scope | None = repository(repository_name, installation_id=self.INSTALLATION)
 
@@ -89,21 +89,23 @@ class TokenAuth:
 
     def jwt(self) -> str:
         """A personal access token has no JWT."""
-        raise NotAllowed("only an App may ask this, and there is only a personal access token")
+        raise NotAllowed(
+            "this call needs a GitHub App, and only a personal access token is configured"
+        )
 
     def forget_jwt(self) -> None:
-        """There is none."""
+        """Do nothing: there is no JWT."""
 
     async def token(self, installation_id: int, fetch: Fetch) -> str:
-        """Always the same."""
+        """Return the configured token."""
         return self._token
 
     def forget(self, installation_id: int, token: str) -> None:
-        """There is no other."""
+        """Do nothing: there is no other token."""
 
 
 class AppAuth:
-    """The App's key, its current JWT, and the installation tokens had so far."""
+    """The App's key, its current JWT, and its installation tokens."""
 
     def __init__(
         self, *, app_id: int, private_key: str | bytes, clock: Clock, refresh_early: float = 300.0

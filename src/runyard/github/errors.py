@@ -4,13 +4,13 @@
     ├── Definite             nothing was created or changed: take the reservation back
     │   ├── NotAllowed       403: not for this repository or account
     │   ├── NotFound         404: no such organisation, repository, runner, or not visible to us
-    │   │   └── NoHook       the repository has no webhook that leads here
+    │   │   └── NoHook       the repository has no webhook with our address
     │   ├── Rejected         400, 422 and other 4xx: this request will never succeed as it is
     │   ├── Unauthorized     401: our key or token is not accepted
     │   ├── RateLimited      403 or 429 with rate-limit headers: wait `retry_after`
     │   ├── BudgetExhausted  our own budget is used up; nothing was sent
     │   ├── BudgetUnknown    our own budget could not be read; nothing was sent
-    │   ├── NoToken          no installation token could be had, so the call itself was never made
+    │   ├── NoToken          there was no installation token, so the call itself was never made
     │   └── Unreachable      the transport proved that nothing was sent
     └── Unknown              it may have been carried out: fence before anything is freed
         ├── NoAnswer         timeout, or a connection cut while waiting
@@ -18,8 +18,8 @@
         ├── NameTaken        409 to a mint: an earlier mint whose answer was lost has succeeded
         └── Unreadable       an answer that is not what GitHub's API promises
 
-`scope` says what to leave out of the next choices: the `job`, its `repository`, the whole `account`, or
-`none` when the fault is not of their making. `retry_after` is in seconds where the peer named a time.
+`scope` is what to exclude from the next choices: the `job`, its `repository`, the whole `account`, or `none`
+when none of them caused the failure. `retry_after` is in seconds, if the response has one.
 
 Invariant: no error holds a token, a JIT configuration, or a request's body or headers.
 """
@@ -51,7 +51,7 @@ class Definite(GitHubError):
 
 
 class NotAllowed(Definite):
-    """403 without a rate limit behind it."""
+    """403 that is not a rate limit."""
 
 
 class NotFound(Definite):
@@ -59,7 +59,7 @@ class NotFound(Definite):
 
 
 class NoHook(NotFound):
-    """The repository has no webhook that leads here."""
+    """The repository has no webhook with the address of this server."""
 
 
 class Rejected(Definite):
@@ -89,11 +89,11 @@ class BudgetUnknown(Definite):
     """Our own budget could not be read, so nothing was sent; `retry_after` is always set."""
 
     def __init__(self, purpose: str, *, cause: str) -> None:
-        super().__init__(f"no budget to {purpose}: it cannot be asked: {cause}", retry_after=5.0)
+        super().__init__(f"no budget to {purpose}: it cannot be read: {cause}", retry_after=5.0)
 
 
 class NoToken(Definite):
-    """The installation's token could not be had, so the call itself was never made."""
+    """There was no token for the installation, so the call itself was never made."""
 
 
 class Unreachable(Definite):
@@ -105,7 +105,7 @@ class Unknown(GitHubError):
 
 
 class NoAnswer(Unknown):
-    """The request was sent and no answer came."""
+    """The request was sent and no answer arrived."""
 
 
 class ServerFailed(Unknown):

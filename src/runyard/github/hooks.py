@@ -1,7 +1,7 @@
 """Reads GitHub's log of webhook deliveries and requests redeliveries.
 
-An App has one webhook. With a token for one repository it is that repository's webhook which leads here, found among
-its webhooks by the path of its address.
+An App has one webhook. With a token for one repository it is that repository's webhook for this server, which is found
+by the path of its address.
 """
 
 import msgspec
@@ -39,7 +39,7 @@ _hooks = msgspec.json.Decoder(tuple[_Hook, ...])
 
 
 class Hooks:
-    """Deliveries of the webhook that leads here."""
+    """Deliveries of the webhook for this server."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -50,28 +50,30 @@ class Hooks:
         query: Pairs = (("per_page", str(_PAGE)),)
         if cursor:
             query = (*query, ("cursor", cursor))
-        response = await self._ask("GET", "", query=query, purpose=purpose)
+        response = await self._request("GET", "", query=query, purpose=purpose)
         self._calls.require(response, what="deliveries", scope=self._calls.only)
         items = read(_attempts, response, what="deliveries")
         return DeliveryPage(items=items, next_cursor=answers.next_cursor(response))
 
     async def delivery(self, delivery_id: int, *, purpose: str = "audit") -> FullDelivery | None:
-        """One attempt with its payload; `None` when GitHub no longer keeps it."""
-        response = await self._ask("GET", f"/{delivery_id}", purpose=purpose)
+        """One attempt with its payload; `None` when GitHub no longer stores it."""
+        response = await self._request("GET", f"/{delivery_id}", purpose=purpose)
         if response.status == 404:
             return None
         self._calls.require(response, what=f"delivery {delivery_id}", scope=self._calls.only)
         return read(_attempt, response, what=f"delivery {delivery_id}")
 
     async def redeliver(self, delivery_id: int) -> bool:
-        """Ask for another attempt; `False` when GitHub no longer keeps that one."""
-        response = await self._ask("POST", f"/{delivery_id}/attempts", purpose="audit")
+        """Request another attempt; `False` when GitHub no longer stores that one."""
+        response = await self._request("POST", f"/{delivery_id}/attempts", purpose="audit")
         if response.status == 404:
             return False
         self._calls.require(response, what=f"redeliver {delivery_id}", scope=self._calls.only)
         return True
 
-    async def _ask(self, method: str, rest: str, *, purpose: str, query: Pairs = ()) -> Response:
+    async def _request(
+        self, method: str, rest: str, *, purpose: str, query: Pairs = ()
+    ) -> Response:
         repo = self._calls.only
         if repo is None:
             path = f"/app/hook/deliveries{rest}"
@@ -87,7 +89,7 @@ class Hooks:
         return response
 
     async def _find(self, repo: Scope) -> int:
-        """The webhook of the repository that leads here; `NoHook` if there is none."""
+        """Find the repository's webhook for this server; `NoHook` if there is none."""
         query = (("per_page", str(_PAGE)),)
         response = await self._calls.as_installation(
             repo, "GET", f"/{repo}/hooks", query=query, purpose="read"
@@ -98,5 +100,6 @@ class Hooks:
             if hook.ours:
                 return hook.id
         raise errors.NoHook(
-            f"{repo} has no webhook for workflow jobs that leads to {GITHUB_WEBHOOK}"
+            f"{repo} has no active webhook for workflow_job events with an address that ends in"
+            f" {GITHUB_WEBHOOK}; add one"
         )

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 EVENT = "workflow_job"
-# Deliveries to nowhere still appear in GitHub's own log, from where they are pulled. The name can never exist.
-NOWHERE = "https://runyard.invalid/webhooks/github"
+# Deliveries that fail still appear in GitHub's delivery log, from which they are pulled. The name can never exist.
+UNREACHABLE_WEBHOOK = "https://runyard.invalid/webhooks/github"
 _LEVELS = ("", "read", "write", "admin")
 _SHARED = {"actions": "write", "metadata": "read"}
 NAME_LIMIT = 34  # of an App at GitHub
 
 
-class Lack(msgspec.Struct, frozen=True):
+class MissingPermission(msgspec.Struct, frozen=True):
     """A permission that is missing, or too low."""
 
     name: str
@@ -29,17 +29,19 @@ class Lack(msgspec.Struct, frozen=True):
     has: str
 
 
-def wanted(*, organisation: bool) -> dict[str, str]:
+def required_permissions(*, organisation: bool) -> dict[str, str]:
     """The permissions that runners of an organisation, or of single repositories, need."""
     own = "organization_self_hosted_runners" if organisation else "administration"
     return {**_SHARED, own: "write"}
 
 
-def lacking(has: Mapping[str, str], *, organisation: bool) -> tuple[Lack, ...]:
-    """What is missing; a higher level contains the lower ones."""
+def missing_permissions(
+    has: Mapping[str, str], *, organisation: bool
+) -> tuple[MissingPermission, ...]:
+    """Return the permissions that are missing or too low; a higher level contains the lower ones."""
     return tuple(
-        Lack(name, level, has.get(name, ""))
-        for name, level in sorted(wanted(organisation=organisation).items())
+        MissingPermission(name, level, has.get(name, ""))
+        for name, level in sorted(required_permissions(organisation=organisation).items())
         if _level(has.get(name, "")) < _level(level)
     )
 
@@ -53,11 +55,11 @@ def manifest(
     return {
         "name": name,
         "url": homepage,
-        "hook_attributes": {"url": webhook or NOWHERE, "active": True},
+        "hook_attributes": {"url": webhook or UNREACHABLE_WEBHOOK, "active": True},
         "redirect_url": redirect,
         "public": False,
         "default_events": [EVENT],
-        "default_permissions": wanted(organisation=bool(organisation)),
+        "default_permissions": required_permissions(organisation=bool(organisation)),
     }
 
 
@@ -71,9 +73,9 @@ def web_of(api: str) -> str:
 
 
 def registration(api: str, *, organisation: str, state: str) -> str:
-    """Where the manifest is posted to."""
-    whose = f"/organizations/{organisation}" if organisation else ""
-    return f"{web_of(api)}{whose}/settings/apps/new?state={state}"
+    """Return the address that the manifest is posted to."""
+    owner = f"/organizations/{organisation}" if organisation else ""
+    return f"{web_of(api)}{owner}/settings/apps/new?state={state}"
 
 
 def _level(text: str) -> int:

@@ -1,10 +1,10 @@
-"""Where a runner is registered: at an organisation or at one repository.
+"""The scope at which a runner is registered: an organisation or one repository.
 
 A scope is written as text in rows and logs, `orgs/acme` or `repos/acme/app`, and that text is also the
-beginning of GitHub's path for it. The installation whose token opens it travels with it.
+beginning of GitHub's path for it. It includes the installation whose token has access to it.
 
 Invariant: a `Scope` that exists is safe to put into a path. Names are checked when it is made, so a
-hostile repository name can never reach another endpoint.
+hostile repository name cannot address another endpoint.
 """
 
 import re

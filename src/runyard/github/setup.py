@@ -1,6 +1,6 @@
-"""Reads what setup and checks need: the App, its permissions, the rest of the rate limit.
+"""Reads the App, its permissions and the rate limit, for setup and checks.
 
-And the one call that has no credential: exchanging the code of a manifest for a new App.
+`convert_manifest`, the one call without a credential, exchanges the code of a manifest for a new App.
 """
 
 import re
@@ -62,13 +62,13 @@ class Setup:
         self._calls = calls
 
     async def app(self) -> AppView:
-        """The App that we are: its permissions and the events that it gets."""
+        """Our App: its permissions and the events that it receives."""
         response = await self._calls.as_app("GET", "/app", purpose="read")
         self._calls.require(response, what="the App")
         return read(_app, response, what="the App")
 
     async def installations(self) -> tuple[InstallationView, ...]:
-        """Where the App is installed, and what it may do there."""
+        """The installations of the App, with their permissions."""
         found: list[InstallationView] = []
         for page in range(1, _MAX_PAGES + 1):
             query = (("per_page", str(_PAGE)), ("page", str(page)))
@@ -83,7 +83,7 @@ class Setup:
         return tuple(found)
 
     async def repositories(self, account: Scope) -> tuple[RepositoryView, ...]:
-        """What the App may see at an installation; `account` is any scope of that installation."""
+        """The repositories that an installation may access; `account` is any scope of that installation."""
         found: list[RepositoryView] = []
         what = f"repositories of installation {account.installation_id}"
         for page in range(1, _MAX_PAGES + 1):
@@ -113,8 +113,8 @@ class Setup:
         """The version of the runner program that GitHub offers; empty if it names none."""
         path = f"/{scope}/actions/runners/downloads"
         response = await self._calls.as_installation(scope, "GET", path, purpose="read")
-        self._calls.require(response, what=f"runner programs at {scope}", scope=scope)
-        found = read(_downloads, response, what=f"runner programs at {scope}")
+        self._calls.require(response, what=f"runner downloads at {scope}", scope=scope)
+        found = read(_downloads, response, what=f"runner downloads at {scope}")
         names = (_RELEASE.search(each.filename) for each in found)
         return next((match[0] for match in names if match is not None), "")
 
@@ -143,7 +143,7 @@ class Setup:
 async def convert_manifest(transport: Transport, code: str, *, timeout: float = 10.0) -> NewApp:
     """Exchange the code of a manifest for the new App. Works once, within an hour."""
     if _CODE.fullmatch(code) is None:
-        raise errors.Rejected("that is no code of a manifest")
+        raise errors.Rejected("invalid code of a manifest: it has characters that no code has")
     path, what = f"/app-manifests/{code}/conversions", "the code of the manifest"
     request = Request(method="POST", path=path, headers=HEADERS)
     response = await carry(transport, request, timeout=timeout, shown="POST /app-manifests/…")

@@ -5,7 +5,7 @@ GitHub signs the raw body of a delivery with the webhook's secret and sends the 
 
 Invariants:
 - The comparison takes the same time whatever the header holds and whichever secret matched.
-- An empty secret never verifies anything: a secret that was not configured must not open the door.
+- An empty secret never verifies anything: a secret that was not configured must not accept any request.
 """
 
 import hashlib

@@ -16,7 +16,7 @@ from runyard.wire.instants import from_rfc3339
 
 
 class Removal(enum.StrEnum):
-    """What came of deleting a registration."""
+    """The outcome of deleting a registration."""
 
     DELETED = "deleted"
     BUSY = "busy"
@@ -24,7 +24,7 @@ class Removal(enum.StrEnum):
 
 
 class MintedRunner(msgspec.Struct, frozen=True, kw_only=True):
-    """A fresh registration and the credential that lets exactly one runner take it up."""
+    """A fresh registration and the credential with which exactly one runner can use it."""
 
     runner_id: int
     encoded_jit_config: str
@@ -43,7 +43,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class RunnerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A registration as GitHub shows it. `busy` may lag behind; only a delete answers for sure."""
+    """A registration as GitHub shows it. `busy` may lag behind; only a delete is conclusive."""
 
     id: int
     name: str
@@ -138,7 +138,7 @@ class FullDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Whose installation it is."""
+    """The account of an installation."""
 
     login: str
     id: int = 0
@@ -186,7 +186,7 @@ class NewApp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunnerGroupView(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of an organisation's runners, and who may use it."""
+    """A group of an organisation's runners, and which repositories may use it."""
 
     id: int
     name: str
