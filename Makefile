@@ -32,6 +32,8 @@ IN_MEMORY := sh tools/in_memory.sh
 
 # The user's shell settings must not leak into the environment that the lock file describes.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX
+# Without bytecode each of the hundreds of processes that the tests start compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
 export PYTHONUTF8 := 1
 
 # An installed command knows its own address: after the directory was moved or copied, runyard is
