@@ -1,4 +1,4 @@
-"""A small file is replaced whole, and nobody else can read it at any moment."""
+"""Tests writing small files: replaced whole, and never readable by other users."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_a_file_is_never_seen_half_written_and_becomes_private(tmp_path: Path) -
     assert [each.name for each in tmp_path.iterdir()] == ["token"]
 
 
-def test_a_leftover_of_a_crash_does_not_lend_its_mode_or_its_target(tmp_path: Path) -> None:
+def test_a_draft_of_a_crashed_process_is_replaced_and_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("mine")
     leftover = tmp_path / f".token.{os.getpid()}"

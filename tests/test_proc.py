@@ -1,6 +1,6 @@
-"""A program that hangs, floods or forks must be gone when the call returns.
+"""Tests running programs: one that hangs, writes without end or forks is gone when the call returns.
 
-Whether a process is gone is not asked after a sleep: each one holds the writing end of a FIFO, and reading
+No test sleeps to see whether a process is gone: each process holds the writing end of a FIFO, and reading
 that FIFO to its end proves that no holder is alive.
 """
 
@@ -44,7 +44,7 @@ class Witness:
             return reader.readline().decode().strip()
 
     def all_gone(self) -> bytes:
-        """Everything written; returns only when nobody holds the FIFO any more."""
+        """Everything written; returns only when no process holds the FIFO any more."""
         found = b""
         while chunk := os.read(self._reader, 4096):
             found += chunk
@@ -102,11 +102,11 @@ def test_a_program_that_reads_nothing_does_not_block_on_its_input() -> None:
     assert sh("exit 0", input=b"x" * 5_000_000).code == 0
 
 
-def test_death_by_a_signal_is_a_negative_code() -> None:
+def test_a_signal_is_a_negative_exit_code() -> None:
     assert sh("kill -SEGV $$").code == -signal.SIGSEGV
 
 
-def test_a_flood_is_bounded_and_flagged_and_the_program_is_not_blocked() -> None:
+def test_output_beyond_the_limit_is_dropped_and_flagged() -> None:
     done = sh("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2; echo end >&2", limit=1000)
     assert (len(done.stdout), len(done.stderr), done.truncated, done.code) == (1000, 1000, True, 0)
 
@@ -122,7 +122,7 @@ def test_a_missing_program_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("what", ["not-executable", "no-directory"])
-def test_a_program_that_cannot_start_is_not_called_missing(tmp_path: Path, what: str) -> None:
+def test_a_program_that_cannot_start_raises_program_refused(tmp_path: Path, what: str) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
     argv = (str(plain),) if what == "not-executable" else ("true",)
@@ -136,7 +136,7 @@ def test_an_empty_command_is_refused() -> None:
         asyncio.run(run((), timeout=60))
 
 
-def test_the_deadline_ends_the_program_and_keeps_what_it_said(witness: Witness) -> None:
+def test_the_deadline_ends_the_program_and_keeps_its_output(witness: Witness) -> None:
     with pytest.raises(DeadlineExceeded, match=r"sh did not end within 0\.05 s") as caught:
         sh(f'exec 9>"$WITNESS"; {SLEEP}; echo never', witness, timeout=0.05, grace=30)
     assert isinstance(caught.value, ProcError)
@@ -146,9 +146,8 @@ def test_the_deadline_ends_the_program_and_keeps_what_it_said(witness: Witness) 
 
 
 def test_a_program_that_ignores_term_is_killed_with_its_children(witness: Witness) -> None:
-    before = signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # inherited: ignored from the first moment
+    # Inherited by the program: it ignores TERM from its start.
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         with pytest.raises(DeadlineExceeded) as caught:
             sh(f'exec 9>"$WITNESS"; {SLEEP} & {SLEEP}', witness, timeout=0.05)
@@ -170,7 +169,7 @@ def test_a_daemon_that_holds_the_output_does_not_hold_the_caller(witness: Witnes
     assert witness.all_gone() == b"up\n"
 
 
-def test_who_left_the_session_is_not_followed_and_not_waited_for(tmp_path: Path) -> None:
+def test_a_process_that_left_the_session_is_not_ended(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     done = sh(f"setsid sh -c 'echo $$ > {note}.new; mv {note}.new {note}; {SLEEP}' & "
               f"while [ ! -e {note} ]; do :; done; echo done")  # fmt: skip

@@ -1,4 +1,4 @@
-"""One way to clean untrusted text; the places that use it differ in what they keep and what they write instead."""
+"""Tests cleaning untrusted text, in each output format that uses it."""
 
 import html
 import unicodedata
@@ -42,7 +42,7 @@ ANY = st.text(alphabet=st.characters(), max_size=40)
     ],
     ids=["terminal", "coverage", "intake", "page", "markdown", "xml text", "xml attribute"],
 )
-def test_each_place_shows_what_is_interpreted_in_its_own_way(
+def test_each_output_format_replaces_interpreted_characters_in_its_own_way(
     clean: Callable[[str], str], expected: str
 ) -> None:
     assert clean(HOSTILE) == expected
@@ -64,5 +64,5 @@ def test_cleaning_twice_is_cleaning_once_and_lines_stay_lines(value: str) -> Non
 
 
 @given(st.text(alphabet=st.characters(categories=("L", "N", "P", "S")), max_size=40))
-def test_writing_stays_as_it_is(value: str) -> None:
+def test_ordinary_text_stays_unchanged(value: str) -> None:
     assert text.cleaned(value) == value == text.harmless(value)

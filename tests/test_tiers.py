@@ -1,4 +1,4 @@
-"""Samples are small, those of successive commits cover everything, and the long tier leaves nothing out."""
+"""Tests the test tiers: samples are small, successive commits cover all cases, the long tier runs everything."""
 
 import pytest
 from tests import tiers

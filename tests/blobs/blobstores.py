@@ -1,4 +1,4 @@
-"""The stores that the contract is held against: a directory, and a real S3 server on loopback."""
+"""The stores that the contract is tested with: a directory, and a real S3 server on loopback."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ Scenario = Callable[[StoredBlobs], Awaitable[None]]
 
 
 class ShiftedClock(RealClock):
-    """The machine's clock, and what a test adds to it."""
+    """The machine's clock, moved ahead by a test."""
 
     ahead = 0.0
 
@@ -33,7 +33,7 @@ class ShiftedClock(RealClock):
 
 
 def rclone() -> str:
-    """The program, from the environment of these tests; skips by name where there is none."""
+    """The path of rclone; skips the test where it is not installed."""
     beside = Path(sys.executable).with_name("rclone")
     found = str(beside) if beside.exists() else shutil.which("rclone")
     if not found:
@@ -57,20 +57,20 @@ def s3_server(folder: Path) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        _answers(port, process)
+        _wait_for(port, process)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(10)
 
 
-def _answers(port: int, process: "subprocess.Popen[bytes]") -> None:
+def _wait_for(port: int, process: "subprocess.Popen[bytes]") -> None:
     until = time.monotonic() + 20
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
-    pytest.fail("rclone serve s3 does not answer")
+    pytest.fail("rclone serve s3 does not accept connections")
 
 
 def directory(path: Path) -> StoredBlobs:

@@ -1,4 +1,4 @@
-"""Whatever holds the objects, a directory or S3, a caller may rely on the same things."""
+"""Tests the contract of object storage, on a directory and on S3."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ async def keys(blobs: StoredBlobs, prefix: str = "") -> list[str]:
     return sorted([blob.key async for blob in blobs.list(prefix)])
 
 
-def test_what_is_put_comes_back_whatever_its_size(blobs: StoredBlobs, tmp_path: Path) -> None:
+def test_content_of_any_size_is_stored_and_read_back(blobs: StoredBlobs, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(LARGE)
 
@@ -44,9 +44,7 @@ def test_what_is_put_comes_back_whatever_its_size(blobs: StoredBlobs, tmp_path: 
     play(scenario, blobs)
 
 
-def test_a_download_is_the_object_and_takes_no_file_that_is_there(
-    blobs: StoredBlobs, tmp_path: Path
-) -> None:
+def test_a_download_never_overwrites_a_file(blobs: StoredBlobs, tmp_path: Path) -> None:
     async def scenario(blobs: StoredBlobs) -> None:
         await blobs.put("x", LARGE)
         assert await blobs.download("x", tmp_path / "new") == len(LARGE)
@@ -59,7 +57,7 @@ def test_a_download_is_the_object_and_takes_no_file_that_is_there(
     play(scenario, blobs)
 
 
-def test_what_is_not_there_is_said_so(blobs: StoredBlobs) -> None:
+def test_a_missing_object_raises_no_such_blob(blobs: StoredBlobs) -> None:
     async def scenario(blobs: StoredBlobs) -> None:
         assert await blobs.head("none/here") is None
         assert not await blobs.exists("none/here")
@@ -69,7 +67,7 @@ def test_what_is_not_there_is_said_so(blobs: StoredBlobs) -> None:
     play(scenario, blobs)
 
 
-def test_deleting_is_success_also_of_what_is_gone(blobs: StoredBlobs) -> None:
+def test_deleting_missing_objects_succeeds(blobs: StoredBlobs) -> None:
     async def scenario(blobs: StoredBlobs) -> None:
         for key in ("d/1", "d/2", "e/1"):
             await blobs.put(key, b"x")
@@ -81,7 +79,7 @@ def test_deleting_is_success_also_of_what_is_gone(blobs: StoredBlobs) -> None:
     play(scenario, blobs)
 
 
-def test_a_list_is_of_whole_segments(blobs: StoredBlobs) -> None:
+def test_a_prefix_matches_whole_segments_only(blobs: StoredBlobs) -> None:
     async def scenario(blobs: StoredBlobs) -> None:
         for key in ("run/1/a", "run/1/b/c", "run/10/a", "other"):
             await blobs.put(key, b"xyz")
@@ -100,7 +98,7 @@ class Broken(Exception):
 async def breaking(at: int) -> AsyncIterator[bytes]:
     for number in range(at):
         yield bytes([number % 256]) * 1_000_000
-    raise Broken("the sender has gone")
+    raise Broken("the sender disconnected")
 
 
 async def endless(begun: asyncio.Event) -> AsyncIterator[bytes]:
@@ -111,9 +109,7 @@ async def endless(begun: asyncio.Event) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("megabytes", [1, 20])
-def test_a_put_that_does_not_end_stores_nothing_and_keeps_what_was(
-    blobs: StoredBlobs, megabytes: int
-) -> None:
+def test_an_unfinished_put_keeps_the_previous_object(blobs: StoredBlobs, megabytes: int) -> None:
     async def scenario(blobs: StoredBlobs) -> None:
         await blobs.put("k", b"before")
         with pytest.raises(Broken):
@@ -154,7 +150,7 @@ HOSTILE = (
 )
 
 
-def test_no_text_of_a_stranger_leads_out_of_the_store(blobs: StoredBlobs) -> None:
+def test_no_untrusted_key_leaves_the_store(blobs: StoredBlobs) -> None:
     async def scenario(blobs: StoredBlobs) -> None:
         for key in HOSTILE:
             with pytest.raises(BadKey):

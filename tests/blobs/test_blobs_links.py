@@ -1,4 +1,4 @@
-"""Signed links: good for one thing, for a while, and for nobody who changes a letter of them."""
+"""Tests signed links: one operation, until they expire, and only unchanged."""
 
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -14,7 +14,7 @@ from runyard.wire.paths import BLOBS
 OLD, NEW, OTHER = b"o" * 32, b"n" * 32, b"x" * 32
 
 
-def asked(link: str, method: str = "", **changed: str) -> tuple[Request, str]:
+def request_of(link: str, method: str = "", **changed: str) -> tuple[Request, str]:
     parts = urlsplit(link)
     query = {**dict(parse_qsl(parts.query, keep_blank_values=True)), **changed}
     path = parts.path
@@ -22,11 +22,11 @@ def asked(link: str, method: str = "", **changed: str) -> tuple[Request, str]:
     return request, path.removeprefix(BLOBS + "/")
 
 
-def test_a_link_allows_what_it_says() -> None:
+def test_a_link_allows_its_own_operation() -> None:
     links = Links((NEW,), clock=ShiftedClock())
-    put = links.verify(*asked(links.put("a/b", lasts=60, limit=500)))
+    put = links.verify(*request_of(links.put("a/b", lasts=60, limit=500)))
     assert (put.method, put.key, put.limit) == ("PUT", "a/b", 500)
-    get = links.verify(*asked(links.get("a/b", lasts=60, name="Größe & Co.png")))
+    get = links.verify(*request_of(links.get("a/b", lasts=60, name="Größe & Co.png")))
     assert (get.method, get.key, get.name) == ("GET", "a/b", "Größe & Co.png")
 
 
@@ -41,20 +41,20 @@ CHANGED = {
     "letters for an end": ("", {"until": "soon"}),
     "a negative end": ("", {"until": "-1"}),
     "digits of another script": ("", {"until": "١٢٣"}),
-    "a name without end": ("", {"name": "x" * 5000}),
+    "a very long name": ("", {"name": "x" * 5000}),
 }
 
 
 @pytest.mark.parametrize(("method", "changed"), CHANGED.values(), ids=CHANGED)
-def test_a_changed_link_is_worth_nothing(method: str, changed: dict[str, str]) -> None:
+def test_a_changed_link_is_refused(method: str, changed: dict[str, str]) -> None:
     links = Links((NEW,), clock=ShiftedClock())
     with pytest.raises(BadLink):
-        links.verify(*asked(links.get("a/b", lasts=60, name="n"), method, **changed))
+        links.verify(*request_of(links.get("a/b", lasts=60, name="n"), method, **changed))
 
 
-def test_a_link_is_for_its_own_key() -> None:
+def test_a_link_is_refused_for_another_key() -> None:
     links = Links((NEW,), clock=ShiftedClock())
-    request, _ = asked(links.get("a/b", lasts=60))
+    request, _ = request_of(links.get("a/b", lasts=60))
     for key in ("a/c", "a", "a/b/c", "../a/b", ""):
         with pytest.raises(BadLink):
             links.verify(request, key)
@@ -62,10 +62,10 @@ def test_a_link_is_for_its_own_key() -> None:
         links.get("../secret", lasts=60)
 
 
-def test_no_two_links_are_signed_alike_by_moving_a_border() -> None:
+def test_moving_characters_between_fields_changes_the_signature() -> None:
     links = Links((NEW,), clock=ShiftedClock())
-    request, _ = asked(links.get("a", lasts=60, name="b"))
-    moved, _ = asked(f"{BLOBS}/ab?{urlencode(dict(request.query) | {'name': ''})}")
+    request, _ = request_of(links.get("a", lasts=60, name="b"))
+    moved, _ = request_of(f"{BLOBS}/ab?{urlencode(dict(request.query) | {'name': ''})}")
     with pytest.raises(BadLink):
         links.verify(moved, "ab")
 
@@ -73,7 +73,7 @@ def test_no_two_links_are_signed_alike_by_moving_a_border() -> None:
 def test_a_link_expires() -> None:
     clock = ShiftedClock()
     links = Links((NEW,), clock=clock)
-    request, key = asked(links.get("a", lasts=60))
+    request, key = request_of(links.get("a", lasts=60))
     clock.ahead = 58
     links.verify(request, key)
     clock.ahead = 61
@@ -81,12 +81,12 @@ def test_a_link_expires() -> None:
         links.verify(request, key)
 
 
-def test_a_key_can_be_changed_without_a_gap() -> None:
+def test_signing_keys_can_be_rotated() -> None:
     clock = ShiftedClock()
-    before = asked(Links((OLD,), clock=clock).get("a", lasts=60))
+    before = request_of(Links((OLD,), clock=clock).get("a", lasts=60))
     meanwhile = Links((NEW, OLD), clock=clock)
     meanwhile.verify(*before)
-    after = asked(meanwhile.get("a", lasts=60))
+    after = request_of(meanwhile.get("a", lasts=60))
     Links((NEW,), clock=clock).verify(*after)
     with pytest.raises(BadLink, match="signature"):
         Links((NEW,), clock=clock).verify(*before)
@@ -94,7 +94,7 @@ def test_a_key_can_be_changed_without_a_gap() -> None:
         Links((OTHER,), clock=clock).verify(*after)
 
 
-def test_a_key_that_can_be_guessed_is_refused() -> None:
+def test_a_short_signing_key_is_refused() -> None:
     for keys in ((), (b"short",), (NEW, b"")):
         with pytest.raises(ValueError, match="16 bytes"):
             Links(keys, clock=ShiftedClock())
@@ -116,12 +116,12 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "safe"), NAMES.items())
-def test_a_name_to_save_under_is_a_name(name: str, safe: str) -> None:
+def test_download_names_are_made_safe(name: str, safe: str) -> None:
     assert safe_name(name) == safe
-    told = dict(headers(name))
-    assert told["content-disposition"].startswith('attachment; filename="')
-    assert told["content-disposition"].isascii() and told["content-disposition"].isprintable()
-    assert told["content-disposition"].count('"') == 2
-    assert told["x-content-type-options"] == "nosniff"
-    assert told["content-security-policy"].startswith("sandbox;")
-    assert told["content-type"] == "application/octet-stream"
+    sent = dict(headers(name))
+    assert sent["content-disposition"].startswith('attachment; filename="')
+    assert sent["content-disposition"].isascii() and sent["content-disposition"].isprintable()
+    assert sent["content-disposition"].count('"') == 2
+    assert sent["x-content-type-options"] == "nosniff"
+    assert sent["content-security-policy"].startswith("sandbox;")
+    assert sent["content-type"] == "application/octet-stream"

@@ -1,4 +1,4 @@
-"""Where objects are kept: what is wrong is said, what is secret is not, and S3 signs what it is asked to."""
+"""Tests locations of object storage: errors name the cause and no secret, and S3 links are signed."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ from runyard.clock import RealClock
 WRONG = Credentials(access_key_id=KEYS.access_key_id, secret_access_key="some-other-secret")
 
 
-def test_a_place_is_a_directory_or_a_bucket() -> None:
+def test_a_location_is_a_directory_or_a_bucket() -> None:
     assert parse_location("/srv/blobs") == Directory(path=Path("/srv/blobs"))
     assert parse_location("s3://results") == Bucket(bucket="results")
     assert parse_location("s3://results/ci/x/") == Bucket(bucket="results", prefix="ci/x")
@@ -38,12 +38,12 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_an_invalid_location_is_refused(text: str) -> None:
     with pytest.raises(BadLocation):
         parse_location(text)
 
 
-def test_credentials_come_from_lines_and_are_not_repeated() -> None:
+def test_credentials_are_parsed_and_never_shown() -> None:
     lines = f"# keys\nexport AWS_ACCESS_KEY_ID=abc\nAWS_SECRET_ACCESS_KEY='{SECRET}'\n"
     found = parse_credentials(lines)
     assert (found.access_key_id, found.secret_access_key) == ("abc", SECRET)
@@ -54,20 +54,20 @@ def test_credentials_come_from_lines_and_are_not_repeated() -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_a_directory_that_cannot_be_one_is_said_so(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadLocation, match="directory"):
         open_blobs(Directory(path=tmp_path / "file" / "x"), clock=RealClock())
 
 
 @pytest.mark.parametrize("endpoint", ["nonsense", "ftp://x", "http://u:secret@127.0.0.1"])
-def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
+def test_an_invalid_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(BadLocation) as caught:
         bucket(endpoint)
     assert "secret" not in str(caught.value)
 
 
-def test_wrong_credentials_are_told_from_a_store_that_is_away(endpoint: str) -> None:
+def test_wrong_credentials_raise_blobs_refused(endpoint: str) -> None:
     async def scenario() -> None:
         wrong = bucket(endpoint, keys=WRONG)
         with pytest.raises(BlobsRefused) as caught:
@@ -82,8 +82,8 @@ def test_wrong_credentials_are_told_from_a_store_that_is_away(endpoint: str) -> 
     asyncio.run(scenario())
 
 
-def test_a_full_disk_can_be_tried_again(tmp_path: Path) -> None:
-    """A file where a directory has to be stands for whatever the system refuses."""
+def test_an_error_of_the_file_system_raises_blobs_unavailable(tmp_path: Path) -> None:
+    """A file in place of a directory stands for any error of the file system."""
 
     async def scenario() -> None:
         blobs = directory(tmp_path)
@@ -105,7 +105,7 @@ def fetch(url: str, data: bytes | None = None) -> tuple[int, bytes, str]:
         return error.code, b"", ""
 
 
-def test_s3_takes_and_gives_what_its_links_say_and_nothing_else(endpoint: str) -> None:
+def test_a_signed_s3_link_allows_one_operation_on_one_object(endpoint: str) -> None:
     async def scenario() -> None:
         blobs = bucket(endpoint, prefix="signed")
         put = await blobs.presign("PUT", "up", lasts=60)
@@ -121,7 +121,7 @@ def test_s3_takes_and_gives_what_its_links_say_and_nothing_else(endpoint: str) -
     asyncio.run(scenario())
 
 
-def test_what_a_killed_put_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
+def test_old_files_of_killed_puts_are_removed(tmp_path: Path) -> None:
     async def scenario() -> None:
         blobs = directory(tmp_path)
         await blobs.put("runs/a", b"x")

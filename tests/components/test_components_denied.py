@@ -1,4 +1,4 @@
-"""A role that was corrected must not be reported as missing until a rare request happens to be repeated."""
+"""Tests that a corrected role is noticed although the denied request is not repeated."""
 
 import asyncio
 import contextlib
@@ -32,8 +32,8 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ACCOUNTS = f"/api/v1/namespaces/{SPACE}/serviceaccounts"
 
 
-class Works(msgspec.Struct, kw_only=True):
-    """What the loop is given."""
+class LoopDeps(msgspec.Struct, kw_only=True):
+    """The dependencies of the loop."""
 
     clock: VirtualClock
     rng: random.Random
@@ -43,13 +43,13 @@ class Works(msgspec.Struct, kw_only=True):
 
 
 class Api:
-    """An API server with two authorizers: the roles, which reviews answer for, and an admission policy."""
+    """An API server with two authorizers: the roles, which reviews know, and an admission policy."""
 
     def __init__(self) -> None:
         self.roles_allow = True
         self.admitted = True
-        self.review_answer: int | None = None  # instead of an answer by the roles; 0: no answer
-        self.asked: list[Access] = []
+        self.review_answer: int | None = None  # instead of a response by the roles; 0: no response
+        self.reviews: list[Access] = []
         self.during_review: Callable[[], Awaitable[None]] | None = None
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
@@ -57,7 +57,7 @@ class Api:
             allowed = self.roles_allow and self.admitted
             return Response(status=200 if allowed else 403, body=b'{"message": "no"}')
         attributes = msgspec.json.decode(request.body)["spec"]["resourceAttributes"]
-        self.asked.append(msgspec.convert(attributes, Access))
+        self.reviews.append(msgspec.convert(attributes, Access))
         answer = self.roles_allow
         if self.during_review is not None:
             await self.during_review()
@@ -69,175 +69,175 @@ class Api:
         return Response(status=201, body=body)
 
 
-class Yard:
+class Harness:
     """A component with the loop running beside it."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
         self.clock = VirtualClock()
         self.health = Health(self.clock, conditions.ALL)
-        self.works = Works(
+        self.deps = LoopDeps(
             clock=self.clock,
             rng=random.Random(1),
             meter=Meter(),
             freshness=Freshness(self.clock),
         )
-        self.kube = Kube(reporting_kube(api, self.health, meter=self.works.meter))
+        self.kube = Kube(reporting_kube(api, self.health, meter=self.deps.meter))
 
     async def delete(self, name: str = "a") -> None:
         with contextlib.suppress(Forbidden):
             await self.kube.delete(SERVICE_ACCOUNTS, name, namespace=SPACE)
 
-    def told(self) -> list[str]:
+    def reports(self) -> list[str]:
         return [f"{each.code}: {each.message}" for each in self.health.report()]
 
 
 REFUSED = [f"kubernetes-refused: 403 to DELETE {ACCOUNTS}/a"]
 
 
-def play(scenario: Callable[[Yard], Awaitable[None]]) -> None:
+def play(scenario: Callable[[Harness], Awaitable[None]]) -> None:
     async def main() -> None:
-        yard = Yard(Api())
+        harness = Harness(Api())
         async with asyncio.TaskGroup() as group:
-            loop = group.create_task(check_denied(yard.kube, yard.works))
-            await yard.clock.sleep(1)
-            await scenario(yard)
+            loop = group.create_task(check_denied(harness.kube, harness.deps))
+            await harness.clock.sleep(1)
+            await scenario(harness)
             loop.cancel()
 
     run_virtual(main())
 
 
 def test_a_corrected_role_is_noticed_although_the_request_is_never_repeated() -> None:
-    async def scenario(yard: Yard) -> None:
-        yard.api.roles_allow = False
-        await yard.delete()
-        await yard.clock.sleep(300)
-        assert yard.told() == REFUSED, "a review that denies changes nothing"
-        yard.api.roles_allow = True
-        await yard.clock.sleep(35)
-        assert yard.told() == []
-        assert set(yard.api.asked) == {
+    async def scenario(harness: Harness) -> None:
+        harness.api.roles_allow = False
+        await harness.delete()
+        await harness.clock.sleep(300)
+        assert harness.reports() == REFUSED, "a review that denies changes nothing"
+        harness.api.roles_allow = True
+        await harness.clock.sleep(35)
+        assert harness.reports() == []
+        assert set(harness.api.reviews) == {
             Access(verb="delete", resource="serviceaccounts", namespace=SPACE, name="a")
         }
-        assert yard.works.meter.total(RUNYARD_KUBERNETES_FORBIDDEN_TOTAL) == 1
+        assert harness.deps.meter.total(RUNYARD_KUBERNETES_FORBIDDEN_TOTAL) == 1
 
     play(scenario)
 
 
-def test_nothing_is_asked_while_nothing_is_denied() -> None:
-    async def scenario(yard: Yard) -> None:
-        await yard.delete()
-        await yard.clock.sleep(3600)
-        assert yard.api.asked == []
-        yard.api.roles_allow = False
-        await yard.delete()
-        yard.api.roles_allow = True
-        await yard.delete()
-        await yard.clock.sleep(3600)
-        assert yard.api.asked == [], "the request itself was allowed again"
-        assert yard.works.freshness.stale() == ()
+def test_no_review_is_sent_while_no_request_is_denied() -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.delete()
+        await harness.clock.sleep(3600)
+        assert harness.api.reviews == []
+        harness.api.roles_allow = False
+        await harness.delete()
+        harness.api.roles_allow = True
+        await harness.delete()
+        await harness.clock.sleep(3600)
+        assert harness.api.reviews == [], "the request itself was allowed again"
+        assert harness.deps.freshness.stale() == ()
 
     play(scenario)
 
 
 @pytest.mark.parametrize("answer", [0, 401, 403, 404, 500, 201], ids=str)
 def test_a_review_that_fails_changes_nothing_and_is_repeated(answer: int) -> None:
-    async def scenario(yard: Yard) -> None:
-        yard.api.roles_allow = False
-        await yard.delete()
-        yard.api.roles_allow = True
-        yard.api.review_answer = answer
-        await yard.clock.sleep(300)
-        assert yard.told() == REFUSED
-        assert len(yard.api.asked) >= 9, "every half minute, without a longer and longer wait"
-        failures = yard.works.meter.total(RUNYARD_LOOP_FAILURES_TOTAL)
-        assert failures == (0 if answer == 201 else len(yard.api.asked))
-        yard.api.review_answer = None
-        await yard.clock.sleep(35)
-        assert yard.told() == []
+    async def scenario(harness: Harness) -> None:
+        harness.api.roles_allow = False
+        await harness.delete()
+        harness.api.roles_allow = True
+        harness.api.review_answer = answer
+        await harness.clock.sleep(300)
+        assert harness.reports() == REFUSED
+        assert len(harness.api.reviews) >= 9, "every half minute, without a backoff"
+        failures = harness.deps.meter.total(RUNYARD_LOOP_FAILURES_TOTAL)
+        assert failures == (0 if answer == 201 else len(harness.api.reviews))
+        harness.api.review_answer = None
+        await harness.clock.sleep(35)
+        assert harness.reports() == []
 
     play(scenario)
 
 
 def test_one_review_that_fails_does_not_keep_another_kind_denied() -> None:
-    async def scenario(yard: Yard) -> None:
-        yard.api.roles_allow = False
-        await yard.delete()
+    async def scenario(harness: Harness) -> None:
+        harness.api.roles_allow = False
+        await harness.delete()
         with contextlib.suppress(KubeError):
-            await yard.kube.create(PODS, {}, namespace=SPACE)
-        yard.api.roles_allow = True
-        yard.api.review_answer = 500
+            await harness.kube.create(PODS, {}, namespace=SPACE)
+        harness.api.roles_allow = True
+        harness.api.review_answer = 500
 
         async def only_the_first_fails() -> None:
-            if yard.api.asked[-1].resource == "pods":
-                yard.api.review_answer = None
+            if harness.api.reviews[-1].resource == "pods":
+                harness.api.review_answer = None
 
-        yard.api.during_review = only_the_first_fails
-        await yard.clock.sleep(35)
-        assert yard.told() == REFUSED
+        harness.api.during_review = only_the_first_fails
+        await harness.clock.sleep(35)
+        assert harness.reports() == REFUSED
 
     play(scenario)
 
 
-def test_a_refusal_that_comes_during_the_review_is_kept() -> None:
-    async def scenario(yard: Yard) -> None:
-        yard.api.roles_allow = False
-        await yard.delete()
-        yard.api.roles_allow = True
+def test_a_403_during_the_review_is_kept() -> None:
+    async def scenario(harness: Harness) -> None:
+        harness.api.roles_allow = False
+        await harness.delete()
+        harness.api.roles_allow = True
 
         async def taken_again() -> None:
-            yard.api.roles_allow = False
-            await yard.delete()
+            harness.api.roles_allow = False
+            await harness.delete()
 
-        yard.api.during_review = taken_again
-        await yard.clock.sleep(35)
-        assert yard.told() == REFUSED
+        harness.api.during_review = taken_again
+        await harness.clock.sleep(35)
+        assert harness.reports() == REFUSED
 
     play(scenario)
 
 
-def test_what_the_roles_allow_and_admission_rejects_is_forgotten_at_most_once() -> None:
-    async def scenario(yard: Yard) -> None:
-        yard.api.admitted = False
-        await yard.delete()
-        await yard.clock.sleep(35)
-        assert yard.told() == []
-        await yard.delete()
+def test_a_request_that_admission_rejects_is_cleared_at_most_once() -> None:
+    async def scenario(harness: Harness) -> None:
+        harness.api.admitted = False
+        await harness.delete()
+        await harness.clock.sleep(35)
+        assert harness.reports() == []
+        await harness.delete()
         for _ in range(20):
-            await yard.clock.sleep(30)
-            assert yard.told() == REFUSED
-        yard.api.roles_allow = False  # a review that denies makes the next one count again
-        await yard.clock.sleep(35)
-        yard.api.roles_allow = yard.api.admitted = True
-        await yard.clock.sleep(35)
-        assert yard.told() == []
+            await harness.clock.sleep(30)
+            assert harness.reports() == REFUSED
+        harness.api.roles_allow = False  # a review that denies makes the next one count again
+        await harness.clock.sleep(35)
+        harness.api.roles_allow = harness.api.admitted = True
+        await harness.clock.sleep(35)
+        assert harness.reports() == []
 
     play(scenario)
 
 
-def test_a_request_that_succeeds_again_makes_reviews_count_again() -> None:
-    async def scenario(yard: Yard) -> None:
+def test_reviews_count_again_after_the_request_succeeded() -> None:
+    async def scenario(harness: Harness) -> None:
         for _ in range(3):
-            yard.api.roles_allow = False
-            await yard.delete()
-            yard.api.roles_allow = True
-            await yard.clock.sleep(35)
-            assert yard.told() == []
-            await yard.delete()
+            harness.api.roles_allow = False
+            await harness.delete()
+            harness.api.roles_allow = True
+            await harness.clock.sleep(35)
+            assert harness.reports() == []
+            await harness.delete()
 
     play(scenario)
 
 
-def test_a_client_that_reports_nothing_needs_no_loop() -> None:
+def test_a_client_without_reports_needs_no_loop() -> None:
     async def main() -> None:
-        yard = Yard(Api())
-        await check_denied(Kube(Api()), yard.works)
-        assert yard.works.freshness.stale() == ()
+        harness = Harness(Api())
+        await check_denied(Kube(Api()), harness.deps)
+        assert harness.deps.freshness.stale() == ()
 
     run_virtual(main())
 
 
-def test_the_embedded_api_answers_the_review_for_every_account() -> None:
+def test_the_embedded_api_serves_reviews_to_every_account() -> None:
     async def main() -> None:
         world = World()
 
@@ -290,7 +290,7 @@ ACCESSES = {
 
 
 @pytest.mark.parametrize(("method", "path"), ACCESSES, ids=" ".join)
-def test_a_request_needs_the_right_that_a_role_names(method: str, path: str) -> None:
+def test_the_access_of_a_request_matches_rbac(method: str, path: str) -> None:
     path, _, watch = path.partition("?")
     query = (("watch", "true"),) if watch else ()
     request = Request(method=method, path=path, query=query)

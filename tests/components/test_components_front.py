@@ -1,4 +1,4 @@
-"""One table for everything that the server serves: who may ask what, and what a stranger learns."""
+"""Tests access to the server's routes, and what an unauthenticated caller gets."""
 
 import hashlib
 import hmac
@@ -34,7 +34,7 @@ JSON = (("content-type", "application/json"),)
 
 
 def served(world: World, settings: Settings, health: Health) -> Handler:
-    """What the server's role puts behind a socket of that address."""
+    """The handler of a server socket with these settings."""
     freshness = Freshness(world.clock)
     freshness.expect("a loop that never succeeds", 1)
     dashboard = Dashboard(
@@ -54,15 +54,15 @@ def served(world: World, settings: Settings, health: Health) -> Handler:
     )
 
 
-class Door:
-    """The server as somebody outside sees it."""
+class ServerClient:
+    """Sends requests to the server's handler."""
 
     def __init__(self, world: World, settings: Settings) -> None:
         self.world = world
         self.health = Health(world.clock, ALL)
         self._handle = served(world, settings, self.health)
 
-    async def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Response:
+    async def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> Response:
         named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         got = await self._handle(Request(method=method, path=path, headers=named, body=body))
         if isinstance(got, Stream):
@@ -72,13 +72,13 @@ class Door:
 
 
 def play(
-    scenario: Callable[[Door], Awaitable[None]],
+    scenario: Callable[[ServerClient], Awaitable[None]],
     database_url: str,
     keys: KeyPair,
     settings: Settings = LOCAL,
 ) -> None:
     async def main(world: World) -> None:
-        await scenario(Door(world, settings))
+        await scenario(ServerClient(world, settings))
 
     play_dispatch(main, database_url, keys)
 
@@ -100,16 +100,16 @@ BEARER, WRONG = f"Bearer {TOKEN}", "Bearer wrong-wrong-wrong-wrong"
 
 ACCESS: list[tuple[str, Settings, str, tuple[str, ...], dict[str, str], int]] = [
     ("here", LOCAL, "GET", LOOKS, {"host": HERE}, 200),
-    ("here, by a name of somebody's", LOCAL, "GET", LOOKS, {"host": EVIL}, 421),
+    ("here, by another name", LOCAL, "GET", LOOKS, {"host": EVIL}, 421),
     ("here, without a name", LOCAL, "GET", LOOKS, {}, 421),
-    ("outside, a stranger", PUBLIC, "GET", LOOKS, {"host": "fleet.example"}, 401),
+    ("outside, without a token", PUBLIC, "GET", LOOKS, {"host": "fleet.example"}, 401),
     ("outside, a wrong token", PUBLIC, "GET", LOOKS, {"authorization": WRONG}, 401),
     ("outside, pretending to be here", PUBLIC, "GET", LOOKS, {"host": HERE}, 401),
     ("outside, with the token", PUBLIC, "GET", LOOKS, {"authorization": BEARER}, 200),
     ("here, alive", LOCAL, "GET", OPEN, {"host": HERE}, 200),
     ("by any name, alive", LOCAL, "GET", OPEN, {"host": EVIL}, 200),
     ("outside, alive", PUBLIC, "GET", OPEN, {}, 200),
-    # Its callers prove themselves, and come under names that the dashboard need not know.
+    # Its callers authenticate themselves, and use names that the dashboard does not know.
     ("the API, here", LOCAL, "POST", CALLS, {"host": EVIL}, 401),
     ("the API, outside", PUBLIC, "POST", CALLS, {"host": "fleet.example"}, 401),
     ("the API does not take the dashboard's token", PUBLIC, "POST", CALLS, {"authorization": BEARER}, 401),
@@ -118,15 +118,15 @@ ACCESS: list[tuple[str, Settings, str, tuple[str, ...], dict[str, str], int]] = 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ACCESS, ids=[row[0] for row in ACCESS])
-def test_everybody_may_ask_exactly_this(
+def test_each_caller_gets_these_statuses(
     database_url: str, app_keys: KeyPair, row: tuple[Any, ...]
 ) -> None:
     _, settings, method, paths, headers, status = row
 
-    async def scenario(door: Door) -> None:
-        await door.world.pool()
+    async def scenario(client: ServerClient) -> None:
+        await client.world.pool()
         for path in paths:
-            got = await door.ask(method, path, **headers)
+            got = await client.request(method, path, **headers)
             assert got.status == status, path
             if status >= 400 and path != "/":
                 assert got.json()["error"] and TOKEN.encode() not in got.body
@@ -134,26 +134,26 @@ def test_everybody_may_ask_exactly_this(
     play(scenario, database_url, app_keys, settings)
 
 
-def test_only_what_nobody_can_be_served_without_takes_a_replica_away(
+def test_only_a_missing_database_makes_a_started_replica_unready(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    """All replicas meet an outage of GitHub or Kubernetes at once: none would be left."""
+    """An outage of GitHub or Kubernetes concerns all replicas at once: none would be left."""
 
-    async def scenario(door: Door) -> None:
+    async def scenario(client: ServerClient) -> None:
         away = []
         for condition in ALL:
-            door.health.fail(condition.code, "as it is in an outage")
-            await door.world.clock.sleep(condition.visible_after)
-            got = await door.ask("GET", "/readyz", host="10.0.0.7:8080")  # a kubelet
+            client.health.fail(condition.code, "as it is in an outage")
+            await client.world.clock.sleep(condition.visible_after)
+            got = await client.request("GET", "/readyz", host="10.0.0.7:8080")  # a kubelet
             assert got.json() == {"ready": got.status == 200}
-            told = (await door.ask("GET", "/readyz", authorization=BEARER)).json()
-            assert [each["code"] for each in told["conditions"]] == [condition.code]
-            assert not told["works"] and told["stale"]
-            numbers = (await door.ask("GET", "/metrics", authorization=BEARER)).body
+            body = (await client.request("GET", "/readyz", authorization=BEARER)).json()
+            assert [each["code"] for each in body["conditions"]] == [condition.code]
+            assert not body["works"] and body["stale"]
+            numbers = (await client.request("GET", "/metrics", authorization=BEARER)).body
             assert f'runyard_condition{{condition="{condition.code}"}} 1.0'.encode() in numbers
             if got.status == 503:
                 away.append(condition.code)
-            door.health.ok(condition.code)
+            client.health.ok(condition.code)
         assert away == ["starting", "database-unreachable"]
 
     play(scenario, database_url, app_keys, PUBLIC)
@@ -161,16 +161,18 @@ def test_only_what_nobody_can_be_served_without_takes_a_replica_away(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", [LOCAL, PUBLIC], ids=["here", "outside"])
-def test_runners_and_github_are_served_under_any_name(
+def test_runners_and_github_may_use_any_host_header(
     database_url: str, app_keys: KeyPair, settings: Settings
 ) -> None:
-    async def scenario(door: Door) -> None:
-        await door.world.pool()
-        guest = await door.world.pod()
+    async def scenario(client: ServerClient) -> None:
+        await client.world.pool()
+        guest = await client.world.pod()
         token = f"Bearer {guest.token}"
-        got = await door.ask("POST", DISPATCH, authorization=token, host=EVIL, prefer="wait=0")
+        got = await client.request(
+            "POST", DISPATCH, authorization=token, host=EVIL, prefer="wait=0"
+        )
         assert got.status == 204
-        got = await door.ask(
+        got = await client.request(
             "POST",
             GITHUB_WEBHOOK,
             b"{}",
@@ -180,22 +182,22 @@ def test_runners_and_github_are_served_under_any_name(
             x_github_event="ping",
         )
         assert (got.status, got.json()) == (200, {"outcome": "ignored"})
-        operator = f"Bearer {await door.world.controller_token()}"
+        operator = f"Bearer {await client.world.controller_token()}"
         body = b'{"pod_name": "p", "ended_at": "2026-01-01T00:00:00Z"}'
-        got = await door.ask("POST", POD_STOPPED, body, host=EVIL, authorization=operator)
+        got = await client.request("POST", POD_STOPPED, body, host=EVIL, authorization=operator)
         assert got.status == 204
 
     play(scenario, database_url, app_keys, settings)
 
 
 @pytest.mark.slow
-def test_the_description_lists_everything(database_url: str, app_keys: KeyPair) -> None:
-    async def scenario(door: Door) -> None:
-        document = (await door.ask("GET", "/openapi.json", host=HERE)).json()
+def test_the_openapi_document_lists_every_route(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(client: ServerClient) -> None:
+        document = (await client.request("GET", "/openapi.json", host=HERE)).json()
         operations = {
-            (method.upper(), path): told
+            (method.upper(), path): operation
             for path, methods in document["paths"].items()
-            for method, told in methods.items()
+            for method, operation in methods.items()
         }
         looks = {("GET", path) for path in (*LOOKS, *OPEN[:2], "/static/{name}", *RECORDS)}
         forms = {("POST", "/login"), ("POST", "/logout")}
@@ -226,16 +228,16 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"), REFUSED, ids=[f"{m} {p} {s}" for m, p, _, s in REFUSED]
 )
-def test_what_is_not_there_looks_the_same_everywhere(
+def test_refused_requests_have_the_same_body_everywhere(
     database_url: str, app_keys: KeyPair, method: str, path: str, body: bytes, status: int
 ) -> None:
     async def scenario(world: World) -> None:
-        got = await Door(world, LOCAL).ask(method, path, body, host=HERE)
+        got = await ServerClient(world, LOCAL).request(method, path, body, host=HERE)
         assert got.status == status
         assert got.header("content-type") == "application/json"
         assert set(got.json()) <= {"error", "reason", "fix", "code"}
         assert bool(got.header("allow")) == (status == 405)
-        # and the same without the dashboard, as a replica of the API alone says it
+        # And the same without the dashboard, from the API alone.
         alone = await world.ask(method, path, body)
         if path in CALLS:
             assert (alone.status, alone.body) == (got.status, got.body)
@@ -247,18 +249,20 @@ BODIES = [b"", b"{}", b"{nonsense", b"\xff", b"[" * 100_000, b'{"action": "queue
 
 
 @pytest.mark.parametrize("path", CALLS)
-def test_a_stranger_learns_nothing_of_its_body(
+def test_an_unauthenticated_response_does_not_depend_on_the_body(
     database_url: str, app_keys: KeyPair, path: str
 ) -> None:
-    async def scenario(door: Door) -> None:
-        said = {
-            (got := await door.ask("POST", path, body, content_type=kind)).body: got.status
+    async def scenario(client: ServerClient) -> None:
+        responses = {
+            (got := await client.request("POST", path, body, content_type=kind)).body: got.status
             for body in BODIES
             for kind in ("application/json", "text/plain", "")
         }
-        assert list(said.values()) == [401]
+        assert list(responses.values()) == [401]
         wrong = {
-            (await door.ask("POST", path, body, x_hub_signature_256="sha256=" + "0" * 64)).body
+            (
+                await client.request("POST", path, body, x_hub_signature_256="sha256=" + "0" * 64)
+            ).body
             for body in BODIES
         }
         assert len(wrong) == 1
@@ -266,19 +270,17 @@ def test_a_stranger_learns_nothing_of_its_body(
     play(scenario, database_url, app_keys)
 
 
-def test_a_defect_behind_the_front_is_an_answer_and_is_counted(
-    database_url: str, app_keys: KeyPair
-) -> None:
-    async def scenario(door: Door) -> None:
-        world = door.world
+def test_a_programming_error_is_a_500_and_is_counted(database_url: str, app_keys: KeyPair) -> None:
+    async def scenario(client: ServerClient) -> None:
+        world = client.world
         await world.pool()
         guest = await world.pod()
 
         async def tamper(request: Request, onward: Onward) -> Response | Stream:
-            raise ZeroDivisionError(f"a defect of ours, with {guest.token}")
+            raise ZeroDivisionError(f"a programming error, with {guest.token}")
 
         world.kube_wire.tamper = tamper
-        got = await door.ask("POST", DISPATCH, authorization=f"Bearer {guest.token}")
+        got = await client.request("POST", DISPATCH, authorization=f"Bearer {guest.token}")
         assert (got.status, got.json()["code"]) == (500, ProblemCode.DISPATCH_FAILED)
         assert guest.token.encode() not in got.body
         counted = {"component": "server", "action": "request", "outcome": "defect"}

@@ -1,4 +1,4 @@
-"""An operator or an agent that answers its probes and does not do its work must not look ready."""
+"""Tests readiness of operator and agent: a component whose loops fail is not ready."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ Fails = Callable[[Request], bool]
 
 
 class Line:
-    """The way to the API; requests that `fails` holds for never arrive."""
+    """A transport to the API; requests for which `fails` is true are not sent."""
 
     def __init__(self, core: KubeCore) -> None:
         self._onward = Loopback(core.handle)
@@ -66,8 +66,8 @@ async def _job(_: VmSpec, __: str) -> int:
     return 0
 
 
-class Yard:
-    """A cluster, and one part as it is shipped, with its probes."""
+class Harness:
+    """A cluster, and one component with its probes."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = VirtualClock()
@@ -78,7 +78,9 @@ class Yard:
         self.health = Health(self.clock, conditions.ALL)
         self.freshness = Freshness(self.clock)
         self.meter = Meter()
-        self.probes = Routes("part", "1", probe_routes(self.health, self.freshness, self.meter))
+        self.probes = Routes(
+            "component", "1", probe_routes(self.health, self.freshness, self.meter)
+        )
         self._directory = directory
 
     def common(self) -> dict[str, Any]:
@@ -106,9 +108,9 @@ class Yard:
         return agent.run(deps)
 
     @contextlib.asynccontextmanager
-    async def running(self, part: str) -> AsyncIterator[None]:
+    async def running(self, component: str) -> AsyncIterator[None]:
         async def run() -> None:
-            await (self.operator() if part == "operator" else self.agent())
+            await (self.operator() if component == "operator" else self.agent())
 
         async with asyncio.TaskGroup() as group:
             task = group.create_task(run())
@@ -122,18 +124,18 @@ class Yard:
         await self.admin.create(RUNNER_POOLS, body, namespace=names.RUNNERS_NAMESPACE)
 
     async def ready(self) -> tuple[int, list[str], list[str]]:
-        """The status, the loops that are behind, and what a person is told."""
+        """The status, the stale loops and the failing conditions."""
         got = await self.probes.handle(Request(method="GET", path="/readyz"))
         assert isinstance(got, Response)
-        told = got.json()
-        assert told["ready"] == (got.status == 200)
-        stale = [loop["loop"] for loop in told["stale"]]
-        return got.status, stale, [condition["code"] for condition in told["conditions"]]
+        body = got.json()
+        assert body["ready"] == (got.status == 200)
+        stale = [loop["loop"] for loop in body["stale"]]
+        return got.status, stale, [condition["code"] for condition in body["conditions"]]
 
 
-def play(scenario: Callable[[Yard], Awaitable[None]], directory: Path) -> None:
+def play(scenario: Callable[[Harness], Awaitable[None]], directory: Path) -> None:
     async def main() -> None:
-        await scenario(Yard(directory))
+        await scenario(Harness(directory))
 
     run_virtual(main())
 
@@ -159,32 +161,36 @@ EVERY_LOOP = {
 OF_THE_API = {"operator": WATCHES, "agent": ["node-lease", "node-status", "pod-reflector"]}
 
 
-@pytest.mark.parametrize("part", EVERY_LOOP)
-def test_a_part_that_cannot_reach_the_api_was_never_ready(part: str, tmp_path: Path) -> None:
-    async def scenario(yard: Yard) -> None:
-        yard.line.fails = lambda _: True
-        async with yard.running(part):
-            await yard.clock.sleep(20)
-            status, stale, told = await yard.ready()
-            assert (status, told) == (503, ["kubernetes-unreachable"])
-            assert set(OF_THE_API[part]) <= set(stale)
+@pytest.mark.parametrize("component", EVERY_LOOP)
+def test_a_component_that_cannot_reach_the_api_is_never_ready(
+    component: str, tmp_path: Path
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        harness.line.fails = lambda _: True
+        async with harness.running(component):
+            await harness.clock.sleep(20)
+            status, stale, codes = await harness.ready()
+            assert (status, codes) == (503, ["kubernetes-unreachable"])
+            assert set(OF_THE_API[component]) <= set(stale)
 
     play(scenario, tmp_path)
 
 
-@pytest.mark.parametrize("part", EVERY_LOOP)
-def test_every_loop_is_announced_and_a_working_part_stays_ready(part: str, tmp_path: Path) -> None:
-    async def scenario(yard: Yard) -> None:
-        await yard.pool("mac")
-        async with yard.running(part):
-            await yard.clock.sleep(1)
-            assert await yard.ready() == (200, [], [])
+@pytest.mark.parametrize("component", EVERY_LOOP)
+def test_every_loop_is_announced_and_a_working_component_stays_ready(
+    component: str, tmp_path: Path
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        await harness.pool("mac")
+        async with harness.running(component):
+            await harness.clock.sleep(1)
+            assert await harness.ready() == (200, [], [])
             for _ in range(40):
-                await yard.clock.sleep(50)
-                assert await yard.ready() == (200, [], [])
-        await yard.clock.sleep(LONG)  # a part whose loops have ended is not ready
-        status, stale, _ = await yard.ready()
-        assert (status, sorted(stale)) == (503, sorted(EVERY_LOOP[part]))
+                await harness.clock.sleep(50)
+                assert await harness.ready() == (200, [], [])
+        await harness.clock.sleep(LONG)  # a component whose loops have ended is not ready
+        status, stale, _ = await harness.ready()
+        assert (status, sorted(stale)) == (503, sorted(EVERY_LOOP[component]))
 
     play(scenario, tmp_path)
 
@@ -208,87 +214,87 @@ BROKEN: dict[str, tuple[str, Fails, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_fails_is_named_and_forgotten_when_it_works_again(name: str, tmp_path: Path) -> None:
-    part, fails, loops = BROKEN[name]
+def test_a_failing_loop_is_named_until_it_succeeds_again(name: str, tmp_path: Path) -> None:
+    component, fails, loops = BROKEN[name]
 
-    async def scenario(yard: Yard) -> None:
-        await yard.pool("mac")
-        async with yard.running(part):
-            await yard.clock.sleep(10)
-            assert (await yard.ready())[0] == 200
-            yard.line.fails = fails
-            yard.core.close_watches()
-            await yard.clock.sleep(LONG)
-            status, stale, _ = await yard.ready()
+    async def scenario(harness: Harness) -> None:
+        await harness.pool("mac")
+        async with harness.running(component):
+            await harness.clock.sleep(10)
+            assert (await harness.ready())[0] == 200
+            harness.line.fails = fails
+            harness.core.close_watches()
+            await harness.clock.sleep(LONG)
+            status, stale, _ = await harness.ready()
             assert (status, stale) == (503, loops)
-            yard.line.fails = lambda _: False
-            await yard.clock.sleep(120)
-            assert await yard.ready() == (200, [], [])
+            harness.line.fails = lambda _: False
+            await harness.clock.sleep(120)
+            assert await harness.ready() == (200, [], [])
 
     play(scenario, tmp_path)
 
 
-def test_a_driver_that_fails_makes_the_agent_unready_and_the_heartbeat_goes_on(
+def test_a_failing_driver_makes_the_agent_unready_and_the_heartbeat_continues(
     tmp_path: Path,
 ) -> None:
-    async def scenario(yard: Yard) -> None:
-        async with yard.running("agent"):
-            await yard.clock.sleep(10)
-            yard.driver.broken = True
-            await yard.clock.sleep(LONG)
-            status, stale, _ = await yard.ready()
+    async def scenario(harness: Harness) -> None:
+        async with harness.running("agent"):
+            await harness.clock.sleep(10)
+            harness.driver.broken = True
+            await harness.clock.sleep(LONG)
+            status, stale, _ = await harness.ready()
             assert (status, stale) == (503, ["vm-list"])
-            yard.driver.broken = False
-            await yard.clock.sleep(120)
-            assert await yard.ready() == (200, [], [])
+            harness.driver.broken = False
+            await harness.clock.sleep(120)
+            assert await harness.ready() == (200, [], [])
 
     play(scenario, tmp_path)
 
 
 def test_one_pool_that_fails_is_not_hidden_by_one_that_works(tmp_path: Path) -> None:
-    async def scenario(yard: Yard) -> None:
-        await yard.pool("good")
-        async with yard.running("operator"):
-            await yard.clock.sleep(10)
-            assert (await yard.ready())[0] == 200
-            yard.line.fails = of("/runnerpools/bad")
-            await yard.pool("bad")
-            await yard.clock.sleep(LONG)
-            assert (await yard.ready())[:2] == (503, ["runner-pool-controller"])
+    async def scenario(harness: Harness) -> None:
+        await harness.pool("good")
+        async with harness.running("operator"):
+            await harness.clock.sleep(10)
+            assert (await harness.ready())[0] == 200
+            harness.line.fails = of("/runnerpools/bad")
+            await harness.pool("bad")
+            await harness.clock.sleep(LONG)
+            assert (await harness.ready())[:2] == (503, ["runner-pool-controller"])
 
     play(scenario, tmp_path)
 
 
 def test_an_operator_without_pools_is_ready(tmp_path: Path) -> None:
-    async def scenario(yard: Yard) -> None:
-        async with yard.running("operator"):
-            await yard.clock.sleep(LONG)
-            assert await yard.ready() == (200, [], [])
-            await yard.pool("mac")
-            await yard.clock.sleep(5)
-            await yard.admin.delete(RUNNER_POOLS, "mac", namespace=names.RUNNERS_NAMESPACE)
-            await yard.clock.sleep(LONG)
-            assert await yard.ready() == (200, [], [])
-            yard.line.fails = lambda request: request.method != "GET"
-            await yard.pool("mac")  # of the same name, and nothing of its past
-            await yard.clock.sleep(5)
-            assert await yard.ready() == (200, [], [])
+    async def scenario(harness: Harness) -> None:
+        async with harness.running("operator"):
+            await harness.clock.sleep(LONG)
+            assert await harness.ready() == (200, [], [])
+            await harness.pool("mac")
+            await harness.clock.sleep(5)
+            await harness.admin.delete(RUNNER_POOLS, "mac", namespace=names.RUNNERS_NAMESPACE)
+            await harness.clock.sleep(LONG)
+            assert await harness.ready() == (200, [], [])
+            harness.line.fails = lambda request: request.method != "GET"
+            await harness.pool("mac")  # of the same name, without its last success
+            await harness.clock.sleep(5)
+            assert await harness.ready() == (200, [], [])
 
     play(scenario, tmp_path)
 
 
-def test_a_part_that_is_refused_says_which_roles_to_look_at(tmp_path: Path) -> None:
-    async def scenario(yard: Yard) -> None:
-        async with yard.running("operator"):
-            await yard.clock.sleep(10)
+def test_a_component_without_permissions_reports_kubernetes_refused(tmp_path: Path) -> None:
+    async def scenario(harness: Harness) -> None:
+        async with harness.running("operator"):
+            await harness.clock.sleep(10)
 
             async def refuse(request: Request, *, timeout: float) -> Response | Stream:
                 return Response(status=403, body=b"{}")
 
-            yard.line.send = refuse  # type: ignore[method-assign]  # from now on
-            yard.core.close_watches()
-            await yard.clock.sleep(60)
-            status, _, told = await yard.ready()
-            assert (status, told) == (503, ["kubernetes-refused"])
+            harness.line.send = refuse  # type: ignore[method-assign]  # from now on
+            harness.core.close_watches()
+            await harness.clock.sleep(60)
+            status, _, codes = await harness.ready()
+            assert (status, codes) == (503, ["kubernetes-refused"])
 
     play(scenario, tmp_path)

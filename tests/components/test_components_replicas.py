@@ -1,4 +1,4 @@
-"""Three operators on the embedded API, in virtual time: whatever befalls the leader, one writes at most."""
+"""Tests three operators on the embedded API, in virtual time: only the leader writes, under any fault."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.pools.pool_harness import NS, Yard
+from tests.pools.pool_harness import NS, PoolHarness
 
 from runyard.components import operator
 from runyard.components.operator import Candidate
@@ -33,7 +33,7 @@ LEASE = (names.CONTROLLER_NAMESPACE, names.CONTROLLER_LEASE)
 
 
 class Replica:
-    """One operator as a process, with a line of its own to the API."""
+    """One operator as a process, with its own link to the API."""
 
     def __init__(self, name: str, trio: "Trio") -> None:
         self.name = name
@@ -77,61 +77,63 @@ class Replica:
         )
         if request.method != "GET" and not lease:
             self._trio.wrote(request.header("user-agent"), request)
-        return await self._trio.yard.core.handle(request)
+        return await self._trio.harness.core.handle(request)
 
 
 class Trio:
-    """A cluster with three operators, and what must never happen."""
+    """A cluster with three operators, which records writes of replicas that do not lead."""
 
     def __init__(self) -> None:
-        self.yard = Yard()
-        self.yard.boot = 3.0
-        self.trace = Trace(self.yard.clock.now)
+        self.harness = PoolHarness()
+        self.harness.boot = 3.0
+        self.trace = Trace(self.harness.clock.now)
         self.replicas = [Replica(f"operator-{number}", self) for number in (1, 2, 3)]
         self.writers: list[str] = []
         self.wrong: list[str] = []
         self.most = 0
-        self.yard.core._on_write = self._committed  # each commit, at the moment of it
+        self.harness.core._on_write = self._committed  # each commit, at the moment of it
 
     def holder(self) -> str:
-        found = self.yard.core.find(LEASES.plural, *LEASE)
+        found = self.harness.core.find(LEASES.plural, *LEASE)
         return "" if found is None else str(found["spec"]["holderIdentity"])
 
     def leader(self) -> Replica | None:
         return next((each for each in self.replicas if each.identity == self.holder()), None)
 
-    def wrote(self, who: str, request: Request) -> None:
-        """A write arrives at the API: its sender must be the holder of the lease at this moment."""
-        if who != self.holder():
-            self.wrong.append(f"{who} {request.method} {request.path}, led by {self.holder()}")
-        if who not in self.writers[-1:]:
-            self.writers.append(who)
+    def wrote(self, sender: str, request: Request) -> None:
+        """Check that the sender of a write holds the lease when the write arrives."""
+        if sender != self.holder():
+            self.wrong.append(f"{sender} {request.method} {request.path}, led by {self.holder()}")
+        if sender not in self.writers[-1:]:
+            self.writers.append(sender)
 
     def _committed(self, verb: str, kind: str, key: str, uid: str) -> None:
         if kind == "Pod":
-            alive = [pod for pod in self.yard.pods() if "deletionTimestamp" not in pod["metadata"]]
+            alive = [
+                pod for pod in self.harness.pods() if "deletionTimestamp" not in pod["metadata"]
+            ]
             self.most = max(self.most, len(alive))
             if len(alive) > REPLICAS:
                 self.wrong.append(f"{len(alive)} Pods after {verb} {key}")
 
     async def churn(self) -> None:
-        """Jobs end all the time, so that the leader always has something to write."""
+        """End jobs all the time, so that the leader always has something to write."""
         rng = random.Random(5)
         while True:
-            await self.yard.clock.sleep(rng.uniform(0.2, 1.5))
-            if running := self.yard.running():
-                await self.yard.finish(rng.choice(running))
+            await self.harness.clock.sleep(rng.uniform(0.2, 1.5))
+            if running := self.harness.running():
+                await self.harness.finish(rng.choice(running))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         for number in range(2):
-            await self.yard.host(f"mini-{number}", slots=REPLICAS)
-        await self.yard.pool(REPLICAS)
+            await self.harness.host(f"mini-{number}", slots=REPLICAS)
+        await self.harness.pool(REPLICAS)
         for replica in self.replicas:
             replica.start()
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.yard.run_hosts()), group.create_task(self.churn())]
-            await self.yard.clock.sleep(20.0)
+            tasks = [group.create_task(self.harness.run_hosts()), group.create_task(self.churn())]
+            await self.harness.clock.sleep(20.0)
             assert self.leader() is not None
             yield
             for task in tasks:
@@ -139,7 +141,9 @@ class Trio:
         for replica in self.replicas:
             replica.process.crash()
         assert not self.wrong, self.wrong
-        assert self.most == REPLICAS  # they were all there: the bound was not kept by doing nothing
+        assert (
+            self.most == REPLICAS
+        )  # all replicas existed: the bound did not hold by doing nothing
 
 
 async def kill(replica: Replica, seconds: float, clock: VirtualClock) -> None:
@@ -170,10 +174,10 @@ def play(scenario: Any, *, seed: int = 0) -> None:
     run_virtual(main(), seed=seed)
 
 
-# A renewal may be three seconds old when the fault begins: 11 s cannot reach the fifteen that others wait.
+# A renewal may be three seconds old when the fault begins: after 11 s the lease of 15 s has not expired.
 @pytest.mark.parametrize("seconds", [5.0, 11.0, 20.0, 40.0])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_leader_that_goes_missing_is_replaced_and_never_writes_beside_another(
+def test_a_leader_that_fails_is_replaced_and_never_writes_beside_another(
     fault: str, seconds: float
 ) -> None:
     async def scenario(trio: Trio) -> None:
@@ -181,10 +185,10 @@ def test_a_leader_that_goes_missing_is_replaced_and_never_writes_beside_another(
             first = trio.leader()
             assert first is not None
             before = first.identity
-            await FAULTS[fault](first, seconds, trio.yard.clock)
-            known = set(trio.yard.names())
-            await trio.yard.clock.sleep(30.0)
-            assert set(trio.yard.names()) - known  # somebody still replaces what ends
+            await FAULTS[fault](first, seconds, trio.harness.clock)
+            known = set(trio.harness.names())
+            await trio.harness.clock.sleep(30.0)
+            assert set(trio.harness.names()) - known  # ended runners are still replaced
             assert (trio.writers[-1] != before) is (seconds > 15.0 or fault == "kill")
 
     play(scenario)
@@ -192,7 +196,7 @@ def test_a_leader_that_goes_missing_is_replaced_and_never_writes_beside_another(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_one_fault_after_another_leaves_one_writer(seed: int) -> None:
+def test_random_faults_leave_one_writer(seed: int) -> None:
     async def scenario(trio: Trio) -> None:
         rng = random.Random(seed)
         async with trio.running():
@@ -200,9 +204,9 @@ def test_one_fault_after_another_leaves_one_writer(seed: int) -> None:
                 victim = trio.leader() if rng.random() < 0.8 else rng.choice(trio.replicas)
                 fault = rng.choice(sorted(FAULTS))
                 if victim is not None and victim.process.alive:
-                    await FAULTS[fault](victim, rng.uniform(0.5, 30.0), trio.yard.clock)
-                await trio.yard.clock.sleep(rng.uniform(0.0, 10.0))
-            await trio.yard.clock.sleep(60.0)
+                    await FAULTS[fault](victim, rng.uniform(0.5, 30.0), trio.harness.clock)
+                await trio.harness.clock.sleep(rng.uniform(0.0, 10.0))
+            await trio.harness.clock.sleep(60.0)
             assert len(set(trio.writers)) > 2
             assert trio.leader() is not None
 
@@ -215,25 +219,25 @@ def test_a_replica_that_follows_is_ready_and_one_that_cannot_read_the_lease_is_n
             assert [each.freshness.stale() for each in trio.replicas] == [(), (), ()]
             first = trio.leader()
             assert first is not None
-            await cut(first, 30.0, trio.yard.clock)
-            await trio.yard.clock.sleep(5.0)
+            await cut(first, 30.0, trio.harness.clock)
+            await trio.harness.clock.sleep(5.0)
             assert [each.freshness.stale() for each in trio.replicas] == [(), (), ()]
             first.link.sever()
-            await trio.yard.clock.sleep(60.0)
+            await trio.harness.clock.sleep(60.0)
             assert [loop.loop for loop in first.freshness.stale()] == ["leader-election"]
             first.link.restore()
 
     play(scenario)
 
 
-def test_a_pod_can_be_deleted_by_nobody_but_the_leader() -> None:
-    """The gate itself: a replica that skipped it would be seen by the check of this file."""
+def test_a_write_of_a_follower_is_found() -> None:
+    """A replica that bypasses the leadership's gate is found by the check in this file."""
 
     async def scenario(trio: Trio) -> None:
         async with trio.running():
             follower = next(each for each in trio.replicas if each is not trio.leader())
             kube = Kube(follower.link, agent=follower.identity)
-            await kube.delete(PODS, trio.yard.names()[0], namespace=NS)
+            await kube.delete(PODS, trio.harness.names()[0], namespace=NS)
             assert len(trio.wrong) == 1
             trio.wrong.clear()
 

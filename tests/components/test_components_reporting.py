@@ -1,4 +1,4 @@
-"""What a part meets in its work is what its health says; a silent peer must not look healthy."""
+"""Tests that failed requests of a component become its health conditions."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from runyard.telemetry.conditions import (
 )
 from runyard.telemetry.health import Condition, Health
 
-ASKED = Request(method="GET", path="/x")
+REQUEST = Request(method="GET", path="/x")
 GONE = Condition(code="gone", title="", fix="")
 REFUSED = Condition(code="refused", title="", fix="", depends_on=("gone",))
 
@@ -41,9 +41,9 @@ def codes_after(*answers: int | TransportError) -> list[str]:
         for answer in answers:
             if isinstance(answer, TransportError):
                 with pytest.raises(TransportError):
-                    await transport.send(ASKED, timeout=1)
+                    await transport.send(REQUEST, timeout=1)
             else:
-                assert (await transport.send(ASKED, timeout=1)).status == answer
+                assert (await transport.send(REQUEST, timeout=1)).status == answer
         return [report.code for report in health.report()]
 
     return asyncio.run(scenario())
@@ -66,7 +66,7 @@ def codes_after(*answers: int | TransportError) -> list[str]:
     ],
     ids=str,
 )
-def test_a_peer_that_is_away_or_refuses_us_is_told(
+def test_an_unreachable_or_refusing_peer_is_reported(
     answers: tuple[int | TransportError, ...], codes: list[str]
 ) -> None:
     assert codes_after(*answers) == codes
@@ -76,7 +76,7 @@ PODS = "/api/v1/namespaces/x/pods"
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "told"),
+    ("method", "path", "status", "reported"),
     [
         ("GET", PODS, 200, True),
         ("DELETE", "/api/v1/namespaces/y/pods/a", 200, True),
@@ -84,11 +84,11 @@ PODS = "/api/v1/namespaces/x/pods"
         ("DELETE", f"{PODS}/a/status", 200, True),
         ("DELETE", f"{PODS}/b", 500, True),
         ("DELETE", f"{PODS}/b", 200, False),
-        ("DELETE", f"{PODS}/b", 404, True),  # allowed again, and the next success says so
+        ("DELETE", f"{PODS}/b", 404, True),  # allowed again; cleared by the next success
     ],
 )
-def test_one_missing_right_is_told_until_that_right_is_there_and_not_only_until_the_next_success(
-    method: str, path: str, status: int, *, told: bool
+def test_a_missing_permission_is_reported_until_that_request_is_allowed(
+    method: str, path: str, status: int, *, reported: bool
 ) -> None:
     async def scenario() -> None:
         health = Health(RealClock(), (GONE, REFUSED))
@@ -100,14 +100,14 @@ def test_one_missing_right_is_told_until_that_right_is_there_and_not_only_until_
         (report,) = health.report()
         assert report.message == f"403 to DELETE {PODS}/a"
         await transport.send(Request(method=method, path=path), timeout=1)
-        assert bool(health.report()) is told
+        assert bool(health.report()) is reported
         await transport.send(Request(method="DELETE", path=f"{PODS}/c"), timeout=1)
         assert not health.report()
 
     asyncio.run(scenario())
 
 
-def test_a_missing_right_is_reported_although_an_overloaded_api_answers_429() -> None:
+def test_a_missing_permission_is_reported_although_an_overloaded_api_responds_429() -> None:
     async def scenario() -> None:
         health = Health(RealClock(), (GONE, REFUSED))
         transport = ReportingTransport(
@@ -130,7 +130,7 @@ def test_a_missing_right_is_reported_although_an_overloaded_api_answers_429() ->
     asyncio.run(scenario())
 
 
-def test_a_database_that_is_away_is_told_until_it_answers() -> None:
+def test_an_unreachable_database_is_reported_until_it_responds() -> None:
     class Away:
         def __init__(self) -> None:
             self.away = True

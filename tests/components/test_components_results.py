@@ -1,4 +1,4 @@
-"""Test results in the server's own table: who may ask, what a narrow token opens, and what is told of the store."""
+"""Tests test results in the server: access, tokens, and the condition of the object store."""
 
 import asyncio
 import random
@@ -66,13 +66,13 @@ def served(world: World, settings: Settings, folder: Path) -> Handler:
     )
 
 
-class Door:
-    """The server as somebody outside sees it."""
+class ServerClient:
+    """Sends requests to the server's handler."""
 
     def __init__(self, handle: Handler) -> None:
         self._handle = handle
 
-    async def ask(self, path: str, body: object = None, **headers: str) -> Response:
+    async def request(self, path: str, body: object = None, **headers: str) -> Response:
         named = tuple(headers.items())
         request = Request(method="GET", path=path, headers=named)
         if body is not None:
@@ -85,29 +85,29 @@ class Door:
 
 
 def play(
-    scenario: Callable[[Door], Awaitable[None]],
+    scenario: Callable[[ServerClient], Awaitable[None]],
     database_url: str,
     keys: KeyPair,
     settings: Settings,
     folder: Path,
 ) -> None:
     async def main(world: World) -> None:
-        await scenario(Door(served(world, settings, folder)))
+        await scenario(ServerClient(served(world, settings, folder)))
 
     play_dispatch(main, database_url, keys)
 
 
-def test_a_narrow_token_opens_test_results_and_nothing_else(
+def test_a_test_result_token_allows_test_results_only(
     database_url: str, app_keys: KeyPair, tmp_path: Path
 ) -> None:
-    async def scenario(door: Door) -> None:
+    async def scenario(client: ServerClient) -> None:
         everything = {"authorization": f"Bearer {TOKEN}"}
-        assert (await door.ask(RUNS)).status == 401
-        assert (await door.ask(RUNS, **everything)).status == 200
-        made = await door.ask(TOKENS, {"account": "acme"}, **everything)
+        assert (await client.request(RUNS)).status == 401
+        assert (await client.request(RUNS, **everything)).status == 200
+        made = await client.request(TOKENS, {"account": "acme"}, **everything)
         narrow = {"authorization": f"Bearer {made.json()['token']}"}
-        assert (await door.ask(RUNS, **narrow)).status == 200
-        assert (await door.ask("/api/v1/flaky-tests", **narrow)).status == 200
+        assert (await client.request(RUNS, **narrow)).status == 200
+        assert (await client.request("/api/v1/flaky-tests", **narrow)).status == 200
         for path in (
             "/api/v1/overview",
             "/api/v1/tenants",
@@ -115,31 +115,33 @@ def test_a_narrow_token_opens_test_results_and_nothing_else(
             "/metrics",
             "/openapi.json",
         ):
-            assert (await door.ask(path, **narrow)).status == 401, path
-            assert (await door.ask(path, **everything)).status == 200, path
+            assert (await client.request(path, **narrow)).status == 401, path
+            assert (await client.request(path, **everything)).status == 200, path
         new = {"id": "11111111-2222-4333-8444-555555555555", "account": "acme", "project": "app"}
-        told = await door.ask(RUNS, new, host="runners.example", **narrow)
-        assert told.json()["upload"]["url"].startswith("https://runners.example/api/v1/blobs/acme/")
-        paths = (await door.ask("/openapi.json", **everything)).json()["paths"]
+        created = await client.request(RUNS, new, host="runners.example", **narrow)
+        assert created.json()["upload"]["url"].startswith(
+            "https://runners.example/api/v1/blobs/acme/"
+        )
+        paths = (await client.request("/openapi.json", **everything)).json()["paths"]
         assert {RUNS, "/api/v1/blobs/{key}", "/api/v1/test-cases/{case}/history"} <= set(paths)
 
     play(scenario, database_url, app_keys, PUBLIC, tmp_path)
 
 
-def test_on_loopback_this_machine_may_ask_under_its_own_name(
+def test_loopback_requests_need_a_loopback_host_header(
     database_url: str, app_keys: KeyPair, tmp_path: Path
 ) -> None:
-    async def scenario(door: Door) -> None:
-        assert (await door.ask(RUNS, host=HERE)).status == 200
-        assert (await door.ask(RUNS, host=EVIL)).status == 421
-        assert (await door.ask(TOKENS, {"account": "acme"}, host=EVIL)).status == 421
+    async def scenario(client: ServerClient) -> None:
+        assert (await client.request(RUNS, host=HERE)).status == 200
+        assert (await client.request(RUNS, host=EVIL)).status == 421
+        assert (await client.request(TOKENS, {"account": "acme"}, host=EVIL)).status == 421
 
     play(scenario, database_url, app_keys, LOCAL, tmp_path)
 
 
-def test_a_store_that_is_away_is_told_and_so_is_its_return(tmp_path: Path) -> None:
+def test_an_unreachable_store_and_its_recovery_are_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
-        told: list[str] = []
+        reports: list[str] = []
         away = Bucket(
             bucket="results",
             endpoint="http://127.0.0.1:1",
@@ -148,10 +150,10 @@ def test_a_store_that_is_away_is_told_and_so_is_its_return(tmp_path: Path) -> No
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("runyard.blobs.opening._RETRIES", 0)
-            await ObjectsWatch(open_blobs(away, clock=RealClock()), report=told.append).step()
+            await ObjectsWatch(open_blobs(away, clock=RealClock()), report=reports.append).step()
         here = open_blobs(Directory(path=tmp_path), clock=RealClock())
-        await ObjectsWatch(here, report=told.append).step()
-        assert told[0] and "hush" not in told[0] and told[1] == ""
+        await ObjectsWatch(here, report=reports.append).step()
+        assert reports[0] and "hush" not in reports[0] and reports[1] == ""
 
     asyncio.run(scenario())
 
@@ -162,6 +164,6 @@ def test_only_uploads_by_links_are_streamed() -> None:
         assert not streamed(Request(method=method, path=path))
 
 
-def test_links_follow_from_the_seal_key_unless_there_are_keys_for_them() -> None:
+def test_the_seal_key_signs_links_unless_other_keys_are_given() -> None:
     assert keys_of(b"seal") == (b"seal",)
     assert keys_of(b"seal", (b"new", b"old")) == (b"new", b"old")

@@ -1,4 +1,4 @@
-"""The image store: one pull per image, no removal of what is used, room made when there is none."""
+"""Tests the image store: one pull per image, no removal of images in use, space freed when the disk is full."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ from runyard.vm.contract import DriverFailed, VmSpec, VmState
 
 
 class CountingDriver(SimDriver):
-    """Remembers which pulls and removals were begun."""
+    """Records which pulls and removals were begun."""
 
     def __init__(self, clock: VirtualClock, host: Host) -> None:
         super().__init__(clock, host=host)
@@ -44,8 +44,8 @@ class CountingDriver(SimDriver):
         await super().remove_image(image)
 
 
-class Shelf:
-    """A store with its driver, its users and the keys that it woke."""
+class ImagesHarness:
+    """An image store with its driver, the images in use and the keys that it woke."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -54,11 +54,11 @@ class Shelf:
         self.used: list[str] = []
         self.woken: list[str] = []
 
-        async def nobody(request: Request) -> Response:
+        async def unavailable(request: Request) -> Response:
             return Response(status=500)
 
         self.deps = Deps(
-            kube=Kube(Loopback(nobody)),
+            kube=Kube(Loopback(unavailable)),
             driver=self.driver,
             records=Records(Path("/nowhere"), durable=False),
             clock=self.clock,
@@ -74,142 +74,142 @@ class Shelf:
         )
 
 
-def on_shelf(scenario: Callable[[Shelf], Coroutine[Any, Any, None]]) -> None:
+def run_images(scenario: Callable[[ImagesHarness], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
-        shelf = Shelf()
-        running = asyncio.get_running_loop().create_task(shelf.store.run())
-        await shelf.clock.sleep(1)
-        await scenario(shelf)
+        harness = ImagesHarness()
+        running = asyncio.get_running_loop().create_task(harness.store.run())
+        await harness.clock.sleep(1)
+        await scenario(harness)
         running.cancel()
 
     run_virtual(main())
 
 
-def test_everybody_who_waits_is_woken_by_one_pull() -> None:
-    async def scenario(shelf: Shelf) -> None:
+def test_one_pull_wakes_all_waiting_keys() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
         for key in ("a", "b", "a"):
-            shelf.store.request("i", key)
-        assert shelf.store.facts("i").state is ImageState.PULLING
-        await shelf.clock.sleep(5)
-        shelf.store.request("i", "late")
-        await shelf.clock.sleep(6)
-        assert shelf.woken == ["a", "b", "late"]
-        assert shelf.driver.calls == ["pull i"]
-        assert shelf.store.facts("i").state is ImageState.HELD
-        assert shelf.store.held == ("i",)
+            harness.store.request("i", key)
+        assert harness.store.facts("i").state is ImageState.PULLING
+        await harness.clock.sleep(5)
+        harness.store.request("i", "late")
+        await harness.clock.sleep(6)
+        assert harness.woken == ["a", "b", "late"]
+        assert harness.driver.calls == ["pull i"]
+        assert harness.store.facts("i").state is ImageState.HELD
+        assert harness.store.held == ("i",)
 
-    on_shelf(scenario)
-
-
-def test_who_only_looks_at_a_pull_is_woken_by_its_end_too() -> None:
-    async def scenario(shelf: Shelf) -> None:
-        shelf.store.request("i", "a")
-        await shelf.clock.sleep(5)
-        assert shelf.store.facts("i", "b").state is ImageState.PULLING
-        await shelf.clock.sleep(6)
-        assert shelf.woken == ["a", "b"]
-        assert shelf.store.facts("i", "c").state is ImageState.HELD
-
-    on_shelf(scenario)
+    run_images(scenario)
 
 
-def test_a_failed_pull_waits_longer_each_time_and_wakes_too() -> None:
-    async def scenario(shelf: Shelf) -> None:
+def test_a_key_that_read_the_state_of_a_pull_is_woken_at_its_end() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.store.request("i", "a")
+        await harness.clock.sleep(5)
+        assert harness.store.facts("i", "b").state is ImageState.PULLING
+        await harness.clock.sleep(6)
+        assert harness.woken == ["a", "b"]
+        assert harness.store.facts("i", "c").state is ImageState.HELD
+
+    run_images(scenario)
+
+
+def test_a_failed_pull_backs_off_and_wakes_the_waiting_keys() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
         waits: list[float] = []
         for _ in range(4):
-            shelf.driver.fail("pull", DriverFailed("no route to \x1b the registry"))
-            shelf.store.request("i", "a")
-            await shelf.clock.sleep(0.1)
-            facts = shelf.store.facts("i")
+            harness.driver.fail("pull", DriverFailed("no route to \x1b the registry"))
+            harness.store.request("i", "a")
+            await harness.clock.sleep(0.1)
+            facts = harness.store.facts("i")
             assert facts.state is ImageState.FAILED and facts.error.isprintable()
             waits.append(facts.retry_in)
-            await shelf.clock.sleep(facts.retry_in)
-            assert shelf.store.facts("i").state is ImageState.ABSENT
-        assert shelf.woken == ["a"] * 4
+            await harness.clock.sleep(facts.retry_in)
+            assert harness.store.facts("i").state is ImageState.ABSENT
+        assert harness.woken == ["a"] * 4
         assert all(late > 1.01 * early for early, late in zip(waits, waits[2:], strict=False))
 
-    on_shelf(scenario)
+    run_images(scenario)
 
 
-def test_what_somebody_uses_or_waits_for_is_not_removed() -> None:
-    async def scenario(shelf: Shelf) -> None:
-        shelf.store.request("i", "a")
-        await shelf.clock.sleep(11)
-        shelf.used.append("i")
-        assert await shelf.store.remove("i") is False
-        assert await shelf.store.reclaim() == 0
-        shelf.used.clear()
-        assert await shelf.store.remove("i") is True
-        assert shelf.store.facts("i").state is ImageState.ABSENT
-        assert shelf.driver.calls[-1] == "remove i"
+def test_an_image_in_use_is_not_removed() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.store.request("i", "a")
+        await harness.clock.sleep(11)
+        harness.used.append("i")
+        assert await harness.store.remove("i") is False
+        assert await harness.store.reclaim() == 0
+        harness.used.clear()
+        assert await harness.store.remove("i") is True
+        assert harness.store.facts("i").state is ImageState.ABSENT
+        assert harness.driver.calls[-1] == "remove i"
 
-    on_shelf(scenario)
+    run_images(scenario)
 
 
-def test_an_image_on_its_way_out_is_absent_and_its_next_pull_waits() -> None:
-    async def scenario(shelf: Shelf) -> None:
-        shelf.store.request("i", "a")
-        await shelf.clock.sleep(11)
-        shelf.driver.hang("remove_image")
-        removal = asyncio.get_running_loop().create_task(shelf.store.remove("i"))
-        await shelf.clock.sleep(1)
-        assert shelf.store.facts("i").state is ImageState.ABSENT
-        shelf.store.request("i", "b")
-        await shelf.clock.sleep(1)
-        assert shelf.driver.calls.count("pull i") == 1
+def test_an_image_being_removed_is_absent_and_its_next_pull_waits() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.store.request("i", "a")
+        await harness.clock.sleep(11)
+        harness.driver.hang("remove_image")
+        removal = asyncio.get_running_loop().create_task(harness.store.remove("i"))
+        await harness.clock.sleep(1)
+        assert harness.store.facts("i").state is ImageState.ABSENT
+        harness.store.request("i", "b")
+        await harness.clock.sleep(1)
+        assert harness.driver.calls.count("pull i") == 1
         removal.cancel()
-        await shelf.clock.sleep(1)
-        assert shelf.woken == ["a", "b"]
+        await harness.clock.sleep(1)
+        assert harness.woken == ["a", "b"]
 
-    on_shelf(scenario)
+    run_images(scenario)
 
 
-def test_a_full_disk_is_cleared_of_unused_images_and_the_pull_goes_on() -> None:
-    async def scenario(shelf: Shelf) -> None:
+def test_a_full_disk_is_cleared_of_unused_images_and_the_pull_continues() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
         for image in ("one", "two", "three"):
-            shelf.store.request(image, "a")
-            await shelf.clock.sleep(15)
-            shelf.used = ["two"]
-        assert shelf.store.held == ("two", "three")
-        assert shelf.store.facts("one").state is ImageState.ABSENT
+            harness.store.request(image, "a")
+            await harness.clock.sleep(15)
+            harness.used = ["two"]
+        assert harness.store.held == ("two", "three")
+        assert harness.store.facts("one").state is ImageState.ABSENT
 
-    on_shelf(scenario)
+    run_images(scenario)
 
 
-def test_nothing_to_clear_is_a_failure_that_says_so() -> None:
-    async def scenario(shelf: Shelf) -> None:
-        shelf.used = ["one", "two"]
+def test_a_full_disk_without_unused_images_fails_the_pull() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
+        harness.used = ["one", "two"]
         for image in ("one", "two", "three"):
-            shelf.store.request(image, "a")
-            await shelf.clock.sleep(2 if image == "three" else 15)
-        facts = shelf.store.facts("three")
+            harness.store.request(image, "a")
+            await harness.clock.sleep(2 if image == "three" else 15)
+        facts = harness.store.facts("three")
         assert facts.state is ImageState.FAILED and "NoSpace" in facts.error
-        assert shelf.store.held == ("one", "two")
+        assert harness.store.held == ("one", "two")
 
-    on_shelf(scenario)
+    run_images(scenario)
 
 
-def test_a_list_that_began_before_a_change_does_not_count_after_it() -> None:
-    async def scenario(shelf: Shelf) -> None:
+def test_a_list_that_began_before_a_change_is_not_used_after_it() -> None:
+    async def scenario(harness: ImagesHarness) -> None:
         changes: list[str] = []
-        vms = Vms(shelf.deps, on_change=changes.append)
-        await shelf.driver.pull("i")
-        shelf.driver.host = msgspec.structs.replace(shelf.driver.host, list_seconds=10.0)
+        vms = Vms(harness.deps, on_change=changes.append)
+        await harness.driver.pull("i")
+        harness.driver.host = msgspec.structs.replace(harness.driver.host, list_seconds=10.0)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(vms.newer_than(0))
-            await shelf.clock.sleep(5)
+            await harness.clock.sleep(5)
             spec = VmSpec(name="vm", image="i", cpu_milli=1, memory_mb=1)
-            tasks.create_task(shelf.driver.create(spec))
-            await shelf.clock.sleep(3)
+            tasks.create_task(harness.driver.create(spec))
+            await harness.clock.sleep(3)
             touched = vms.begun
         assert vms.seen <= touched, "the list in flight is not new enough"
-        began = shelf.clock.monotonic()
+        began = harness.clock.monotonic()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(5):
                 tasks.create_task(vms.newer_than(touched))
-        assert shelf.clock.monotonic() - began == 10.0, "five who ask share one list"
+        assert harness.clock.monotonic() - began == 10.0, "five callers share one list"
         found = vms.get("vm")
         assert found is not None and found.state is VmState.STOPPED
         assert changes == ["vm"]
 
-    on_shelf(scenario)
+    run_images(scenario)

@@ -1,9 +1,9 @@
-"""The collector's plan: ours to look after, others' to leave alone."""
+"""Tests the garbage collection plan: only images and VMs of the agent are touched."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.node.podworld import UID, VM, record
+from tests.node.pod_model import UID, VM, record
 
 from runyard.node.plans.gc import (
     CountUnownedVms,
@@ -31,11 +31,11 @@ def test_a_vm_without_a_record_is_counted_and_nothing_else() -> None:
     assert actions == (CountUnownedVms(vms=("packer",), reason=Why.NO_RECORD),)
 
 
-def test_a_list_that_failed_says_nothing_about_strangers() -> None:
+def test_a_failed_list_counts_no_unowned_vms() -> None:
     assert plan_gc(Snapshot(vms=None), SETTINGS) == ()
 
 
-def test_a_record_without_a_pod_is_handed_to_the_pod_plan_which_asks_for_proof() -> None:
+def test_a_record_without_a_pod_is_requeued() -> None:
     (action,) = plan_gc(Snapshot(records=(record(),)), SETTINGS)
     assert isinstance(action, RequeuePod) and (action.uid, action.key) == (UID, record().key)
 
@@ -51,17 +51,17 @@ IMAGES = {
 
 
 @pytest.mark.parametrize(
-    ("used", "idle", "full", "enabled", "goes"), IMAGES.values(), ids=list(IMAGES)
+    ("used", "idle", "full", "enabled", "removed"), IMAGES.values(), ids=list(IMAGES)
 )
-def test_an_image_goes_or_stays(
-    *, used: bool, idle: float, full: bool, enabled: bool, goes: bool
+def test_which_images_are_removed(
+    *, used: bool, idle: float, full: bool, enabled: bool, removed: bool
 ) -> None:
     held = HeldImage(image="i", used=used, idle=idle)
     plan = plan_gc(
         Snapshot(images=(held,), disk_full=full),
         Settings(node_name="mini-1", image_idle=3600.0, gc_images=enabled),
     )
-    assert [action.image for action in plan if isinstance(action, RemoveImage)] == ["i"] * goes
+    assert [action.image for action in plan if isinstance(action, RemoveImage)] == ["i"] * removed
 
 
 @given(

@@ -1,4 +1,4 @@
-"""What the Node says: honest conditions, and nothing of others touched."""
+"""Tests the Node plan: labels, taint and conditions, with those of other controllers unchanged."""
 
 import msgspec
 import pytest
@@ -51,11 +51,11 @@ def test_a_deleted_node_is_registered_again() -> None:
     assert labels[names.golden_label(IMAGE)] == "true"
 
 
-def test_a_node_as_it_should_be_is_only_beaten() -> None:
+def test_an_up_to_date_node_only_gets_a_heartbeat() -> None:
     assert [type(action) for action in plan_node(seen(), SETTINGS)] == [PatchStatus]
 
 
-def test_labels_of_others_are_not_pruned_and_ours_are_kept_true() -> None:
+def test_only_the_agents_own_labels_are_changed() -> None:
     stale = names.golden_label("registry/gone@sha256:0")
     meta = Meta(name="mini-1", labels={**LABELS, stale: "true", names.GROUP + "/other": "x"})
     patch = plan_node(seen(node=node(metadata=meta), images=(IMAGE,)), SETTINGS)[0]
@@ -63,13 +63,13 @@ def test_labels_of_others_are_not_pruned_and_ours_are_kept_true() -> None:
     assert dict(patch.labels) == {names.golden_label(IMAGE): "true", stale: None}
 
 
-def test_image_labels_stay_while_nobody_knows_the_images() -> None:
+def test_image_labels_stay_while_the_images_are_unknown() -> None:
     meta = Meta(name="mini-1", labels={**LABELS, names.golden_label(IMAGE): "true"})
     actions = plan_node(seen(node=node(metadata=meta), images=None), SETTINGS)
     assert [type(action) for action in actions] == [PatchStatus]
 
 
-def test_the_taint_comes_back_and_a_provider_id_is_never_overwritten() -> None:
+def test_a_missing_taint_is_added_and_a_provider_id_is_never_overwritten() -> None:
     owned = msgspec.structs.replace(SETTINGS, provider_id="host://1")
     bare = node(spec=NodeSpec(provider_id="host://0"))
     patch = plan_node(seen(node=bare), owned)[0]
@@ -89,7 +89,9 @@ DISKS = {
 
 
 @pytest.mark.parametrize(("before", "percent", "expected"), DISKS.values(), ids=DISKS)
-def test_disk_pressure_is(before: str | None, percent: float | None, expected: str) -> None:
+def test_disk_pressure_follows_the_measured_percentage(
+    before: str | None, percent: float | None, expected: str
+) -> None:
     was = node() if before is None else with_condition("DiskPressure", before)
     disks = None if percent is None else (GuestDisk(vm="vm-1", percent=percent),)
     status, message, changed = status_of(seen(node=was, disks=disks), "DiskPressure")
@@ -98,17 +100,17 @@ def test_disk_pressure_is(before: str | None, percent: float | None, expected: s
     assert ("vm-1" in message) is (percent is not None and expected == "True")
 
 
-def test_a_driver_that_does_not_answer_makes_ready_unknown() -> None:
+def test_a_driver_that_does_not_respond_makes_ready_unknown() -> None:
     assert status_of(seen(), "Ready")[0] == "True"
     status, message, _ = status_of(seen(driver_silent_for=121.0), "Ready")
     assert status == "Unknown" and "121" in message
 
 
 @pytest.mark.parametrize("type_", ["MemoryPressure", "PIDPressure"])
-def test_what_nobody_measures_is_not_called_fine(type_: str) -> None:
+def test_an_unmeasured_condition_is_unknown(type_: str) -> None:
     assert status_of(seen(), type_)[0] == "Unknown"
 
 
-def test_a_transition_is_only_a_change_of_status() -> None:
+def test_only_a_changed_status_is_a_transition() -> None:
     assert status_of(seen(node=with_condition("Ready", "True")), "Ready")[2] is False
     assert status_of(seen(node=with_condition("Ready", "Unknown")), "Ready")[2] is True

@@ -1,15 +1,15 @@
-"""The Pod plan: each decision as a row, and what must hold whatever happens in between."""
+"""Tests the Pod plan: a table of decisions, and properties that hold for any sequence of events."""
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.node.podworld import (
+from tests.node.pod_model import (
     IMAGE,
     NOW,
     SETTINGS,
     VM,
-    World,
+    HostModel,
     facts,
     record,
     snapshot,
@@ -47,18 +47,21 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
     ),
     "new, VMs not listed yet": (snapshot(listed=False), (do.RefreshVms,)),
     "new, no finalizer": (snapshot(pod=facts(finalizer=False)), (do.AddFinalizer,)),
-    "new, held back": (snapshot(), (do.SaveRecord,)),
-    "finished before we knew it": (snapshot(pod=facts(phase="Failed")), ()),
+    "new, with finalizer": (snapshot(), (do.SaveRecord,)),
+    "finished before the agent saw it": (snapshot(pod=facts(phase="Failed")), ()),
     "intended, image absent": (snapshot(record=record()), (do.PullImage,)),
-    "intended, image coming": (snapshot(record=record(), image=PULLING), (do.PublishStatus,)),
-    "intended, said so already": (
+    "intended, image being pulled": (snapshot(record=record(), image=PULLING), (do.PublishStatus,)),
+    "intended, already published": (
         snapshot(record=record(), image=PULLING, pod=facts(container="waiting:PullingImage")),
         (),
     ),
     "intended, pull failed": (snapshot(record=record(), image=FAILED), (do.PublishStatus, do.Wait)),
-    "intended, image here": (snapshot(record=record(), image=HELD), (do.CreateVm, do.SaveRecord)),
+    "intended, image held": (snapshot(record=record(), image=HELD), (do.CreateVm, do.SaveRecord)),
     "intended, failed just now": (snapshot(record=record(), image=HELD, hold=3.0), (do.Wait,)),
-    "intended, half made": (snapshot(record=record(), vm=view(VmState.STOPPED)), (do.DeleteVm,)),
+    "intended, creation interrupted": (
+        snapshot(record=record(), vm=view(VmState.STOPPED)),
+        (do.DeleteVm,),
+    ),
     "created, never started, gone": (
         snapshot(record=record(phase=Phase.CREATED)),
         (do.SaveRecord,),
@@ -75,13 +78,16 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
         snapshot(record=STARTED, vm=view(VmState.STOPPED), hold=3.0),
         (do.Wait,),
     ),
-    "started behind the record's back": (
+    "started, not recorded": (
         snapshot(record=record(phase=Phase.CREATED), vm=view(VmState.RUNNING)),
         (do.SaveRecord, do.PublishStatus),
     ),
     "booting": (snapshot(record=STARTED, vm=view(VmState.BOOTING)), (do.PublishStatus,)),
     "up": (snapshot(record=STARTED, vm=view(VmState.RUNNING)), (do.SaveRecord, do.PublishStatus)),
-    "up, said so": (snapshot(record=BOOTED, vm=view(VmState.RUNNING), pod=RUNNING_POD), ()),
+    "up, already published": (
+        snapshot(record=BOOTED, vm=view(VmState.RUNNING), pod=RUNNING_POD),
+        (),
+    ),
     "address lost for a moment": (
         snapshot(record=BOOTED, vm=view(VmState.BOOTING), pod=RUNNING_POD),
         (),
@@ -93,7 +99,7 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
         snapshot(record=ENDED, vm=view(VmState.RUNNING)),
         (do.PublishStatus, do.SaveRecord),
     ),
-    "result acknowledged, answer lost": (
+    "result acknowledged, response lost": (
         snapshot(record=ENDED, pod=facts(phase="Succeeded")),
         (do.SaveRecord,),
     ),
@@ -105,7 +111,7 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
         snapshot(record=record(phase=Phase.DELETED, result=RESULT), pod=facts(phase="Succeeded")),
         (),
     ),
-    "somebody set the status back": (
+    "another client reset the status": (
         snapshot(record=record(phase=Phase.DELETED, result=RESULT), pod=RUNNING_POD),
         (do.PublishStatus,),
     ),
@@ -120,7 +126,7 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
         snapshot(pod=DELETING, record=BOOTED, vm=view(VmState.RUNNING)),
         (do.StopVm, do.DeleteVm, do.DeleteRecord, do.RemoveFinalizer, do.DeletePod),
     ),
-    "deleting, driver does not answer": (
+    "deleting, driver does not respond": (
         snapshot(pod=DELETING, record=BOOTED, listed=False),
         (do.StopVm, do.DeleteVm, do.DeleteRecord, do.RemoveFinalizer, do.DeletePod),
     ),
@@ -132,7 +138,7 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
         snapshot(pod=DELETING, vm=view(VmState.RUNNING)),
         (do.SaveRecord, do.StopVm, do.DeleteVm, do.DeleteRecord, do.RemoveFinalizer, do.DeletePod),
     ),
-    "deleting, never ours to hold back": (
+    "deleting, without finalizer": (
         snapshot(pod=facts(deleting=True, finalizer=False)),
         (do.DeletePod,),
     ),
@@ -145,23 +151,25 @@ ROWS: dict[str, tuple[Snapshot, tuple[type[do.Action], ...]]] = {
         snapshot(pod=None, record=BOOTED, vm=view(VmState.RUNNING), proven_gone=True),
         (do.StopVm, do.DeleteVm, do.DeleteRecord),
     ),
-    "Pod missing, nothing of ours": (snapshot(pod=None, vm=view(VmState.RUNNING)), ()),
+    "Pod missing, no record": (snapshot(pod=None, vm=view(VmState.RUNNING)), ()),
 }
 
 
 @pytest.mark.parametrize(("given_", "expected"), ROWS.values(), ids=ROWS)
-def test_the_decision_is(given_: Snapshot, expected: tuple[type[do.Action], ...]) -> None:
+def test_each_state_leads_to_these_actions(
+    given_: Snapshot, expected: tuple[type[do.Action], ...]
+) -> None:
     assert tuple(map(type, plan_pod(given_, SETTINGS, NOW))) == expected
 
 
-def test_the_start_is_on_record_before_it_happens() -> None:
+def test_a_start_is_recorded_before_it_happens() -> None:
     start = snapshot(record=record(phase=Phase.CREATED), vm=view(VmState.STOPPED))
     saved = plan_pod(start, SETTINGS, NOW)[0]
     assert isinstance(saved, do.SaveRecord)
     assert (saved.record.phase, saved.record.started_at) == (Phase.STARTED, NOW)
 
 
-def test_a_guest_gets_what_is_left_of_its_grace_period() -> None:
+def test_a_guest_gets_the_remaining_grace_period() -> None:
     start = snapshot(pod=facts(deleting=True, grace=17.5), record=BOOTED)
     assert plan_pod(start, SETTINGS, NOW)[0] == do.StopVm(
         uid=BOOTED.uid, vm=VM, grace=17.5, reason=Why.POD_DELETING
@@ -177,19 +185,19 @@ OUTCOMES = {
     "clean": (0, "", (0, "Completed")),
     "failed": (3, "", (3, "Error")),
     "driver failed": (None, "VZErrorDomain", (1, names.REASON_RUN_FAILED)),
-    "no word from anybody": (None, "", (0, names.REASON_RUN_EXITED)),
+    "no code and no reason": (None, "", (0, names.REASON_RUN_EXITED)),
 }
 
 
 @pytest.mark.parametrize(("code", "reason", "expected"), OUTCOMES.values(), ids=OUTCOMES)
-def test_an_end_is_reported_as_what_it_was(
+def test_the_outcome_follows_from_exit_code_and_reason(
     code: int | None, reason: str, expected: tuple[int, str]
 ) -> None:
     ended = outcome_of(view(VmState.EXITED, exit_code=code, exit_reason=reason), NOW)
     assert (ended.exit_code, ended.reason) == expected
 
 
-def test_what_a_guest_says_cannot_flood_a_status() -> None:
+def test_a_long_guest_message_is_shortened_in_the_status() -> None:
     ended = outcome_of(view(VmState.EXITED, exit_reason="\x1b[2J\n" + "x" * 100_000), NOW)
     assert len(ended.message) <= 1024
     assert ended.message.isprintable()
@@ -208,7 +216,7 @@ def test_two_pods_of_one_name_have_two_vms() -> None:
     assert vm_name("../../etc", "u") == "..-..-etc-u"
 
 
-# ── whatever happens ────────────────────────────────────────────────────────────────────────────
+# ── properties ──────────────────────────────────────────────────────────────────────────────────
 
 PHASES = ["", "Pending", "Running", "Succeeded", "Failed"]
 booleans = st.booleans()
@@ -252,37 +260,39 @@ def starting_points(draw: st.DrawFn) -> Snapshot:
     )
 
 
-def run_to_rest(world: World, *, crash_after: int | None = None) -> None:
-    """Plan and act until there is nothing to do; optionally lose the agent after so many actions."""
+def run_until_empty(model: HostModel, *, crash_after: int | None = None) -> None:
+    """Plan and apply until the plan is empty; optionally crash the agent after so many actions."""
     done = 0
     for _ in range(60):
-        plan = plan_pod(world.snapshot(), SETTINGS, world.now)
+        plan = plan_pod(model.snapshot(), SETTINGS, model.now)
         if not plan or isinstance(plan[-1], do.Wait | do.Ignore):
             return
         for action in plan:
-            world.apply(action)
+            model.apply(action)
             done += 1
             if done == crash_after:
-                world.crash()
+                model.crash()
                 break
-    raise AssertionError(f"no rest: {plan_pod(world.snapshot(), SETTINGS, world.now)}")
+    raise AssertionError(
+        f"the plan is not empty: {plan_pod(model.snapshot(), SETTINGS, model.now)}"
+    )
 
 
 @given(starting_points(), st.none() | st.integers(1, 12))
 @settings(max_examples=examples(400))
-def test_every_starting_point_comes_to_rest_and_stays_there(
+def test_the_plan_becomes_and_stays_empty_from_every_starting_point(
     start: Snapshot, crash_after: int | None
 ) -> None:
-    world = World(start)
-    run_to_rest(world, crash_after=crash_after)
-    before = world.snapshot()
-    run_to_rest(world)
-    assert world.snapshot() == before
+    model = HostModel(start)
+    run_until_empty(model, crash_after=crash_after)
+    before = model.snapshot()
+    run_until_empty(model)
+    assert model.snapshot() == before
 
 
 @given(starting_points())
 @settings(max_examples=examples(400))
-def test_a_deletion_wins_over_everything(start: Snapshot) -> None:
+def test_a_deletion_has_priority_over_everything(start: Snapshot) -> None:
     if start.pod is None:
         return
     start = msgspec.structs.replace(
@@ -290,9 +300,9 @@ def test_a_deletion_wins_over_everything(start: Snapshot) -> None:
     )
     forward = (do.CreateVm, do.StartVm, do.PullImage, do.PublishStatus, do.AddFinalizer, do.Wait)
     assert not [a for a in plan_pod(start, SETTINGS, NOW) if isinstance(a, forward)]
-    world = World(start)
-    run_to_rest(world)
-    assert (world.pod, world.record, world.vm) == (None, None, None)
+    model = HostModel(start)
+    run_until_empty(model)
+    assert (model.pod, model.record, model.vm) == (None, None, None)
 
 
 EVENTS = ["boot", "end", "vanish", "delete", "crash", "force-delete", "evict", "lose-record"]
@@ -300,50 +310,50 @@ EVENTS = ["boot", "end", "vanish", "delete", "crash", "force-delete", "evict", "
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 6)), max_size=12))
 @settings(max_examples=examples(600))
-def test_a_uid_runs_at_most_once_whatever_happens_to_it(story: list[tuple[str, int]]) -> None:
-    world = World(snapshot(pod=facts(finalizer=False), listed=False))
-    for event, actions in story:
-        step(world, actions)
-        happen(world, event)
-    run_to_rest(world)
-    assert world.starts <= 1
-    if not world.exists:
-        assert world.record is None
+def test_a_uid_is_started_at_most_once(events: list[tuple[str, int]]) -> None:
+    model = HostModel(snapshot(pod=facts(finalizer=False), listed=False))
+    for event, actions in events:
+        step(model, actions)
+        apply_event(model, event)
+    run_until_empty(model)
+    assert model.starts <= 1
+    if not model.exists:
+        assert model.record is None
 
 
-def step(world: World, actions: int) -> None:
-    """Let the agent do so many actions, no more."""
+def step(model: HostModel, actions: int) -> None:
+    """Apply so many actions."""
     while actions > 0:
-        plan = plan_pod(world.snapshot(), SETTINGS, world.now)
+        plan = plan_pod(model.snapshot(), SETTINGS, model.now)
         if not plan or isinstance(plan[-1], do.Wait | do.Ignore):
             return
         for action in plan[:actions]:
-            world.apply(action)
+            model.apply(action)
         actions -= len(plan)
 
 
-def happen(world: World, event: str) -> None:
-    vm, pod = world.vm, world.pod
+def apply_event(model: HostModel, event: str) -> None:
+    vm, pod = model.vm, model.pod
     up = vm is not None and vm.state in (VmState.BOOTING, VmState.RUNNING)
     if event == "boot" and vm is not None and vm.state is VmState.BOOTING:
-        world.vm = view(VmState.RUNNING)
+        model.vm = view(VmState.RUNNING)
     elif event == "end" and up:
-        world.vm = view(VmState.EXITED, exit_code=1)
+        model.vm = view(VmState.EXITED, exit_code=1)
     elif event == "vanish":
-        world.vm = None
+        model.vm = None
     elif event == "delete" and pod is not None:
-        world.pod = msgspec.structs.replace(pod, deleting=True)
+        model.pod = msgspec.structs.replace(pod, deleting=True)
     elif event == "crash":
-        world.crash()
+        model.crash()
     elif event == "force-delete":
-        world.pod, world.exists = None, False
+        model.pod, model.exists = None, False
     elif event == "evict" and pod is not None:
-        world.pod = msgspec.structs.replace(pod, phase="Failed", reason="Evicted")
-    elif event == "lose-record" and world.record is not None:
-        world.record, world.suspect = None, True
-        world.crash()
+        model.pod = msgspec.structs.replace(pod, phase="Failed", reason="Evicted")
+    elif event == "lose-record" and model.record is not None:
+        model.record, model.suspect = None, True
+        model.crash()
 
 
-def test_the_image_of_a_pod_is_the_one_on_record() -> None:
+def test_a_vm_is_created_from_the_recorded_image() -> None:
     created = plan_pod(snapshot(record=record(), image=HELD), SETTINGS, NOW)[0]
     assert isinstance(created, do.CreateVm) and created.image == IMAGE

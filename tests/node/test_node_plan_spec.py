@@ -1,4 +1,4 @@
-"""A Pod's environment and size: honoured, or refused by name."""
+"""Tests a Pod's environment and size: supported, or refused with the field's name."""
 
 import pytest
 
@@ -35,7 +35,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("variable", "words"), REFUSED.values(), ids=list(REFUSED))
-def test_what_cannot_be_resolved_is_named(variable: EnvVar, words: str) -> None:
+def test_an_unsupported_variable_is_named_in_the_error(variable: EnvVar, words: str) -> None:
     with pytest.raises(UnsupportedSpec, match=words):
         resolve_env((variable,), (), FIELDS)
 
@@ -50,20 +50,20 @@ MEMORIES = {"14336Mi": 14336, "16Gi": 16384, "1G": 953, "1073741824": 1024, "1":
 
 
 @pytest.mark.parametrize(("text", "milli"), CPUS.items(), ids=list(CPUS))
-def test_processors_are(text: str, milli: int) -> None:
+def test_cpu_quantities_become_thousandths_of_a_processor(text: str, milli: int) -> None:
     assert cpu_milli({"cpu": text}, 1) == milli
 
 
 @pytest.mark.parametrize(("text", "mebibytes"), MEMORIES.items(), ids=list(MEMORIES))
-def test_memory_is(text: str, mebibytes: int) -> None:
+def test_memory_quantities_become_mebibytes(text: str, mebibytes: int) -> None:
     assert memory_mb({"memory": text}, 9) == mebibytes
 
 
 @pytest.mark.parametrize("text", ["", "lots", "-1", "8 ", "1e400", "9" * 400, "4Zi"])
-def test_a_quantity_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(UnsupportedSpec, match="quantity"):
         memory_mb({"memory": text}, 1)
 
 
-def test_who_asks_for_nothing_gets_the_default() -> None:
+def test_a_pod_without_requests_gets_the_default_size() -> None:
     assert (cpu_milli({}, 4000), memory_mb({}, 8192)) == (4000, 8192)

@@ -1,4 +1,4 @@
-"""Records survive torn writes, garbage and crashes, and never stop the agent."""
+"""Tests the records on disk: torn writes, invalid content and crashes never stop the agent."""
 
 from pathlib import Path
 
@@ -6,18 +6,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.node.podworld import UID, record
+from tests.node.pod_model import UID, record
 
 from runyard.node.plans.values import Outcome, Phase, Record
 from runyard.node.records import Ledger, Records
 
 
-def test_what_was_written_is_read_by_the_next_agent(tmp_path: Path) -> None:
+def test_the_next_agent_reads_the_written_records(tmp_path: Path) -> None:
     result = Outcome(exit_code=7, reason="Error", message="…", finished_at=12.5)
-    kept = record(phase=Phase.EXITED, started_at=1.25, result=result)
+    written = record(phase=Phase.EXITED, started_at=1.25, result=result)
     Records(tmp_path / "deep" / "records", durable=True).load()
-    Records(tmp_path / "deep" / "records").write(kept)
-    assert Records(tmp_path / "deep" / "records").load() == {kept.uid: kept}
+    Records(tmp_path / "deep" / "records").write(written)
+    assert Records(tmp_path / "deep" / "records").load() == {written.uid: written}
 
 
 def test_a_crash_between_write_and_rename_leaves_the_old_record(
@@ -43,12 +43,12 @@ GARBAGE = {
     "binary": b"\xff\xfe\x00\x01",
     "another type": b"[1, 2]",
     "unknown phase": msgspec.json.encode(record()).replace(b'"intended"', b'"sideways"'),
-    "of another uid": msgspec.json.encode(record(uid="somebody-else")),
+    "of another uid": msgspec.json.encode(record(uid="another-uid")),
 }
 
 
 @pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
-def test_an_unreadable_record_is_set_aside_and_its_uid_is_suspect(
+def test_an_unreadable_record_is_renamed_and_its_uid_is_suspect(
     tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / f"{UID}.json").write_bytes(content)
@@ -58,7 +58,7 @@ def test_an_unreadable_record_is_set_aside_and_its_uid_is_suspect(
     assert ledger.load() == (UID,)
     assert ledger.values() == (good,)
     assert ledger.suspect(UID) and not ledger.suspect("good")
-    assert Ledger(Records(tmp_path)).load() == (UID,), "suspicion survives a restart"
+    assert Ledger(Records(tmp_path)).load() == (UID,), "a suspect uid stays suspect after a restart"
 
 
 def test_a_suspect_uid_is_forgotten_with_its_pod(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_uid_cannot_name_another_file(tmp_path: Path, uid: str) -> None:
         Records(tmp_path).write(record(uid=uid))
 
 
-def test_a_failed_write_does_not_change_what_is_remembered(tmp_path: Path) -> None:
+def test_a_failed_write_does_not_change_the_records_in_memory(tmp_path: Path) -> None:
     ledger = Ledger(Records(tmp_path / "records", durable=False))
     ledger.load()
     ledger.save(record())
@@ -97,7 +97,7 @@ def test_a_failed_write_does_not_change_what_is_remembered(tmp_path: Path) -> No
 
 
 @given(content=st.binary(max_size=300))
-def test_no_content_of_a_file_can_stop_the_agent(
+def test_no_content_of_a_record_file_raises(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     directory = tmp_path_factory.mktemp("records")

@@ -1,4 +1,4 @@
-"""Pools and runners, written down in a line."""
+"""Builds pools, runners and snapshots for tests."""
 
 from typing import Any
 

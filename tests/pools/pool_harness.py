@@ -1,7 +1,7 @@
-"""The operator on the embedded Kubernetes API under virtual time, with hosts that boot and stop Pods.
+"""Runs the operator on the embedded Kubernetes API in virtual time, with hosts that boot and stop Pods.
 
-The host here is only what the operator can see of one: a bound Pod runs after a while, and a Pod that is
-being deleted goes away after a while.
+A host does only what the operator can see: a bound Pod runs after a while, and a Pod that is being deleted
+disappears after a while.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ Hook = Callable[[Request], Awaitable[Response | None]]
 
 
 class Gate:
-    """A transport through which a test may act before a request, or answer or fail it itself."""
+    """A transport with hooks, in which a test may act before a request, respond to it or fail it."""
 
     def __init__(self, inner: Loopback) -> None:
         self._inner = inner
         self.before: Hook | None = None
         self.after: Hook | None = None
-        self.garbled: tuple[bytes, bytes] | None = None  # words that arrive as other words
+        self.garbled: tuple[bytes, bytes] | None = None  # bytes of responses, and their replacement
         self.log: list[tuple[str, str]] = []
 
     async def send(self, request: Request, *, timeout: float) -> Response | Stream:
@@ -55,15 +55,15 @@ class Gate:
         return self._garble(result)
 
     def _garble(self, answer: Response | Stream) -> Response | Stream:
-        def heard(part: bytes) -> bytes:
+        def received(part: bytes) -> bytes:
             return part.replace(*self.garbled) if self.garbled else part
 
         if isinstance(answer, Response):
-            return msgspec.structs.replace(answer, body=heard(answer.body))
+            return msgspec.structs.replace(answer, body=received(answer.body))
 
         async def chunks() -> AsyncIterator[bytes]:
             async for chunk in answer:
-                yield heard(chunk)
+                yield received(chunk)
 
         return Stream(chunks(), status=answer.status, headers=answer.headers, on_close=answer.close)
 
@@ -71,7 +71,7 @@ class Gate:
 RUNTIMES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 
-class Yard:
+class PoolHarness:
     """A cluster with one operator."""
 
     def __init__(self, **settings: Any) -> None:
@@ -103,7 +103,7 @@ class Yard:
         )
 
     async def run_until_crash(self, at: int, *, sent: bool) -> bool:
-        """Run the operator until its write of that number, and end it there; False if it never came."""
+        """Run the operator until its write of that number and end it there; False if there were fewer writes."""
         crash = asyncio.Event()
         count = 0
 
@@ -113,7 +113,7 @@ class Yard:
                 count += 1
                 if count == at:
                     crash.set()
-                    await asyncio.Event().wait()  # no answer ever comes
+                    await asyncio.Event().wait()  # no response ever arrives
             return None
 
         self.gate.before, self.gate.after = (None, die) if sent else (die, None)
@@ -237,12 +237,14 @@ class Yard:
                 task.cancel()
 
 
-def play(scenario: Callable[[Yard], Awaitable[None]], *, seed: int = 0, **settings: Any) -> None:
-    """Run a scenario on a fresh yard."""
+def play(
+    scenario: Callable[[PoolHarness], Awaitable[None]], *, seed: int = 0, **settings: Any
+) -> None:
+    """Run a scenario with a new harness."""
 
     async def main() -> None:
-        yard = Yard(**settings)
-        await scenario(yard)
-        assert not yard.core.failures
+        harness = PoolHarness(**settings)
+        await scenario(harness)
+        assert not harness.core.failures
 
     run_virtual(main(), seed=seed)

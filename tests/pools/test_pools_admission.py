@@ -1,4 +1,4 @@
-"""Starts on shared hosts are rationed."""
+"""Tests the limit on starts on shared hosts."""
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,9 @@ def fleet(**more):
 @pytest.mark.parametrize(
     ("gap", "view", "expected"),
     [
-        pytest.param(3, None, Admission(3), id="not-rationed"),
+        pytest.param(3, None, Admission(3), id="not-limited"),
         pytest.param(-2, None, Admission(0), id="no-gap"),
-        pytest.param(0, fleet(healthy_nodes=0), Admission(0), id="nothing-asked"),
+        pytest.param(0, fleet(healthy_nodes=0), Admission(0), id="nothing-missing"),
         pytest.param(3, fleet(), Admission(3), id="fits"),
         pytest.param(9, fleet(), Admission(4, Blocked.FLEET_CAP), id="ceiling"),
         pytest.param(
@@ -37,7 +37,7 @@ def fleet(**more):
             9,
             fleet(provisioning=3, provisioning_here=3, starved_siblings=1),
             Admission(0, Blocked.POOL_SHARE),
-            id="the-last-place-is-the-siblings",
+            id="the-last-start-is-the-siblings",
         ),
     ],
 )
@@ -45,7 +45,7 @@ def test_the_ceiling_is_shared(gap, view, expected):
     assert admit(gap, view) == expected
 
 
-def test_after_a_setback_nothing_is_created_for_a_while():
+def test_nothing_is_created_during_a_backoff():
     assert admit(3, None, held=True) == Admission(0, Blocked.BACKOFF)
     assert admit(0, None, held=True) == Admission(0)
 
@@ -57,7 +57,7 @@ def test_after_a_setback_nothing_is_created_for_a_while():
     here=st.integers(0, 30),
     starved=st.integers(0, 5),
 )
-def test_the_ceiling_is_never_passed(gap, limit, busy, here, starved):
+def test_the_ceiling_is_never_exceeded(gap, limit, busy, here, starved):
     view = fleet(
         ceiling=limit, provisioning=busy + here, provisioning_here=here, starved_siblings=starved
     )
@@ -65,11 +65,11 @@ def test_the_ceiling_is_never_passed(gap, limit, busy, here, starved):
     assert 0 <= count <= gap
     assert count == 0 or busy + here + count <= limit
     if gap and not here and busy < limit:
-        assert count >= 1  # a pool with nothing on its way gets a place
+        assert count >= 1  # a pool without a starting runner may start one
 
 
 @pytest.mark.parametrize(
     ("limits", "expected"), [((), 4), ((4, 2, 9), 2), ((0,), 4), ((-1, 6), 4), ((8,), 8)]
 )
-def test_the_strictest_sibling_decides(limits, expected):
+def test_the_lowest_ceiling_of_the_siblings_counts(limits, expected):
     assert ceiling(limits) == expected

@@ -1,4 +1,4 @@
-"""Reporting a stop is best effort: nothing that the server does may stop the operator."""
+"""Tests stop reports: no response of the server may raise in the operator."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def report(handler):
 @pytest.mark.parametrize(
     ("status", "taken"), [(200, True), (204, True), (401, False), (503, False)]
 )
-def test_a_report_says_who_and_when_and_who_asks(status, taken):
+def test_a_report_has_the_pod_the_time_and_the_token(status, taken):
     seen = []
 
     async def handler(request):
@@ -37,14 +37,14 @@ def test_a_report_says_who_and_when_and_who_asks(status, taken):
 
 
 @pytest.mark.parametrize("error", [NotSent("no route"), OutcomeUnknown("cut")], ids=["no", "cut"])
-def test_no_answer_is_a_plain_no(error):
+def test_a_transport_error_is_reported_as_false(error):
     async def handler(request):
         raise error
 
     assert report(handler) is False
 
 
-def test_a_stream_for_an_answer_is_closed():
+def test_a_streamed_response_is_closed():
     closed = []
 
     async def handler(request):
@@ -54,7 +54,7 @@ def test_a_stream_for_an_answer_is_closed():
     assert closed == [True]
 
 
-def test_without_a_server_there_is_nothing_to_report():
+def test_without_a_server_every_report_succeeds():
     async def scenario():
         return await StopReports(None, clock=RealClock()).stopped("x", ended_at=0.0)
 

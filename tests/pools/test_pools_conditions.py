@@ -1,4 +1,4 @@
-"""What the operator publishes is what its plan decided: the same reason, the same numbers, no second opinion."""
+"""Tests that a pool's conditions have the reason and the numbers of the plan."""
 
 import pytest
 from tests.pools.pool_builders import NOW, OLD, make_pool, make_runner
@@ -21,7 +21,7 @@ def plan(
     return plan_pool(snapshot, Settings(), NOW)
 
 
-def told(decided: PoolPlan, type_: str) -> Condition:
+def condition_of(decided: PoolPlan, type_: str) -> Condition:
     assert decided.status is not None
     return next(each for each in decided.status.conditions if each.type == type_)
 
@@ -60,42 +60,44 @@ def told(decided: PoolPlan, type_: str) -> Condition:
     ],
     ids=["backoff", "no host", "ceiling", "share"],
 )
-def test_why_runners_are_missing_is_told_with_its_numbers(
+def test_the_condition_says_why_runners_are_missing_with_numbers(
     fleet: FleetView | None, held_for: float, reason: str, numbers: dict[str, float]
 ) -> None:
     pool = make_pool(10, os="linux", runtime_class="kata-qemu")
     decided = plan(pool, fleet=fleet, held_for=held_for)
-    filled = told(decided, names.POOL_FILLED)
+    filled = condition_of(decided, names.POOL_FILLED)
     assert (filled.holds, filled.camel, dict(filled.numbers)) == (False, reason, numbers)
     assert all(f"{value:g}" in render(filled.reason) for value in numbers.values() if value)
 
 
-def test_a_full_pool_and_an_empty_one_are_both_as_asked() -> None:
-    full = told(plan(make_pool(1), make_runner(1)), names.POOL_FILLED)
+def test_a_full_pool_and_an_empty_pool_are_both_filled() -> None:
+    full = condition_of(plan(make_pool(1), make_runner(1)), names.POOL_FILLED)
     assert (full.holds, full.camel) == (True, names.REASON_AS_ASKED)
-    none = told(plan(make_pool(0)), names.POOL_FILLED)
+    none = condition_of(plan(make_pool(0)), names.POOL_FILLED)
     assert (none.holds, none.camel) == (True, names.REASON_SCALED_TO_ZERO)
 
 
-def test_a_roll_tells_its_cap_and_when_it_waits_for_it() -> None:
+def test_the_condition_of_a_roll_has_its_cap_and_says_whether_it_waits() -> None:
     stale = tuple(make_runner(number, image=OLD) for number in range(4))
-    moves = told(plan(make_pool(4), *stale), names.POOL_ROLLED)
+    moves = condition_of(plan(make_pool(4), *stale), names.POOL_ROLLED)
     assert (moves.holds, moves.camel) == (False, names.REASON_ROLLING)
     assert dict(moves.numbers) == {"stale": 4, "unavailable": 1, "cap": 1, "replicas": 4}
     starting = make_runner(9, phase="Pending")
-    waits = told(plan(make_pool(4), *stale[:3], starting), names.POOL_ROLLED)
+    waits = condition_of(plan(make_pool(4), *stale[:3], starting), names.POOL_ROLLED)
     assert waits.camel == names.REASON_ROLL_CAPPED
     assert dict(waits.numbers)["unavailable"] == 1
 
 
-def test_a_pool_that_is_deleted_says_whom_it_waits_for() -> None:
+def test_the_condition_of_a_deleted_pool_says_what_it_waits_for() -> None:
     pool = make_pool(2, deleting=True, finalizers=(names.POOL_DRAIN_FINALIZER,))
-    leaving = told(plan(pool, make_runner(1, owner="acme")), names.POOL_FILLED)
+    leaving = condition_of(plan(pool, make_runner(1, owner="acme")), names.POOL_FILLED)
     assert leaving.camel == names.REASON_DELETING
     assert "1 busy runners" in render(leaving.reason)
 
 
-def test_only_another_reason_is_news_and_an_unchanged_truth_keeps_its_moment() -> None:
+def test_a_changed_status_or_reason_is_written_and_an_unchanged_status_keeps_its_transition_time() -> (
+    None
+):
     def one(code: PoolReason, count: int, *, holds: bool = False) -> Condition:
         more = {"pause": 1.0} if code is PoolReason.BACKOFF else {"selector": "fleet=mac"}
         reason = code.because(missing=count, replicas=9, **more)

@@ -1,4 +1,4 @@
-"""Writes that the watch does not show yet are not forgotten, and not believed for ever."""
+"""Tests the records of writes that the watch does not show yet, and their expiry."""
 
 from tests.pools.pool_builders import change, make_runner
 
@@ -7,11 +7,11 @@ from runyard.pools.memory import Memory
 POOL = "n/mac"
 
 
-def lay(memory, view, *, now=0.0, wall=1000.0):
+def overlay(memory, view, *, now=0.0, wall=1000.0):
     return memory.overlay(view, now=now, wall=wall, expire=30.0)
 
 
-def test_a_creation_counts_until_it_is_seen():
+def test_a_creation_counts_until_the_pod_is_visible():
     memory = Memory()
     memory.creating("n/a", pool=POOL, at=0.0)
     memory.creating("n/b", pool="n/other", at=0.0)
@@ -30,46 +30,46 @@ def test_a_deletion_holds_for_exactly_the_version_it_named():
     memory, runner = Memory(), make_runner(1)
     memory.touching(runner.uid, resource_version="101", effect="deleted", at=0.0)
     memory.touched(runner.uid)
-    assert lay(memory, runner, now=9e9).deleting_at == 1000.0
+    assert overlay(memory, runner, now=9e9).deleting_at == 1000.0
     newer = change(runner, resource_version="102")
-    assert lay(memory, newer) == newer
-    assert lay(memory, runner) == runner  # dropped for good
+    assert overlay(memory, newer) == newer
+    assert overlay(memory, runner) == runner  # dropped for good
 
 
 def test_an_unknown_deletion_expires_so_that_it_is_tried_again():
     memory, runner = Memory(), make_runner(1)
     memory.touching(runner.uid, resource_version="101", effect="deleted", at=0.0)
-    assert lay(memory, runner, now=29.0).deleting_at is not None
-    assert lay(memory, runner, now=30.0).deleting_at is None
+    assert overlay(memory, runner, now=29.0).deleting_at is not None
+    assert overlay(memory, runner, now=30.0).deleting_at is None
 
 
-def test_a_refused_write_leaves_no_trace():
+def test_a_refused_write_changes_no_view():
     memory, runner = Memory(), make_runner(1)
     memory.touching(runner.uid, resource_version="101", effect="marked", at=0.0)
     memory.untouched(runner.uid)
-    assert lay(memory, runner) == runner
+    assert overlay(memory, runner) == runner
 
 
-def test_a_mark_without_a_date_is_dated_by_its_first_sight():
+def test_a_mark_without_a_time_gets_the_time_it_was_first_seen():
     memory, runner = Memory(), make_runner(1, marked=True)
-    assert lay(memory, runner, wall=500.0).marked_at == 500.0
-    assert lay(memory, runner, wall=900.0).marked_at == 500.0
+    assert overlay(memory, runner, wall=500.0).marked_at == 500.0
+    assert overlay(memory, runner, wall=900.0).marked_at == 500.0
     memory.forget(runner.uid)
-    assert lay(memory, runner, wall=900.0).marked_at == 900.0
+    assert overlay(memory, runner, wall=900.0).marked_at == 900.0
 
 
 def test_a_mark_that_is_not_visible_yet_holds_its_roll_slot():
     memory, runner = Memory(), make_runner(1)
     memory.touching(runner.uid, resource_version="101", effect="marked", at=0.0)
-    assert lay(memory, runner).marked
+    assert overlay(memory, runner).marked
 
 
-def test_a_report_is_remembered_until_the_runner_proves_alive():
+def test_a_report_is_kept_until_the_deletion_is_refused():
     memory, runner = Memory(), make_runner(1)
     memory.reported(runner.uid)
-    assert lay(memory, runner).reported
+    assert overlay(memory, runner).reported
     memory.unreported(runner.uid)
-    assert not lay(memory, runner).reported
+    assert not overlay(memory, runner).reported
 
 
 def test_a_stuck_deletion_is_counted_once():
@@ -79,7 +79,7 @@ def test_a_stuck_deletion_is_counted_once():
     assert memory.first_stuck("u")
 
 
-def test_setbacks_in_a_row_pause_longer_and_a_quiet_while_forgives():
+def test_repeated_failures_back_off_longer_and_a_quiet_period_resets_it():
     memory, pauses = Memory(), (5.0, 40.0)
     now, seen = 0.0, []
     for _ in range(5):

@@ -1,7 +1,7 @@
-"""Plans over time: a small pure model of hosts, guests and jobs that carries plans out.
+"""Tests plans over time on a small pure model of hosts, guests and jobs.
 
-A tick is: plan, carry out, then let the world move. Booting takes a few ticks, a marked idle runner
-leaves at its next poll, jobs come and end.
+A tick plans, applies the plan and then advances the model. Booting takes a few ticks, a marked idle runner
+ends at its next poll, jobs start and end.
 """
 
 import random
@@ -20,8 +20,8 @@ TICK = 5.0
 SETTINGS = Settings()
 
 
-class World:
-    """A pool whose plans are carried out at once."""
+class PoolModel:
+    """A pool whose plans are applied at once."""
 
     def __init__(self, pool, runners, *, seed=0, boot=3, busy_chance=0.0, creation=True):
         self.pool = pool
@@ -32,7 +32,7 @@ class World:
         self.creation = creation
         self.now = NOW
         self.serial = 1000
-        self.born = {}
+        self.created = {}
 
     def warm(self):
         return sum(
@@ -47,12 +47,12 @@ class World:
     def tick(self):
         snapshot = make_snapshot(self.pool, *self.runners.values())
         for action in plan_pool(snapshot, SETTINGS, self.now).actions:
-            self.carry_out(action)
+            self.apply(action)
         self.now += TICK
         for runner in tuple(self.runners.values()):
             self.move(runner)
 
-    def carry_out(self, action):
+    def apply(self, action):
         match action:
             case ReapRunner():
                 runner = self.runners.pop(action.uid)
@@ -65,11 +65,11 @@ class World:
                 phase = {"phase": "Pending", "created_at": self.now, "bound_at": self.now}
                 runner = make_runner(self.serial, image=self.pool.spec.image, **phase)
                 self.runners[runner.uid] = runner
-                self.born[runner.uid] = self.now
+                self.created[runner.uid] = self.now
 
     def move(self, runner):
         if runner.phase == "Pending":
-            if self.now - self.born.get(runner.uid, 0) >= self.boot * TICK:
+            if self.now - self.created.get(runner.uid, 0) >= self.boot * TICK:
                 self.become(runner, phase="Running")
         elif runner.phase == "Running" and runner.owner:
             if self.random.random() < 0.2:
@@ -89,24 +89,24 @@ def old_pool(replicas, **more):
 
 
 def test_a_roll_whose_replacements_cannot_be_created_stops_at_the_cap():
-    """It once reached zero in a hundred seconds."""
+    """Without the cap the pool is empty after a hundred seconds."""
     pool, runners = old_pool(40)
-    world = World(pool, runners, creation=False)
+    model = PoolModel(pool, runners, creation=False)
     low = 40
     for _ in range(200):
-        world.tick()
-        low = min(low, world.warm())
+        model.tick()
+        low = min(low, model.warm())
     assert low == 38
 
 
 def test_a_linux_roll_whose_replacements_cannot_be_created_stops_at_the_cap():
     pool = make_pool(40, os="linux", start=0)
     warm = {"phase": "Pending", "poller": "running"}
-    world = World(pool, [make_runner(n, image=OLD, **warm) for n in range(40)], creation=False)
-    world.move = lambda runner: None
+    model = PoolModel(pool, [make_runner(n, image=OLD, **warm) for n in range(40)], creation=False)
+    model.move = lambda runner: None
     for _ in range(200):
-        world.tick()
-    assert world.warm() == 38
+        model.tick()
+    assert model.warm() == 38
 
 
 @pytest.mark.slow
@@ -118,13 +118,13 @@ def test_a_linux_roll_whose_replacements_cannot_be_created_stops_at_the_cap():
 )
 def test_a_quiet_roll_ends_and_never_takes_more_than_the_cap(replicas, percent, boot, seed):
     pool, runners = old_pool(replicas, percent=percent)
-    world = World(pool, runners, seed=seed, boot=boot)
+    model = PoolModel(pool, runners, seed=seed, boot=boot)
     cap = max(1, replicas * percent // 100)
     for _ in range(replicas * (boot + 4) + 10):
-        world.tick()
-        assert world.warm() >= replicas - cap
-    assert world.stale() == 0
-    assert world.warm() == replicas
+        model.tick()
+        assert model.warm() >= replicas - cap
+    assert model.stale() == 0
+    assert model.warm() == replicas
 
 
 @given(
@@ -135,24 +135,24 @@ def test_a_quiet_roll_ends_and_never_takes_more_than_the_cap(replicas, percent, 
 )
 def test_a_roll_under_load_ends(replicas, percent, chance, seed):
     pool, runners = old_pool(replicas, percent=percent)
-    world = World(pool, runners, seed=seed, busy_chance=chance)
+    model = PoolModel(pool, runners, seed=seed, busy_chance=chance)
     for _ in range(replicas * 60 + 100):
-        world.tick()
-        if not world.stale():
+        model.tick()
+        if not model.stale():
             break
-    assert world.stale() == 0
-    assert all(r.image == NEW for r in world.runners.values() if predicates.alive(r))
+    assert model.stale() == 0
+    assert all(r.image == NEW for r in model.runners.values() if predicates.alive(r))
 
 
 @pytest.mark.slow
 @given(sizes=st.lists(st.integers(0, 12), min_size=1, max_size=6), seed=st.integers(0, 1000))
-def test_any_sequence_of_sizes_settles_at_the_last_one(sizes, seed):
-    world = World(*old_pool(3), seed=seed, busy_chance=0.1)
+def test_any_sequence_of_replicas_ends_at_the_last_one(sizes, seed):
+    model = PoolModel(*old_pool(3), seed=seed, busy_chance=0.1)
     for size in sizes:
-        world.pool = make_pool(size)
+        model.pool = make_pool(size)
         for _ in range(4):
-            world.tick()
-    world.busy_chance = 0.0
+            model.tick()
+    model.busy_chance = 0.0
     for _ in range(400):
-        world.tick()
-    assert world.warm() == sizes[-1] == len(world.runners)
+        model.tick()
+    assert model.warm() == sizes[-1] == len(model.runners)

@@ -1,4 +1,4 @@
-"""One pool's plan: who is created, retired, marked, and who is left alone."""
+"""Tests one pool's plan: which runners are created, retired, marked and kept."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ any_runner = st.builds(
     image=st.sampled_from([NEW, OLD, ""]),
     phase=st.sampled_from(["Pending", "Running", "Unknown", "Succeeded", "Failed"]),
     owner=st.sampled_from(["", "", "acme"]),
-    node=st.sampled_from(["", "fine", "leaving", "gone", "unheard-of"]),
+    node=st.sampled_from(["", "fine", "leaving", "gone", "unknown"]),
     poller=st.sampled_from(["", "running", "terminated"]),
     marked=st.booleans(),
     readable=st.sampled_from([True, True, True, False]),
@@ -99,7 +99,7 @@ def test_a_busy_runner_is_never_deleted(snapshot):
 
 
 @given(snapshot=snapshots)
-def test_a_plan_reaps_nobody_twice_and_repeats_itself_exactly(snapshot):
+def test_a_plan_reaps_no_runner_twice_and_is_deterministic(snapshot):
     decided = plan_pool(snapshot, SETTINGS, NOW)
     uids = [action.uid for action in of(decided, ReapRunner)]
     assert len(uids) == len(set(uids))
@@ -162,7 +162,7 @@ def test_a_gap_is_filled_at_once_and_invisible_creations_are_not_repeated():
     assert len(of(decided, CreateRunner)) == 2
 
 
-def test_surplus_that_is_busy_is_waited_for():
+def test_a_busy_surplus_is_not_deleted():
     decided = plan(make_pool(1), *(make_runner(n, owner="acme") for n in range(4)))
     assert decided.actions == ()
 
@@ -184,7 +184,7 @@ def test_an_ended_runner_is_reaped_and_replaced_in_one_plan():
         pytest.param(None, None, id="unknown-only-delays"),
     ],
 )
-def test_a_host_that_leaves_takes_its_idle_runner_but_not_a_busy_one(node, reason):
+def test_only_idle_runners_of_a_leaving_host_are_reaped(node, reason):
     nodes = (node,) if node else ()
     idle = plan(make_pool(1), make_runner(1), nodes=nodes)
     assert reaped(idle).get("uid-1") == reason
@@ -192,11 +192,11 @@ def test_a_host_that_leaves_takes_its_idle_runner_but_not_a_busy_one(node, reaso
     assert reaped(plan(make_pool(1), make_runner(1, owner="acme"), nodes=nodes)) == {}
 
 
-def test_starts_that_lead_nowhere_are_given_up():
+def test_runners_that_do_not_start_in_time_are_reaped():
     stuck = make_runner(1, phase="Pending", bound_at=NOW - 9000)
     pulling = make_runner(2, phase="Pending", bound_at=NOW - 9000, progress_at=NOW - 5)
-    homeless = make_runner(3, phase="Pending", node="", unschedulable_since=NOW - 400)
-    decided = plan(make_pool(3), stuck, pulling, homeless)
+    unbound = make_runner(3, phase="Pending", node="", unschedulable_since=NOW - 400)
+    decided = plan(make_pool(3), stuck, pulling, unbound)
     assert reaped(decided) == {"uid-1": "start-timeout", "uid-3": "unschedulable"}
     assert len(of(decided, CreateRunner)) == 2
 
@@ -222,7 +222,7 @@ def test_an_account_without_a_pod_is_reaped_and_a_young_one_is_not():
     assert [action.name for action in of(decided, ReapAccount)] == [make_runner(2).name]
 
 
-def test_a_deletion_by_somebody_else_is_reported_once():
+def test_a_deletion_by_another_client_is_reported_once():
     leaving = make_runner(1, deleting_at=NOW - 3)
     decided = plan(make_pool(0), leaving)
     assert [type(action) for action in decided.actions] == [ReportStopped]
@@ -253,7 +253,7 @@ def test_nothing_is_created_before_the_pool_holds_its_finalizer():
     assert decided.finalizers.resource_version == "1"
 
 
-def test_a_deleted_pool_waits_for_its_jobs_and_lets_go_when_nothing_is_left():
+def test_a_deleted_pool_waits_for_its_jobs_and_then_loses_its_finalizer():
     pool = make_pool(3, deleting=True, finalizers=("other", names.POOL_DRAIN_FINALIZER))
     idle, busy, ended = make_runner(1), make_runner(2, owner="a"), make_runner(3, phase="Succeeded")
     accounts = tuple(make_account(runner) for runner in (idle, busy, ended))
@@ -273,7 +273,7 @@ def test_a_deleted_pool_waits_for_its_jobs_and_lets_go_when_nothing_is_left():
     assert last.finalizers.finalizers == ("other",)
 
 
-def test_starts_on_shared_hosts_are_rationed_and_the_gap_is_told():
+def test_starts_on_shared_hosts_are_limited_and_the_gap_is_reported():
     pool = make_pool(10, os="linux", runtime_class="kata-qemu")
     fleet = FleetView(ceiling=4, provisioning=1, provisioning_here=1, healthy_nodes=2)
     decided = plan(pool, fleet=fleet)
@@ -291,7 +291,7 @@ def test_the_status_is_due_only_after_a_while_or_a_new_image():
     assert plan(make_pool(1, status=change(fresh, last_reconcile="soon"))).status.due
 
 
-def test_the_figures_tell_the_roll_the_phases_and_the_oldest_wait():
+def test_the_figures_count_the_roll_the_phases_and_the_oldest_pending_pod():
     alive = (
         make_runner(1),
         make_runner(2, phase="Pending", created_at=NOW - 50),

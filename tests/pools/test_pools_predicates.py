@@ -1,4 +1,4 @@
-"""What is true of one runner."""
+"""Tests the predicates on one runner."""
 
 import pytest
 from tests.pools.pool_builders import NEW, NOW, OLD, change, make_pool, make_runner
@@ -21,7 +21,7 @@ LINUX = make_pool(os="linux", runtime_class="kata-qemu", runtime_revision="r2")
         pytest.param({"phase": "Failed", "deleting_at": NOW}, False, False, id="already-reaped"),
     ],
 )
-def test_a_dying_runner_is_not_counted_and_a_dead_one_is_reaped_once(more, alive, terminal):
+def test_a_runner_being_deleted_is_neither_alive_nor_terminal(more, alive, terminal):
     runner = make_runner(1, **more)
     assert (predicates.alive(runner), predicates.terminal(runner)) == (alive, terminal)
 
@@ -49,10 +49,10 @@ def test_a_runner_that_may_be_busy_is_not_idle(more, idle):
         pytest.param({"created_at": NOW - 9}, True, id="end-unknown"),
         pytest.param({"created_at": NOW - 9, "owner": "acme"}, False, id="had-a-job"),
         pytest.param({"created_at": NOW - 9, "phase": "Succeeded"}, False, id="ended-well"),
-        pytest.param({"created_at": NOW - 9, "deleting_at": NOW}, False, id="already-going"),
+        pytest.param({"created_at": NOW - 9, "deleting_at": NOW}, False, id="being-deleted"),
     ],
 )
-def test_a_runner_that_fails_at_once_is_told_from_one_that_had_a_job(more, early):
+def test_a_failed_start_differs_from_a_failed_job(more, early):
     runner = make_runner(1, **{"phase": "Failed", **more})
     assert predicates.failed_start(runner, within=60) is early
 
@@ -77,7 +77,7 @@ def test_warm_means_able_to_take_a_job(pool, more, warm):
     [
         pytest.param(MAC, {"image": NEW}, False, id="current"),
         pytest.param(MAC, {"image": OLD}, True, id="old-image"),
-        pytest.param(MAC, {"image": ""}, False, id="no-containers-is-not-judged"),
+        pytest.param(MAC, {"image": ""}, False, id="no-containers-is-not-stale"),
         pytest.param(MAC, {"runtime_revision": "r1"}, False, id="darwin-has-no-runtime-class"),
         pytest.param(LINUX, {"runtime_revision": "r2"}, False, id="current-runtime"),
         pytest.param(LINUX, {"runtime_revision": "r1"}, True, id="old-runtime"),
@@ -89,7 +89,7 @@ def test_warm_means_able_to_take_a_job(pool, more, warm):
         ),
     ],
 )
-def test_stale_means_made_from_a_template_left_behind(pool, more, stale):
+def test_stale_means_created_from_an_older_template(pool, more, stale):
     assert predicates.stale(make_runner(1, **more), pool) is stale
 
 
@@ -114,12 +114,12 @@ COLD = {"phase": "Pending", "created_at": NOW - 9000}
         pytest.param(
             300, {"bound_at": NOW - 9000, "progress_at": NOW + 9e9}, False, id="a-clock-ahead"
         ),
-        pytest.param(300, {"bound_at": NOW - 9000, "owner": "acme"}, False, id="busy-is-not-ours"),
+        pytest.param(300, {"bound_at": NOW - 9000, "owner": "acme"}, False, id="busy"),
         pytest.param(300, {"bound_at": NOW - 9000, "phase": "Running"}, False, id="started"),
         pytest.param(300, {"node": "", "bound_at": NOW - 9000}, False, id="not-bound"),
     ],
 )
-def test_a_macos_start_is_given_up_by_progress_and_not_by_age(start, more, overdue):
+def test_a_macos_start_times_out_without_progress_and_not_by_age(start, more, overdue):
     runner = make_runner(1, **{**COLD, **more})
     pool = make_pool(start=start)
     assert predicates.start_overdue(runner, pool, darwin_floor=1800, now=NOW) is overdue
@@ -138,13 +138,13 @@ def test_a_linux_start_keeps_the_deadline_of_its_pool():
         pytest.param(300, {"unschedulable_since": NOW - 299}, False, id="not-yet"),
         pytest.param(300, {"unschedulable_since": NOW - 301}, True, id="overdue"),
         pytest.param(0, {"unschedulable_since": NOW - 9000}, False, id="switched-off"),
-        pytest.param(300, {}, False, id="nobody-said-so"),
+        pytest.param(300, {}, False, id="no-condition"),
         pytest.param(
             300, {"unschedulable_since": NOW - 9000, "node": "host-1"}, False, id="bound-since"
         ),
     ],
 )
-def test_an_unschedulable_runner_gives_its_place_back(start, more, overdue):
+def test_an_unschedulable_runner_times_out(start, more, overdue):
     runner = make_runner(1, **{"phase": "Pending", "node": "", "bound_at": None, **more})
     pool = make_pool(start=start)
     assert predicates.unschedulable_overdue(runner, pool, now=NOW) is overdue

@@ -1,4 +1,4 @@
-"""Objects as the API serves them become facts, and nonsense protects a runner."""
+"""Tests the projection of API objects into views; invalid fields protect a runner."""
 
 from typing import Any
 
@@ -61,11 +61,11 @@ def test_a_bound_pod_counts_its_start_from_the_binding():
     assert view.readable
 
 
-def test_without_the_condition_the_start_time_tells_the_binding():
+def test_without_the_condition_the_start_time_is_the_binding_time():
     assert project_runner(pod(status={"startTime": T1})).bound_at == from_rfc3339(T1)
 
 
-def test_an_unschedulable_pod_says_since_when():
+def test_an_unschedulable_pod_has_the_time_of_its_condition():
     status = {"phase": "Pending", "conditions": [condition("False", T1, "Unschedulable")]}
     view = project_runner(pod(spec={"nodeName": ""}, status=status))
     assert (view.unschedulable_since, view.bound_at) == (from_rfc3339(T1), None)
@@ -74,7 +74,7 @@ def test_an_unschedulable_pod_says_since_when():
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "invalid",
     [
         pytest.param({"status": {"phase": "Dreaming"}}, id="unknown-phase"),
         pytest.param({"meta": {"creationTimestamp": "yesterday"}}, id="no-instant"),
@@ -82,25 +82,25 @@ def test_an_unschedulable_pod_says_since_when():
         pytest.param({"status": {"conditions": [condition("True", "2026-13-01")]}}, id="no-date"),
     ],
 )
-def test_a_pod_that_makes_no_sense_counts_as_busy(spoilt):
-    assert not predicates.idle(project_runner(pod(**spoilt)))
+def test_an_unreadable_pod_counts_as_busy(invalid):
+    assert not predicates.idle(project_runner(pod(**invalid)))
 
 
 @given(text=st.text(max_size=30))
-def test_an_annotation_of_nonsense_neither_raises_nor_protects(text):
+def test_an_invalid_annotation_is_ignored(text):
     annotations = {names.START_PROGRESS_AT: text, names.DRAIN_ELIGIBLE_AT: text}
     view = project_runner(pod(meta={"annotations": annotations}))
     assert predicates.idle(view)
 
 
 @given(text=st.text(max_size=30))
-def test_any_text_for_an_instant_is_survived(text):
+def test_no_text_for_an_instant_raises(text):
     meta = {"creationTimestamp": text, "deletionTimestamp": text}
     view = project_runner(pod(meta=meta))
     assert bool(text) is (view.deleting_at is not None)
 
 
-def test_labels_and_annotations_become_facts():
+def test_labels_and_annotations_become_fields_of_the_view():
     view = project_runner(
         pod(
             meta={
@@ -128,7 +128,7 @@ def test_labels_and_annotations_become_facts():
         ({"waiting": {"reason": "PodInitializing"}}, ""),
     ],
 )
-def test_the_poller_tells_what_a_linux_runner_does(state, poller):
+def test_the_poller_state_follows_from_its_container(state, poller):
     statuses = [
         {"name": "dind", "state": {"running": {}}},
         {"name": "poller", "state": state},
@@ -169,7 +169,7 @@ def test_the_end_of_a_runner_is_the_last_end_of_its_containers():
         ),
     ],
 )
-def test_a_host_is_fit_only_if_it_says_so(raw, view, fit):
+def test_a_host_is_healthy_only_if_its_conditions_say_so(raw, view, fit):
     states = raw.get("conditions", {"Ready": "True"})
     conditions = [{"type": type_, "status": status} for type_, status in states.items()]
     meta = {"name": "h"}

@@ -1,4 +1,4 @@
-"""The pace of a roll."""
+"""Tests how many runners a roll retires at once."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_the_cap_is_the_floor_of_the_share_and_at_least_one(replicas, percent, e
     os=st.sampled_from(["darwin", "linux"]),
 )
 def test_no_runner_is_retired_while_the_cap_is_used_up(alive, replicas, percent, expected, os):
-    """A roll that ignored missing replicas once ate a whole pool."""
+    """A roll that ignores missing replicas empties a whole pool."""
     pool = make_pool(replicas, percent=percent, os=os)
     before = unavailable(alive, pool, expected=expected)
     roll = plan_roll(alive, pool, expected=expected)
@@ -64,14 +64,14 @@ def test_no_runner_is_retired_while_the_cap_is_used_up(alive, replicas, percent,
 
 
 @given(alive=fleets, replicas=st.integers(1, 40), percent=st.integers(1, 100))
-def test_a_roll_with_room_takes_a_step_whenever_one_is_possible(alive, replicas, percent):
+def test_a_roll_below_its_cap_always_retires_the_next_runner(alive, replicas, percent):
     pool = make_pool(replicas, percent=percent)
     roll = plan_roll(alive, pool)
     candidates = [
         r for r in alive if predicates.idle(r) and predicates.stale(r, pool) and not r.marked
     ]
-    room = max(0, roll.cap - unavailable(alive, pool))
-    assert len(roll.reap) + len(roll.mark) == min(room, len(candidates))
+    left = max(0, roll.cap - unavailable(alive, pool))
+    assert len(roll.reap) + len(roll.mark) == min(left, len(candidates))
 
 
 def test_a_marked_runner_that_became_busy_frees_its_roll_slot():
@@ -88,7 +88,7 @@ def test_scaling_up_without_a_roll_is_not_called_rolling():
     assert (roll.rolling, roll.stale) == (0, 0)
 
 
-def test_runners_that_serve_nobody_are_rolled_first():
+def test_runners_that_are_not_warm_are_rolled_first():
     pool = make_pool(40)
     alive = (
         *(make_runner(n, image=OLD) for n in range(38)),
@@ -99,7 +99,7 @@ def test_runners_that_serve_nobody_are_rolled_first():
     assert roll.mark == ()
 
 
-def test_a_running_pod_of_an_old_runtime_class_finishes_by_itself():
+def test_a_running_pod_of_an_old_runtime_class_is_left_to_finish():
     pool = make_pool(3, os="linux", runtime_class="kata-qemu", runtime_revision="r2")
     running = make_runner(1, runtime_revision="r1", poller="running")
     waiting = make_runner(2, runtime_revision="r1", poller="running", phase="Pending")

@@ -1,4 +1,4 @@
-"""The manifests are the wire: what the scheduler, the agent and the guest rely on."""
+"""Tests the manifests that the scheduler, the agent and the guest rely on."""
 
 import pytest
 from tests.pools.pool_builders import NEW, make_pool
@@ -39,7 +39,7 @@ def test_pod_and_account_share_their_name_and_belong_to_the_pool(pool):
     assert pod["spec"]["restartPolicy"] == "Never"
 
 
-def test_a_macos_pod_asks_for_a_tart_host_and_prefers_one_with_its_image():
+def test_a_macos_pod_selects_a_tart_host_and_prefers_one_with_its_image():
     spec = template.pod(MAC, "r", SETTINGS)["spec"]
     assert spec["nodeSelector"] == {
         "kubernetes.io/os": "darwin",

@@ -1,4 +1,4 @@
-"""A part whose loops do nothing must not look ready, and one that works must not look broken."""
+"""Tests freshness: a component is ready while all of its loops succeed, and only then."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -46,7 +46,7 @@ def test_a_loop_is_stale_once_its_time_has_passed_and_fresh_again_after_a_succes
     run_virtual(main())
 
 
-def test_a_loop_that_is_begun_again_keeps_its_success() -> None:
+def test_a_loop_that_is_announced_again_keeps_its_last_success() -> None:
     async def main() -> None:
         fresh = Freshness(VirtualClock())
         fresh.expect("match", 10)
@@ -60,7 +60,7 @@ def test_a_loop_that_is_begun_again_keeps_its_success() -> None:
     run_virtual(main())
 
 
-def test_only_a_loop_that_can_be_late_is_expected() -> None:
+def test_a_limit_that_is_not_positive_is_refused() -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="must be positive"):
             Freshness(VirtualClock()).expect("match", 0)
@@ -127,7 +127,7 @@ def test_a_loop_that_begins_to_hang_becomes_stale_and_recovers() -> None:
     assert 300 < turns[2][0] <= 300 + 20 + 5 + 1
 
 
-def test_a_blip_does_not_make_a_part_unready() -> None:
+def test_single_failures_do_not_make_a_loop_stale() -> None:
     count = iter(range(1000))
 
     async def blips() -> None:
@@ -137,7 +137,7 @@ def test_a_blip_does_not_make_a_part_unready() -> None:
     assert run_virtual(watched(blips, seconds=500)) == [(1, False)]
 
 
-def test_followed_work_is_asked_when_somebody_wants_to_know() -> None:
+def test_the_last_success_of_followed_work_is_read_when_stale_is_called() -> None:
     async def main() -> None:
         clock = VirtualClock()
         fresh = Freshness(clock)
@@ -150,7 +150,7 @@ def test_followed_work_is_asked_when_somebody_wants_to_know() -> None:
         assert fresh.stale() == (Stale(loop="watch", within=10, silent=11, ever=True),)
         last[0] = clock.monotonic()
         assert fresh.stale() == ()
-        last[0] = None  # not sure any more: the last that was known counts, and grows old
+        last[0] = None  # unknown again: the last known success counts, and gets stale
         assert fresh.stale() == ()
         await clock.sleep(11)
         assert [each.loop for each in fresh.stale()] == ["watch"]

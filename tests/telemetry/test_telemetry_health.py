@@ -1,4 +1,4 @@
-"""Health shows the cause and not its consequences, and not a blip."""
+"""Tests health: only lasting failures are shown, and only those without a failing cause."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ def codes(health: Health) -> list[str]:
     return [report.code for report in health.report()]
 
 
-def test_a_blip_is_not_shown_and_a_lasting_failure_is() -> None:
+def test_a_failure_is_shown_only_after_it_has_lasted() -> None:
     clock = HandClock()
     health = Health(clock, (DISK,))
     health.fail("disk", "93 %")
@@ -63,7 +63,7 @@ def test_a_wall_clock_step_shows_nothing() -> None:
     assert codes(health) == []
 
 
-def test_consequences_hide_behind_their_cause_even_before_it_is_visible() -> None:
+def test_a_condition_is_hidden_while_its_cause_fails() -> None:
     health = Health(HandClock(), (DISK, DATABASE, QUEUE))
     health.fail("queue", "long")
     health.fail("db", "down")
@@ -76,7 +76,7 @@ def test_consequences_hide_behind_their_cause_even_before_it_is_visible() -> Non
     assert codes(health) == ["queue"]
 
 
-def test_only_an_error_makes_a_part_unready() -> None:
+def test_only_an_error_makes_a_component_unready() -> None:
     health = Health(HandClock(), (DISK, DATABASE, QUEUE))
     health.fail("queue", "long")
     assert health.healthy()

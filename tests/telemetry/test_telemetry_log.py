@@ -1,4 +1,4 @@
-"""A log line must carry its ids and its time, and never a secret."""
+"""Tests logs: each line has its ids and its time, and no secret."""
 
 import asyncio
 import io
@@ -116,8 +116,8 @@ def test_below_the_level_nothing_is_written_or_computed(out: io.StringIO) -> Non
     assert out.getvalue() == ""
 
 
-def test_a_process_that_configured_nothing_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    log.get_logger("t").error("nobody asked")
+def test_an_unconfigured_process_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    log.get_logger("t").error("dropped")
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
 

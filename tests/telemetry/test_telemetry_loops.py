@@ -1,4 +1,4 @@
-"""A loop that fails must be counted, a loop that is broken must die, and neither may spin."""
+"""Tests periodic loops: expected failures are counted and back off, other errors end the loop."""
 
 import asyncio
 import random
@@ -48,11 +48,11 @@ def moments(step: Callable[[int], Awaitable[object]], seconds: float, meter: Met
     times: list[float] = []
 
     async def main() -> None:
-        async def noted() -> None:
+        async def timed() -> None:
             times.append(asyncio.get_running_loop().time())
             await step(len(times))
 
-        await run_for(seconds, noted, meter)
+        await run_for(seconds, timed, meter)
 
     run_virtual(main())
     return times
@@ -69,7 +69,7 @@ def test_steps_run_at_once_and_then_periodically() -> None:
     assert last % 100 == 30
 
 
-def test_failures_back_off_up_to_the_limit_and_success_forgets_them() -> None:
+def test_failures_back_off_up_to_the_limit_and_a_success_resets_it() -> None:
     async def flaky(number: int) -> None:
         if number <= 4:
             raise NotSent("down")
@@ -128,7 +128,7 @@ def test_a_group_of_expected_failures_is_survived() -> None:
 def test_a_timeout_that_is_not_the_deadline_is_not_mistaken_for_it() -> None:
     async def step(number: int) -> None:
         if number == 1:
-            raise TimeoutError("somebody else's")
+            raise TimeoutError("of another call")
 
     meter = Meter()
     moments(step, 30, meter)

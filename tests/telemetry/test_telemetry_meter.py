@@ -1,4 +1,4 @@
-"""A wrong metric must fail at the line that wrote it, and the text must say what was written."""
+"""Tests the meter: a wrong write raises at its line, and the exposition shows what was written."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from runyard.telemetry import catalogue as c
 from runyard.telemetry.meter import Meter
 from runyard.telemetry.metric import Kind, Metric
 
-SELDOM = Metric(Kind.GAUGE, "runyard_undeclared", (), "Not declared.")
+UNDECLARED = Metric(Kind.GAUGE, "runyard_undeclared", (), "Not declared.")
 TWIN = Metric(Kind.GAUGE, "runyard_queue_depth", ("controller", "extra"), "Not the declared.")
 
 
@@ -21,7 +21,7 @@ def samples(meter: Meter) -> dict[tuple[str, tuple[tuple[str, str], ...]], float
 @pytest.mark.parametrize(
     ("write", "error"),
     [
-        pytest.param(lambda m: m.set(SELDOM, 1), ValueError, id="undeclared"),
+        pytest.param(lambda m: m.set(UNDECLARED, 1), ValueError, id="undeclared"),
         pytest.param(
             lambda m: m.set(TWIN, 1, controller="pod-controller", extra="b"),
             ValueError,
@@ -108,7 +108,7 @@ def test_a_pool_that_disappeared_leaves_no_series() -> None:
     assert b"phase_replicas" not in meter.exposition()
 
 
-def test_two_parts_in_one_process_do_not_share_numbers() -> None:
+def test_two_meters_in_one_process_do_not_share_values() -> None:
     first, second = Meter(), Meter()
     first.inc(c.RUNYARD_FENCES_TOTAL, answer="deleted")
     assert second.get(c.RUNYARD_FENCES_TOTAL, answer="deleted") is None
@@ -116,7 +116,7 @@ def test_two_parts_in_one_process_do_not_share_numbers() -> None:
     assert second.total(c.RUNYARD_FENCES_TOTAL) == 0
 
 
-def test_a_value_that_is_not_documented_stops_no_loop_in_production(
+def test_an_undeclared_label_value_does_not_raise_in_production(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Meter, "check_values", False)

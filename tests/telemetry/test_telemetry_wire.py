@@ -1,4 +1,4 @@
-"""The server's metrics are those that fleets' dashboards and alerts read: by name, labels and buckets."""
+"""Tests that the server has the metrics that dashboards and alerts read: name, labels and buckets."""
 
 from runyard.telemetry import catalogue
 from runyard.telemetry.metric import Kind
@@ -10,7 +10,7 @@ RUNS = (
 )
 REQUESTS = (10, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
 
-# What is missing here on purpose, and why, is told in docs/metrics.md.
+# docs/metrics.md says what is missing here on purpose, and why.
 SERVER: dict[str, tuple[Kind, tuple[str, ...], tuple[int, ...]]] = {
     "tuist_runners_job_enqueued_count": (Kind.COUNTER, ("fleet",), ()),
     "tuist_runners_job_claim_count": (Kind.COUNTER, ("fleet", "outcome"), ()),
@@ -43,7 +43,7 @@ SERVER: dict[str, tuple[Kind, tuple[str, ...], tuple[int, ...]]] = {
 }
 
 
-def test_every_metric_of_the_server_is_there_as_it_is_read() -> None:
+def test_every_metric_of_the_server_is_declared_as_dashboards_read_it() -> None:
     declared = {
         metric.name: (metric.kind, metric.labels, tuple(int(bound) for bound in metric.buckets))
         for metric in catalogue.ALL
@@ -52,7 +52,7 @@ def test_every_metric_of_the_server_is_there_as_it_is_read() -> None:
     assert declared == SERVER
 
 
-def test_no_metric_of_the_server_has_a_name_that_nobody_reads() -> None:
-    """All that is counted by pool as `fleet` is the server's, and in the table above."""
+def test_every_metric_with_a_fleet_label_is_in_the_table() -> None:
+    """Only the server's metrics have the label `fleet`, and all of them are in the table above."""
     fleets = {metric.name for metric in catalogue.ALL if "fleet" in metric.labels}
     assert fleets <= set(SERVER)

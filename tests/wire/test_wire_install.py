@@ -1,4 +1,4 @@
-"""What is installed in a cluster is complete, the same each time, and follows the names that were asked for."""
+"""Tests the installed objects: complete, the same each time, and in the requested namespaces."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ def test_a_component_applied_alone_refers_to_nothing_that_is_missing(component: 
                 assert (subject["kind"], subject["namespace"], subject["name"]) in there
 
 
-def test_what_others_refer_to_comes_first() -> None:
+def test_objects_come_before_those_that_refer_to_them() -> None:
     kinds = [obj["kind"] for obj in install.objects(hosts=["mini-1"])]
     order = list(dict.fromkeys(kinds))
     assert kinds == sorted(kinds, key=order.index)
@@ -64,7 +64,7 @@ def test_other_namespaces_are_used_everywhere() -> None:
     assert text.count("system:serviceaccount:ci:tart-kubelet-") == 4
 
 
-def test_composing_changes_nothing_that_is_shared() -> None:
+def test_composing_does_not_change_the_cached_manifests() -> None:
     before = json.dumps([manifests.admission(), rights.roles(rights.HOST)])
     first = install.objects(hosts=["a"], namespace="runners", controller_namespace="ci")
     assert first == install.objects(hosts=["a"], namespace="runners", controller_namespace="ci")

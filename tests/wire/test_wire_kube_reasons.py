@@ -1,4 +1,4 @@
-"""What Kubernetes objects carry is CamelCase, and what existing fleets read does not change."""
+"""Tests the reasons in Kubernetes objects: CamelCase, and unchanged where existing fleets read them."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""The RunnerPool structs, the operator's patches and the CustomResourceDefinition agree field by field, both ways.
+"""Compares the RunnerPool structs, the operator's patches and the CustomResourceDefinition, field by field.
 
-A field that only the definition has is silently ignored by the operator; one that only a struct has is never there; one
-that only a patch has is pruned by the API server. Each has happened.
+A field that only the definition has is silently ignored by the operator; one that only a struct has is never set; one
+that only a patch has is pruned by the API server.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from tests.pools.pool_builders import OLD
-from tests.pools.pool_harness import Yard, play
+from tests.pools.pool_harness import PoolHarness, play
 
 from runyard.http.messages import Request, Response
 from runyard.wire import manifests
@@ -25,7 +25,7 @@ NOT_WRITTEN = {"lastScaleDownAt"}
 
 
 def of_schema(schema: Schema) -> Any:
-    """The shape of a schema: names of fields and types, as `of_type` says them of a struct."""
+    """The shape of a schema: names of fields and types, in the form of `of_type`."""
     match schema["type"]:
         case "object" if "properties" in schema:
             required = set(schema.get("required", ()))
@@ -138,14 +138,14 @@ def applied() -> set[str]:
             found.update(paths(msgspec.json.decode(request.body)["status"]))
         return None
 
-    async def scenario(yard: Yard) -> None:
-        yard.gate.before = note
-        await yard.host("host-0")
-        await yard.pool(1)
-        async with yard.working():
-            await yard.clock.sleep(60)
-            await yard.set(image=OLD, replicas=2)
-            await yard.clock.sleep(120)
+    async def scenario(harness: PoolHarness) -> None:
+        harness.gate.before = note
+        await harness.host("host-0")
+        await harness.pool(1)
+        async with harness.working():
+            await harness.clock.sleep(60)
+            await harness.set(image=OLD, replicas=2)
+            await harness.clock.sleep(120)
 
     play(scenario)
     return found
@@ -155,7 +155,7 @@ def test_the_operator_writes_every_status_field_that_is_defined_and_no_other() -
     assert applied() == set(defined_paths(PROPERTIES["status"])) - NOT_WRITTEN
 
 
-def test_a_drift_is_seen() -> None:
+def test_a_difference_between_struct_and_schema_is_found() -> None:
     grown = msgspec.defstruct("Grown", [("more", str, "")], bases=(PoolSpec,))
     assert of_type(grown) != of_schema(PROPERTIES["spec"])
     loose = PROPERTIES["spec"] | {"required": []}

@@ -1,7 +1,7 @@
-"""A small world that Pod plans act on: what the API server, the disk, the driver and the image store hold.
+"""Models what Pod plans act on: the state of the API server, the disk, the driver and the image store.
 
-Tests move it (a guest boots, ends, a Pod is deleted) and let plans act, one action at a time, so that a
-crash can be put between any two.
+Tests change it (a guest boots or ends, a Pod is deleted) and apply plans one action at a time, so that a
+crash can happen between any two.
 """
 
 import msgspec
@@ -55,12 +55,12 @@ def snapshot(**changes: object) -> Snapshot:
     return msgspec.structs.replace(base, **changes)
 
 
-class Unlawful(AssertionError):
+class ForbiddenAction(AssertionError):
     """An action that must never be taken."""
 
 
-class World:
-    """The truth, changed by actions under the rules that the real things have."""
+class HostModel:
+    """The state of one Pod and its VM, changed by actions; actions that real systems refuse raise."""
 
     def __init__(self, start: Snapshot) -> None:
         self.now = NOW
@@ -88,12 +88,12 @@ class World:
         )
 
     def crash(self) -> None:
-        """A new agent knows nothing by heart."""
+        """Lose what the agent held in memory."""
         self.listed, self.proven = False, False
 
     def apply(self, action: do.Action) -> None:
         if action.uid != UID or not action.reason:
-            raise Unlawful(f"no uid or no reason: {action}")
+            raise ForbiddenAction(f"no uid or no reason: {action}")
         getattr(self, "_" + type(action).__name__.lower())(action)
 
     def _refreshvms(self, action: do.RefreshVms) -> None:
@@ -114,17 +114,17 @@ class World:
     def _createvm(self, action: do.CreateVm) -> None:
         self._must_own(action.vm)
         if self.image is not ImageState.HELD:
-            raise Unlawful("created from an image that is not here")
+            raise ForbiddenAction("created from an image that is not on the host")
         self.vm = self.vm or view(VmState.STOPPED)
 
     def _startvm(self, action: do.StartVm) -> None:
         self._must_own(action.vm)
         if self.record is not None and self.record.result is not None:
-            raise Unlawful("started although there is a result")
+            raise ForbiddenAction("started although there is a result")
         if self.ran:
-            raise Unlawful("ran twice")
+            raise ForbiddenAction("ran twice")
         if self.vm is None or self.vm.state is not VmState.STOPPED:
-            raise Unlawful(f"started {self.vm}")
+            raise ForbiddenAction(f"started {self.vm}")
         self.vm = view(VmState.BOOTING)
         self.ran = True
         self.starts += 1
@@ -132,19 +132,19 @@ class World:
     def _stopvm(self, action: do.StopVm) -> None:
         self._must_own(action.vm)
         if self.exists is False and not self.proven:
-            raise Unlawful("stopped an orphan without proof")
+            raise ForbiddenAction("stopped an orphan without proof")
         if self.vm is not None and self.vm.state in (VmState.BOOTING, VmState.RUNNING):
             self.vm = view(VmState.EXITED, exit_reason="stopped")
 
     def _deletevm(self, action: do.DeleteVm) -> None:
         self._must_own(action.vm)
         if self.vm is not None and self.vm.state in (VmState.BOOTING, VmState.RUNNING):
-            raise Unlawful("removed a running VM")
+            raise ForbiddenAction("removed a running VM")
         self.vm = None
 
     def _deleterecord(self, action: do.DeleteRecord) -> None:
         if self.vm is not None:
-            raise Unlawful("forgot a VM that is still there")
+            raise ForbiddenAction("deleted the record of an existing VM")
         self.record, self.suspect = None, False
 
     def _publishstatus(self, action: do.PublishStatus) -> None:
@@ -161,12 +161,12 @@ class World:
 
     def _removefinalizer(self, action: do.RemoveFinalizer) -> None:
         if self.vm is not None or self.record is not None:
-            raise Unlawful("let the Pod go before its VM")
+            raise ForbiddenAction("removed the finalizer before the VM")
         self._patch(finalizer=False)
 
     def _deletepod(self, action: do.DeletePod) -> None:
         if self.pod is None or not self.pod.deleting:
-            raise Unlawful("deleted a Pod that nobody wanted deleted")
+            raise ForbiddenAction("deleted a Pod that is not being deleted")
         self.pod, self.exists = None, False
 
     def _wait(self, action: do.Wait) -> None:
@@ -177,10 +177,10 @@ class World:
 
     def _patch(self, **changes: object) -> None:
         if self.pod is None:
-            raise Unlawful("patched a Pod that is not there")
+            raise ForbiddenAction("patched a Pod that does not exist")
         version = str(int(self.pod.resource_version) + 1)
         self.pod = msgspec.structs.replace(self.pod, resource_version=version, **changes)
 
     def _must_own(self, vm: str) -> None:
         if self.record is None or self.record.vm != vm:
-            raise Unlawful(f"touched {vm} without a record")
+            raise ForbiddenAction(f"touched {vm} without a record")

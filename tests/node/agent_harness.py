@@ -1,6 +1,6 @@
-"""One host with its agent, against the embedded Kubernetes API, in virtual time.
+"""Runs one host with its agent against the embedded Kubernetes API, in virtual time.
 
-The API server, the driver with its VMs and the directory of records belong to the world; the agent is a
+The API server, the driver with its VMs and the directory of records belong to the harness; the agent is a
 process that can be killed exactly before or after any of its effects and started again.
 """
 
@@ -43,8 +43,8 @@ SETTINGS = Settings(node_name=NODE, node_ip="10.1.1.1", fleet="macs")
 QUICK = Host(boot_seconds=20.0, bandwidth=1e9, image_bytes=30e9)
 
 
-class AgentWorld:
-    """The host, its agent and everything around."""
+class AgentHarness:
+    """A host, its agent and their dependencies."""
 
     def __init__(
         self, directory: Path, *, settings: Settings = SETTINGS, host: Host = QUICK, seed: int = 1
@@ -59,7 +59,7 @@ class AgentWorld:
         self.meters: list[Meter] = []
         self.guests: dict[str, float] = {}  # pod name → seconds that its guest works
         self.codes: dict[str, int] = {}
-        self.asked: list[str] = []  # guests that were asked to end
+        self.shut_down: list[str] = []  # guests that got a shutdown request
         self.trace = Trace(self.clock.now)
         self.agent = Process("agent", trace=self.trace)
 
@@ -67,7 +67,7 @@ class AgentWorld:
         self.agent.start(self._agent)
 
     def supervise(self) -> None:
-        """Have the agent started again in five seconds, as its supervisor would."""
+        """Start the agent again in five seconds, as its supervisor would."""
         loop = asyncio.get_running_loop()
         loop.call_later(5.0, self._restart, context=Context())
 
@@ -98,11 +98,11 @@ class AgentWorld:
         try:
             await self.clock.sleep(self.guests.get(name, 60.0))
         except asyncio.CancelledError:
-            self.asked.append(name)
-            await self.clock.sleep(3.0)  # a polite guest tidies up
+            self.shut_down.append(name)
+            await self.clock.sleep(3.0)  # the guest cleans up before it ends
         return self.codes.get(name, 0)
 
-    # ── what an operator does ───────────────────────────────────────────────────────────────────
+    # ── actions of the operator ─────────────────────────────────────────────────────────────────
 
     async def add_pod(self, name: str, *, image: str = IMAGE, **changes: Any) -> dict[str, Any]:
         meta = {"name": name, "namespace": SPACE}
@@ -167,22 +167,22 @@ def pod_body(name: str, image: str, **changes: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}, "spec": {**spec, **changes}}
 
 
-Scenario = Callable[[AgentWorld], Coroutine[Any, Any, None]]
+Scenario = Callable[[AgentHarness], Coroutine[Any, Any, None]]
 
 
-def play(scenario: Scenario, directory: Path, *, seed: int = 0, **options: Any) -> AgentWorld:
+def play(scenario: Scenario, directory: Path, *, seed: int = 0, **options: Any) -> AgentHarness:
     """Run a scenario with a running agent."""
 
-    async def main() -> AgentWorld:
-        world = AgentWorld(directory, **options)
-        world.start_agent()
-        await scenario(world)
-        world.agent.crash()
-        return world
+    async def main() -> AgentHarness:
+        harness = AgentHarness(directory, **options)
+        harness.start_agent()
+        await scenario(harness)
+        harness.agent.crash()
+        return harness
 
-    world = run_virtual(main(), seed=seed)
-    assert not world.core.failures, world.core.failures
-    return world
+    harness = run_virtual(main(), seed=seed)
+    assert not harness.core.failures, harness.core.failures
+    return harness
 
 
 def changed(**changes: Any) -> Settings:
