@@ -101,7 +101,7 @@ async def _live(flags: Flags) -> None:
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         await asyncio.to_thread(_write_files, layout, secrets, url)
         practice = serving.Practice(
-            memory=layout.github,
+            store_path=layout.github,
             app_id=APP_ID,
             public_key=secrets.app_public_key,
             webhook_secret=secrets.webhook_secret,

@@ -18,7 +18,7 @@ from runyard.embedded.github.store import RecordStore
 from runyard.http.messages import Request, Response
 
 APP_ID = 77
-PEOPLE = "people-secret"
+PRACTICE_TOKEN = "practice-secret"
 
 
 @functools.cache
@@ -27,7 +27,7 @@ def _loaded(pem: str) -> Any:
     return load_pem_private_key(pem.encode(), password=None)
 
 
-class HandClock:
+class ManualClock:
     """A clock that moves only when the test advances it. Monotonic time starts at zero at each boot."""
 
     def __init__(self, *, at: float = 1_760_000_000.0, boot: float = 0.0) -> None:
@@ -57,10 +57,10 @@ class Practice:
         seed: int = 3,
         store: RecordStore | None = None,
         settings: PracticeSettings | None = None,
-        clock: HandClock | None = None,
+        clock: ManualClock | None = None,
     ) -> None:
         self.keys = keys
-        self.clock = clock or HandClock()
+        self.clock = clock or ManualClock()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.delivered: list[Delivery] = []
         self.core = GithubCore(
@@ -70,7 +70,7 @@ class Practice:
                 app_id=APP_ID,
                 public_key=keys.public_pem,
                 webhook_secret="hush",
-                practice_token=PEOPLE,
+                practice_token=PRACTICE_TOKEN,
             ),
             deliver=self._deliver,
             on_event=lambda what, detail: self.events.append((what, detail)),
@@ -122,13 +122,13 @@ class Practice:
         """Any request at all."""
         return asyncio.run(self.core.handle(request))
 
-    def visit(
+    def practice_request(
         self,
         method: str,
         path: str,
         body: Any = None,
         *,
-        bearer: str = PEOPLE,
+        bearer: str = PRACTICE_TOKEN,
         raw: bytes = b"",
         query: dict[str, Any] | None = None,
     ) -> Response:
@@ -144,7 +144,7 @@ class Practice:
 
     def open(self, jit: str, instance: str = "start-0001") -> Response:
         """A runner program connects."""
-        return self.visit("POST", "runner/session", {"instance": instance}, bearer=jit)
+        return self.practice_request("POST", "runner/session", {"instance": instance}, bearer=jit)
 
     def token_of(self, installation: int) -> str:
         path = f"/app/installations/{installation}/access_tokens"

@@ -1,6 +1,6 @@
 """A practice GitHub as a process: `python practice_process.py SOCKET FOLDER RECEIVER`, ended by a signal.
 
-The listening socket is inherited, so that whoever comes after a killed one is found at the same address.
+The listening socket is inherited, so that the next process after a kill has the same address.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ async def main(fd: int, folder: Path, receiver: str) -> None:
             app_id=1,
             public_key=(folder / "public.pem").read_text(),
             webhook_secret="hush",
-            practice_token="people",
+            practice_token="practice",
         ),
         deliver=webhook_sender(HttpTransport(receiver)),
         settings=PracticeSettings(public_url=f"http://{host}:{port}"),

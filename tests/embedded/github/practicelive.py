@@ -51,12 +51,12 @@ class Live:
         try:
             answer = await self.core.handle(request)
         finally:
-            self.stir()
+            self.notify()
         assert isinstance(answer, Response)
         self.answered.append(answer.status)
         return answer
 
-    def stir(self, *_: object) -> None:
+    def notify(self, *_: object) -> None:
         self._stirred.set()
 
     async def until(self, ready: Callable[[], object]) -> None:
@@ -77,7 +77,7 @@ class Live:
     def log(self, job_id: int) -> str:
         return bytes(self.core._practice_routes._logs.read(job_id, 0, 1 << 24)).decode()
 
-    def told(self, job_id: int) -> list[str]:
+    def history(self, job_id: int) -> list[str]:
         return [entry.what for entry in self.core.history(job_id)]
 
     async def start(self, *arguments: str, **env: str) -> "Program":
@@ -99,7 +99,7 @@ class Program:
         async with asyncio.timeout(PATIENCE):
             while text not in self.said:
                 read = await self.process.stdout.readline()
-                assert read, f"it ended and never said {text!r}: {self.said}"
+                assert read, f"it ended and never printed {text!r}: {self.said}"
                 self.said += read.decode()
 
     async def ended(self) -> int:
@@ -139,9 +139,9 @@ async def live(keys: KeyPair, folder: Path, **settings: Any) -> AsyncIterator[Li
         clock=it.clock,
         rng=random.Random(5),
         app=PracticeApp(
-            app_id=1, public_key=keys.public_pem, webhook_secret="s", practice_token="people"
+            app_id=1, public_key=keys.public_pem, webhook_secret="s", practice_token="practice"
         ),
-        on_event=it.stir,
+        on_event=it.notify,
         settings=PracticeSettings(public_url=server.url, **settings),
     )
     it.core.install("acme")
@@ -161,7 +161,7 @@ async def live(keys: KeyPair, folder: Path, **settings: Any) -> AsyncIterator[Li
         await server.close()
 
 
-def played(
+def run_scenario(
     keys: KeyPair, folder: Path, scenario: Callable[[Live], Awaitable[None]], **settings: Any
 ) -> None:
     """Runs a scenario on a new practice GitHub."""

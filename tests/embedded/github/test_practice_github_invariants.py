@@ -37,43 +37,43 @@ class Moving:
         return asyncio.timeout(None)
 
 
-class AnyLife(RuleBasedStateMachine):
+class AnyHistory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock: Clock = Moving()
-        self.told: list[tuple[int, str]] = []
-        self.world = PracticeState(
+        self.history: list[tuple[int, str]] = []
+        self.state = PracticeState(
             clock=self.clock,
             rng=random.Random(0),
             settings=PracticeSettings(),
             emit=self._emit,
             trace=lambda _what, _detail: None,
         )
-        self.world.install("acme")
-        self.repos = [self.world.add_repo("acme/app"), self.world.add_repo("acme/lib")]
+        self.state.install("acme")
+        self.repos = [self.state.add_repo("acme/app"), self.state.add_repo("acme/lib")]
         self.jits: list[str] = []
         self.sessions: list[RunnerSession] = []
 
     def _emit(self, job: Job, action: str) -> None:
-        self.told.append((job.id, action))
+        self.history.append((job.id, action))
 
     @rule(repo=st.integers(0, 1), labels=st.sets(st.sampled_from(LABELS)), waiting=st.booleans())
     def queue(self, repo: int, labels: set[str], *, waiting: bool) -> None:
-        self.world.queue_job(
+        self.state.queue_job(
             self.repos[repo], tuple(sorted(labels)), duration=None, run_id=None, waiting=waiting
         )
 
     @rule(pick=st.integers(0, 50))
     def cancel(self, pick: int) -> None:
-        jobs = list(self.world.jobs)
+        jobs = list(self.state.jobs)
         if jobs:
-            self.world.cancel_job(jobs[pick % len(jobs)])
+            self.state.cancel_job(jobs[pick % len(jobs)])
 
     @rule(pick=st.integers(0, 50))
     def approve(self, pick: int) -> None:
-        jobs = list(self.world.jobs)
+        jobs = list(self.state.jobs)
         if jobs:
-            self.world.approve(jobs[pick % len(jobs)])
+            self.state.approve(jobs[pick % len(jobs)])
 
     @rule(
         scope=st.sampled_from(SCOPES),
@@ -81,9 +81,9 @@ class AnyLife(RuleBasedStateMachine):
         labels=st.sets(st.sampled_from(LABELS)),
     )
     def mint(self, scope: str, name: str, labels: set[str]) -> None:
-        taken = self.world.runner_named(scope, name) is not None
+        taken = self.state.runner_named(scope, name) is not None
         try:
-            runner = self.world.register(
+            runner = self.state.register(
                 scope, name=name, labels=tuple(sorted(labels)), group_id=1, work_folder="w"
             )
         except PracticeError:
@@ -96,7 +96,7 @@ class AnyLife(RuleBasedStateMachine):
     def connect(self, pick: int) -> None:
         if not self.jits:
             return
-        session = self.world.connect(self.jits[pick % len(self.jits)])
+        session = self.state.connect(self.jits[pick % len(self.jits)])
         if not isinstance(session, Refused):
             self.sessions.append(session)
 
@@ -114,68 +114,68 @@ class AnyLife(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 50))
     def delete(self, pick: int) -> None:
-        idle = [runner for runner in self.world.runners.values() if not runner.busy]
+        idle = [runner for runner in self.state.runners.values() if not runner.busy]
         if idle:
-            self.world.remove(idle[pick % len(idle)], why="deleted")
+            self.state.remove(idle[pick % len(idle)], why="deleted")
 
     @rule(seconds=st.sampled_from([1.0, 599.0, 601.0, 90_000.0]))
     def wait(self, seconds: float) -> None:
         asyncio.run(self.clock.sleep(seconds))
-        self.world.advance()
+        self.state.advance()
 
     @invariant()
-    def no_job_was_given_twice(self) -> None:
-        for job in self.world.jobs.values():
+    def no_job_was_assigned_twice(self) -> None:
+        for job in self.state.jobs.values():
             given = [entry for entry in job.history if entry.what == "in_progress"]
             assert len(given) == job.executions <= 1
 
     @invariant()
     def busy_runners_and_running_jobs_are_the_same_pairs(self) -> None:
         running = {
-            job.id: job.runner_id for job in self.world.jobs.values() if job.status == "in_progress"
+            job.id: job.runner_id for job in self.state.jobs.values() if job.status == "in_progress"
         }
-        busy = {runner.job_id: runner.id for runner in self.world.runners.values() if runner.busy}
+        busy = {runner.job_id: runner.id for runner in self.state.runners.values() if runner.busy}
         assert running == busy
 
     @invariant()
-    def nobody_waits_for_a_runner_that_waits_for_them(self) -> None:
-        for runner in self.world.runners.values():
+    def no_queued_job_fits_an_idle_runner(self) -> None:
+        for runner in self.state.runners.values():
             if runner.online and not runner.busy:
-                for job in self.world.jobs.values():
+                for job in self.state.jobs.values():
                     assert job.status != "queued" or not fits(runner, job)
 
     @invariant()
     def the_indices_agree(self) -> None:
-        runners = list(self.world.runners.values())
-        registry = self.world._registry
+        runners = list(self.state.runners.values())
+        registry = self.state._registry
         assert len(registry._named) == len(registry._by_jit) == len(runners)
         assert sum(map(len, registry._by_scope.values())) == len(runners)
         idle = [each.id for each in runners if each.online and not each.busy]
-        held = [key for group in self.world._waiting._runners.values() for key in group]
+        held = [key for group in self.state._waiting._runners.values() for key in group]
         assert sorted(idle) == sorted(held)
-        queued = [job.id for job in self.world.jobs.values() if job.status == "queued"]
+        queued = [job.id for job in self.state.jobs.values() if job.status == "queued"]
         assert sorted(queued) == sorted(
-            key for group in self.world._waiting._jobs.values() for key in group
+            key for group in self.state._waiting._jobs.values() for key in group
         )
 
     @invariant()
-    def every_change_was_told_in_order(self) -> None:
+    def every_change_was_emitted_in_order(self) -> None:
         order = {"waiting": 0, "queued": 1, "in_progress": 2, "completed": 3}
-        heard: dict[int, list[int]] = {}
-        for job_id, action in self.told:
-            heard.setdefault(job_id, []).append(order[action])
-        for job_id, steps in heard.items():
+        received: dict[int, list[int]] = {}
+        for job_id, action in self.history:
+            received.setdefault(job_id, []).append(order[action])
+        for job_id, steps in received.items():
             assert steps == sorted(steps) and len(set(steps)) == len(steps)
-            assert steps[-1] == order[self.world.jobs[job_id].status]
+            assert steps[-1] == order[self.state.jobs[job_id].status]
 
 
-AnyLife.TestCase.settings = settings(
+AnyHistory.TestCase.settings = settings(
     max_examples=examples(60), stateful_step_count=40, deadline=None
 )
-TestAnyLife = AnyLife.TestCase
+TestAnyLife = AnyHistory.TestCase
 
 
-def test_the_log_forgets_the_old_and_pages_the_rest() -> None:
+def test_old_deliveries_are_dropped_and_the_rest_is_paged() -> None:
     clock = Moving()
     log = DeliveryLog(
         clock=clock,
@@ -184,18 +184,18 @@ def test_the_log_forgets_the_old_and_pages_the_rest() -> None:
         settings=PracticeSettings(deliveries_kept=100),
         deliver=None,
     )
-    world = PracticeState(
+    state = PracticeState(
         clock=clock,
         rng=random.Random(0),
         settings=PracticeSettings(),
         emit=lambda job, action: log.add(job, action, body=b"{}"),
         trace=lambda _what, _detail: None,
     )
-    world.install("acme")
-    repo = world.add_repo("acme/app")
+    state.install("acme")
+    repo = state.add_repo("acme/app")
     for _ in range(20):
         clock.t += 10
-        world.queue_job(repo, ("mac",), duration=None, run_id=None, waiting=False)
+        state.queue_job(repo, ("mac",), duration=None, run_id=None, waiting=False)
         for attempt in log.take_pending():
             asyncio.run(log.attempt(attempt))
     seen: list[float] = []

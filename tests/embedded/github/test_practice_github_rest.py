@@ -51,7 +51,7 @@ def test_a_jwt_of_another_key_is_refused(make_practice: Any) -> None:
     assert practice.ask("GET", "/app", auth=practice.jwt()).status == 401
 
 
-def test_a_jwt_that_was_good_ends(practice: Any) -> None:
+def test_a_jwt_expires(practice: Any) -> None:
     credential = practice.jwt()
     assert practice.ask("GET", "/app", auth=credential).status == 200
     practice.clock.t += 560
@@ -67,7 +67,7 @@ def test_a_token_ends_after_an_hour(practice: Any) -> None:
 
 @pytest.mark.parametrize("auth", ["", "nonsense", "a.b.c", "ghs_0000", "ü", "é.é.é"])
 @pytest.mark.parametrize("path", ["/app", RUNNERS])
-def test_nonsense_opens_nothing(practice: Any, path: str, auth: str) -> None:
+def test_an_invalid_credential_is_refused(practice: Any, path: str, auth: str) -> None:
     assert practice.ask("GET", path, auth=auth).status == 401
 
 
@@ -100,7 +100,9 @@ def test_a_request_without_user_agent_is_refused(practice: Any) -> None:
         pytest.param("/user", 404, id="not-served"),
     ],
 )
-def test_what_an_installation_may_see(practice: Any, path: str, status: int) -> None:
+def test_an_installation_sees_only_its_own_repositories(
+    practice: Any, path: str, status: int
+) -> None:
     assert practice.ask("GET", path).status == status
 
 
@@ -245,7 +247,7 @@ BODIES = st.one_of(
     ),
     body=BODIES,
 )
-def test_nonsense_is_answered_and_never_an_internal_error(
+def test_invalid_requests_are_never_an_internal_error(
     practice: Any, method: str, segments: list[str], auth: str, query: Any, body: bytes
 ) -> None:
     known = {"app": practice.app_jwt, "installation": practice.token}

@@ -15,7 +15,7 @@ def connect(practice: Any, jit: str) -> RunnerSession:
     return session
 
 
-def told(practice: Any, job_id: int) -> list[str]:
+def history(practice: Any, job_id: int) -> list[str]:
     return [entry.what for entry in practice.core.history(job_id)]
 
 
@@ -33,7 +33,7 @@ def test_a_job_runs_once_from_queue_to_end(practice: Any) -> None:
     assert session.finish("success")
     assert not session.finish("success")
     assert (job.status, job.conclusion, job.executions) == ("completed", "success", 1)
-    assert told(practice, job_id) == ["queued", "in_progress", "completed:success"]
+    assert history(practice, job_id) == ["queued", "in_progress", "completed:success"]
     assert not practice.core.runners()
     asyncio.run(practice.core.settle())
     assert [each.action for each in practice.delivered] == ["queued", "in_progress", "completed"]
@@ -88,7 +88,7 @@ def test_labels_and_scope_decide(
     assert (practice.core.jobs()[job_id].status == "in_progress") is runs
 
 
-def test_a_jit_opens_one_session_ever(practice: Any) -> None:
+def test_a_jit_configuration_opens_one_session(practice: Any) -> None:
     _, jit = practice.mint("a")
     session = connect(practice, jit)
     assert practice.core.connect(jit) == Refused(reason="used")
@@ -97,7 +97,7 @@ def test_a_jit_opens_one_session_ever(practice: Any) -> None:
     assert practice.core.connect("nonsense") == Refused(reason="unknown")
 
 
-def test_the_jit_of_a_deleted_registration_opens_nothing(practice: Any) -> None:
+def test_the_jit_configuration_of_a_deleted_registration_is_refused(practice: Any) -> None:
     runner_id, jit = practice.mint("a")
     assert practice.ask("DELETE", f"/orgs/acme/actions/runners/{runner_id}").status == 204
     assert practice.core.connect(jit) == Refused(reason="unknown")
@@ -145,7 +145,12 @@ def test_the_job_of_a_vanished_runner_fails_and_is_not_run_again(practice: Any) 
     assert practice.core.jobs()[job_id].status == "in_progress"
     practice.clock.t += 1
     asyncio.run(practice.core.settle())
-    assert told(practice, job_id) == ["queued", "in_progress", "runner_lost", "completed:failure"]
+    assert history(practice, job_id) == [
+        "queued",
+        "in_progress",
+        "runner_lost",
+        "completed:failure",
+    ]
     assert practice.core.jobs()[job_id].executions == 1
     assert [each.action for each in practice.delivered][-1] == "completed"
     assert [runner.name for runner in practice.core.runners().values()] == ["b"]
@@ -211,7 +216,7 @@ def test_a_waiting_job_is_not_run_before_its_approval(practice: Any) -> None:
     assert actions == ["waiting", "queued", "in_progress"]
 
 
-def test_the_world_refuses_what_github_would(practice: Any) -> None:
+def test_the_state_refuses_what_github_would_refuse(practice: Any) -> None:
     with pytest.raises(PracticeError):
         practice.core.queue_job("acme/nothing", ("mac",))
     with pytest.raises(PracticeError):
@@ -248,8 +253,8 @@ def test_runs_follow_their_jobs(practice: Any) -> None:
     assert (jobs["total_count"], len(jobs["jobs"])) == (2, 2)
 
 
-def test_the_same_seed_lives_the_same_life(make_practice: Any) -> None:
-    def life(seed: int) -> list[Any]:
+def test_the_same_seed_gives_the_same_history(make_practice: Any) -> None:
+    def process(seed: int) -> list[Any]:
         practice = make_practice(seed)
         for _ in range(10):
             practice.core.queue_job("acme/app", ("mac",))
@@ -258,5 +263,5 @@ def test_the_same_seed_lives_the_same_life(make_practice: Any) -> None:
         asyncio.run(practice.core.settle())
         return [(each.id, each.guid, each.body) for each in practice.delivered]
 
-    assert life(5) == life(5)
-    assert life(5) != life(6)
+    assert process(5) == process(5)
+    assert process(5) != process(6)

@@ -38,7 +38,7 @@ def register(core: GithubCore, name: str) -> str:
     return runner.jit
 
 
-def test_a_hung_receiver_delays_nobody_else_and_times_out(practice_keys: Any) -> None:
+def test_a_hung_receiver_delays_no_other_delivery_and_times_out(practice_keys: Any) -> None:
     arrived: list[tuple[float, str]] = []
 
     async def deliver(delivery: Delivery) -> int:
@@ -92,11 +92,11 @@ def test_a_receiver_that_raises_is_a_failed_delivery_and_no_crash(practice_keys:
     virtual(practice_keys, deliver, scenario)
 
 
-def test_a_lost_job_fails_on_time_with_nobody_asking(practice_keys: Any) -> None:
-    told: list[tuple[float, str]] = []
+def test_a_lost_job_fails_on_time_without_a_request(practice_keys: Any) -> None:
+    history: list[tuple[float, str]] = []
 
     async def deliver(delivery: Delivery) -> int:
-        told.append((asyncio.get_running_loop().time(), delivery.action))
+        history.append((asyncio.get_running_loop().time(), delivery.action))
         return 200
 
     async def scenario(core: GithubCore) -> None:
@@ -106,7 +106,7 @@ def test_a_lost_job_fails_on_time_with_nobody_asking(practice_keys: Any) -> None
         await asyncio.sleep(50)
         session.vanish()
         await asyncio.sleep(700)
-        assert told[-1] == (650.0, "completed")
+        assert history[-1] == (650.0, "completed")
         assert not core.runners()
 
     virtual(practice_keys, deliver, scenario)

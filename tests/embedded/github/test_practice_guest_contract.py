@@ -1,7 +1,7 @@
 """The simulator's model of a runner and the real program cause the same records at GitHub.
 
-Each scenario is played twice: by `sim.guest` under virtual time through a Python session, and by the runner
-program in a process of its own over HTTP. What GitHub remembers, what it told the server, what is left of the
+Each scenario is run_scenario twice: by `sim.guest` under virtual time through a Python session, and by the runner
+program in a process of its own over HTTP. GitHub's records, the webhooks that it sent, the
 registration and the exit code must be equal.
 """
 
@@ -50,7 +50,7 @@ class Traces(msgspec.Struct, eq=True):
 
     histories: list[list[tuple[str, str | None]]]
     conclusions: list[str | None]
-    told: list[list[str]]
+    webhooks: list[list[str]]
     left: list[tuple[str, bool, bool]]
     codes: list[int]
 
@@ -63,11 +63,11 @@ def mint(core: GithubCore) -> str:
 
 def traces(core: GithubCore, codes: list[int]) -> Traces:
     jobs = core.jobs()
-    webhooks = [_told(each.delivery) for each in core.attempts()]
+    webhooks = [_delivered(each.delivery) for each in core.attempts()]
     return Traces(
         histories=[[(e.what, e.runner) for e in job.history] for job in jobs.values()],
         conclusions=[job.conclusion for job in jobs.values()],
-        told=[[action for number, action in webhooks if number == job] for job in jobs],
+        webhooks=[[action for number, action in webhooks if number == job] for job in jobs],
         left=[(each.name, each.online, each.busy) for each in core.runners().values()],
         codes=codes,
     )
@@ -80,7 +80,7 @@ async def one_job(side: Side) -> list[int]:
     await side.begin(mint(side.core))
     await side.listening()
     queue(side)
-    queue(side)  # a runner takes one and no second
+    queue(side)  # a runner takes only one job
     await side.running()
     await side.let_the_job_end()
     return [await side.exit_code()]
@@ -97,8 +97,8 @@ async def cancelled(side: Side) -> list[int]:
 async def registration_deleted(side: Side) -> list[int]:
     await side.begin(mint(side.core))
     await side.listening()
-    world = side.core._state
-    world.remove(next(iter(world.runners.values())), why="deleted")
+    state = side.core._state
+    state.remove(next(iter(state.runners.values())), why="deleted")
     return [await side.exit_code()]
 
 
@@ -147,8 +147,8 @@ async def nothing_to_do_for_too_long(side: Side) -> list[int]:
 
 async def an_unknown_secret(side: Side) -> list[int]:
     jit = mint(side.core)
-    world = side.core._state
-    world.remove(next(iter(world.runners.values())), why="deleted")
+    state = side.core._state
+    state.remove(next(iter(state.runners.values())), why="deleted")
     await side.begin(jit)
     return [await side.exit_code()]
 
@@ -179,8 +179,8 @@ def queue(side: Side) -> int:
 # The model
 
 
-class Model:
-    """The guest of the simulator, and the world around it."""
+class ModelSide:
+    """The guest of the simulator, with its dependencies."""
 
     github_reachable = True
     watchdog_yields = True
@@ -202,7 +202,7 @@ class Model:
         pass
 
     def die(self, guest: object) -> None:
-        raise AssertionError("nobody was told to die")
+        raise AssertionError("no scenario ends a guest this way")
 
     async def begin(self, jit: str, *, idle_timeout: int = 0) -> None:
         async def dispatch(_: Request) -> Response:
@@ -259,21 +259,21 @@ def played_by_the_model(keys: KeyPair, scenario: Scenario) -> Traces:
         core.add_repo("acme/app")
         async with asyncio.TaskGroup() as group:
             heart = group.create_task(core.run())
-            codes = await scenario(Model(core, clock, group))
+            codes = await scenario(ModelSide(core, clock, group))
             heart.cancel()
         return traces(core, codes)
 
     return run_virtual(main())
 
 
-def _told(delivery: Delivery) -> tuple[int, str]:
+def _delivered(delivery: Delivery) -> tuple[int, str]:
     return msgspec.json.decode(delivery.body)["workflow_job"]["id"], delivery.action
 
 
 # The program
 
 
-class RealOne:
+class ProgramSide:
     """The runner program, started as a guest's scripts start it."""
 
     def __init__(self, it: Live, folder: Path) -> None:
@@ -334,13 +334,13 @@ async def _children(pid: int) -> list[int]:
 def played_by_the_program(keys: KeyPair, folder: Path, scenario: Scenario) -> Traces:
     async def main() -> Traces:
         async with live(keys, folder, poll_seconds=5) as it:
-            return traces(it.core, await scenario(RealOne(it, folder)))
+            return traces(it.core, await scenario(ProgramSide(it, folder)))
 
     return asyncio.run(main())
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_model_and_the_program_leave_the_same_traces(
+def test_the_model_and_the_program_cause_the_same_records(
     practice_keys: KeyPair, tmp_path: Path, name: str
 ) -> None:
     model = played_by_the_model(practice_keys, SCENARIOS[name])

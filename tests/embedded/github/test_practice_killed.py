@@ -27,7 +27,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.status = 503
-        self.heard: list[tuple[str, str, int]] = []
+        self.received: list[tuple[str, str, int]] = []
         self.news = asyncio.Event()
 
     async def handle(self, request: Request) -> Response:
@@ -36,7 +36,7 @@ class Receiver:
         assert request.path == "/webhooks/github"
         body = msgspec.json.decode(request.body)
         job = body["workflow_job"]["id"]
-        self.heard.append((request.header("x-github-delivery"), body["action"], job))
+        self.received.append((request.header("x-github-delivery"), body["action"], job))
         self.news.set()
         return Response(status=self.status)
 
@@ -48,7 +48,9 @@ class Caller:
         self._transport = transport
         self._keys = keys
 
-    async def ask(self, method: str, path: str, body: Any = None, *, bearer: str = "people") -> Any:
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, bearer: str = "practice"
+    ) -> Any:
         headers = (
             ("authorization", f"Bearer {bearer}"),
             ("content-type", "application/json"),
@@ -124,11 +126,11 @@ async def story(keys: KeyPair, folder: Path) -> None:
         runners = await caller.ask("GET", "/orgs/acme/actions/runners", bearer=token)
         assert runners["total_count"] == 0
         async with asyncio.timeout(60):
-            while "completed" not in [action for _, action, _ in receiver.heard]:
+            while "completed" not in [action for _, action, _ in receiver.received]:
                 receiver.news.clear()
                 await receiver.news.wait()
-        told = {guid: action for guid, action, heard in receiver.heard if heard == number}
-        assert sorted(told.values()) == ["completed", "in_progress", "queued"]
+        history = {guid: action for guid, action, job in receiver.received if job == number}
+        assert sorted(history.values()) == ["completed", "in_progress", "queued"]
     finally:
         if github.returncode is None:
             github.kill()
@@ -138,7 +140,7 @@ async def story(keys: KeyPair, folder: Path) -> None:
         sock.close()
 
 
-def test_a_killed_github_comes_back_to_its_jobs_logs_tokens_and_webhooks(
+def test_a_killed_github_restores_its_jobs_logs_tokens_and_webhooks(
     practice_keys: KeyPair, tmp_path: Path
 ) -> None:
     asyncio.run(story(practice_keys, tmp_path))

@@ -1,11 +1,11 @@
-"""Kill -9 at any moment, with jobs queued and running: what the practice GitHub acknowledged is there afterwards.
+"""Kill -9 at any moment, with jobs queued and running, loses nothing that the practice GitHub acknowledged.
 
-A real process serves over HTTP. People push, cancel and approve; runner programs are minted, connect, take their
+A real process serves over HTTP. Users push, cancel and approve; runner programs are minted, connect, take their
 job, send its log and report its end, all at the same time. After a number of acknowledgements that the seed picks the
-process is killed, whatever it is doing. The next life is compared with the book of what was sent and what was
-acknowledged, and the same runner programs go on with it. At the end every event was told to the receiver.
+process is killed. The state of the next process is compared with what was sent and what was acknowledged, and the same
+runner programs continue with it. At the end the receiver has received every event.
 
-The seed is drawn anew each time and printed; RUNYARD_TEST_SEED repeats the choices of a run.
+The seed is random and printed; RUNYARD_TEST_SEED repeats the choices of a run.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from typing import Any
 import jwt
 import msgspec
 import pytest
-from tests.embedded.github import practice_mortal
+from tests.embedded.github import practice_forks
 from tests.tiers import pick
 
 from runyard.embedded.github.identity import KeyPair
@@ -34,12 +34,12 @@ from runyard.http.server import listen
 
 SESSION = "/practice/runner/session"
 MINT = "/orgs/acme/actions/runners/generate-jitconfig"
-PEOPLE, WORKERS = 2, 3
+PRACTICE_TOKEN, WORKERS = 2, 3
 PATIENCE = 60.0
 
 
 class Over(Exception):
-    """This life has ended."""
+    """This process has ended."""
 
 
 class Pushed:
@@ -66,31 +66,31 @@ class Program:
         self.reported = ""  # the conclusion that was acknowledged
 
 
-class Book:
-    """What was sent and what was acknowledged, in all lives."""
+class Expected:
+    """What was sent and what was acknowledged, over all restarts."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Pushed] = {}
         self.programs: dict[str, Program] = {}
         self.token = ""
-        self.heard: dict[tuple[int, str], int] = {}
-        self.news = asyncio.Event()
+        self.received: dict[tuple[int, str], int] = {}
+        self.changed = asyncio.Event()
         self.checked = 0
 
     async def receive(self, request: Request) -> Response:
         body = msgspec.json.decode(request.body)
         event = body["workflow_job"]["id"], body["action"]
-        self.heard[event] = self.heard.get(event, 0) + 1
-        self.news.set()
+        self.received[event] = self.received.get(event, 0) + 1
+        self.changed.set()
         return Response(status=202)
 
 
-class Life:
+class Process:
     """One process of the practice GitHub, and its clients."""
 
-    def __init__(self, lives: "Lives", rng: random.Random, pid: int) -> None:
-        self.lives = lives
-        self.book = lives.book
+    def __init__(self, restarts: "Restarts", rng: random.Random, pid: int) -> None:
+        self.restarts = restarts
+        self.expected = restarts.expected
         self.rng = rng
         self.pid = pid
         self.left = rng.randint(1, 40)  # acknowledgements until the kill
@@ -98,15 +98,21 @@ class Life:
         self.dead = False
 
     async def call(
-        self, method: str, path: str, body: Any = None, *, bearer: str = "people", raw: bytes = b""
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        bearer: str = "practice",
+        raw: bytes = b"",
     ) -> Response:
         if self.dead:
             raise Over
         try:
-            answer = await self.lives.ask(method, path, body, bearer=bearer, raw=raw)
+            answer = await self.restarts.ask(method, path, body, bearer=bearer, raw=raw)
         except TransportError as error:
             if not self.dead:
-                raise AssertionError("it died, and nobody had killed it") from error
+                raise AssertionError("it ended, and the test had not killed it") from error
             raise Over from error
         return answer
 
@@ -120,14 +126,14 @@ class Life:
             os.kill(self.pid, signal.SIGKILL)
             raise Over
 
-    # People
+    # Users
 
     async def push(self, person: int) -> None:
         for number in range(10_000):
-            mine = [job for job in self.book.jobs.values() if job.id and not job.cancel]
+            mine = [job for job in self.expected.jobs.values() if job.id and not job.cancel]
             dice = self.rng.random()
             if dice < 0.6 or not mine:
-                await self.queue(f"j-{self.lives.round}-{person}-{number}")
+                await self.queue(f"j-{self.restarts.round}-{person}-{number}")
             elif dice < 0.8:
                 await self.cancel(self.rng.choice(mine))
             else:
@@ -135,7 +141,7 @@ class Life:
 
     async def queue(self, name: str) -> None:
         waiting = self.rng.random() < 0.3
-        job = self.book.jobs[name] = Pushed(waiting=waiting)
+        job = self.expected.jobs[name] = Pushed(waiting=waiting)
         body = {"repo": "acme/app", "labels": ["mac"], "name": name, "waiting": waiting}
         answer = await self.call("POST", "/practice/jobs", body)
         assert answer.status == 201, answer
@@ -159,19 +165,19 @@ class Life:
 
     async def work(self, worker: int) -> None:
         for number in range(10_000):
-            program = self.lives.at_work.get(worker)
+            program = self.restarts.at_work.get(worker)
             if program is None:
-                name = f"r-{self.lives.round}-{worker}-{number}"
-                program = self.book.programs[name] = Program(name)
+                name = f"r-{self.restarts.round}-{worker}-{number}"
+                program = self.expected.programs[name] = Program(name)
                 await self.mint(program)
-                self.lives.at_work[worker] = program
+                self.restarts.at_work[worker] = program
                 await self.acknowledged()
             await self.carry_on(program)
-            del self.lives.at_work[worker]
+            del self.restarts.at_work[worker]
 
     async def mint(self, program: Program) -> None:
         body = {"name": program.name, "runner_group_id": 1, "labels": ["mac"]}
-        answer = await self.call("POST", MINT, body, bearer=self.book.token)
+        answer = await self.call("POST", MINT, body, bearer=self.expected.token)
         assert answer.status == 201, answer
         program.jit = str(answer.json()["encoded_jit_config"])
         program.runner = int(answer.json()["runner"]["id"])
@@ -206,19 +212,19 @@ class Life:
         part = program.writes[at : at + self.rng.choice([1, 100, 20_000])]
         answer = await self.call("POST", f"{SESSION}/log?offset={at}", bearer=program.key, raw=part)
         assert answer.status == 200, answer
-        # More may be there than was acknowledged: a part whose answer was lost with a life.
+        # More may be there than was acknowledged: a part whose answer was lost with a process.
         program.log = program.writes[: int(answer.json()["size"])]
         program.wanted -= 1
         await self.acknowledged()
 
 
-class Lives:
+class Restarts:
     """One data directory and one port for processes that run one after the other."""
 
-    def __init__(self, parent: asyncio.subprocess.Process, port: int, book: Book) -> None:
+    def __init__(self, parent: asyncio.subprocess.Process, port: int, expected: Expected) -> None:
         self.parent = parent
         self.transport = HttpTransport(f"http://127.0.0.1:{port}")
-        self.book = book
+        self.expected = expected
         self.round = 0
         self.at_work: dict[int, Program] = {}
 
@@ -228,7 +234,7 @@ class Lives:
         target: str,
         body: Any = None,
         *,
-        bearer: str = "people",
+        bearer: str = "practice",
         raw: bytes = b"",
     ) -> Response:
         path, _, query = target.partition("?")
@@ -259,7 +265,7 @@ class Lives:
         path = f"/app/installations/{account['installation_id']}/access_tokens"
         credential = jwt.encode(claims, keys.private_pem, algorithm="RS256")
         answer = await self.ask("POST", path, bearer=credential)
-        self.book.token = str(answer.json()["token"])
+        self.expected.token = str(answer.json()["token"])
         os.kill(pid, signal.SIGKILL)
 
     async def live(self, rng: random.Random) -> None:
@@ -267,13 +273,13 @@ class Lives:
         self.round += 1
         pid = await self.start()
         await self.check()
-        life = Life(self, rng, pid)
+        process = Process(self, rng, pid)
         try:
             async with asyncio.TaskGroup() as group:
-                for person in range(PEOPLE):
-                    group.create_task(life.push(person))
+                for person in range(PRACTICE_TOKEN):
+                    group.create_task(process.push(person))
                 for worker in range(WORKERS):
-                    group.create_task(life.work(worker))
+                    group.create_task(process.work(worker))
         except* Over:
             pass
 
@@ -298,14 +304,14 @@ class Lives:
         jobs = await self.listed("jobs")
         by_name = {job["name"]: job for job in jobs}
         assert len(by_name) == len(jobs) == len({job["id"] for job in jobs})
-        assert [name for name in by_name if name not in self.book.jobs] == []
-        for name, known in self.book.jobs.items():
+        assert [name for name in by_name if name not in self.expected.jobs] == []
+        for name, known in self.expected.jobs.items():
             self.check_job(name, known, by_name.get(name))
         by_id = {job["id"]: job for job in jobs}
         runners = {runner["id"]: runner for runner in await self.listed("runners")}
-        for program in self.book.programs.values():
+        for program in self.expected.programs.values():
             await self.check_program(program, by_id, runners)
-        answer = await self.ask("GET", "/orgs/acme/actions/runners", bearer=self.book.token)
+        answer = await self.ask("GET", "/orgs/acme/actions/runners", bearer=self.expected.token)
         assert answer.status == 200 and answer.json()["total_count"] == len(runners)
         return jobs
 
@@ -314,15 +320,15 @@ class Lives:
             assert not known.id, f"{name}: an acknowledged job is lost"
             return
         assert known.id in (0, job["id"]), f"{name}: another job"
-        told = [entry["what"] for entry in job["history"]]
-        assert told.count("in_progress") <= 1, f"{name}: given twice: {told}"
-        assert sum(what.startswith("completed") for what in told) <= 1, told
+        history = [entry["what"] for entry in job["history"]]
+        assert history.count("in_progress") <= 1, f"{name}: given twice: {history}"
+        assert sum(what.startswith("completed") for what in history) <= 1, history
         if known.cancel == "acknowledged":
             ended = job["status"] == "completed" and job["conclusion"] == "cancelled"
             assert ended or job["cancel_requested"], f"{name}: an acknowledged cancellation is lost"
         if known.approval == "acknowledged":
             assert job["status"] != "waiting", f"{name}: an acknowledged approval is lost"
-        self.book.checked += bool(known.id) + bool(known.cancel) + bool(known.approval)
+        self.expected.checked += bool(known.id) + bool(known.cancel) + bool(known.approval)
 
     async def check_program(
         self, program: Program, jobs: dict[int, Any], runners: dict[int, Any]
@@ -338,31 +344,31 @@ class Lives:
         if program.reported:
             assert (job["status"], job["conclusion"]) == ("completed", program.reported)
             assert program.runner not in runners
-        self.book.checked += 1 + len(program.log) + bool(program.reported)
+        self.expected.checked += 1 + len(program.log) + bool(program.reported)
 
 
 @asynccontextmanager
-async def lives_of(folder: Path) -> AsyncIterator[Lives]:
-    book = Book()
-    hooks = await listen(book.receive)
+async def restarts_of(folder: Path) -> AsyncIterator[Restarts]:
+    expected = Expected()
+    hooks = await listen(expected.receive)
     parent = await asyncio.create_subprocess_exec(
-        *(sys.executable, practice_mortal.__file__, str(folder), hooks.url),
+        *(sys.executable, practice_forks.__file__, str(folder), hooks.url),
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
     assert parent.stdin is not None and parent.stdout is not None
-    lives = Lives(parent, int(await parent.stdout.readline()), book)
+    restarts = Restarts(parent, int(await parent.stdout.readline()), expected)
     try:
-        yield lives
+        yield restarts
     finally:
-        await lives.transport.close()
+        await restarts.transport.close()
         parent.stdin.close()
         await parent.wait()
         await hooks.close()
 
 
-async def every_event_is_told(book: Book, jobs: list[dict[str, Any]]) -> None:
+async def every_event_is_delivered(expected: Expected, jobs: list[dict[str, Any]]) -> None:
     due = [
         (job["id"], entry["what"].partition(":")[0])
         for job in jobs
@@ -370,22 +376,22 @@ async def every_event_is_told(book: Book, jobs: list[dict[str, Any]]) -> None:
         if entry["what"].partition(":")[0] in ("queued", "waiting", "in_progress", "completed")
     ]
     async with asyncio.timeout(PATIENCE):
-        while missing := [event for event in due if event not in book.heard]:
-            book.news.clear()
-            await book.news.wait()
+        while missing := [event for event in due if event not in expected.received]:
+            expected.changed.clear()
+            await expected.changed.wait()
     assert due and not missing
 
 
 async def kill_again_and_again(keys: KeyPair, folder: Path, *, rounds: int, seed: int) -> None:
     (folder / "public.pem").write_text(keys.public_pem)
-    async with lives_of(folder) as lives:
-        await lives.found(keys)
+    async with restarts_of(folder) as restarts:
+        await restarts.found(keys)
         for number in range(rounds):
-            await lives.live(random.Random(f"{seed}/{number}"))
-        await lives.start()
-        jobs = await lives.check()
-        await every_event_is_told(lives.book, jobs)
-        assert lives.book.checked > rounds
+            await restarts.live(random.Random(f"{seed}/{number}"))
+        await restarts.start()
+        jobs = await restarts.check()
+        await every_event_is_delivered(restarts.expected, jobs)
+        assert restarts.expected.checked > rounds
 
 
 def chosen_seed() -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.embedded.github.practicelive import Live, played
+from tests.embedded.github.practicelive import Live, run_scenario
 
 from runyard.embedded.github.settings import PracticeSettings
 from runyard.embedded.github.store import RecordStore
@@ -20,7 +20,7 @@ async def read(it: Live, job: int) -> str:
     """Reads the log over HTTP."""
     transport = HttpTransport(it.core.settings.public_url)
     try:
-        return await PracticeClient(transport, token="people").log(job)
+        return await PracticeClient(transport, token="practice").log(job)
     finally:
         await transport.close()
 
@@ -55,7 +55,7 @@ def test_a_flood_is_cut_and_does_not_block_the_job(
             it.core._practice_routes._logs.size(shown.id) == it.core.settings.log_limit == 200_000
         )
 
-    played(practice_keys, tmp_path, scenario, log_limit=200_000)
+    run_scenario(practice_keys, tmp_path, scenario, log_limit=200_000)
 
 
 def test_a_flood_is_cut_at_the_usual_limit_too(practice_keys: Any, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_flood_is_cut_at_the_usual_limit_too(practice_keys: Any, tmp_path: Pat
         assert len(log) == it.core.settings.log_limit == 4 * MIB
         assert log.endswith(TRUNCATED)
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 def test_a_log_that_just_fits_is_whole(practice_keys: Any, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_log_that_just_fits_is_whole(practice_keys: Any, tmp_path: Path) -> No
         log = await read(it, await run(it, f"head -c {room} /dev/zero | tr '\\0' x"))
         assert log == "x" * room
 
-    played(practice_keys, tmp_path, scenario, log_limit=100_000)
+    run_scenario(practice_keys, tmp_path, scenario, log_limit=100_000)
 
 
 def test_bytes_that_are_no_text_arrive_as_they_are(practice_keys: Any, tmp_path: Path) -> None:
@@ -85,14 +85,16 @@ def test_bytes_that_are_no_text_arrive_as_they_are(practice_keys: Any, tmp_path:
         shown = await read(it, job)
         assert shown.startswith("a\0b") and "\ufffd" in shown
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
-def test_a_log_with_no_room_for_the_notice_fails_nobody(practice_keys: Any, tmp_path: Path) -> None:
+def test_a_log_without_space_for_the_notice_fails_no_job(
+    practice_keys: Any, tmp_path: Path
+) -> None:
     async def scenario(it: Live) -> None:
         await run(it, "echo much more than ten bytes")
 
-    played(practice_keys, tmp_path, scenario, log_limit=10)
+    run_scenario(practice_keys, tmp_path, scenario, log_limit=10)
 
 
 def test_a_character_that_is_cut_in_two_pages_is_read_whole(
@@ -102,7 +104,7 @@ def test_a_character_that_is_cut_in_two_pages_is_read_whole(
         log = await read(it, await run(it, "yes 'äöü€' | head -c 1600000"))
         assert "\ufffd" not in log[:-2] and log.startswith("äöü€\n")
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 def test_all_logs_together_are_bounded(make_practice: Any, tmp_path: Path) -> None:
@@ -115,8 +117,10 @@ def test_all_logs_together_are_bounded(make_practice: Any, tmp_path: Path) -> No
         key = practice.open(jit).json()["session"]
         jobs.append(practice.core.queue_job("acme/app", ("mac",)))
         sent = {"bearer": key, "raw": b"x" * 100, "query": {"offset": 0}}
-        assert practice.visit("POST", "runner/session/log", **sent).json() == {"size": 100}
-    assert [practice.visit("GET", f"jobs/{job}").json()["log_size"] for job in jobs] == [
+        assert practice.practice_request("POST", "runner/session/log", **sent).json() == {
+            "size": 100
+        }
+    assert [practice.practice_request("GET", f"jobs/{job}").json()["log_size"] for job in jobs] == [
         0,
         0,
         100,
@@ -130,7 +134,7 @@ def test_all_logs_together_are_bounded(make_practice: Any, tmp_path: Path) -> No
     store.close()
 
 
-def test_a_forgotten_log_that_begins_anew_before_it_was_written_is_kept(tmp_path: Path) -> None:
+def test_a_dropped_log_that_restarts_before_a_commit_is_stored(tmp_path: Path) -> None:
     store = RecordStore(tmp_path / "github.db")
     store.commit({}, logs=[(1, 0, b"old")])
     store.commit({}, logs=[(1, 0, b"anew")], forgotten_logs=[1])
@@ -138,11 +142,11 @@ def test_a_forgotten_log_that_begins_anew_before_it_was_written_is_kept(tmp_path
     store.close()
 
 
-def test_a_name_that_no_process_can_be_given_fails_the_job_and_says_why(
+def test_a_name_with_a_nul_byte_fails_the_job_with_the_reason(
     practice_keys: Any, tmp_path: Path
 ) -> None:
     async def scenario(it: Live) -> None:
-        # People are refused such a name; a GitHub of another make may not refuse it.
+        # The practice routes refuse such a name; another GitHub may not.
         job = it.core.queue_job("acme/app", ("mac",), script="true", job_name="a\0\x1b[2Jb")
         program = await it.start("--jitconfig", it.mint())
         assert await program.ended() == 0
@@ -150,4 +154,4 @@ def test_a_name_that_no_process_can_be_given_fails_the_job_and_says_why(
         assert "could not be started: embedded null byte" in it.log(job)
         assert "\x1b" not in program.said and os.linesep in program.said
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)

@@ -1,7 +1,7 @@
-"""Whatever is sent to any door of the practice GitHub, by whoever, is answered with a reason and never with a 500.
+"""Every invalid request to any route of the practice GitHub is answered with a reason and never with a 500.
 
-The doors come from the route tables themselves, so a new route is tried as soon as it exists. Bodies begin as good
-ones and are then spoiled, because what is nearly right gets furthest.
+The routes come from the route tables themselves, so a new route is tried as soon as it exists. Bodies are valid ones
+with changes, because nearly valid input is processed furthest.
 """
 
 import json
@@ -108,7 +108,7 @@ HOSTILE = st.sampled_from(
 )
 
 
-class Doors:
+class AllRoutes:
     """A practice GitHub with some of every record, and every credential for it."""
 
     def __init__(self, practice: Any) -> None:
@@ -127,7 +127,7 @@ class Doors:
     def known(self) -> dict[str, str]:
         """Existing values for the parameters of route templates."""
         if not any(each.busy for each in self.core.runners().values()):
-            self._put_somebody_to_work()
+            self._start_a_job()
         worker = next(each for each in self.core.runners().values() if each.busy)
         attempts = self.core.attempts()
         return {
@@ -140,7 +140,7 @@ class Doors:
             "jit": worker.jit,
         }
 
-    def _put_somebody_to_work(self) -> None:
+    def _start_a_job(self) -> None:
         self.minted += 1
         runner = self.core._state.register(
             "orgs/acme", name=f"w{self.minted}", labels=("mac",), group_id=1, work_folder="w"
@@ -152,9 +152,9 @@ class Doors:
 
     def bearers(self, known: dict[str, str]) -> list[str]:
         """Every valid credential, and some invalid ones."""
-        people, practice = "people-secret", self.practice
+        token, practice = "practice-secret", self.practice
         return [
-            people,
+            token,
             known["session"],
             known["jit"],
             practice.app_jwt,
@@ -166,10 +166,10 @@ class Doors:
 
 
 @pytest.fixture(scope="module")
-def doors(practice_keys: Any, tmp_path_factory: Any) -> Any:
+def routes(practice_keys: Any, tmp_path_factory: Any) -> Any:
     folder: Path = tmp_path_factory.mktemp("nonsense")
     store = RecordStore(folder / "github.db")
-    yield Doors(Practice(practice_keys, store=store))
+    yield AllRoutes(Practice(practice_keys, store=store))
     store.close()
 
 
@@ -194,9 +194,9 @@ def spoiled(draw: Any, path: str) -> bytes:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_every_door_answers_every_nonsense(doors: Doors, data: Any) -> None:
-    known = doors.known()
-    method, path, queries = data.draw(st.sampled_from(doors.table), label="door")
+def test_every_route_answers_invalid_requests(routes: AllRoutes, data: Any) -> None:
+    known = routes.known()
+    method, path, queries = data.draw(st.sampled_from(routes.table), label="route")
     for name, value in known.items():
         if f"{{{name}}}" in path:
             path = path.replace(f"{{{name}}}", data.draw(st.just(value) | ODD_TEXT, label=name))
@@ -207,11 +207,11 @@ def test_every_door_answers_every_nonsense(doors: Doors, data: Any) -> None:
     query = data.draw(
         st.lists(st.tuples(st.sampled_from([*queries, "surplus"]), ODD_TEXT), max_size=3)
     )
-    bearer = data.draw(st.sampled_from(doors.bearers(known)) | st.text(max_size=6), label="bearer")
+    bearer = data.draw(st.sampled_from(routes.bearers(known)) | st.text(max_size=6), label="bearer")
     request = Request(
         method=method,
         path=path,
-        # A wait in seconds would never end on a clock that does not move.
+        # A wait in seconds would never end on a manual clock.
         query=tuple((name, value) for name, value in query if name != "wait"),
         headers=(
             ("authorization", f"Bearer {bearer}"),
@@ -220,16 +220,16 @@ def test_every_door_answers_every_nonsense(doors: Doors, data: Any) -> None:
         ),
         body=spoiled(data.draw, path),
     )
-    answer = doors.practice.send(request)
+    answer = routes.practice.send(request)
     assert 200 <= answer.status < 500, answer
-    assert doors.core.internal_errors == 0
+    assert routes.core.internal_errors == 0
     assert answer.header("x-runyard-practice") == "github"
     if answer.status >= 400 and method != "HEAD":
         said = answer.json()
         assert said.get("error") or said.get("message"), answer
     if answer.status < 300 and method != "GET":  # an accepted object can be read
         for look in ("jobs", "accounts", "runners", "deliveries"):
-            assert doors.practice.visit("GET", look).status == 200
+            assert routes.practice.practice_request("GET", look).status == 200
 
 
 REFUSED = {
@@ -240,7 +240,7 @@ REFUSED = {
     "labels that are none": {"labels": "mac"},
     "no label": {"labels": []},
     "a run that is too large": {"run_id": 2**70},
-    "a run of nobody": {"run_id": 5},
+    "a run that does not exist": {"run_id": 5},
     "a time without end": {"duration": 1e300},
     "a time before now": {"duration": -1},
     "a repository that is a path": {"repo": "acme/../app"},
@@ -251,11 +251,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
-def test_a_job_that_could_not_run_is_refused_and_nothing_has_happened(
-    practice: Any, change: dict[str, Any]
-) -> None:
+def test_an_invalid_job_is_refused_without_an_effect(practice: Any, change: dict[str, Any]) -> None:
     raw = json.dumps({**GOOD["/practice/jobs"], **change}).encode()
-    answer = practice.visit("POST", "jobs", raw=raw)
+    answer = practice.practice_request("POST", "jobs", raw=raw)
     assert answer.status in (400, 409, 422), answer
     assert answer.json()["error"] and not practice.core.jobs()
 
@@ -264,18 +262,18 @@ DEEP = (b'{"surplus":' + b"[" * 100_000, b'{"surplus":' * 5000, b"[" * 100_000)
 
 
 @pytest.mark.parametrize("body", DEEP, ids=["lists", "objects", "no-object"])
-def test_a_body_without_a_bottom_breaks_no_door(doors: Doors, body: bytes) -> None:
-    for method, template, _ in doors.table:
-        known = doors.known()
+def test_a_deeply_nested_body_breaks_no_route(routes: AllRoutes, body: bytes) -> None:
+    for method, template, _ in routes.table:
+        known = routes.known()
         path = template
         for name, value in known.items():
             path = path.replace(f"{{{name}}}", value)
-        for bearer in doors.bearers(known):
+        for bearer in routes.bearers(known):
             headers = (
                 ("authorization", f"Bearer {bearer}"),
                 ("content-type", "application/json"),
                 ("user-agent", "test"),
             )
             request = Request(method=method, path=path, headers=headers, body=body)
-            assert doors.practice.send(request).status < 500, path
-    assert doors.core.internal_errors == 0
+            assert routes.practice.send(request).status < 500, path
+    assert routes.core.internal_errors == 0

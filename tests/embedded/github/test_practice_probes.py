@@ -27,7 +27,7 @@ async def statuses(core: GithubCore) -> list[int]:
     return [answer.status for answer in answers]
 
 
-def test_it_is_ready_while_its_memory_can_be_written(
+def test_it_is_ready_while_its_store_can_be_written(
     keys: KeyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -58,4 +58,4 @@ def test_it_is_ready_while_its_memory_can_be_written(
 
 
 def full(*_: object, **__: object) -> None:
-    raise StoreError("the disk is full", fix="make room")
+    raise StoreError("the disk is full", fix="free some space")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.embedded.github.practicelive import RUNNER, Live, environment, played
+from tests.embedded.github.practicelive import RUNNER, Live, environment, run_scenario
 
 from runyard.vm.guest.image import build_image
 
@@ -44,14 +44,14 @@ async def write(path: Path, text: str) -> None:
     await asyncio.to_thread(path.write_text, text)
 
 
-def test_it_runs_its_job_and_says_how_it_ended(practice_keys: Any, tmp_path: Path) -> None:
+def test_it_runs_its_job_and_reports_the_conclusion(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         script = "echo out; echo err >&2; pwd; exit 0"
         program = await it.start("--jitconfig", it.mint())
         await program.line("Listening for Jobs")
         job = it.core.queue_job("acme/app", ("mac",), script=script, job_name="unit")
         assert await program.ended() == 0
-        assert it.told(job) == ["queued", "in_progress", "completed:success"]
+        assert it.history(job) == ["queued", "in_progress", "completed:success"]
         assert it.log(job).splitlines()[:2] == ["out", "err"]
         assert f"{tmp_path}/_work/job-" in it.log(job)
         assert "Job unit completed with result: Succeeded" in program.said
@@ -59,7 +59,7 @@ def test_it_runs_its_job_and_says_how_it_ended(practice_keys: Any, tmp_path: Pat
         assert list((tmp_path / "_work").iterdir()) == []
         assert sorted(path.name for path in tmp_path.iterdir()) == ["_work"]  # no file with a JIT
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_it_runs_its_job_and_says_how_it_ended(practice_keys: Any, tmp_path: Pat
         pytest.param("echo 'unclosed", id="not-a-script"),
     ],
 )
-def test_a_job_that_fails_is_a_runner_that_succeeds(
+def test_a_failed_job_does_not_fail_the_runner(
     practice_keys: Any, tmp_path: Path, script: str
 ) -> None:
     async def scenario(it: Live) -> None:
@@ -81,10 +81,10 @@ def test_a_job_that_fails_is_a_runner_that_succeeds(
         assert it.core.jobs()[job].conclusion == "failure"
         assert "never" not in it.log(job)
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
-def test_a_job_sees_a_clean_world(practice_keys: Any, tmp_path: Path) -> None:
+def test_a_job_has_a_clean_environment(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         script = "env; id -u; ps -p $PPID -o args=; cat /proc/$PPID/environ || true"
         job = it.core.queue_job(
@@ -110,13 +110,13 @@ def test_a_job_sees_a_clean_world(practice_keys: Any, tmp_path: Path) -> None:
             assert "\n65534\n" in log
 
     with open_directory() as work:
-        played(practice_keys, tmp_path, scenario)
+        run_scenario(practice_keys, tmp_path, scenario)
 
 
 @pytest.mark.skipif(
     os.geteuid() != 0 or sys.platform != "linux", reason="needs root, and Linux's own means"
 )
-def test_a_job_of_another_user_cannot_become_mightier(practice_keys: Any, tmp_path: Path) -> None:
+def test_a_job_of_another_user_cannot_gain_privileges(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         script = "grep NoNewPrivs /proc/self/status; id -G; ls /proc/$PPID/fd || echo hidden"
         job = it.core.queue_job("acme/app", ("mac",), script=script)
@@ -129,7 +129,7 @@ def test_a_job_of_another_user_cannot_become_mightier(practice_keys: Any, tmp_pa
         assert lines[1] == "65534" and lines[-1] == "hidden"
 
     with open_directory() as work:
-        played(practice_keys, tmp_path, scenario)
+        run_scenario(practice_keys, tmp_path, scenario)
 
 
 def test_the_secret_can_come_in_a_file_that_is_removed(practice_keys: Any, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_the_secret_can_come_in_a_file_that_is_removed(practice_keys: Any, tmp_p
         assert it.core.jobs()[job].conclusion == "success"
         assert not path.exists()
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 def test_a_cancelled_job_is_ended_with_all_that_it_started(
@@ -157,10 +157,10 @@ def test_a_cancelled_job_is_ended_with_all_that_it_started(
         it.core.cancel_job(job)
         assert await program.ended() == 0
         assert "completed with result: Canceled" in program.said
-        assert it.told(job)[-2:] == ["cancel_requested", "completed:cancelled"]
+        assert it.history(job)[-2:] == ["cancel_requested", "completed:cancelled"]
         assert not running(child)
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 def running(pid: int) -> bool:
@@ -171,7 +171,7 @@ def running(pid: int) -> bool:
     return shown.stdout.strip()[:1] not in ("", "Z", "X")
 
 
-def test_told_to_end_it_ends_its_job_and_says_so(practice_keys: Any, tmp_path: Path) -> None:
+def test_on_term_it_ends_its_job_and_reports_it(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         begun = pipe(tmp_path, "begun")
         script = 'echo first\ntrap "" TERM\nsleep 1000 &\necho $! > "$BEGUN"\nwait\n'
@@ -180,14 +180,14 @@ def test_told_to_end_it_ends_its_job_and_says_so(practice_keys: Any, tmp_path: P
         child = int(await read(begun))
         program.process.send_signal(signal.SIGTERM)
         assert await program.ended() == 143
-        assert it.told(job) == ["queued", "in_progress", "completed:failure"]
+        assert it.history(job) == ["queued", "in_progress", "completed:failure"]
         assert it.log(job) == "first\n"
         assert not running(child)
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
-def test_told_to_end_without_a_job_it_leaves(practice_keys: Any, tmp_path: Path) -> None:
+def test_on_term_without_a_job_it_signs_off(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         program = await it.start("--jitconfig", it.mint())
         await program.line("Listening for Jobs")
@@ -195,10 +195,10 @@ def test_told_to_end_without_a_job_it_leaves(practice_keys: Any, tmp_path: Path)
         assert await program.ended() == 0
         assert [each.online for each in it.core.runners().values()] == [False]
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
-def test_what_a_job_leaves_behind_does_not_hold_the_runner(
+def test_processes_that_a_job_left_behind_do_not_block_the_runner(
     practice_keys: Any, tmp_path: Path
 ) -> None:
     async def scenario(it: Live) -> None:
@@ -209,7 +209,7 @@ def test_what_a_job_leaves_behind_does_not_hold_the_runner(
         assert it.core.jobs()[job].conclusion == "success"
         assert not running(int(it.log(job)))
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 def test_the_hook_of_a_started_job_comes_before_the_job(practice_keys: Any, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_the_hook_of_a_started_job_comes_before_the_job(practice_keys: Any, tmp_
         assert await program.ended() == 0
         assert it.log(job) == "from the hook\nhooked do-not-leak\n"
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 def test_a_failing_hook_fails_the_job_before_it_runs(practice_keys: Any, tmp_path: Path) -> None:
@@ -242,10 +242,10 @@ def test_a_failing_hook_fails_the_job_before_it_runs(practice_keys: Any, tmp_pat
         assert "hook of a started job failed: 4" in it.log(job)
         assert not (tmp_path / "ran").exists()
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
-def test_a_job_goes_on_while_github_is_away(practice_keys: Any, tmp_path: Path) -> None:
+def test_a_job_continues_while_github_is_unreachable(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         begun, go, done = (pipe(tmp_path, name) for name in ("begun", "go", "done"))
         env = {"BEGUN": str(begun), "GO": str(go), "DONE": str(done)}
@@ -260,9 +260,9 @@ def test_a_job_goes_on_while_github_is_away(practice_keys: Any, tmp_path: Path) 
         it.core.faults.outage = False
         assert await program.ended() == 0
         assert it.log(job) == "onward\n"
-        assert it.told(job) == ["queued", "in_progress", "completed:success"]
+        assert it.history(job) == ["queued", "in_progress", "completed:success"]
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 def test_a_runner_that_github_has_given_up_stops_its_job(
@@ -279,12 +279,10 @@ def test_a_runner_that_github_has_given_up_stops_its_job(
         assert await program.ended() == 1
         assert not running(shell)
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
-def test_a_wrong_secret_is_refused_and_not_repeated_aloud(
-    practice_keys: Any, tmp_path: Path
-) -> None:
+def test_a_wrong_secret_is_refused_and_not_printed(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
         jit = it.mint()
         it.core._state.remove(next(iter(it.core.runners().values())), why="deleted")
@@ -300,10 +298,10 @@ def test_a_wrong_secret_is_refused_and_not_repeated_aloud(
             assert await program.ended() == code, program.said
             assert jit not in program.said
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
-def test_the_program_stands_alone() -> None:
+def test_the_program_imports_only_the_standard_library() -> None:
     paths = [RUNNER / "practice_runner.py", *sorted((RUNNER / "practice").glob("*.py"))]
     assert len(paths) > 5
     for path in paths:
@@ -337,7 +335,7 @@ def test_a_start_leaves_nothing_beside_the_program(tmp_path: Path) -> None:
     assert sorted(path.name for path in copy.rglob("*")) == before
 
 
-def test_what_lies_beside_the_program_does_not_stand_in_for_the_library(tmp_path: Path) -> None:
+def test_files_beside_the_program_do_not_shadow_the_standard_library(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(RUNNER, copy)
     (copy / "json.py").write_text("raise SystemExit('planted')")
@@ -347,6 +345,6 @@ def test_what_lies_beside_the_program_does_not_stand_in_for_the_library(tmp_path
     assert done.returncode == 2 and "planted" not in done.stdout + done.stderr
 
 
-def test_the_script_pleases_its_critic() -> None:
+def test_the_script_passes_shellcheck() -> None:
     critic = Path(sys.executable).with_name("shellcheck")
     subprocess.run([critic, "-s", "sh", RUNNER / "run.sh"], check=True)

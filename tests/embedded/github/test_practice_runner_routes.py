@@ -26,17 +26,17 @@ def connected(practice: Any, name: str = "a") -> str:
     return str(answer.json()["session"])
 
 
-def told(practice: Any, job_id: int) -> list[str]:
+def history(practice: Any, job_id: int) -> list[str]:
     return [entry.what for entry in practice.core.history(job_id)]
 
 
 def ask(practice: Any, key: str, what: str) -> Response:
-    answer = practice.visit("GET", f"{SESSION}/{what}", bearer=key)
+    answer = practice.practice_request("GET", f"{SESSION}/{what}", bearer=key)
     assert isinstance(answer, Response)
     return answer
 
 
-def test_a_program_is_given_its_job_writes_its_log_and_reports(practice: Any) -> None:
+def test_a_program_gets_its_job_sends_its_log_and_reports(practice: Any) -> None:
     key = connected(practice)
     assert ask(practice, key, "job").status == 204
     assert ask(practice, key, "cancelled").status == 409
@@ -49,18 +49,18 @@ def test_a_program_is_given_its_job_writes_its_log_and_reports(practice: Any) ->
         assert (order["script"], order["env"], order["log_size"]) == ("make test", {"A": "1"}, 0)
     assert ask(practice, key, "cancelled").status == 204
     for start, text in ((0, b"one "), (4, b"two"), (4, b"two"), (0, b"one two!")):
-        answer = practice.visit(
+        answer = practice.practice_request(
             "POST", f"{SESSION}/log", bearer=key, raw=text, query={"offset": start}
         )
         assert answer.status == 200
     assert answer.json() == {"size": 8}
     for _ in range(2):
-        answer = practice.visit(
+        answer = practice.practice_request(
             "PUT", f"{SESSION}/conclusion", {"conclusion": "failure"}, bearer=key
         )
         assert (answer.status, answer.json()) == (200, {"conclusion": "failure"})
-    assert told(practice, job_id) == ["queued", "in_progress", "completed:failure"]
-    assert practice.visit("GET", f"jobs/{job_id}/log").body == b"one two!"
+    assert history(practice, job_id) == ["queued", "in_progress", "completed:failure"]
+    assert practice.practice_request("GET", f"jobs/{job_id}/log").body == b"one two!"
     assert ask(practice, key, "job").status == 410
     assert not practice.core.runners()
 
@@ -71,7 +71,7 @@ def test_a_job_without_a_script_still_lasts_its_time(practice: Any) -> None:
     assert "sleep 7\n" in ask(practice, key, "job").json()["script"]
 
 
-def test_the_jit_tells_a_program_where_to_go(make_practice: Any) -> None:
+def test_the_jit_configuration_has_the_address_of_the_server(make_practice: Any) -> None:
     practice = make_practice(settings=PracticeSettings(public_url="http://127.0.0.1:1"))
     files = msgspec.json.decode(base64.b64decode(practice.mint("a")[1]))
     who = msgspec.json.decode(base64.b64decode(files[".runner"]))
@@ -79,15 +79,15 @@ def test_the_jit_tells_a_program_where_to_go(make_practice: Any) -> None:
     assert len(base64.b64decode(files[".credentials"])) == 24
 
 
-def test_wrong_credentials_open_nothing(practice: Any) -> None:
+def test_wrong_credentials_are_refused(practice: Any) -> None:
     runner_id, jit = practice.mint("a")
     assert practice.open("nonsense").status == 401
     assert practice.open("").status == 401
     assert practice.open(jit, "short").status == 422
     key = practice.open(jit).json()["session"]
     for bad in (jit, key + "x", key[:-1], f"{runner_id}.", "x", "ü"):
-        assert practice.visit("GET", f"{SESSION}/job", bearer=bad).status == 401
-    assert practice.visit("GET", f"{SESSION}/job", bearer="999999.x").status == 410
+        assert practice.practice_request("GET", f"{SESSION}/job", bearer=bad).status == 401
+    assert practice.practice_request("GET", f"{SESSION}/job", bearer="999999.x").status == 410
 
 
 def test_a_deleted_registration_ends_the_session(practice: Any) -> None:
@@ -96,28 +96,30 @@ def test_a_deleted_registration_ends_the_session(practice: Any) -> None:
     assert practice.ask("DELETE", f"/orgs/acme/actions/runners/{runner_id}").status == 204
     assert ask(practice, key, "job").status == 410
     assert practice.open(jit).status == 401
-    assert practice.visit("DELETE", SESSION, bearer=key).status == 204
+    assert practice.practice_request("DELETE", SESSION, bearer=key).status == 204
 
 
-def test_silence_is_a_lost_machine_and_its_job_fails_later(practice: Any) -> None:
+def test_a_program_without_contact_is_lost_and_its_job_fails_later(practice: Any) -> None:
     key = connected(practice)
     job_id = practice.core.queue_job("acme/app", ("mac",))
     practice.clock.t += 29
     assert ask(practice, key, "cancelled").status == 204
     practice.clock.t += 29
     asyncio.run(practice.core.settle())
-    assert told(practice, job_id) == ["queued", "in_progress"]
+    assert history(practice, job_id) == ["queued", "in_progress"]
     practice.clock.t += 1
     asyncio.run(practice.core.settle())
-    assert told(practice, job_id) == ["queued", "in_progress", "runner_lost"]
+    assert history(practice, job_id) == ["queued", "in_progress", "runner_lost"]
     practice.clock.t += 600
     asyncio.run(practice.core.settle())
-    assert told(practice, job_id)[-1] == "completed:failure"
-    answer = practice.visit("PUT", f"{SESSION}/conclusion", {"conclusion": "success"}, bearer=key)
+    assert history(practice, job_id)[-1] == "completed:failure"
+    answer = practice.practice_request(
+        "PUT", f"{SESSION}/conclusion", {"conclusion": "success"}, bearer=key
+    )
     assert answer.status == 410
 
 
-def test_a_program_that_was_only_cut_off_comes_back_to_its_job(practice: Any) -> None:
+def test_a_disconnected_program_can_return_to_its_job(practice: Any) -> None:
     key = connected(practice)
     job_id = practice.core.queue_job("acme/app", ("mac",))
     practice.clock.t += 60
@@ -128,7 +130,7 @@ def test_a_program_that_was_only_cut_off_comes_back_to_its_job(practice: Any) ->
     practice.clock.t += 601  # it is connected again: no clock runs against it
     assert ask(practice, key, "cancelled").status == 200
     what = ["queued", "in_progress", "runner_lost", "cancel_requested", "runner_back"]
-    assert told(practice, job_id)[:5] == what
+    assert history(practice, job_id)[:5] == what
     assert practice.core.jobs()[job_id].executions == 1
 
 
@@ -160,26 +162,26 @@ def test_a_job_never_gets_a_second_start(practice: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["idle", "with-a-job-unseen"])
-def test_a_program_that_leaves_takes_its_job_along(practice: Any, *, given: bool) -> None:
+def test_the_job_of_a_program_that_signs_off_fails(practice: Any, *, given: bool) -> None:
     key = connected(practice)
     job_id = practice.core.queue_job("acme/app", ("mac" if given else "gpu",))
     for _ in range(2):
-        assert practice.visit("DELETE", SESSION, bearer=key).status == 204
+        assert practice.practice_request("DELETE", SESSION, bearer=key).status == 204
     job = practice.core.jobs()[job_id]
     assert (job.status, job.conclusion) == (("completed", "failure") if given else ("queued", None))
     assert [each.online for each in practice.core.runners().values()] == ([] if given else [False])
 
 
-def test_what_a_program_asked_before_its_farewell_does_not_bring_it_back(practice: Any) -> None:
+def test_a_delayed_request_does_not_reconnect_a_program_that_signed_off(practice: Any) -> None:
     _, jit = practice.mint("a")
     key = str(practice.open(jit, "start-0001").json()["session"])
-    assert practice.visit("DELETE", SESSION, bearer=key).status == 204
+    assert practice.practice_request("DELETE", SESSION, bearer=key).status == 204
     assert ask(practice, key, "job").status == 410  # it was sent first, and was slower
     assert practice.open(jit, "start-0001").status == 403
     (left,) = practice.core.runners().values()
     assert not left.online
     job_id = practice.core.queue_job("acme/app", ("mac",))
-    assert told(practice, job_id) == ["queued"]
+    assert history(practice, job_id) == ["queued"]
     again = str(practice.open(jit, "start-0002").json()["session"])  # the machine is there again
     assert ask(practice, again, "job").json()["id"] == job_id
 
@@ -188,11 +190,14 @@ def test_a_gap_in_the_log_is_refused_with_its_size(practice: Any) -> None:
     key = connected(practice)
     practice.core.queue_job("acme/app", ("mac",))
     path = f"{SESSION}/log"
-    answer = practice.visit("POST", path, bearer=key, raw=b"x", query={"offset": 5})
+    answer = practice.practice_request("POST", path, bearer=key, raw=b"x", query={"offset": 5})
     assert (answer.status, answer.json()["size"]) == (409, 0)
-    assert practice.visit("POST", path, bearer=key, raw=b"x").status == 422
+    assert practice.practice_request("POST", path, bearer=key, raw=b"x").status == 422
     long = b"x" * (64 * 1024 + 1)
-    assert practice.visit("POST", path, bearer=key, raw=long, query={"offset": 0}).status == 413
+    assert (
+        practice.practice_request("POST", path, bearer=key, raw=long, query={"offset": 0}).status
+        == 413
+    )
 
 
 def test_a_log_grows_to_its_limit_and_old_ones_are_forgotten(make_practice: Any) -> None:
@@ -202,22 +207,22 @@ def test_a_log_grows_to_its_limit_and_old_ones_are_forgotten(make_practice: Any)
         key = connected(practice, name)
         jobs.append(practice.core.queue_job("acme/app", ("mac",)))
         send = {"bearer": key, "raw": b"12345", "query": {"offset": 0}}
-        assert practice.visit("POST", f"{SESSION}/log", **send).status == 200
+        assert practice.practice_request("POST", f"{SESSION}/log", **send).status == 200
         assert (
-            practice.visit(
+            practice.practice_request(
                 "POST", f"{SESSION}/log", bearer=key, raw=b"678901", query={"offset": 5}
             ).status
             == 413
         )
-    sizes = [practice.visit("GET", f"jobs/{job}").json()["log_size"] for job in jobs]
+    sizes = [practice.practice_request("GET", f"jobs/{job}").json()["log_size"] for job in jobs]
     assert sizes == [0, 5, 5]
 
 
-def test_a_scripted_outage_reaches_runner_programs_but_not_people(practice: Any) -> None:
+def test_a_scripted_outage_affects_runner_programs_but_not_users(practice: Any) -> None:
     key = connected(practice)
     practice.core.faults.outage = True
     assert ask(practice, key, "job").status == 503
-    assert practice.visit("GET", "jobs").status == 200
+    assert practice.practice_request("GET", "jobs").status == 200
 
 
 JSON = st.recursive(
@@ -235,16 +240,16 @@ JSON = st.recursive(
     ),
     face=st.sampled_from(["runner/", "", "jobs/", "jobs/1/", "deliveries/"]),
     body=JSON.map(msgspec.json.encode) | st.binary(max_size=20),
-    bearer=st.text(max_size=12) | st.just("people-secret"),
+    bearer=st.text(max_size=12) | st.just("practice-secret"),
     query=st.dictionaries(
         st.sampled_from(["wait", "offset", "limit", "before"]), st.text(max_size=4)
     ),
 )
-def test_whatever_enters_is_answered(
+def test_any_request_is_answered(
     practice: Any, method: str, path: str, face: str, body: bytes, bearer: str, query: Any
 ) -> None:
     query.pop("wait", None)
-    answer = practice.visit(method, face + path, raw=body, bearer=bearer, query=query)
+    answer = practice.practice_request(method, face + path, raw=body, bearer=bearer, query=query)
     assert 200 <= answer.status < 500
     assert answer.header("x-runyard-practice") == "github"
     assert practice.core.internal_errors == 0
@@ -285,7 +290,7 @@ async def opened(core: GithubCore) -> tuple[int, str]:
 WAIT = (("wait", "60"),)
 
 
-def test_a_poll_waits_for_news_and_no_longer_than_it_may(practice_keys: Any) -> None:
+def test_a_poll_waits_for_a_change_up_to_its_limit(practice_keys: Any) -> None:
     async def scenario(core: GithubCore) -> None:
         loop = asyncio.get_running_loop()
         _, key = await opened(core)
@@ -305,7 +310,7 @@ def test_a_poll_waits_for_news_and_no_longer_than_it_may(practice_keys: Any) -> 
     virtual(practice_keys, scenario)
 
 
-def test_a_waiting_program_is_not_silent_and_a_hung_up_one_is(practice_keys: Any) -> None:
+def test_a_waiting_poll_counts_as_contact_and_a_cancelled_one_does_not(practice_keys: Any) -> None:
     async def scenario(core: GithubCore) -> None:
         runner_id, key = await opened(core)
         for _ in range(4):
@@ -323,7 +328,7 @@ def test_a_waiting_program_is_not_silent_and_a_hung_up_one_is(practice_keys: Any
     virtual(practice_keys, scenario)
 
 
-def test_a_poll_hears_of_a_deleted_registration_at_once(practice_keys: Any) -> None:
+def test_a_poll_ends_at_once_when_its_registration_is_deleted(practice_keys: Any) -> None:
     async def scenario(core: GithubCore) -> None:
         runner_id, key = await opened(core)
         async with asyncio.TaskGroup() as group:

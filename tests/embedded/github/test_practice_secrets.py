@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.embedded.github.practicelive import Live, played
+from tests.embedded.github.practicelive import Live, run_scenario
 
 from runyard.embedded.github import runner_routes
 from runyard.embedded.github.store import RecordStore, StoreError
@@ -54,7 +54,7 @@ def everything(practice: Any, known: dict[str, str]) -> Iterator[tuple[str, Resp
 def test_no_answer_and_no_event_repeats_a_credential(practice: Any) -> None:
     _, jit = practice.mint("a")
     known = {
-        "people": "people-secret",
+        "practice": "practice-secret",
         "JIT": jit,
         "session": practice.open(jit).json()["session"],
         "installation": practice.token,
@@ -67,15 +67,13 @@ def test_no_answer_and_no_event_repeats_a_credential(practice: Any) -> None:
         assert answer.status < 500
         said = repr((answer.headers, answer.body))
         found += [f"{name} in {what}" for name, value in known.items() if value in said]
-    told = repr(practice.events)
-    found += [f"{name} in an event" for name, value in known.items() if value in told]
+    history = repr(practice.events)
+    found += [f"{name} in an event" for name, value in known.items() if value in history]
     shown = repr((practice.core.runners(), practice.core._state, practice.core.settings))
-    found += [
-        f"{name} in a picture of the records" for name, value in known.items() if value in shown
-    ]
+    found += [f"{name} in a rendered record" for name, value in known.items() if value in shown]
     assert practice.events and found == []
     # Only the job's runner may read the job's script.
-    assert b"the-job's-own" not in practice.visit("GET", "jobs").body
+    assert b"the-job's-own" not in practice.practice_request("GET", "jobs").body
 
 
 def test_an_error_of_its_own_repeats_no_credential(practice: Any, monkeypatch: Any) -> None:
@@ -91,7 +89,7 @@ def test_an_error_of_its_own_repeats_no_credential(practice: Any, monkeypatch: A
     assert what == "internal_error" and jit not in repr(detail)
 
 
-def test_its_memory_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+def test_the_store_is_private_for_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store = RecordStore(tmp_path / "github.db")
@@ -104,7 +102,7 @@ def test_its_memory_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> No
     assert set(modes.values()) == {PRIVATE}, modes
 
 
-def test_a_memory_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_store_that_others_could_read_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "github.db"
     path.touch()
     path.chmod(0o644)
@@ -114,7 +112,7 @@ def test_a_memory_that_others_could_read_is_closed_to_them(tmp_path: Path) -> No
     store.close()
 
 
-def test_what_is_wrong_with_a_memory_is_said_without_what_is_in_it(tmp_path: Path) -> None:
+def test_the_error_for_a_damaged_store_does_not_quote_it(tmp_path: Path) -> None:
     path = tmp_path / "github.db"
     path.write_bytes(b"the secret of the house" * 100)
     with pytest.raises(StoreError) as caught:
@@ -124,7 +122,7 @@ def test_what_is_wrong_with_a_memory_is_said_without_what_is_in_it(tmp_path: Pat
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("way", ["--jitconfig", "--jitconfig-file"])
-def test_no_process_shows_the_secret_while_a_job_runs(
+def test_no_process_list_shows_the_secret_while_a_job_runs(
     practice_keys: Any, tmp_path: Path, way: str
 ) -> None:
     async def scenario(it: Live) -> None:
@@ -150,7 +148,7 @@ def test_no_process_shows_the_secret_while_a_job_runs(
         assert it.core.jobs()[job].conclusion == "success"
         assert [path for path in tmp_path.rglob("*jit*") if path.is_file()] == []
 
-    played(practice_keys, tmp_path, scenario)
+    run_scenario(practice_keys, tmp_path, scenario)
 
 
 def words(pid: int) -> bytes:

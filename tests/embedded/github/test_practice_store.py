@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.embedded.github.conftest import APP_ID, HandClock, Practice
+from tests.embedded.github.conftest import APP_ID, ManualClock, Practice
 from tests.tiers import examples
 
 from runyard.embedded.github.core import GithubCore, PracticeApp
@@ -33,35 +33,35 @@ def crashed(folder: Path) -> Path:
     return copy / "github.db"
 
 
-def state(core: GithubCore, *, online: bool) -> Any:
-    """Everything that a restart must not change; who is connected is a matter of connections."""
-    world = core._state
+def snapshot(core: GithubCore, *, online: bool) -> Any:
+    """Everything that a restart must not change; connections are not part of it."""
+    state = core._state
     runners = [
         (each.id, each.name, each.scope, each.labels, each.jit, each.jit_used, each.instance)
-        for each in world.runners.values()
+        for each in state.runners.values()
     ]
-    busy = [(each.id, each.job_id, each.online) for each in world.runners.values() if each.busy]
+    busy = [(each.id, each.job_id, each.online) for each in state.runners.values() if each.busy]
     attempts = [
         (each.delivery, each.ended, each.status, each.status_code) for each in core.attempts()
     ]
     jobs = [
-        {**msgspec.to_builtins(job), "wanted": sorted(job.wanted)} for job in world.jobs.values()
+        {**msgspec.to_builtins(job), "wanted": sorted(job.wanted)} for job in state.jobs.values()
     ]
     return (
-        msgspec.to_builtins(list(world.installations.values())),
+        msgspec.to_builtins(list(state.installations.values())),
         runners,
         busy if online else [each[:2] for each in busy],
         jobs,
         attempts,
-        {name: sorted(runs) for name, runs in world._book._open.items() if runs},
-        sorted(key for group in world._waiting._jobs.values() for key in group),
-        (world.last_id, core._log.last_id),
+        {name: sorted(runs) for name, runs in state._job_table._open.items() if runs},
+        sorted(key for group in state._waiting._jobs.values() for key in group),
+        (state.last_id, core._log.last_id),
         core._authenticator._grants,
-        {job: core._practice_routes._logs.read(job, 0, 1 << 20) for job in world.jobs},
+        {job: core._practice_routes._logs.read(job, 0, 1 << 20) for job in state.jobs},
     )
 
 
-class AnyLifeWithDeath(RuleBasedStateMachine):
+class AnyHistoryWithCrashes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="practice-keep-"))
@@ -78,7 +78,7 @@ class AnyLifeWithDeath(RuleBasedStateMachine):
     @rule(label=st.sampled_from(["mac", "gpu"]), script=st.sampled_from(["", "make"]))
     def queue(self, label: str, script: str) -> None:
         body = {"repo": "acme/app", "labels": [label], "script": script}
-        assert self.practice.visit("POST", "jobs", body).status == 201
+        assert self.practice.practice_request("POST", "jobs", body).status == 201
 
     @rule()
     def mint_and_connect(self) -> None:
@@ -95,9 +95,9 @@ class AnyLifeWithDeath(RuleBasedStateMachine):
     def write(self, pick: int, text: bytes) -> None:
         if self.keys:
             key = self.keys[pick % len(self.keys)]
-            answer = self.practice.visit("GET", f"{SESSION}/job", bearer=key)
+            answer = self.practice.practice_request("GET", f"{SESSION}/job", bearer=key)
             if answer.status == 200:
-                self.practice.visit(
+                self.practice.practice_request(
                     "POST",
                     f"{SESSION}/log",
                     raw=text,
@@ -110,13 +110,13 @@ class AnyLifeWithDeath(RuleBasedStateMachine):
         if self.keys:
             key = self.keys[pick % len(self.keys)]
             body = {"conclusion": conclusion}
-            self.practice.visit("PUT", f"{SESSION}/conclusion", body, bearer=key)
+            self.practice.practice_request("PUT", f"{SESSION}/conclusion", body, bearer=key)
 
     @rule(pick=st.integers(0, 9))
     def cancel(self, pick: int) -> None:
         jobs = list(self.practice.core.jobs())
         if jobs:
-            self.practice.visit("POST", f"jobs/{jobs[pick % len(jobs)]}/cancel")
+            self.practice.practice_request("POST", f"jobs/{jobs[pick % len(jobs)]}/cancel")
 
     @rule(pick=st.integers(0, 9))
     def delete(self, pick: int) -> None:
@@ -140,21 +140,21 @@ class AnyLifeWithDeath(RuleBasedStateMachine):
         image = crashed(self.folder / "live")
         store = RecordStore(image)
         try:
-            clock = HandClock(at=self.practice.clock.t, boot=1000.0)
+            clock = ManualClock(at=self.practice.clock.t, boot=1000.0)
             after = Practice(KEYS, store=store, clock=clock)
-            assert state(after.core, online=True) == state(self.practice.core, online=True)
+            assert snapshot(after.core, online=True) == snapshot(self.practice.core, online=True)
         finally:
             store.close()
             shutil.rmtree(image.parent)
 
 
-AnyLifeWithDeath.TestCase.settings = settings(
+AnyHistoryWithCrashes.TestCase.settings = settings(
     max_examples=examples(25), stateful_step_count=25, deadline=None
 )
-TestAnyLifeWithDeath = AnyLifeWithDeath.TestCase
+TestAnyLifeWithDeath = AnyHistoryWithCrashes.TestCase
 
 
-class Lives:
+class Restarts:
     """A practice GitHub that can be killed and restarted."""
 
     def __init__(self, keys: KeyPair, folder: Path) -> None:
@@ -172,7 +172,7 @@ class Lives:
         self.store = RecordStore(image)
         before = self.now
         at = before.clock.t + away
-        clock = HandClock(at=at, boot=at - 3.0)  # another process, perhaps on a rebooted machine
+        clock = ManualClock(at=at, boot=at - 3.0)  # another process, perhaps on a rebooted machine
         self.now = Practice(self.keys, store=self.store, clock=clock, seed=self.seed)
         self.seed += 1
         self.now.token = before.token
@@ -181,76 +181,78 @@ class Lives:
 
 
 @pytest.fixture
-def lives(practice_keys: KeyPair, tmp_path: Path) -> Any:
-    it = Lives(practice_keys, tmp_path)
+def restarts(practice_keys: KeyPair, tmp_path: Path) -> Any:
+    it = Restarts(practice_keys, tmp_path)
     yield it
     it.store.close()
 
 
-def told(practice: Any, job_id: int) -> list[str]:
+def history(practice: Any, job_id: int) -> list[str]:
     return [entry.what for entry in practice.core.history(job_id)]
 
 
-def test_a_running_job_outlives_the_github_that_gave_it(lives: Any) -> None:
-    key = lives.now.open(lives.now.mint("a")[1]).json()["session"]
-    job_id = lives.now.core.queue_job("acme/app", ("mac",), script="make")
-    lives.now.visit("POST", f"{SESSION}/log", raw=b"half", bearer=key, query={"offset": 0})
-    practice = lives.die(away=5000)
+def test_a_running_job_survives_a_restart_of_github(restarts: Any) -> None:
+    key = restarts.now.open(restarts.now.mint("a")[1]).json()["session"]
+    job_id = restarts.now.core.queue_job("acme/app", ("mac",), script="make")
+    restarts.now.practice_request(
+        "POST", f"{SESSION}/log", raw=b"half", bearer=key, query={"offset": 0}
+    )
+    practice = restarts.die(away=5000)
     asyncio.run(practice.core.settle())
     assert practice.core.jobs()[job_id].status == "in_progress"
-    order = practice.visit("GET", f"{SESSION}/job", bearer=key).json()
+    order = practice.practice_request("GET", f"{SESSION}/job", bearer=key).json()
     assert (order["id"], order["log_size"], order["script"]) == (job_id, 4, "make")
     done = {"conclusion": "success"}
-    assert practice.visit("PUT", f"{SESSION}/conclusion", done, bearer=key).status == 200
-    practice = lives.die()
-    assert practice.visit("PUT", f"{SESSION}/conclusion", done, bearer=key).status == 200
-    assert told(practice, job_id) == ["queued", "in_progress", "completed:success"]
-    assert practice.visit("GET", f"jobs/{job_id}/log").body == b"half"
+    assert practice.practice_request("PUT", f"{SESSION}/conclusion", done, bearer=key).status == 200
+    practice = restarts.die()
+    assert practice.practice_request("PUT", f"{SESSION}/conclusion", done, bearer=key).status == 200
+    assert history(practice, job_id) == ["queued", "in_progress", "completed:success"]
+    assert practice.practice_request("GET", f"jobs/{job_id}/log").body == b"half"
 
 
-def test_a_program_that_does_not_come_back_after_a_restart_is_lost(lives: Any) -> None:
-    lives.now.open(lives.now.mint("a")[1])
-    job_id = lives.now.core.queue_job("acme/app", ("mac",))
-    practice = lives.die()
+def test_a_program_that_does_not_come_back_after_a_restart_is_lost(restarts: Any) -> None:
+    restarts.now.open(restarts.now.mint("a")[1])
+    job_id = restarts.now.core.queue_job("acme/app", ("mac",))
+    practice = restarts.die()
     for seconds, last in ((29, "in_progress"), (2, "runner_lost"), (600, "completed:failure")):
         practice.clock.t += seconds
         asyncio.run(practice.core.settle())
-        assert told(practice, job_id)[-1] == last
+        assert history(practice, job_id)[-1] == last
 
 
-def test_an_idle_program_is_given_a_job_only_once_it_is_heard_of_again(lives: Any) -> None:
-    key = lives.now.open(lives.now.mint("a")[1]).json()["session"]
-    practice = lives.die()
+def test_an_idle_program_gets_a_job_only_after_it_reconnects(restarts: Any) -> None:
+    key = restarts.now.open(restarts.now.mint("a")[1]).json()["session"]
+    practice = restarts.die()
     job_id = practice.core.queue_job("acme/app", ("mac",))
     assert practice.core.jobs()[job_id].status == "queued"
-    assert practice.visit("GET", f"{SESSION}/job", bearer=key).json()["id"] == job_id
+    assert practice.practice_request("GET", f"{SESSION}/job", bearer=key).json()["id"] == job_id
 
 
-def test_a_cancellation_is_heard_after_a_restart(lives: Any) -> None:
-    key = lives.now.open(lives.now.mint("a")[1]).json()["session"]
-    job_id = lives.now.core.queue_job("acme/app", ("mac",))
-    lives.now.core.cancel_job(job_id)
-    practice = lives.die()
-    assert practice.visit("GET", f"{SESSION}/cancelled", bearer=key).status == 200
+def test_a_cancellation_survives_a_restart(restarts: Any) -> None:
+    key = restarts.now.open(restarts.now.mint("a")[1]).json()["session"]
+    job_id = restarts.now.core.queue_job("acme/app", ("mac",))
+    restarts.now.core.cancel_job(job_id)
+    practice = restarts.die()
+    assert practice.practice_request("GET", f"{SESSION}/cancelled", bearer=key).status == 200
 
 
-def test_deliveries_that_were_pending_are_attempted_and_ended_ones_are_not(lives: Any) -> None:
-    lives.now.core.queue_job("acme/app", ("mac",))
-    asyncio.run(lives.now.core.settle())
-    job_id = lives.now.core.queue_job("acme/app", ("mac",))
-    before = lives.now.core.attempts()[-1].delivery
-    practice = lives.die()
+def test_deliveries_that_were_pending_are_attempted_and_ended_ones_are_not(restarts: Any) -> None:
+    restarts.now.core.queue_job("acme/app", ("mac",))
+    asyncio.run(restarts.now.core.settle())
+    job_id = restarts.now.core.queue_job("acme/app", ("mac",))
+    before = restarts.now.core.attempts()[-1].delivery
+    practice = restarts.die()
     asyncio.run(practice.core.settle())
     assert [(each.id, each.guid) for each in practice.delivered] == [(before.id, before.guid)]
     assert str(job_id).encode() in practice.delivered[0].body
-    practice = lives.die()
+    practice = restarts.die()
     asyncio.run(practice.core.settle())
     assert practice.delivered == []
 
 
-def test_tokens_and_registrations_go_on_and_ids_do_not_repeat(lives: Any) -> None:
-    first, jit = lives.now.mint("a")
-    practice = lives.die()
+def test_tokens_and_registrations_survive_and_ids_do_not_repeat(restarts: Any) -> None:
+    first, jit = restarts.now.mint("a")
+    practice = restarts.die()
     runners = practice.ask("GET", "/orgs/acme/actions/runners")
     assert [each["name"] for each in runners.json()["runners"]] == ["a"]
     assert practice.ask("GET", "/orgs/acme/actions/runners", auth="ghs_other").status == 401
@@ -259,42 +261,42 @@ def test_tokens_and_registrations_go_on_and_ids_do_not_repeat(lives: Any) -> Non
     assert practice.open(jit).status == 201
 
 
-def test_a_registration_that_nobody_used_ends_on_its_day_also_across_restarts(lives: Any) -> None:
-    lives.now.mint("a")
-    practice = lives.die(away=86390)
+def test_an_unused_registration_is_removed_on_time_across_restarts(restarts: Any) -> None:
+    restarts.now.mint("a")
+    practice = restarts.die(away=86390)
     asyncio.run(practice.core.settle())
     assert len(practice.core.runners()) == 1
-    practice = lives.die(away=20)
+    practice = restarts.die(away=20)
     asyncio.run(practice.core.settle())
     assert not practice.core.runners()
 
 
-def test_nothing_is_acknowledged_that_cannot_be_written(lives: Any, monkeypatch: Any) -> None:
-    practice = lives.now
+def test_nothing_is_acknowledged_that_cannot_be_written(restarts: Any, monkeypatch: Any) -> None:
+    practice = restarts.now
     real = RecordStore.commit
 
     def full(*_: object, **__: object) -> None:
-        raise StoreError("the disk is full", fix="make room")
+        raise StoreError("the disk is full", fix="free some space")
 
     monkeypatch.setattr(RecordStore, "commit", full)
     body = {"repo": "acme/app", "labels": ["mac"]}
-    assert practice.visit("POST", "jobs", body).status == 503
+    assert practice.practice_request("POST", "jobs", body).status == 503
     assert practice.core.internal_errors == 1
     monkeypatch.setattr(RecordStore, "commit", real)
-    practice.visit("GET", "jobs")
-    assert len(lives.die().core.jobs()) == 1
+    practice.practice_request("GET", "jobs")
+    assert len(restarts.die().core.jobs()) == 1
 
 
-def test_only_what_changed_is_written(lives: Any) -> None:
-    practice = lives.now
+def test_only_what_changed_is_written(restarts: Any) -> None:
+    practice = restarts.now
     for _ in range(20):
         practice.core.queue_job("acme/app", ("mac",))
-    before = lives.store._connection.total_changes
-    practice.visit("GET", "jobs")
-    assert lives.store._connection.total_changes == before
-    practice.visit("POST", f"jobs/{next(iter(practice.core.jobs()))}/cancel")
+    before = restarts.store._connection.total_changes
+    practice.practice_request("GET", "jobs")
+    assert restarts.store._connection.total_changes == before
+    practice.practice_request("POST", f"jobs/{next(iter(practice.core.jobs()))}/cancel")
     # The job, the counters, and the webhook delivery.
-    assert lives.store._connection.total_changes - before == 3
+    assert restarts.store._connection.total_changes - before == 3
 
 
 def test_the_file_is_private_and_used_by_one_process(tmp_path: Path) -> None:
@@ -308,7 +310,7 @@ def test_the_file_is_private_and_used_by_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["text", "version", "record", "folder"])
-def test_a_damaged_memory_says_what_to_do(
+def test_the_error_for_a_damaged_store_has_a_fix(
     practice_keys: KeyPair, tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "github.db"
@@ -334,19 +336,19 @@ def test_a_damaged_memory_says_what_to_do(
     assert caught.value.fix
 
 
-def test_the_memory_of_another_app_is_not_taken_for_ours(lives: Any) -> None:
+def test_the_store_of_another_app_is_refused(restarts: Any) -> None:
     with pytest.raises(StoreError, match=f"App {APP_ID}"):
         GithubCore(
-            clock=lives.now.clock,
+            clock=restarts.now.clock,
             rng=random.Random(1),
             app=PracticeApp(
-                app_id=APP_ID + 1, public_key=lives.keys.public_pem, webhook_secret="s"
+                app_id=APP_ID + 1, public_key=restarts.keys.public_pem, webhook_secret="s"
             ),
-            store=lives.store,
+            store=restarts.store,
         )
 
 
-def test_a_new_key_of_the_app_is_remembered_beside_the_old_one(lives: Any) -> None:
-    lives.keys = KEYS
-    practice = lives.die()
+def test_a_new_key_of_the_app_is_stored_beside_the_old_one(restarts: Any) -> None:
+    restarts.keys = KEYS
+    practice = restarts.die()
     assert len(practice.core._persistence._app.fingerprints) == 2

@@ -1,7 +1,6 @@
 """Tracks which records have changed since they were last stored.
 
-Code that changes a record calls `touch`. By default that does nothing: a practice GitHub without a store has no
-cost for it.
+Code that changes a record calls `touch`. By default that does nothing, because there is no store.
 """
 
 from collections.abc import Callable

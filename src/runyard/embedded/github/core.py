@@ -68,7 +68,7 @@ _META = {
 }
 _PERSIST_RETRY = 1.0  # seconds until a failed write is tried again
 _PERSIST_ALERT_AFTER = 10.0  # seconds of failed writes after which it counts as unhealthy
-MEMORY = Loop.GITHUB_STATE
+STORE_LOOP = Loop.GITHUB_STATE
 
 
 class PracticeApp(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,12 +163,12 @@ class GithubCore:
             return await self._probe(request)
         try:
             if request.path.startswith("/practice/"):
-                response = await self._visit(request)
+                response = await self._serve_practice(request)
             else:
                 response = self._answer(request)
         except Denied as denied:
             response = _refusal(denied)
-        except Exception as error:  # noqa: BLE001 - the last line of defence; counted and traced
+        except Exception as error:  # noqa: BLE001 - the boundary of `handle`; counted and traced
             self.internal_errors += 1
             self._trace("internal_error", {"error": repr(error), "path": request.path})
             response = json_response(500, {"message": "Internal error of the practice GitHub"})
@@ -183,13 +183,13 @@ class GithubCore:
         return msgspec.structs.replace(response, headers=(*response.headers, PRACTICE_HEADER))
 
     async def _probe(self, request: Request) -> Response:
-        self._try_to_persist()  # so that a caller who polls notices a recovered disk
+        self._try_to_persist()  # so that a recovered disk shows in the next probe
         probes = probe_routes(Health(self._clock), self._freshness, None)
         answer = await Routes("practice GitHub", "1", probes).handle(request)
         assert isinstance(answer, Response)
         return msgspec.structs.replace(answer, headers=(*answer.headers, PRACTICE_HEADER))
 
-    async def _visit(self, request: Request) -> Response:
+    async def _serve_practice(self, request: Request) -> Response:
         self._advance()
         scripted = None
         if request.path.startswith(
@@ -233,7 +233,7 @@ class GithubCore:
         only = self._authenticator.personal(credential)
         if only is not None:
             return self._known(
-                "user", request, path, lambda: self._rest.as_person(request, path, only)
+                "user", request, path, lambda: self._rest.as_user(request, path, only)
             )
         caller = self._authenticator.check_installation(credential)
         return self._known(
@@ -390,7 +390,7 @@ class GithubCore:
 
     async def run(self) -> None:
         """Sends webhooks and handles timeouts, until cancelled. Deliveries run concurrently, as GitHub's do."""
-        self._freshness.follow(MEMORY, _PERSIST_ALERT_AFTER, self._last_persisted)
+        self._freshness.follow(STORE_LOOP, _PERSIST_ALERT_AFTER, self._last_persisted)
         async with asyncio.TaskGroup() as group:
             while True:
                 self._wake.clear()

@@ -162,7 +162,7 @@ class DeliveryLog:
         """Sends one attempt to the receiver and records its outcome."""
         started = self._clock.monotonic()
         attempt.delivered_at = self._clock.now()
-        status, code = await self._carry(attempt.delivery)
+        status, code = await self._send(attempt.delivery)
         attempt.duration = self._clock.monotonic() - started
         attempt.status, attempt.status_code = status, code
         attempt.ended = True
@@ -175,7 +175,7 @@ class DeliveryLog:
             if not attempt.ended:
                 self._pending.append(attempt)
 
-    async def _carry(self, delivery: Delivery) -> tuple[str, int]:
+    async def _send(self, delivery: Delivery) -> tuple[str, int]:
         if self._deliver is None:
             return "failed to connect to host", 502
         try:
@@ -185,7 +185,7 @@ class DeliveryLog:
             return "timed out", 504
         except TransportError:
             return "failed to connect to host", 502
-        except Exception:  # noqa: BLE001 - the receiver's side may fail in any way; GitHub lives on
+        except Exception:  # noqa: BLE001 - the receiver may fail in any way; it is counted
             self.crashes += 1
             return "failed to connect to host", 502
         return ("OK", code) if 200 <= code < 300 else (f"Invalid HTTP Response: {code}", code)

@@ -55,7 +55,7 @@ class Denied(Exception):
         self.message = message
 
 
-class NotThere(Denied):
+class NotFound(Denied):
     """404: absent, or hidden from this caller."""
 
     def __init__(self) -> None:

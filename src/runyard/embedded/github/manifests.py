@@ -1,4 +1,4 @@
-"""Creates Apps from manifests: a user agrees on a page, and the code of the redirect is exchanged for the App, once.
+"""Creates Apps from manifests: a user confirms on a page, and the code of the redirect is exchanged for the App, once.
 
 There is one App here, so the "new" App is that one with the manifest's name, a new key beside the old ones, and a
 new webhook secret. The codes are lost when this GitHub ends; GitHub's last for an hour.
@@ -10,12 +10,12 @@ from typing import Any
 
 from runyard.embedded.github import render
 from runyard.embedded.github.deliveries import DeliveryLog
-from runyard.embedded.github.identity import Authenticator, Denied, NotThere, generate_key_pair
+from runyard.embedded.github.identity import Authenticator, Denied, NotFound, generate_key_pair
 from runyard.http.messages import Request, Response, json_response
 
 
 class Manifests:
-    """Manifests that were agreed to and not yet exchanged."""
+    """Manifests that were confirmed and not yet exchanged."""
 
     def __init__(
         self, *, rng: random.Random, app_id: int, authenticator: Authenticator, log: DeliveryLog
@@ -38,10 +38,10 @@ class Manifests:
             case ("POST", "app-manifests", code, "conversions"):
                 manifest = self._codes.pop(code, None)
                 if manifest is None:
-                    raise NotThere
+                    raise NotFound
                 return self._convert(manifest)
             case _:
-                raise NotThere
+                raise NotFound
 
     def _convert(self, manifest: Mapping[str, Any]) -> Response:
         name = str(manifest.get("name") or "")

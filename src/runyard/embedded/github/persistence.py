@@ -88,7 +88,7 @@ class Persistence:
     def load(self) -> list[RunnerSession]:
         """Loads the stored records; returns the sessions of runner programs that are assumed to run."""
         try:
-            self._know_app()
+            self._check_app()
             self._state.restore(
                 installations=self._records("installation", Installation),
                 runs=self._records("run", Run),
@@ -125,19 +125,19 @@ class Persistence:
                 runner.offline_since = min(runner.offline_since - late, self._clock.monotonic())
             yield runner
 
-    def _know_app(self) -> None:
-        kept = dict(self._store.records("meta"))
-        if "app" in kept:
-            before = msgspec.json.decode(kept["app"], type=AppIdentity)
+    def _check_app(self) -> None:
+        stored = dict(self._store.records("meta"))
+        if "app" in stored:
+            before = msgspec.json.decode(stored["app"], type=AppIdentity)
             if before.app_id != self._app.app_id:
                 raise StoreError(
                     f"the store belongs to App {before.app_id}, not to App {self._app.app_id}",
-                    fix="Give the App its id back, or move the file away to start with an empty one.",
+                    fix="Use the App id that it belongs to, or move the file away to start with an empty one.",
                 )
             known = dict.fromkeys((*before.fingerprints, *self._app.fingerprints))
             self._app = msgspec.structs.replace(self._app, fingerprints=tuple(known))
-        if "counters" in kept:
-            counters = msgspec.json.decode(kept["counters"], type=Counters)
+        if "counters" in stored:
+            counters = msgspec.json.decode(stored["counters"], type=Counters)
             self._state.last_id = counters.state
             self._log.last_id = counters.deliveries
         self.touch("meta", "app")

@@ -105,18 +105,18 @@ class PracticeRoutes:
             ("repo", "Only jobs of this repository."),
         )
         return (
-            _ask("POST", f"{at}/accounts", self._install, _INSTALLED, body=InstallBody),
-            _ask("GET", f"{at}/accounts", self._accounts, {200: ("All.", views.Accounts)}),
-            _ask("POST", f"{at}/repos", self._add_repo, _ADDED, body=RepoBody),
-            _ask("POST", f"{at}/jobs", self._queue, _QUEUED, body=JobBody),
-            _ask("GET", f"{at}/jobs", self._list, {200: ("A page.", views.Jobs)}, query=some),
-            _ask("GET", job, self._show, _ONE_JOB),
-            _ask("POST", f"{job}/cancel", self._cancel, {**_ONE_JOB, **_LATE}),
-            _ask("POST", f"{job}/approve", self._approve, {**_ONE_JOB, **_LATE}),
-            _ask("GET", f"{job}/log", self._log, _SOME_LOG, query=offset, media="text/plain"),
-            _ask("GET", f"{at}/runners", self._runners, {200: ("All.", views.Runners)}),
-            _ask("GET", f"{at}/deliveries", self._attempts, _SENT, query=_PAGED),
-            _ask("POST", f"{delivery}/redeliver", self._redeliver, _AGAIN),
+            _route("POST", f"{at}/accounts", self._install, _INSTALLED, body=InstallBody),
+            _route("GET", f"{at}/accounts", self._accounts, {200: ("All.", views.Accounts)}),
+            _route("POST", f"{at}/repos", self._add_repo, _ADDED, body=RepoBody),
+            _route("POST", f"{at}/jobs", self._queue, _QUEUED, body=JobBody),
+            _route("GET", f"{at}/jobs", self._list, {200: ("A page.", views.Jobs)}, query=some),
+            _route("GET", job, self._show, _ONE_JOB),
+            _route("POST", f"{job}/cancel", self._cancel, {**_ONE_JOB, **_LATE}),
+            _route("POST", f"{job}/approve", self._approve, {**_ONE_JOB, **_LATE}),
+            _route("GET", f"{job}/log", self._log, _SOME_LOG, query=offset, media="text/plain"),
+            _route("GET", f"{at}/runners", self._runners, {200: ("All.", views.Runners)}),
+            _route("GET", f"{at}/deliveries", self._attempts, _SENT, query=_PAGED),
+            _route("POST", f"{delivery}/redeliver", self._redeliver, _AGAIN),
         )
 
     async def guard(self, request: Request) -> Response | None:
@@ -269,7 +269,7 @@ class PracticeRoutes:
         return json_response(202, {})
 
 
-def _ask(
+def _route(
     method: str,
     path: str,
     handler: Callable[..., Awaitable[Response]],

@@ -1,4 +1,4 @@
-"""The page on which GitHub asks a user whether to create an App from a manifest; here the answer is always yes.
+"""The page on which a user confirms the creation of an App from a manifest; here it is always confirmed.
 
 The posted form is validated as far as GitHub is known to validate it; then the browser is redirected with a code.
 """

@@ -13,7 +13,7 @@ from runyard.clock import Clock
 from runyard.embedded.github import deliveries, render
 from runyard.embedded.github.bodies import number
 from runyard.embedded.github.deliveries import Attempt, Deliver, DeliveryLog
-from runyard.embedded.github.identity import NotThere
+from runyard.embedded.github.identity import NotFound
 from runyard.embedded.github.model import Installation, Job, Repo
 from runyard.embedded.github.pages import delivery_page
 from runyard.embedded.github.render import Json
@@ -87,7 +87,7 @@ class RepoHooks:
                 self._hook(repo, text).log.redeliver(attempt)
                 return json_response(202, {})
             case _:
-                raise NotThere
+                raise NotFound
 
     def _of(self, repo: Repo) -> Iterator[RepoHook]:
         return (hook for hook in self._hooks.values() if hook.repo is repo)
@@ -95,13 +95,13 @@ class RepoHooks:
     def _hook(self, repo: Repo, text: str) -> RepoHook:
         hook = self._hooks.get(number(text))
         if hook is None or hook.repo is not repo:
-            raise NotThere
+            raise NotFound
         return hook
 
     def _attempt(self, repo: Repo, hook: str, delivery: str) -> Attempt:
         attempt = self._hook(repo, hook).log.get(number(delivery))
         if attempt is None:
-            raise NotThere
+            raise NotFound
         return attempt
 
 

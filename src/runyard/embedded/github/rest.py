@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from runyard.embedded.github import deliveries, render
 from runyard.embedded.github.bodies import number, read_mint
 from runyard.embedded.github.deliveries import DeliveryLog
-from runyard.embedded.github.identity import Authenticator, Denied, NotThere, Personal
+from runyard.embedded.github.identity import Authenticator, Denied, NotFound, Personal
 from runyard.embedded.github.limits import Faults
 from runyard.embedded.github.model import Installation, Repo, Run, Runner
 from runyard.embedded.github.pages import delivery_page, paged
@@ -20,7 +20,7 @@ from runyard.embedded.github.state import PracticeState
 from runyard.http.messages import Request, Response, json_response
 from runyard.wire.instants import to_rfc3339
 
-_NOT_YOURS = "Resource not accessible by personal access token"
+_NOT_ACCESSIBLE = "Resource not accessible by personal access token"
 
 
 class Rest:
@@ -60,12 +60,12 @@ class Rest:
             case ("GET", "app", "hook", "deliveries", text):
                 attempt = self._log.get(number(text))
                 if attempt is None:
-                    raise NotThere
+                    raise NotFound
                 return json_response(200, deliveries.detail(attempt))
             case ("POST", "app", "hook", "deliveries", text, "attempts"):
                 return self._redeliver(number(text))
             case _:
-                raise NotThere
+                raise NotFound
 
     def as_installation(
         self, request: Request, path: Sequence[str], caller: Installation
@@ -93,22 +93,22 @@ class Rest:
                 repos = caller.repos.values()
                 return paged(request, repos, len(repos), render.repository, key="repositories")
             case _:
-                raise NotThere
+                raise NotFound
 
-    def as_person(self, request: Request, path: Sequence[str], only: Personal) -> Response:
+    def as_user(self, request: Request, path: Sequence[str], only: Personal) -> Response:
         """Endpoints for a personal access token: those of one repository."""
         match path:
             case ("repos", owner, name, *rest) if f"{owner}/{name}".lower() == only.repository:
                 if rest[:1] == ["hooks"] and not only.hooks:
-                    raise Denied(403, _NOT_YOURS)
+                    raise Denied(403, _NOT_ACCESSIBLE)
                 caller = self._state.account(owner)
                 if caller is None:
-                    raise NotThere
+                    raise NotFound
                 return self.as_installation(request, path, caller)
             case ("orgs", *_):
-                raise Denied(403, _NOT_YOURS)
+                raise Denied(403, _NOT_ACCESSIBLE)
             case _:
-                raise NotThere
+                raise NotFound
 
     # Access
 
@@ -116,7 +116,7 @@ class Rest:
         owner = self._state.account(org)
         # A user's account is not an organisation.
         if owner is None or owner.kind != "Organization":
-            raise NotThere
+            raise NotFound
         if owner is not caller:
             raise Denied(403, "Resource not accessible by integration")
         return f"orgs/{owner.account.lower()}"
@@ -124,7 +124,7 @@ class Rest:
     def _repo(self, owner: str, name: str, caller: Installation) -> Repo:
         repo = self._state.repo(owner, name)
         if repo is None or caller.account != repo.owner:
-            raise NotThere
+            raise NotFound
         return repo
 
     # The App
@@ -143,7 +143,7 @@ class Rest:
     def _token(self, installation_id: int) -> Response:
         installation = self._state.installations.get(installation_id)
         if installation is None:
-            raise NotThere
+            raise NotFound
         if installation.suspended_at is not None:
             raise Denied(403, "This installation has been suspended")
         token, ends = self._authenticator.grant(installation)
@@ -152,7 +152,7 @@ class Rest:
     def _redeliver(self, delivery_id: int) -> Response:
         attempt = self._log.get(delivery_id)
         if attempt is None:
-            raise NotThere
+            raise NotFound
         self._log.redeliver(attempt)
         return json_response(202, {})
 
@@ -171,12 +171,12 @@ class Rest:
             case ("DELETE", text):
                 return self._delete(self._runner(scope, text))
             case _:
-                raise NotThere
+                raise NotFound
 
     def _runner(self, scope: str, text: str) -> Runner:
         runner = self._state.runners.get(number(text))
         if runner is None or runner.scope != scope:
-            raise NotThere
+            raise NotFound
         return runner
 
     def _list_runners(self, request: Request, scope: str) -> Response:
@@ -219,7 +219,7 @@ class Rest:
             case ["jobs", text]:
                 job = self._state.jobs.get(number(text))
                 if job is None or job.repo is not repo:
-                    raise NotThere
+                    raise NotFound
                 return json_response(200, render.job(job))
             case ["runs"]:
                 runs = self._runs(repo, request.param("status"))
@@ -230,7 +230,7 @@ class Rest:
                 jobs = self._run(repo, text).jobs
                 return paged(request, jobs.values(), len(jobs), render.job, key="jobs")
             case _:
-                raise NotThere
+                raise NotFound
 
     def _change(self, repo: Repo, rest: list[str]) -> Response:
         match rest:
@@ -244,12 +244,12 @@ class Rest:
             case ["jobs", text, "rerun"]:
                 return self._rerun(repo, number(text))
             case _:
-                raise NotThere
+                raise NotFound
 
     def _rerun(self, repo: Repo, job_id: int) -> Response:
         job = self._state.jobs.get(job_id)
         if job is None or job.repo is not repo:
-            raise NotThere
+            raise NotFound
         if self._run(repo, str(job.run_id)).status != "completed":
             raise Denied(403, "The workflow run containing this job is already running")
         self._state.queue_job(
@@ -274,5 +274,5 @@ class Rest:
     def _run(self, repo: Repo, text: str) -> Run:
         run = self._state.runs_of(repo).get(number(text))
         if run is None:
-            raise NotThere
+            raise NotFound
         return run

@@ -2,13 +2,13 @@
 
     POST   …/session             bearer: the JIT configuration   → 201 a session
     GET    …/session/job         bearer: the session             → 200 the one job, 204 none yet
-    GET    …/session/cancelled                                   → 200 stop it, 204 go on
+    GET    …/session/cancelled                                   → 200 stop it, 204 continue
     POST   …/session/log?offset=                                 → 200 the log's size
     PUT    …/session/conclusion                                  → 200 accepted, also when repeated
     DELETE …/session                                             → 204 the program ends
 
-The two reads wait (`wait=` seconds, bounded) until there is an answer, and repeat it to a caller that asks again:
-an answer counts as delivered only when the next request shows it. 410 means that the session is over for good:
+The two reads wait (`wait=` seconds, bounded) until there is an answer, and repeat it when the request is repeated: an
+answer counts as delivered only when the next request shows it. 410 means that the session is over for good:
 its registration was deleted, or its job was given up.
 
 Invariants:
@@ -41,7 +41,7 @@ SESSION = "/practice/runner/session"
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """The body that opens a session: a text that the program draws when it starts."""
+    """The body that opens a session: a random text of this start of the program."""
 
     instance: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9-]{8,64}$(?!\n)")]
 
@@ -103,7 +103,7 @@ class RunnerRoutes:
         self._clock = clock
         self._settings = settings
         self._contacts: dict[int, _Contact] = {}
-        self._look_at = math.inf
+        self._next_check = math.inf
         self._reported: dict[int, int] = {}  # runner id to job id, for runners that lost our answer
 
     def restore(self, sessions: Iterable[RunnerSession]) -> None:
@@ -184,10 +184,10 @@ class RunnerRoutes:
     def advance(self) -> None:
         """Gives up programs that have been without contact for too long."""
         now = self._clock.monotonic()
-        if now < self._look_at:
+        if now < self._next_check:
             return
         patience = self._settings.silent_after
-        self._look_at = math.inf
+        self._next_check = math.inf
         for runner_id, contact in list(self._contacts.items()):
             due = patience + (now if contact.waiting else contact.last_contact)
             if self._state.session_of(runner_id) is None:
@@ -196,17 +196,17 @@ class RunnerRoutes:
                 del self._contacts[runner_id]
                 self._state.vanish(self._state.runners[runner_id])
             else:
-                self._look_at = min(self._look_at, due)
+                self._next_check = min(self._next_check, due)
 
     def next_due(self) -> float:
         """When `advance` may have something to do."""
-        return self._look_at
+        return self._next_check
 
     def _touch_contact(self, runner_id: int) -> _Contact:
         now = self._clock.monotonic()
         contact = self._contacts.setdefault(runner_id, _Contact(last_contact=now))
         contact.last_contact = now
-        self._look_at = min(self._look_at, now + self._settings.silent_after)
+        self._next_check = min(self._next_check, now + self._settings.silent_after)
         return contact
 
     # Sessions
@@ -226,7 +226,7 @@ class RunnerRoutes:
         return json_response(201, answer)
 
     async def _leave(self, request: Request) -> Response:
-        """The program was asked to end. A job that was assigned to it meanwhile fails with it."""
+        """End the session of a program that was stopped. A job that was assigned to it meanwhile fails."""
         session = self._session(request)
         if isinstance(session, RunnerSession):
             self._state.leave(self._state.runners[session.runner_id])
@@ -352,11 +352,11 @@ class RunnerRoutes:
         try:
             async with self._clock.timeout(wait):
                 while not ready() and not session.over:
-                    stirred = session.watch()
+                    changed = session.watch()
                     try:
-                        await stirred.wait()
+                        await changed.wait()
                     finally:
-                        session.unwatch(stirred)
+                        session.unwatch(changed)
         except TimeoutError:
             return
         finally:

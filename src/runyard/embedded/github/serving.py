@@ -19,10 +19,10 @@ from runyard.telemetry.log import Logger
 
 
 class Practice(msgspec.Struct, frozen=True, kw_only=True):
-    """What one practice GitHub needs."""
+    """The dependencies and settings of one practice GitHub."""
 
-    memory: Path
-    """The file that keeps its state."""
+    store_path: Path
+    """The file with its state."""
     app_id: int
     public_key: str
     webhook_secret: str
@@ -39,8 +39,8 @@ class Practice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def serve(practice: Practice, sock: socket.socket, *, ready: Callable[[], None]) -> None:
-    """Serve until cancelled; raises `StoreError` if its memory cannot be used."""
-    store, log = RecordStore(practice.memory), practice.log
+    """Serve until cancelled; raises `StoreError` if its store cannot be used."""
+    store, log = RecordStore(practice.store_path), practice.log
     core = GithubCore(
         clock=practice.clock,
         rng=practice.rng,

@@ -1,6 +1,6 @@
 """A connected runner's session at the practice GitHub.
 
-This is the interface of the runner program: it waits for its one job, runs it, reports the end. A session ends
+A runner program uses it to wait for its one job and to report its end. A session ends
 when its job has ended, when its registration is deleted, or when its machine vanishes.
 """
 
@@ -43,15 +43,15 @@ class RunnerSession:
         return self._runner.name
 
     async def next_job(self) -> Assignment | None:
-        """Waits for the one job; `None` if the session ended before any came."""
+        """Waits for the one job; `None` if the session ended before."""
         await self._changed.wait()
         return self.assignment
 
     def finish(self, conclusion: str) -> bool:
         """Reports the job's end. `False` if the session is over: the runner was given up."""
-        listened = self._state.finish(self._runner, conclusion)
+        accepted = self._state.finish(self._runner, conclusion)
         self._state.settled()
-        return listened
+        return accepted
 
     def vanish(self) -> None:
         """Ends the session as if the machine were gone. May be called at any time, also twice."""
@@ -69,7 +69,7 @@ class RunnerSession:
         if event in self._watchers:
             self._watchers.remove(event)
 
-    def give(self, job: Job) -> None:
+    def assign(self, job: Job) -> None:
         """Called by GitHub's side: assigns the job."""
         self.assignment = Assignment(
             job_id=job.id,
@@ -82,20 +82,20 @@ class RunnerSession:
             env=job.env,
         )
         self._changed.set()
-        self._stir()
+        self._notify_watchers()
 
-    def ask_to_cancel(self) -> None:
+    def request_cancel(self) -> None:
         """Called by GitHub's side: requests the job's cancellation."""
         self._cancelled.set()
-        self._stir()
+        self._notify_watchers()
 
     def end(self) -> None:
         """Called by GitHub's side: ends the session."""
         self.over = True
         self._changed.set()
-        self._stir()
+        self._notify_watchers()
 
-    def _stir(self) -> None:
+    def _notify_watchers(self) -> None:
         watchers, self._watchers = self._watchers, []
         for event in watchers:
             event.set()

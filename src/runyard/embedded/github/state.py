@@ -69,7 +69,7 @@ class PracticeState:
         self.settled = settled
         self._accounts = Accounts()
         self._registry = Registry()
-        self._book = JobTable()
+        self._job_table = JobTable()
         self._sessions: dict[int, RunnerSession] = {}
         self._waiting = Waiting()
         self._offline_timers = OfflineTimers(clock=clock, settings=settings)
@@ -120,19 +120,19 @@ class PracticeState:
     @property
     def jobs(self) -> Mapping[int, Job]:
         """All jobs ever, by id."""
-        return self._book.jobs
+        return self._job_table.jobs
 
     def job(self, job_id: int) -> Job:
         """One job; raises `PracticeError` if there is none."""
-        return self._book.job(job_id)
+        return self._job_table.job(job_id)
 
     def runs_of(self, repo: Repo, *, open_only: bool = False) -> Mapping[int, Run]:
         """Runs of a repository, oldest first."""
-        return self._book.runs_of(repo, open_only=open_only)
+        return self._job_table.runs_of(repo, open_only=open_only)
 
     def run(self, run_id: int) -> Run | None:
         """A run of any repository."""
-        return self._book.run(run_id)
+        return self._job_table.run(run_id)
 
     @property
     def runners(self) -> Mapping[int, Runner]:
@@ -183,7 +183,7 @@ class PracticeState:
             env=env,
             status="waiting" if waiting else "queued",
         )
-        self._book.add_job(job)
+        self._job_table.add_job(job)
         self._note(job, job.status)
         if not waiting:
             self._offer(job)
@@ -209,7 +209,7 @@ class PracticeState:
             self._remember(job, "cancel_requested")
             session = self._sessions.get(job.runner_id or 0)
             if session is not None:
-                session.ask_to_cancel()
+                session.request_cancel()
             return True
         self._waiting.drop_job(job)
         self._complete(job, "cancelled")
@@ -284,7 +284,7 @@ class PracticeState:
         if runner.job_id is not None:
             job = self.jobs[runner.job_id]
             self._remember(job, "runner_back")
-            self._give_again(session, job)
+            self._assign_again(session, job)
             return session
         queued = self._waiting.jobs_for(runner)
         if queued:
@@ -355,10 +355,10 @@ class PracticeState:
             self._accounts.add(installation)
         for run in runs:
             run.repo = self._accounts.same(run.repo)
-            self._book.add_run(run)
+            self._job_table.add_run(run)
         for job in jobs:
             job.repo = self._accounts.same(job.repo)
-            self._book.add_job(job)
+            self._job_table.add_job(job)
             if job.status == "queued":
                 self._waiting.add_job(job)
 
@@ -381,15 +381,15 @@ class PracticeState:
             self._offline_timers.start(runner)
             return None
         session = self._sessions[runner.id] = RunnerSession(self, runner)
-        self._give_again(session, self.jobs[runner.job_id or 0])
+        self._assign_again(session, self.jobs[runner.job_id or 0])
         return session
 
     # Internal
 
-    def _give_again(self, session: RunnerSession, job: Job) -> None:
-        session.give(job)
+    def _assign_again(self, session: RunnerSession, job: Job) -> None:
+        session.assign(job)
         if job.cancel_requested:
-            session.ask_to_cancel()
+            session.request_cancel()
 
     def _run(self, repo: Repo, run_id: int | None) -> Run:
         if run_id is not None:
@@ -399,7 +399,7 @@ class PracticeState:
             return found
         number = _FIRST_RUN + self._id()
         self.touch("run", number)
-        return self._book.add_run(Run(id=number, repo=repo, created_at=self._clock.now()))
+        return self._job_table.add_run(Run(id=number, repo=repo, created_at=self._clock.now()))
 
     def _offer(self, job: Job) -> None:
         ready = self._waiting.runners_for(job)
@@ -419,7 +419,7 @@ class PracticeState:
         job.runner_group_id = runner.group_id
         self.touch("runner", runner.id)
         self._note(job, "in_progress")
-        self._sessions[runner.id].give(job)
+        self._sessions[runner.id].assign(job)
 
     def _end_run_of(self, runner: Runner, job: Job, conclusion: str) -> None:
         runner.job_id = None
@@ -430,7 +430,7 @@ class PracticeState:
         job.status = "completed"
         job.conclusion = conclusion
         job.completed_at = self._clock.now()
-        self._book.job_ended(job)
+        self._job_table.job_ended(job)
         self._note(job, "completed")
 
     def _note(self, job: Job, action: str) -> None:

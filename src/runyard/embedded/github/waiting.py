@@ -1,6 +1,6 @@
 """Holds queued jobs that wait for a runner and idle runners that wait for a job, and finds which fit.
 
-Both wait under their account, in the order in which they came. `state` chooses among them.
+Both are grouped by account, in order of arrival. `state` chooses among them.
 """
 
 from runyard.embedded.github.model import Job, Runner

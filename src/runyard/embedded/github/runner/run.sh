@@ -1,9 +1,9 @@
 #!/bin/sh
-# Stands where GitHub's runner would be: ./run.sh --jitconfig JIT --disableupdate
+# Replaces GitHub's runner: ./run.sh --jitconfig JIT --disableupdate
 #
 # The JIT configuration is a secret, and arguments of a process can be read by every user of the machine. So it is
-# moved from the arguments into a file that only we can read, this process is replaced, and the program that comes
-# in its place removes the file when it has read it. A caller that can write such a file itself passes
+# moved from the arguments into a file that only we can read, this process is replaced, and the program that
+# replaces it removes the file after reading it. A caller that can write such a file itself passes
 # --jitconfig-file PATH, and the secret is never in any process's arguments.
 set -eu
 

@@ -12,7 +12,7 @@ async def run(context: Context) -> None:
     boot, secrets = context.boot, context.secrets()
     server = transport(boot.server_url)
     practice = Practice(
-        memory=boot.layout.github,
+        store_path=boot.layout.github,
         app_id=boot.app_id,
         public_key=secrets.app_public_key,
         webhook_secret=secrets.webhook_secret,

@@ -41,7 +41,7 @@ class Runner:
         self._identity = identity
         self._user = user
         self.events: Events[Any] = queue.SimpleQueue()
-        self._told_to_end = False
+        self._terminated = False
         self._cancelled = False
         self._gone = ""
         self._sent = False
@@ -60,7 +60,7 @@ class Runner:
                 print_line(f"GitHub refused this runner: {event[1]}")
                 return 1
             if event[0] == "stop":
-                print_line("Asked to end")
+                print_line("Received a signal to end")
                 return self._leave()
 
     def _leave(self) -> int:
@@ -89,7 +89,7 @@ class Runner:
             print_line(f"GitHub has given this runner up: {self._gone}")
             return 1
         conclusion = "success" if succeeded else "failure"
-        if self._cancelled and not self._told_to_end:
+        if self._cancelled and not self._terminated:
             conclusion = "cancelled"
         return self._report(conclusion, str(job["name"]))
 
@@ -101,7 +101,7 @@ class Runner:
         except queue.Empty:
             return ("time",)
         if event[0] == "stop":
-            self._told_to_end = True
+            self._terminated = True
         elif event[0] == "cancelled":
             self._cancelled = True
         elif event[0] == "gone":
@@ -150,18 +150,18 @@ class Runner:
             shutil.rmtree(work, ignore_errors=True)
 
     def _stop_requested(self) -> bool:
-        return self._told_to_end or self._cancelled or bool(self._gone)
+        return self._terminated or self._cancelled or bool(self._gone)
 
     def _wait_for(self, program: Program, *, limit: float = math.inf) -> int:
         """Waits for a program's end, or ends it; nothing of its group is left afterwards."""
         due = time.monotonic() + limit
-        means = [signal.SIGTERM, signal.SIGKILL]
+        signals = [signal.SIGTERM, signal.SIGKILL]
         while (event := self._next_event(due))[:2] != ("exit", program):
-            if self._stop_requested() and len(means) == 2:
+            if self._stop_requested() and len(signals) == 2:
                 due = time.monotonic()
-            if means and time.monotonic() >= due:
-                program.signal(means.pop(0))
-                due = time.monotonic() + GRACE if means else math.inf
+            if signals and time.monotonic() >= due:
+                program.signal(signals.pop(0))
+                due = time.monotonic() + GRACE if signals else math.inf
         self._close_output(program)
         program.signal(signal.SIGKILL)
         self._close_output(program)
@@ -178,12 +178,12 @@ class Runner:
         """Reports how the job ended, once the log has arrived; retries while GitHub is unreachable."""
         since = time.monotonic()
         # After TERM, the report is more important than the rest of the log.
-        while not self._sent and time.monotonic() - since < (GRACE if self._told_to_end else LONG):
+        while not self._sent and time.monotonic() - since < (GRACE if self._terminated else LONG):
             self._next_event(time.monotonic() + 1.0)
         body = json.dumps({"conclusion": conclusion}).encode()
         pace = Backoff()
         status = 0
-        while time.monotonic() - since < (SHORT if self._told_to_end else LONG):
+        while time.monotonic() - since < (SHORT if self._terminated else LONG):
             status, _ = self._client.request("PUT", f"{BASE_PATH}/conclusion", body)
             if status != 0:
                 break
@@ -192,4 +192,4 @@ class Runner:
             print_line(f"Job {name} could not be reported: {status or 'GitHub is unreachable'}")
             return 1
         print_line(f"Job {name} completed with result: {RESULTS[conclusion]}")
-        return 143 if self._told_to_end else 0
+        return 143 if self._terminated else 0

@@ -32,7 +32,7 @@ class Listener(threading.Thread):
         self._wait = 25
 
     def run(self) -> None:
-        """Emits the job, its cancellation, or why nothing more will come."""
+        """Emits the job, its cancellation, or the reason why the session ended."""
         try:
             self._connect()
             print_line("Listening for Jobs")
