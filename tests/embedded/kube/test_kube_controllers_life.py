@@ -62,7 +62,7 @@ def events(world: World, reason: str) -> list[dict[str, Any]]:
 # ---- pace
 
 
-def test_lost_nodes_lose_their_pods_one_after_the_other() -> None:
+def test_pods_of_lost_nodes_are_evicted_one_node_at_a_time() -> None:
     async def scenario(world: World) -> None:
         await join(world, "a", "b", "c", "d", "e")
         await beat(world, 50, "c", "d", "e")
@@ -75,7 +75,7 @@ def test_lost_nodes_lose_their_pods_one_after_the_other() -> None:
     play(scenario)
 
 
-def test_when_most_of_a_small_fleet_is_silent_nobody_loses_his_pods() -> None:
+def test_no_pod_is_evicted_when_most_of_a_small_fleet_is_silent() -> None:
     async def scenario(world: World) -> None:
         await join(world, "a", "b", "c", "d", "e")
         await beat(world, 300, "d", "e")
@@ -85,7 +85,7 @@ def test_when_most_of_a_small_fleet_is_silent_nobody_loses_his_pods() -> None:
     play(scenario)
 
 
-def test_when_everybody_is_silent_nobody_loses_his_pods_and_time_starts_anew() -> None:
+def test_no_pod_is_evicted_when_all_nodes_are_silent_and_grace_starts_again() -> None:
     async def scenario(world: World) -> None:
         await join(world, "a", "b", "c")
         await world.ok("POST", PODS, pod("p", nodeSelector={"kubernetes.io/hostname": "a"}))
@@ -104,7 +104,7 @@ def test_when_everybody_is_silent_nobody_loses_his_pods_and_time_starts_anew() -
     play(scenario)
 
 
-def test_a_node_that_never_said_how_it_is_gets_more_time() -> None:
+def test_a_node_that_never_posted_its_status_gets_a_longer_grace() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, {"metadata": {"name": "bare"}})
         assert taints(world, "bare") == []
@@ -134,7 +134,7 @@ def test_pods_of_a_silent_node_are_no_longer_ready() -> None:
 # ---- restarts
 
 
-def test_patience_starts_anew_after_a_restart_and_ends(home: Home) -> None:
+def test_toleration_time_starts_again_after_a_restart(home: Home) -> None:
     bears = {"key": "example.com/stop", "operator": "Exists", "effect": "NoExecute"}
 
     async def before(world: World) -> None:
@@ -154,7 +154,7 @@ def test_patience_starts_anew_after_a_restart_and_ends(home: Home) -> None:
     lives(home, before, after)
 
 
-def test_an_owner_that_goes_last_goes_after_a_restart(home: Home) -> None:
+def test_a_foreground_deletion_finishes_after_a_restart(home: Home) -> None:
     async def before(world: World) -> None:
         owner = await world.ok("POST", MAPS, {"metadata": {"name": "owner"}})
         reference = {
@@ -177,7 +177,7 @@ def test_an_owner_that_goes_last_goes_after_a_restart(home: Home) -> None:
     lives(home, before, after)
 
 
-def test_a_namespace_that_was_going_goes_after_a_restart(home: Home) -> None:
+def test_a_namespace_deletion_finishes_after_a_restart(home: Home) -> None:
     async def before(world: World) -> None:
         await world.ok("POST", SPACES, {"metadata": {"name": "team"}})
         await world.ok("POST", f"{SPACES}/team/pods", pod("p", nodeName="a"))
@@ -193,7 +193,7 @@ def test_a_namespace_that_was_going_goes_after_a_restart(home: Home) -> None:
     lives(home, before, after)
 
 
-def test_a_pod_that_waits_for_balance_still_waits_after_a_restart(home: Home) -> None:
+def test_a_pod_that_waits_for_its_spread_still_waits_after_a_restart(home: Home) -> None:
     wish = {
         "maxSkew": 1,
         "topologyKey": "host",
@@ -238,7 +238,7 @@ def test_waiting_costs_nothing_while_nothing_changes() -> None:
     play(scenario)
 
 
-def test_a_reason_that_flaps_is_not_shouted() -> None:
+def test_a_flapping_reason_does_not_flood_events() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node("a", pods="0"))
         await world.ok("POST", PODS, pod("p"))
@@ -251,7 +251,7 @@ def test_a_reason_that_flaps_is_not_shouted() -> None:
     play(scenario)
 
 
-def test_an_event_is_never_worth_a_failure() -> None:
+def test_an_event_that_cannot_be_written_is_not_a_failure() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", SPACES, {"metadata": {"name": "team"}})
         await world.ok("POST", f"{SPACES}/team/pods", pod("p", nodeName="a"))

@@ -68,7 +68,7 @@ SETTLED: dict[str, tuple[list[Any], list[Any], bool, list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("case", SETTLED)
-def test_a_nodes_state_is_its_taints(case: str) -> None:
+def test_the_state_of_a_node_becomes_taints(case: str) -> None:
     held, conditions, cordoned, expected = SETTLED[case]
     spec: dict[str, Any] = {"taints": held} if held else {}
     spec |= {"unschedulable": True} if cordoned else {}
@@ -110,12 +110,12 @@ PATIENCE: dict[str, tuple[list[shapes.Taint], list[shapes.Toleration], float]] =
 
 
 @pytest.mark.parametrize("case", PATIENCE)
-def test_a_pod_stays_as_long_as_it_bears_every_taint(case: str) -> None:
+def test_a_pod_stays_as_long_as_it_tolerates_every_taint(case: str) -> None:
     found, told, expected = PATIENCE[case]
     assert taints.seconds_tolerated(found, told) == expected
 
 
-def test_silence_is_unknown_and_what_was_never_said_is_so_too() -> None:
+def test_silence_sets_reported_and_missing_conditions_to_unknown() -> None:
     before = [
         {"type": "Ready", "status": "True", "reason": "R", "lastTransitionTime": EARLIER},
         {"type": "DiskPressure", "status": "Unknown", "reason": "D", "lastTransitionTime": EARLIER},
@@ -144,7 +144,7 @@ def test_silence_is_unknown_and_what_was_never_said_is_so_too() -> None:
         pytest.param(0, 0, "normal", 10.0, id="no nodes"),
     ],
 )
-def test_the_more_are_silent_the_fewer_lose_their_pods(
+def test_evictions_slow_down_when_more_nodes_are_silent(
     ready: int, total: int, disruption: lifecycle.Disruption, pause: float | None
 ) -> None:
     assert lifecycle.disruption(ready, total) == disruption
@@ -261,14 +261,14 @@ def test_a_node_is_counted_under_its_first_reason(case: str) -> None:
         pytest.param({"hostPort": 0}, {"hostPort": 0}, False, id="none of the host"),
     ],
 )
-def test_a_port_of_the_host_is_given_once(one: Any, other: Any, clash: bool) -> None:
+def test_a_host_port_is_used_once(one: Any, other: Any, clash: bool) -> None:
     ports = [[{"containerPort": 1, "hostPort": 80} | item] for item in (one, other)]
     first, second = (wants(ports=item) for item in ports)
     verdict = fit.refusal(first, view(), {}, second.ports)
     assert (verdict is not None) is clash
 
 
-def test_room_that_others_have_taken_might_come_back() -> None:
+def test_insufficient_free_resources_are_resolvable() -> None:
     pod = wants(requests={"cpu": "2"})
     verdict = fit.refusal(pod, view(), {"cpu": 3000})
     assert verdict == fit.Verdict(("Insufficient cpu",), unresolvable=False)
@@ -288,7 +288,7 @@ def test_reasons_are_sorted_with_their_counts() -> None:
     assert fit.message([]) == "no nodes available to schedule pods"
 
 
-def test_pods_that_want_the_same_are_of_one_class() -> None:
+def test_pods_with_the_same_requirements_are_one_class() -> None:
     one, two = wants({"a": "b"}), wants({"a": "c"})
     assert fit.class_of(one) == fit.class_of(two)
     wish = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
@@ -328,13 +328,13 @@ def evenly(labels: dict[str, str] | None = None, **more: Any) -> spread.Constrai
         ),
     ],
 )
-def test_balance_is_kept(
+def test_spread_constraints_are_enforced(
     constraint: spread.Constraint, counts: dict[str, int], labels: dict[str, str], fits: bool
 ) -> None:
     assert (not spread.refusal([(constraint, counts)], labels)) is fits
 
 
-def test_pods_are_counted_where_they_count() -> None:
+def test_only_matching_pods_on_eligible_nodes_are_counted() -> None:
     nodes: dict[str, dict[str, str]] = {
         "a": {"zone": "x"},
         "b": {"zone": "x"},
@@ -363,7 +363,7 @@ def test_the_emptiest_domain_always_takes_one_more(counts: dict[str, int], skew:
 # ---- namespaces
 
 
-def test_what_keeps_a_namespace_is_counted_and_only_a_change_is_a_transition() -> None:
+def test_remaining_contents_are_counted_and_only_a_change_is_a_transition() -> None:
     left = [
         (PODS, {"metadata": {}}),
         (CONFIG_MAPS, {"metadata": {"finalizers": ["x/a", "x/b"]}}),

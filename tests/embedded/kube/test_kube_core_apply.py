@@ -41,7 +41,7 @@ def data(**values: str) -> dict[str, Any]:
     return {"data": values}
 
 
-def test_an_apply_creates_then_owns_what_it_said() -> None:
+def test_an_apply_creates_then_owns_its_fields() -> None:
     async def scenario(world: World) -> None:
         answer = await world.call("PATCH", A, said(A, data(x="1")), kind=APPLY, fieldManager="one")
         assert answer.status == 201
@@ -86,7 +86,7 @@ def test_another_managers_field_is_a_conflict_unless_forced() -> None:
     play(scenario)
 
 
-def test_whoever_patches_a_field_owns_it() -> None:
+def test_a_patch_owns_the_fields_it_changes() -> None:
     async def scenario(world: World) -> None:
         await world.apply(A, data(x="1", y="1"), "one")
         await world.merge(A, data(x="2"), agent="hand")
@@ -216,7 +216,7 @@ def test_field_sets_obey_set_algebra(one: Fields, two: Fields) -> None:
 
 
 @given(TREE, TREE, TREE)
-def test_arithmetic_does_not_depend_on_its_order(one: Fields, two: Fields, three: Fields) -> None:
+def test_field_set_operations_do_not_depend_on_order(one: Fields, two: Fields, three: Fields) -> None:
     assert union(one, two) == union(two, one)
     assert union(union(one, two), three) == union(one, union(two, three))
     assert minus(minus(one, two), three) == minus(one, union(two, three))
@@ -240,7 +240,7 @@ def test_a_difference_is_empty_only_for_equal_objects(
 
 
 @given(POD_SPECS, POD_SPECS)
-def test_what_is_applied_is_what_is_there_afterwards(
+def test_an_applied_value_is_present_and_can_be_removed_again(
     live: dict[str, Any], body: dict[str, Any]
 ) -> None:
     """Laid over anything, an applied value is all there; taken out again, nothing of it alone is left."""

@@ -21,7 +21,7 @@ def client(world: World) -> Kube:
     return Kube(Loopback(world.core.handle))
 
 
-def test_objects_go_there_and_come_back() -> None:
+def test_objects_round_trip_through_the_client() -> None:
     async def scenario(world: World) -> None:
         kube = client(world)
         await kube.create(NODES, node())

@@ -55,7 +55,7 @@ def test_a_finalizer_holds_the_object_until_it_is_removed() -> None:
     play(scenario)
 
 
-def test_an_unbound_pod_goes_at_once() -> None:
+def test_an_unbound_pod_is_removed_at_once() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", PODS, pod("a"))
         await world.ok("DELETE", f"{PODS}/a")
@@ -64,7 +64,7 @@ def test_an_unbound_pod_goes_at_once() -> None:
     play(scenario)
 
 
-def test_a_finished_pod_goes_at_once() -> None:
+def test_a_finished_pod_is_removed_at_once() -> None:
     async def scenario(world: World) -> None:
         await bound(world)
         await world.merge(f"{PODS}/a/status", {"status": {"phase": "Failed"}})
@@ -143,7 +143,7 @@ def test_dependents_follow_their_last_owner() -> None:
     play(scenario)
 
 
-def test_an_owner_of_the_same_name_but_another_life_is_no_owner() -> None:
+def test_an_owner_of_the_same_name_but_another_uid_is_no_owner() -> None:
     async def scenario(world: World) -> None:
         owner = await world.ok("POST", MAPS, {"metadata": {"name": "owner"}})
         await world.ok("DELETE", f"{MAPS}/owner")
@@ -157,7 +157,7 @@ def test_an_owner_of_the_same_name_but_another_life_is_no_owner() -> None:
     play(scenario)
 
 
-def test_owned_pods_on_a_node_are_asked_and_not_torn_away() -> None:
+def test_owned_pods_on_a_node_are_marked_and_wait_for_their_agent() -> None:
     async def scenario(world: World) -> None:
         owner = await world.ok("POST", MAPS, {"metadata": {"name": "owner"}})
         await bound(
@@ -170,7 +170,7 @@ def test_owned_pods_on_a_node_are_asked_and_not_torn_away() -> None:
     play(scenario)
 
 
-def test_a_namespace_goes_when_its_last_object_has_gone() -> None:
+def test_a_namespace_is_removed_with_its_last_object() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "team"}})
         path = "/api/v1/namespaces/team/configmaps"
@@ -192,7 +192,7 @@ def test_a_namespace_goes_when_its_last_object_has_gone() -> None:
     play(scenario)
 
 
-def test_events_do_not_pile_up() -> None:
+def test_old_events_are_deleted() -> None:
     async def scenario(world: World) -> None:
         path = "/api/v1/namespaces/default/events"
         for name in ("old", "touched"):
@@ -208,7 +208,7 @@ def test_events_do_not_pile_up() -> None:
     play(scenario)
 
 
-def test_a_namespace_of_an_owner_that_never_was_goes_without_a_complaint() -> None:
+def test_a_namespace_with_dangling_owner_references_is_removed() -> None:
     async def scenario(world: World) -> None:
         owner = {"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "x"}
         body = {"metadata": {"name": "two", "ownerReferences": [owner]}}

@@ -61,7 +61,7 @@ async def silence(world: World, seconds: int) -> None:
         await world.pass_time(5)
 
 
-def test_a_silent_node_is_unknown_and_only_its_own_word_brings_it_back() -> None:
+def test_a_silent_node_is_unknown_and_only_its_own_status_makes_it_ready_again() -> None:
     async def scenario(world: World) -> None:
         await join(world)
         await stay_alive(world, 120)
@@ -85,7 +85,7 @@ def test_a_silent_node_is_unknown_and_only_its_own_word_brings_it_back() -> None
     play(scenario)
 
 
-def test_somebody_elses_write_to_a_lease_is_no_sign_of_life() -> None:
+def test_another_clients_write_to_a_lease_is_no_heartbeat() -> None:
     async def scenario(world: World) -> None:
         await join(world)
         for index in range(6):
@@ -96,7 +96,7 @@ def test_somebody_elses_write_to_a_lease_is_no_sign_of_life() -> None:
     play(scenario)
 
 
-def test_a_host_with_a_wrong_clock_is_not_taken_for_dead() -> None:
+def test_a_host_with_a_wrong_clock_is_not_marked_unknown() -> None:
     async def scenario(world: World) -> None:
         await join(world)
         await stay_alive(world, 120, skew=-86400)
@@ -105,7 +105,7 @@ def test_a_host_with_a_wrong_clock_is_not_taken_for_dead() -> None:
     play(scenario)
 
 
-def test_what_others_write_about_a_silent_node_is_no_sign_of_life() -> None:
+def test_another_clients_write_to_a_node_is_no_heartbeat() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node())
         for number in range(10):
@@ -118,7 +118,7 @@ def test_what_others_write_about_a_silent_node_is_no_sign_of_life() -> None:
     play(scenario)
 
 
-def test_a_node_without_a_lease_lives_by_its_status() -> None:
+def test_a_status_is_the_heartbeat_of_a_node_without_a_lease() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node())
         for _ in range(10):
@@ -133,7 +133,7 @@ def test_a_node_without_a_lease_lives_by_its_status() -> None:
     play(scenario)
 
 
-def test_an_unfit_node_is_tainted_and_other_taints_stay() -> None:
+def test_an_unhealthy_node_is_tainted_and_other_taints_stay() -> None:
     async def scenario(world: World) -> None:
         own = {"key": "example.com/own", "effect": "NoSchedule"}
         await world.ok("POST", NODES, node(spec={"taints": [own]}))
@@ -149,7 +149,7 @@ def test_an_unfit_node_is_tainted_and_other_taints_stay() -> None:
     play(scenario)
 
 
-def test_pods_of_a_lost_node_are_asked_to_go_and_wait_for_their_agent() -> None:
+def test_pods_of_a_lost_node_are_evicted_and_wait_for_their_agent() -> None:
     async def scenario(world: World) -> None:
         await join(world)
         patient = [
@@ -199,7 +199,7 @@ def test_a_node_that_returns_in_time_keeps_its_pods() -> None:
     play(scenario)
 
 
-def test_pods_of_a_node_gone_for_long_are_removed_when_asked_for() -> None:
+def test_pods_of_a_long_lost_node_are_removed_if_configured() -> None:
     async def scenario(world: World) -> None:
         await join(world)
         await world.ok("POST", PODS, pod("a"))
@@ -237,7 +237,7 @@ def test_a_node_that_registers_again_keeps_its_pods() -> None:
     play(scenario)
 
 
-def test_the_controllers_run_by_themselves() -> None:
+def test_run_controllers_ticks() -> None:
     async def scenario(world: World) -> None:
         await join(world)
         try:

@@ -343,7 +343,7 @@ def test_a_defect_inside_is_a_counted_500() -> None:
     asyncio.run(scenario())
 
 
-def test_strangers_and_the_unauthorized_are_turned_away() -> None:
+def test_unauthenticated_and_unauthorized_requests_are_refused() -> None:
     def known(request: Request) -> User | None:
         return User(name=bearer(request)) if bearer(request) else None
 
@@ -370,7 +370,7 @@ def test_strangers_and_the_unauthorized_are_turned_away() -> None:
     asyncio.run(scenario())
 
 
-def test_the_same_requests_give_the_same_world() -> None:
+def test_the_same_requests_give_the_same_state() -> None:
     async def scenario(world: World) -> bytes:
         await populate(world)
         for index in range(20):

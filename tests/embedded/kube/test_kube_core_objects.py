@@ -175,7 +175,7 @@ def test_a_stale_plan_is_a_conflict_and_no_damage(key: str) -> None:
     play(scenario)
 
 
-def test_what_the_server_owns_cannot_be_written() -> None:
+def test_server_owned_fields_cannot_be_written() -> None:
     async def scenario(world: World) -> None:
         made = await world.ok("POST", PODS, pod("a"))
         patch = {
@@ -250,7 +250,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("case", ELSEWHERE)
-def test_every_wrong_turn_has_its_answer(case: str) -> None:
+def test_each_unsupported_request_has_its_status(case: str) -> None:
     method, path, code = ELSEWHERE[case]
 
     async def scenario(world: World) -> None:
@@ -260,7 +260,7 @@ def test_every_wrong_turn_has_its_answer(case: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/apis/example.com/v1/things"])
-def test_a_path_of_no_group_is_no_page(path: str) -> None:
+def test_a_path_without_a_group_is_page_not_found(path: str) -> None:
     async def scenario(world: World) -> None:
         answer = await world.call("GET", path)
         assert (answer.status, answer.body) == (404, b"404 page not found\n")
@@ -277,7 +277,7 @@ def test_an_unknown_patch_type_is_not_guessed_at(kind: str) -> None:
     play(scenario)
 
 
-def test_every_write_is_told_once_in_order() -> None:
+def test_every_write_is_reported_once_in_order() -> None:
     async def scenario(world: World) -> None:
         world.writes.clear()
         made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
@@ -313,7 +313,7 @@ def test_discovery_names_every_kind_that_is_served() -> None:
     play(scenario)
 
 
-def test_a_status_that_arrives_late_cannot_revive_a_container_that_has_ended() -> None:
+def test_a_late_status_cannot_restart_a_terminated_container() -> None:
     def status(phase: str, state: str) -> dict[str, object]:
         return {
             "status": {

@@ -74,7 +74,7 @@ def test_a_malformed_parameter_is_a_400(parameter: str, text: str) -> None:
     play(scenario)
 
 
-def test_pages_show_one_picture_while_the_world_changes() -> None:
+def test_pages_show_one_snapshot_while_objects_change() -> None:
     async def scenario(world: World) -> None:
         for index in range(10):
             await world.ok("POST", MAPS, {"metadata": {"name": f"m{index}"}, "data": {"v": "old"}})
@@ -95,7 +95,7 @@ def test_pages_show_one_picture_while_the_world_changes() -> None:
     play(scenario)
 
 
-def test_a_page_from_before_compaction_is_gone() -> None:
+def test_a_page_from_before_compaction_gets_410() -> None:
     async def scenario(world: World) -> None:
         for name in ("a", "b", "c"):
             await world.ok("POST", MAPS, {"metadata": {"name": name}})
@@ -108,7 +108,7 @@ def test_a_page_from_before_compaction_is_gone() -> None:
     play(scenario)
 
 
-def test_an_expired_page_can_go_on_with_a_seam() -> None:
+def test_an_expired_page_can_continue_inconsistently() -> None:
     """The refusal carries a token that shows the rest as it is now, and then is consistent again."""
 
     async def scenario(world: World) -> None:
@@ -132,7 +132,7 @@ def test_an_expired_page_can_go_on_with_a_seam() -> None:
 
 
 @pytest.mark.parametrize("query", [{"limit": 1}, {"resourceVersionMatch": "Exact"}])
-def test_a_version_that_history_forgot_cannot_be_listed(query: dict[str, object]) -> None:
+def test_a_version_older_than_history_cannot_be_listed(query: dict[str, object]) -> None:
     async def scenario(world: World) -> None:
         old = world.core.version
         await world.ok("POST", MAPS, {"metadata": {"name": "a"}})

@@ -39,7 +39,7 @@ def test_an_api_is_ready_while_its_controllers_tick() -> None:
     run_virtual(main())
 
 
-def test_an_api_that_cannot_keep_what_it_is_told_is_not_ready(tmp_path: Path) -> None:
+def test_an_api_that_cannot_store_writes_is_not_ready(tmp_path: Path) -> None:
     async def main() -> None:
         journal = Journal(tmp_path / "kube.db")
         world = World(journal=journal)

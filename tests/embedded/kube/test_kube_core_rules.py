@@ -125,7 +125,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_object_is_refused_where_it_is_wrong(case: str) -> None:
+def test_an_invalid_object_is_refused_with_its_field(case: str) -> None:
     path, body, causes = WRONG[case]
 
     async def scenario(world: World) -> None:
@@ -171,7 +171,7 @@ FIXED: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[str, str]]] = 
 
 
 @pytest.mark.parametrize("case", FIXED)
-def test_what_is_fixed_cannot_change(case: str) -> None:
+def test_immutable_fields_cannot_change(case: str) -> None:
     path, body, patch, cause = FIXED[case]
 
     async def scenario(world: World) -> None:
@@ -184,7 +184,7 @@ def test_what_is_fixed_cannot_change(case: str) -> None:
     play(scenario)
 
 
-def test_a_pod_takes_over_what_its_runtime_class_says_and_needs_the_class() -> None:
+def test_a_pod_gets_the_fields_of_its_runtime_class_which_must_exist() -> None:
     async def scenario(world: World) -> None:
         assert await world.refused("POST", PODS, pod(runtimeClassName="vm")) == (403, "Forbidden")
         tolerated = {"key": "vm", "operator": "Exists"}
@@ -220,7 +220,7 @@ CLASSES: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("case", CLASSES)
-def test_the_class_of_service_follows_from_what_is_reserved(case: str) -> None:
+def test_the_qos_class_follows_from_requests_and_limits(case: str) -> None:
     told, expected = CLASSES[case]
     containers = [{"resources": item} for item in told]
     assert service_class({"containers": containers}) == expected
@@ -242,7 +242,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("sub", CALLS)
-def test_what_a_node_answers_is_passed_to_it_or_refused_with_a_reason(sub: str) -> None:
+def test_node_subresources_are_forwarded_or_refused_with_a_reason(sub: str) -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, {"metadata": {"name": "n"}, "status": SERVING})
         container = {"name": "runner", "image": "vm:1"}
@@ -270,7 +270,7 @@ def test_what_a_node_answers_is_passed_to_it_or_refused_with_a_reason(sub: str) 
 
 
 @pytest.mark.parametrize("port", [None, 0], ids=["absent", "zero"])
-def test_a_node_that_names_no_port_serves_nothing_and_is_not_guessed_at(port: int | None) -> None:
+def test_a_node_without_a_kubelet_port_is_not_called(port: int | None) -> None:
     async def scenario(world: World) -> None:
         ends = {} if port is None else {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
         status = {"addresses": SERVING["addresses"], **ends}

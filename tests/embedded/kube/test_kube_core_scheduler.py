@@ -98,7 +98,7 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", FITS)
-def test_a_pod_goes_where_it_fits_and_learns_why_not(case: str) -> None:
+def test_a_pod_is_bound_where_it_fits_or_gets_the_reason(case: str) -> None:
     machine, wish, expected = FITS[case]
 
     async def scenario(world: World) -> None:
@@ -134,7 +134,7 @@ def test_pods_waiting_for_a_node_get_the_first_that_becomes_fit() -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "finished"])
-def test_room_that_becomes_free_is_used_in_order(how: str) -> None:
+def test_free_resources_are_used_in_order(how: str) -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node(pods="1"))
         for name in ("a", "z", "b"):
@@ -165,7 +165,7 @@ def test_preference_then_load_then_name_decide() -> None:
     play(scenario)
 
 
-def test_reasons_are_counted_and_follow_the_world_without_moving_the_transition() -> None:
+def test_reasons_are_updated_without_a_new_transition_time() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node("n1", spec={"unschedulable": True}))
         await world.ok("POST", NODES, node("n2", pods="0"))
@@ -206,7 +206,7 @@ def test_a_heartbeat_that_changes_nothing_rewrites_nothing() -> None:
     play(scenario)
 
 
-def test_others_pods_are_left_alone() -> None:
+def test_pods_of_other_schedulers_are_not_bound() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node())
         await world.ok("POST", PODS, pod("a", schedulerName="mine"))
@@ -246,7 +246,7 @@ STEP = st.tuples(
 @example(
     [("add", 0), ("add", 1), ("add", 2), ("raise", 0), ("resize", 0), ("drop", 0), ("raise", 0)]
 )
-def test_no_binding_overcommits_and_no_pod_waits_beside_room(steps: list[tuple[str, int]]) -> None:
+def test_no_binding_overcommits_and_no_pod_waits_beside_free_resources(steps: list[tuple[str, int]]) -> None:
     async def scenario(world: World) -> None:
         sizes: dict[
             str, str
@@ -322,6 +322,6 @@ def test_quantities_are_read(text: str | int, value: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1Q", "m", "1e9999", "--1", "inf", "nan", "1 Gi"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         milli(text)

@@ -33,7 +33,7 @@ ACCEPTS = {
 
 
 @pytest.mark.parametrize("accept", ACCEPTS)
-def test_a_table_is_served_only_to_who_asks_for_one(accept: str) -> None:
+def test_a_table_is_served_only_on_request(accept: str) -> None:
     form = tables.requested_form(Request(method="GET", path="/", headers=(("accept", accept),)))
     assert (form.version if form else "") == ACCEPTS[accept]
 
@@ -73,7 +73,7 @@ def test_pages_and_single_objects_are_tables_too() -> None:
 
 
 @pytest.mark.parametrize("include", ["", "Metadata", "Object", "None"])
-def test_a_row_carries_as_much_of_the_object_as_was_asked_for(include: str) -> None:
+def test_include_object_decides_what_a_row_contains(include: str) -> None:
     async def scenario(world: World) -> None:
         made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
         query = {"includeObject": include} if include else {}
@@ -88,7 +88,7 @@ def test_a_row_carries_as_much_of_the_object_as_was_asked_for(include: str) -> N
     play(scenario)
 
 
-def test_a_watch_of_tables_tells_every_change_and_names_its_columns_once() -> None:
+def test_a_watch_of_tables_has_every_change_and_its_columns_once() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
         stream = await get(world, MAPS, watch="true")
@@ -134,7 +134,7 @@ AGES = {
 
 
 @pytest.mark.parametrize("seconds", AGES)
-def test_an_age_reads_as_people_know_it(seconds: int) -> None:
+def test_an_age_has_the_form_of_kubectl(seconds: int) -> None:
     assert cells.duration(seconds) == AGES[seconds]
 
 
@@ -181,7 +181,7 @@ STATUSES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", STATUSES)
-def test_one_word_says_what_a_pod_is_up_to(case: str) -> None:
+def test_the_status_cell_shows_the_state_of_a_pod(case: str) -> None:
     status, word = STATUSES[case]
     assert podcells.status({"metadata": {"name": "p"}, "status": status}) == word
     ended = status.get("phase") in ("Succeeded", "Failed")
@@ -211,7 +211,7 @@ def test_gates_and_sidecars_count() -> None:
     assert podcells.gates({}) == "<none>"
 
 
-def test_restarts_say_when() -> None:
+def test_restarts_show_the_time_of_the_last() -> None:
     ended = {"restartCount": 2, "lastState": {"terminated": {"finishedAt": "1970-01-01T00:00:00Z"}}}
     assert podcells.restarts({"status": {"containerStatuses": [ended]}}, 125) == "2 (2m5s ago)"
     assert podcells.restarts({}, 0) == "0"

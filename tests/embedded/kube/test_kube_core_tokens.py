@@ -69,7 +69,7 @@ def test_a_token_ends_with_its_account_even_if_the_name_returns() -> None:
     play(scenario)
 
 
-def test_a_token_of_a_pod_that_is_long_overdue_no_longer_counts() -> None:
+def test_a_token_of_a_long_overdue_pod_is_invalid() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", NODES, node())
         uid = await with_pod(world)
@@ -94,7 +94,7 @@ def test_a_token_expires() -> None:
     play(scenario)
 
 
-def test_a_forged_token_or_another_audience_is_nobody() -> None:
+def test_a_forged_token_or_another_audience_is_not_authenticated() -> None:
     async def scenario(world: World) -> None:
         await with_pod(world)
         text = await token(world)
@@ -134,7 +134,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_token_request_that_cannot_hold_is_refused(case: str) -> None:
+def test_an_invalid_token_request_is_refused(case: str) -> None:
     spec, code = REFUSED[case]
 
     async def scenario(world: World) -> None:

@@ -15,7 +15,7 @@ async def make(world: World, name: str, **labels: str) -> dict[str, Any]:
     return await world.ok("POST", MAPS, {"metadata": {"name": name, "labels": labels}})
 
 
-def test_initial_events_can_be_declined_and_bookmarks_are_for_those_who_want_them() -> None:
+def test_initial_events_and_bookmarks_are_optional() -> None:
     async def scenario(world: World) -> None:
         await make(world, "a")
         query = {"resourceVersionMatch": "NotOlderThan", "timeoutSeconds": 5}
@@ -49,7 +49,7 @@ def test_a_watch_from_a_list_sees_every_later_change_once_and_in_order() -> None
     play(scenario)
 
 
-def test_a_watch_from_nothing_begins_with_what_is_there() -> None:
+def test_a_watch_without_a_version_begins_with_the_current_objects() -> None:
     async def scenario(world: World) -> None:
         await make(world, "a")
         await make(world, "b")
@@ -132,7 +132,7 @@ def test_a_watch_of_one_object_or_namespace_stays_inside_it() -> None:
     play(scenario)
 
 
-def test_bookmarks_come_when_it_is_quiet_and_before_the_end() -> None:
+def test_bookmarks_are_sent_when_idle_and_before_the_end() -> None:
     async def scenario(world: World) -> None:
         stream = await world.watch(
             MAPS, resourceVersion=world.core.version, allowWatchBookmarks="true", timeoutSeconds=150
@@ -148,7 +148,7 @@ def test_bookmarks_come_when_it_is_quiet_and_before_the_end() -> None:
     play(scenario)
 
 
-def test_a_watch_without_bookmarks_ends_in_silence() -> None:
+def test_a_watch_without_bookmarks_ends_without_a_last_line() -> None:
     async def scenario(world: World) -> None:
         stream = await world.watch(MAPS, resourceVersion=world.core.version, timeoutSeconds=30)
         assert await events(stream) == []
@@ -157,7 +157,7 @@ def test_a_watch_without_bookmarks_ends_in_silence() -> None:
     play(scenario)
 
 
-def test_a_version_that_history_forgot_is_410_in_the_stream() -> None:
+def test_a_version_older_than_history_is_410_in_the_stream() -> None:
     async def scenario(world: World) -> None:
         await make(world, "a")
         old = world.core.version
@@ -174,7 +174,7 @@ def test_a_version_that_history_forgot_is_410_in_the_stream() -> None:
     play(scenario)
 
 
-def test_a_version_that_history_forgot_is_410_as_a_status() -> None:
+def test_a_version_older_than_history_is_410_as_a_status() -> None:
     async def scenario(world: World) -> None:
         for index in range(5):
             await make(world, f"m{index}")
@@ -186,7 +186,7 @@ def test_a_version_that_history_forgot_is_410_as_a_status() -> None:
     play(scenario, history=3, gone_in_stream=False)
 
 
-def test_open_watches_can_be_told_that_they_are_too_late() -> None:
+def test_open_watches_can_be_expired() -> None:
     async def scenario(world: World) -> None:
         stream = await world.watch(MAPS, resourceVersion=world.core.version)
         await make(world, "a")
@@ -198,7 +198,7 @@ def test_open_watches_can_be_told_that_they_are_too_late() -> None:
     play(scenario)
 
 
-def test_a_reader_that_goes_away_is_forgotten() -> None:
+def test_a_disconnected_reader_is_removed() -> None:
     async def scenario(world: World) -> None:
         streams = [await world.watch(MAPS) for _ in range(3)]
         streams += [await world.watch(PODS, fieldSelector="spec.nodeName=n1")]

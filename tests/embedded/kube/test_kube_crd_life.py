@@ -62,7 +62,7 @@ def test_names_that_another_kind_has_are_not_accepted_until_they_are_free() -> N
     play(scenario)
 
 
-def test_a_deleted_definition_takes_its_objects_and_its_watchers_with_it() -> None:
+def test_a_deleted_definition_deletes_its_objects_and_ends_its_watches() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", DEFINITIONS, definition())
         for name in ("a", "b"):
@@ -79,7 +79,7 @@ def test_a_deleted_definition_takes_its_objects_and_its_watchers_with_it() -> No
     play(scenario)
 
 
-def test_an_object_that_is_held_holds_its_definition() -> None:
+def test_an_object_with_finalizers_keeps_its_definition() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", DEFINITIONS, definition())
         await world.ok("POST", WIDGETS, widget(meta={"finalizers": ["x.y/hold"]}))
@@ -97,7 +97,7 @@ def test_an_object_that_is_held_holds_its_definition() -> None:
     play(scenario)
 
 
-def test_a_kind_that_comes_back_begins_empty_and_old_watches_list_again() -> None:
+def test_a_recreated_kind_is_empty_and_old_watches_list_again() -> None:
     async def scenario(world: World) -> None:
         await world.ok("POST", DEFINITIONS, definition())
         await world.ok("POST", WIDGETS, widget())
@@ -158,7 +158,7 @@ def test_our_own_kinds_are_definitions_that_are_there_from_the_start() -> None:
 # ---- across restarts
 
 
-def test_a_restart_knows_the_definitions_and_their_objects(tmp_path: Path) -> None:
+def test_a_restart_restores_definitions_and_their_objects(tmp_path: Path) -> None:
     async def before(world: World) -> None:
         await world.ok("POST", DEFINITIONS, definition())
         await world.ok("POST", WIDGETS, widget())
@@ -188,7 +188,7 @@ class Refusing(Journal):
 
 
 @pytest.mark.parametrize("act", ["define", "delete"])
-def test_a_definition_that_could_not_be_kept_changes_nothing(tmp_path: Path, act: str) -> None:
+def test_a_definition_that_could_not_be_stored_changes_nothing(tmp_path: Path, act: str) -> None:
     journal = Refusing(tmp_path / "api.db")
 
     async def scenario() -> None:

@@ -124,7 +124,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_breaks_the_schema_is_refused_in_the_words_of_a_real_server(case: str) -> None:
+def test_a_schema_violation_has_the_message_of_a_real_server(case: str) -> None:
     spec, field, message, reason = WRONG[case]
 
     async def scenario(world: World) -> None:
@@ -226,7 +226,7 @@ NOT_SERVED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", NOT_SERVED)
-def test_what_a_real_server_would_enforce_is_refused_not_ignored(case: str) -> None:
+def test_unsupported_schema_keywords_are_refused_not_ignored(case: str) -> None:
     async def scenario(world: World) -> None:
         told = definition(**NOT_SERVED[case])
         assert await world.refused("POST", DEFINITIONS, told) == (501, "NotImplemented")

@@ -21,7 +21,7 @@ JSON = st.recursive(
 
 
 @given(value=JSON)
-def test_shaping_twice_is_shaping_once_and_no_value_breaks_it(value: Any) -> None:
+def test_pruning_and_defaulting_are_idempotent_for_any_value(value: Any) -> None:
     obj = {"apiVersion": "v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": value}
     once = schema.fill(ROOT, schema.prune(ROOT, obj, root=True))
     twice = schema.fill(ROOT, schema.prune(ROOT, once, root=True))
@@ -31,12 +31,12 @@ def test_shaping_twice_is_shaping_once_and_no_value_breaks_it(value: Any) -> Non
 
 
 @given(value=JSON)
-def test_what_is_as_it_was_is_not_judged_again(value: Any) -> None:
+def test_unchanged_values_are_not_validated_again(value: Any) -> None:
     obj = {"metadata": {}, "spec": value}
     assert check(ROOT, obj, {"metadata": {"labels": {}}, "spec": value}) == []
 
 
-def test_unknown_fields_are_told_by_their_path() -> None:
+def test_unknown_fields_are_reported_by_path() -> None:
     value = {"spec": {"junk": 1, "parts": [{"n": 1}, {"m": 2}], "free": {"x": 1}}, "more": 1}
     assert schema.unknown(ROOT, value, root=True) == ["spec.junk", "spec.parts[1].m", "more"]
 
@@ -64,12 +64,12 @@ PATHS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_path_leads_where_it_says(path: str) -> None:
+def test_a_json_path_finds_its_values(path: str) -> None:
     assert jsonpath.find(jsonpath.parse(path), OBJECT) == PATHS[path]
 
 
 @pytest.mark.parametrize("path", ["", "a.b", ".a[", ".a[?(@.b>1)]", ".a..b", "$.a"])
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_an_invalid_json_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match="JSONPath"):
         jsonpath.parse(path)
 
@@ -106,7 +106,7 @@ LEVELS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", LEVELS)
-def test_a_schema_that_is_not_structural_is_refused_where_it_is_not(case: str) -> None:
+def test_a_schema_that_is_not_structural_is_refused_with_its_field(case: str) -> None:
     told, field = LEVELS[case]
     causes = structure.check({"type": "object"} | told, "here")
     assert [cause.field for cause in causes] == [f"here{field}"]
@@ -129,6 +129,6 @@ GOOD: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_formats_know_their_own(name: str) -> None:
+def test_formats_accept_valid_and_refuse_invalid_values(name: str) -> None:
     assert all(FORMATS[name](text) for text in GOOD[name])
     assert not FORMATS[name]("?? no")

@@ -105,7 +105,7 @@ def test_a_token_outlives_the_process_that_signed_it(home: Home) -> None:
 # ---- controllers after a restart
 
 
-def test_an_hour_without_an_api_evicts_nobody_and_silence_after_it_does(home: Home) -> None:
+def test_downtime_of_the_api_evicts_no_pod_but_silence_after_it_does(home: Home) -> None:
     async def before(world: World) -> None:
         await world.ok("POST", NODES, node())
         await world.ok("POST", NODES, node("witness", spec={"unschedulable": True}))
@@ -157,7 +157,7 @@ def test_pods_of_a_deleted_node_get_a_new_quarantine(home: Home) -> None:
     lives(home, before, after)
 
 
-def test_the_scheduler_knows_its_books_and_its_queue_again(home: Home) -> None:
+def test_the_scheduler_restores_used_resources_and_its_queue(home: Home) -> None:
     names = ("first", "second", "third", "fourth")
 
     async def before(world: World) -> None:
@@ -189,7 +189,7 @@ def test_a_pod_that_waited_for_a_disabled_scheduler_is_placed_at_the_start(home:
     run_virtual(main())
 
 
-def test_dependents_go_with_an_owner_that_goes_after_the_restart(home: Home) -> None:
+def test_dependents_of_an_owner_deleted_after_a_restart_are_deleted(home: Home) -> None:
     async def before(world: World) -> None:
         owner = await world.ok("POST", POOLS, pool())
         ref = {"apiVersion": "tuist.dev/v1alpha1", "kind": "RunnerPool", "name": "mac"}
@@ -205,7 +205,7 @@ def test_dependents_go_with_an_owner_that_goes_after_the_restart(home: Home) -> 
     lives(home, before, after)
 
 
-def test_a_namespace_on_its_way_out_goes_when_its_last_object_does(home: Home) -> None:
+def test_a_terminating_namespace_is_removed_with_its_last_object_after_a_restart(home: Home) -> None:
     held = {"metadata": {"name": "a", "finalizers": ["example.com/x"]}}
 
     async def before(world: World) -> None:
@@ -223,7 +223,7 @@ def test_a_namespace_on_its_way_out_goes_when_its_last_object_does(home: Home) -
     lives(home, before, after)
 
 
-def test_restarts_do_not_keep_old_events_alive(home: Home) -> None:
+def test_restarts_do_not_extend_the_lifetime_of_events(home: Home) -> None:
     async def main() -> None:
         with home.world() as world:
             body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p"}}
@@ -293,7 +293,7 @@ STEPS: list[tuple[str, str, Any, str]] = [
 ]
 
 
-def test_no_watcher_hears_of_a_step_before_the_disk_has_it(tmp_path: Path) -> None:
+def test_no_watcher_gets_a_step_before_it_is_on_disk(tmp_path: Path) -> None:
     async def main() -> None:
         journal = Observed(tmp_path / "kube.db")
         world = World(journal=journal)
@@ -327,7 +327,7 @@ def test_a_read_does_not_touch_the_disk(tmp_path: Path) -> None:
     run_virtual(main())
 
 
-def test_a_journal_changes_no_answer(home: Home) -> None:
+def test_a_journal_does_not_change_responses(home: Home) -> None:
     """The same requests with and without a journal get identical bytes, watches included."""
 
     async def play(world: World) -> list[bytes]:

@@ -64,7 +64,7 @@ def test_a_full_disk_refuses_the_write_and_keeps_reading(home: Home) -> None:
     run_virtual(main())
 
 
-def test_controllers_forget_a_step_that_was_taken_back(home: Home) -> None:
+def test_controllers_forget_a_step_that_was_rolled_back(home: Home) -> None:
     """A rolled-back Node gets no Pods, is not counted, and does not become silent later."""
 
     async def main() -> None:
@@ -87,7 +87,7 @@ def test_controllers_forget_a_step_that_was_taken_back(home: Home) -> None:
     run_virtual(main())
 
 
-def test_a_step_larger_than_history_can_be_taken_back(home: Home) -> None:
+def test_a_step_larger_than_history_can_be_rolled_back(home: Home) -> None:
     async def main() -> None:
         journal = Journal(home.path)
         world = World(journal=journal, history=2)
@@ -107,7 +107,7 @@ def test_a_step_larger_than_history_can_be_taken_back(home: Home) -> None:
     run_virtual(main())
 
 
-def test_a_failing_disk_stops_the_core_and_the_next_one_knows_what_was_kept(home: Home) -> None:
+def test_a_failing_disk_stops_the_core_and_the_next_one_loads_what_was_stored(home: Home) -> None:
     async def main() -> None:
         journal = Journal(home.path)
         world = World(journal=journal)
@@ -142,7 +142,7 @@ def no_file_grows(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_tick_that_cannot_be_kept_is_taken_back_and_tried_again(home: Home) -> None:
+def test_a_tick_that_cannot_be_stored_is_rolled_back_and_retried(home: Home) -> None:
     async def main() -> None:
         journal = Journal(home.path)
         world = World(journal=journal)
@@ -160,7 +160,7 @@ def test_a_tick_that_cannot_be_kept_is_taken_back_and_tried_again(home: Home) ->
     run_virtual(main())
 
 
-def test_a_start_that_cannot_be_kept_is_an_error_and_no_half_beginning(home: Home) -> None:
+def test_a_start_that_cannot_be_stored_is_an_error_and_stores_nothing(home: Home) -> None:
     async def main() -> None:
         journal = Journal(home.path)
         journal.put_signing_key(b"k" * 32)
@@ -173,7 +173,7 @@ def test_a_start_that_cannot_be_kept_is_an_error_and_no_half_beginning(home: Hom
     run_virtual(main())
 
 
-def test_an_object_of_an_unknown_kind_is_not_dropped_in_silence(home: Home) -> None:
+def test_an_object_of_an_unknown_kind_is_an_error(home: Home) -> None:
     async def main() -> None:
         journal = Journal(home.path)
         journal.commit(1, [Row("widgets", "", "w", 1, b"{}")])
@@ -194,7 +194,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
-def test_an_object_that_cannot_be_read_names_itself(home: Home, case: str) -> None:
+def test_an_unreadable_object_is_named_in_the_error(home: Home, case: str) -> None:
     async def main() -> None:
         journal = Journal(home.path)
         journal.commit(2, [Row("nodes", "", "a", 1, UNREADABLE[case])])

@@ -54,7 +54,7 @@ def reopened(journal: Journal) -> Snapshot:
         other.close()
 
 
-def test_a_new_file_is_empty_and_its_owners_alone(journal: Journal) -> None:
+def test_a_new_file_is_empty_and_private(journal: Journal) -> None:
     assert journal.load() == Snapshot(0, b"", ())
     for file in journal.path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
@@ -83,7 +83,7 @@ def test_objects_come_back_in_the_order_of_their_creation(journal: Journal) -> N
     assert [item.name for item in reopened(journal).rows] == ["c", "b", "a"]
 
 
-def test_a_refused_commit_leaves_nothing_of_itself(journal: Journal) -> None:
+def test_a_failed_commit_stores_nothing(journal: Journal) -> None:
     journal.commit(1, [row("a", 1)])
     before = reopened(journal)
     fill_up(journal)
@@ -102,7 +102,7 @@ def fill_up(journal: Journal) -> None:
     journal._db.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def test_a_disk_that_fails_is_not_taken_for_a_full_one(journal: Journal) -> None:
+def test_a_failing_disk_is_not_reported_as_full(journal: Journal) -> None:
     journal.commit(1, [row("a", 1, b"x" * 500_000)])
     before = reopened(journal)
     size = Path(f"{journal.path}-wal").stat().st_size
@@ -126,7 +126,7 @@ sys.stdin.read()
 """
 
 
-def test_a_file_has_one_owner_at_a_time_and_a_killed_one_is_none(path: Path) -> None:
+def test_a_file_is_locked_by_one_process_until_it_is_killed(path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = (sys.executable, "-c", HOLDER, str(path))
     with subprocess.Popen(
@@ -147,7 +147,7 @@ def edited(path: Path, statement: str) -> None:
     other.close()
 
 
-def test_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
+def test_a_newer_format_is_refused_and_not_changed(path: Path) -> None:
     edited(path, f"PRAGMA user_version = {FORMAT + 1}")
     before = path.read_bytes()
     with pytest.raises(JournalError) as caught:
@@ -156,7 +156,7 @@ def test_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_somebody_elses_database_is_refused_and_left_alone(path: Path) -> None:
+def test_another_programs_database_is_refused_and_not_changed(path: Path) -> None:
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE theirs (x)")
     other.close()
@@ -174,7 +174,7 @@ NOT_A_FILE = {
 
 
 @pytest.mark.parametrize("case", NOT_A_FILE)
-def test_what_is_no_journal_is_a_typed_error_with_a_way_out(tmp_path: Path, case: str) -> None:
+def test_an_invalid_file_is_a_journal_error_with_a_fix(tmp_path: Path, case: str) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
     NOT_A_FILE[case](folder / "kube.db")
@@ -183,7 +183,7 @@ def test_what_is_no_journal_is_a_typed_error_with_a_way_out(tmp_path: Path, case
     assert str(folder) in caught.value.cause and caught.value.fix
 
 
-def test_an_object_ahead_of_the_counter_is_damage(path: Path) -> None:
+def test_an_object_ahead_of_the_counter_is_reported_as_damage(path: Path) -> None:
     journal = Journal(path)
     journal.commit(1, [row("a", 2)])
     with pytest.raises(JournalError, match="version counter"):
@@ -208,7 +208,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Snapshot]:
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.integers(0, 10**9), bit=st.integers(0, 7))
 @example(where=4024, bit=7)  # makes SQLite quote bytes that are no text
-def test_a_flipped_bit_is_never_read_as_truth(
+def test_a_flipped_bit_is_detected(
     sample: tuple[bytes, Snapshot], tmp_path: Path, where: int, bit: int
 ) -> None:
     content, kept = bytearray(sample[0]), sample[1]

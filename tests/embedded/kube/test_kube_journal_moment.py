@@ -58,7 +58,7 @@ def configmap(name: str) -> dict[str, object]:
     return {"metadata": {"name": name}}
 
 
-def test_those_who_ask_together_wait_for_the_disk_together(home: Home) -> None:
+def test_concurrent_requests_share_one_commit(home: Home) -> None:
     async def scene(world: World, journal: Counting) -> None:
         calls = [world.call("POST", MAPS, configmap(f"m{n}")) for n in range(20)]
         answers = await asyncio.gather(*calls)
@@ -68,7 +68,7 @@ def test_those_who_ask_together_wait_for_the_disk_together(home: Home) -> None:
     play(home, scene)
 
 
-def test_of_two_who_create_the_same_one_is_told_so(home: Home) -> None:
+def test_of_two_concurrent_creates_one_gets_a_conflict(home: Home) -> None:
     async def scene(world: World, journal: Counting) -> None:
         answers = await asyncio.gather(*(world.call("POST", MAPS, configmap("m")) for _ in "ab"))
         assert sorted(answer.status for answer in answers) == [201, 409]
@@ -77,7 +77,7 @@ def test_of_two_who_create_the_same_one_is_told_so(home: Home) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_watch_that_begins_in_the_same_moment_sees_each_write_once(home: Home, seed: int) -> None:
+def test_a_watch_opened_in_the_same_batch_gets_each_write_once(home: Home, seed: int) -> None:
     async def scene(world: World, journal: Counting) -> None:
         version = world.core.version
         _, stream, _, early = await asyncio.gather(
@@ -96,7 +96,7 @@ def test_a_watch_that_begins_in_the_same_moment_sees_each_write_once(home: Home,
     play(home, scene, seed=seed)
 
 
-def test_what_is_not_kept_yet_is_in_no_bookmark(home: Home) -> None:
+def test_no_bookmark_is_ahead_of_the_disk(home: Home) -> None:
     async def scene(world: World, journal: Counting) -> None:
         core, before = world.core, world.core.version
         write(core, "m")
@@ -108,7 +108,7 @@ def test_what_is_not_kept_yet_is_in_no_bookmark(home: Home) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_full_disk_refuses_everybody_who_saw_the_moment(home: Home, seed: int) -> None:
+def test_a_full_disk_fails_every_request_of_the_batch(home: Home, seed: int) -> None:
     async def scene(world: World, journal: Counting) -> None:
         await world.ok("POST", MAPS, configmap("there"))
         before = state(world.core)
@@ -126,7 +126,7 @@ def test_a_full_disk_refuses_everybody_who_saw_the_moment(home: Home, seed: int)
     play(home, scene, failures=1, seed=seed)
 
 
-def test_readers_of_a_refused_moment_are_refused_and_their_watches_closed(home: Home) -> None:
+def test_reads_of_a_failed_batch_fail_and_their_watches_close(home: Home) -> None:
     async def scene(world: World, journal: Counting) -> None:
         refuse(journal)
         write(world.core, "never")
@@ -141,7 +141,7 @@ def test_readers_of_a_refused_moment_are_refused_and_their_watches_closed(home: 
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_client_that_goes_away_takes_nobody_along(home: Home, seed: int) -> None:
+def test_a_disconnected_client_does_not_affect_others(home: Home, seed: int) -> None:
     async def scene(world: World, journal: Counting) -> None:
         write(world.core, "a")
         gone = asyncio.create_task(world.call("POST", MAPS, configmap("b")))

@@ -62,7 +62,7 @@ WATCHES = [
 
 
 @pytest.mark.parametrize("how", WATCHES)
-def test_a_watch_that_is_opened_in_between_is_told_once(home: Home, how: dict[str, Any]) -> None:
+def test_a_watch_opened_before_publish_gets_each_event_once(home: Home, how: dict[str, Any]) -> None:
     async def scene(world: World) -> None:
         query = dict(how)
         if query.pop("before", False):
@@ -79,7 +79,7 @@ def test_a_watch_that_is_opened_in_between_is_told_once(home: Home, how: dict[st
     play(home, scene)
 
 
-def test_what_a_list_showed_in_between_is_not_told_to_the_watch_that_follows_it(home: Home) -> None:
+def test_a_watch_from_a_list_before_publish_does_not_repeat_its_objects(home: Home) -> None:
     async def scene(world: World) -> None:
         write(world.core, "a")
         keep(world.core)
@@ -97,7 +97,7 @@ def test_what_a_list_showed_in_between_is_not_told_to_the_watch_that_follows_it(
     play(home, scene)
 
 
-def test_a_bookmark_is_not_ahead_of_what_was_told_nor_behind_what_was_shown(home: Home) -> None:
+def test_a_bookmark_is_neither_ahead_of_published_events_nor_behind_the_first_lines(home: Home) -> None:
     async def scene(world: World) -> None:
         core, before = world.core, world.core.version
         asked = {"allowWatchBookmarks": "true"}
@@ -117,7 +117,7 @@ def test_a_bookmark_is_not_ahead_of_what_was_told_nor_behind_what_was_shown(home
     play(home, scene, bookmark_every=10.0)
 
 
-def test_what_is_kept_later_is_told_later(home: Home) -> None:
+def test_events_are_published_in_commit_order(home: Home) -> None:
     async def scene(world: World) -> None:
         stream = await world.watch(MAPS, resourceVersion=world.core.version)
         write(world.core, "a")
@@ -131,7 +131,7 @@ def test_what_is_kept_later_is_told_later(home: Home) -> None:
 
 
 @pytest.mark.parametrize("end", ["close_watches", "expire_watches"])
-def test_a_watch_that_is_ended_in_between_has_been_told_first(home: Home, end: str) -> None:
+def test_a_watch_ended_before_publish_gets_its_events_first(home: Home, end: str) -> None:
     async def scene(world: World) -> None:
         stream = await world.watch(MAPS, resourceVersion=world.core.version)
         write(world.core, "a")
@@ -144,7 +144,7 @@ def test_a_watch_that_is_ended_in_between_has_been_told_first(home: Home, end: s
     play(home, scene)
 
 
-def test_what_was_kept_before_the_disk_failed_is_told_before_the_end(home: Home) -> None:
+def test_stored_events_are_published_before_a_failing_disk_ends_the_watches(home: Home) -> None:
     class Failing(Journal):
         failed = False
 
@@ -167,7 +167,7 @@ def test_what_was_kept_before_the_disk_failed_is_told_before_the_end(home: Home)
     run_virtual(main())
 
 
-def test_one_line_that_cannot_be_written_silences_nobody_else(
+def test_an_encoding_error_ends_only_the_watches_of_its_kind(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That watch ends, so its client lists again; watches of other kinds get later events."""
@@ -197,7 +197,7 @@ def test_one_line_that_cannot_be_written_silences_nobody_else(
     play(home, scene, failures=1)
 
 
-def test_the_end_of_a_kind_is_told_before_its_watches_end(home: Home) -> None:
+def test_deletions_are_published_before_the_watches_of_a_removed_kind_end(home: Home) -> None:
     names = {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"}
     schema = {"openAPIV3Schema": {"type": "object"}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
@@ -280,7 +280,7 @@ async def _step(world: World, kind: str, number: int, group: asyncio.TaskGroup) 
 
 @given(steps=STEPS, seed=st.integers(0, 50))
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_watch_is_told_everything_once_and_in_order(
+def test_every_watch_gets_every_event_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], seed: int
 ) -> None:
     readers: list[Reader] = []

@@ -90,7 +90,7 @@ FAILED = {
 
 
 @pytest.mark.parametrize("case", FAILED)
-def test_an_approval_by_mistake_signs_nothing(case: str) -> None:
+def test_an_approved_invalid_request_is_not_signed(case: str) -> None:
     body, why = FAILED[case]
     body["metadata"]["name"] = "of-mini-1"
 
@@ -105,7 +105,7 @@ def test_an_approval_by_mistake_signs_nothing(case: str) -> None:
     play(scenario, authority=AUTHORITY)
 
 
-def test_nobody_approves_by_asking() -> None:
+def test_a_create_cannot_set_an_approval() -> None:
     async def scenario(world: World) -> None:
         body = request_for("mini-1", hostnames=("a",))
         body["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
@@ -117,7 +117,7 @@ def test_nobody_approves_by_asking() -> None:
 
 
 @pytest.mark.parametrize("state", ["False", "Unknown", ""])
-def test_an_approval_that_says_no_signs_nothing(state: str) -> None:
+def test_an_approval_condition_that_is_not_true_signs_nothing(state: str) -> None:
     async def scenario(world: World) -> None:
         await world.ok(BOSS, "POST", REQUESTS, request_for("mini-1", hostnames=("a",)))
         for sub in ("approval", "status"):
@@ -129,7 +129,7 @@ def test_an_approval_that_says_no_signs_nothing(state: str) -> None:
     play(scenario, authority=AUTHORITY)
 
 
-def test_a_denied_request_or_one_for_another_signer_is_left_alone() -> None:
+def test_a_denied_request_or_one_for_another_signer_is_not_signed() -> None:
     async def scenario(world: World) -> None:
         await world.ok(BOSS, "POST", REQUESTS, request_for("mini-1", hostnames=("a",)))
         assert "certificate" not in await approve(world, kind="Denied")
@@ -184,7 +184,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_a_request_that_cannot_be_signed_is_not_taken(case: str) -> None:
+def test_an_invalid_request_is_refused(case: str) -> None:
     async def scenario(world: World) -> None:
         body = {"metadata": {"name": "x"}, "spec": INVALID[case]}
         answer = await world.ask(BOSS, "POST", REQUESTS, body)
@@ -193,7 +193,7 @@ def test_a_request_that_cannot_be_signed_is_not_taken(case: str) -> None:
     play(scenario, authority=AUTHORITY)
 
 
-def test_who_asked_and_what_for_cannot_be_changed_afterwards() -> None:
+def test_the_requester_and_the_spec_are_immutable() -> None:
     async def scenario(world: World) -> None:
         body = request_for("mini-1", hostnames=("a",), username="root", groups=["system:masters"])
         await world.give_everywhere(

@@ -135,7 +135,7 @@ REFUSED: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_host_touches_nothing_of_others_even_if_somebody_made_it_strong(case: str) -> None:
+def test_a_host_writes_nothing_of_others_even_with_all_permissions(case: str) -> None:
     method, path, body = REFUSED[case]
 
     async def scenario(world: World) -> None:
@@ -150,7 +150,7 @@ def test_a_host_touches_nothing_of_others_even_if_somebody_made_it_strong(case: 
     play(scenario)
 
 
-def test_a_host_asks_for_its_own_certificate_under_its_own_addresses() -> None:
+def test_a_host_requests_its_own_certificate_for_its_own_addresses() -> None:
     async def scenario(world: World) -> None:
         await furnish(world)
         await world.give_everywhere(

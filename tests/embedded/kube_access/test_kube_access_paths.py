@@ -46,7 +46,7 @@ PATHS = st.builds(
 
 
 @given(path=PATHS, method=st.sampled_from(["GET", "PUT", "DELETE", "POST", "PATCH", "HEAD"]))
-def test_what_is_permitted_is_what_is_served(catalogue: Catalogue, path: str, method: str) -> None:
+def test_authorization_and_routing_parse_a_path_alike(catalogue: Catalogue, path: str, method: str) -> None:
     asked = Actions(catalogue).of(Request(method=method, path=path))
     try:
         target = catalogue.parse(path)
@@ -65,7 +65,7 @@ def test_what_is_permitted_is_what_is_served(catalogue: Catalogue, path: str, me
     assert "" not in path.removesuffix("/").split("/")[1:]
 
 
-def test_a_hole_in_a_path_is_no_way_around_a_role() -> None:
+def test_an_empty_path_segment_does_not_bypass_a_role() -> None:
     async def scenario(world: World) -> None:
         everywhere = {"nonResourceURLs": ["*"], "verbs": ["*"]}
         await world.give_everywhere("nobody", everywhere)
@@ -80,7 +80,7 @@ def test_a_hole_in_a_path_is_no_way_around_a_role() -> None:
     play(scenario)
 
 
-def test_an_action_follows_the_rows_of_the_moment(catalogue: Catalogue) -> None:
+def test_an_action_follows_the_current_catalogue(catalogue: Catalogue) -> None:
     actions = Actions(catalogue)
     request = Request(method="GET", path="/apis/tuist.dev/v1alpha1/runnerpools")
     before = actions.of(request)
@@ -139,7 +139,7 @@ def _rbac() -> Rbac:
     return Rbac(lambda: RbacObjects.of([role, binding]))
 
 
-def test_questions_about_long_things_are_not_kept(catalogue: Catalogue) -> None:
+def test_long_requests_are_not_cached(catalogue: Catalogue) -> None:
     rbac, actions, bob = _rbac(), Actions(catalogue), User(name="bob")
     asks = {
         "verbs": lambda turn: rbac.decide(bob, Action(verb=f"{turn}{LONG}", plural="pods")),
@@ -167,7 +167,7 @@ def test_questions_about_long_things_are_not_kept(catalogue: Catalogue) -> None:
     assert {name: size for name, size in held.items() if size > len(LONG)} == {}
 
 
-def test_questions_about_many_things_are_not_all_kept() -> None:
+def test_caches_of_many_requests_are_bounded() -> None:
     rbac = _rbac()
 
     def ask(turn: int) -> None:
@@ -177,7 +177,7 @@ def test_questions_about_many_things_are_not_all_kept() -> None:
     assert grown(20_000, ask) < 4 << 20
 
 
-def test_a_long_question_is_answered_all_the_same() -> None:
+def test_a_long_selector_is_served() -> None:
     rbac, bob = _rbac(), User(name="bob", groups=(LONG,))
     assert rbac.decide(bob, Action(verb="get", plural="pods", name=LONG)).allowed
     assert not rbac.decide(bob, Action(verb=LONG, plural="pods")).allowed

@@ -47,7 +47,7 @@ def client(core: KubeCore, token: str) -> Kube:
     return Kube(Loopback(core.handle), token=lambda: token)
 
 
-def test_the_parts_rights_survive_a_restart_and_a_start_repairs_them(tmp_path: Path) -> None:
+def test_component_roles_survive_a_restart_and_are_repaired_at_start(tmp_path: Path) -> None:
     async def first() -> str:
         journal = Journal(tmp_path / "kube.db")
         core = opened(journal)
@@ -86,7 +86,7 @@ def test_the_parts_rights_survive_a_restart_and_a_start_repairs_them(tmp_path: P
     asyncio.run(second(asyncio.run(first())))
 
 
-def test_a_certificate_that_serves_is_no_key_to_the_api(tmp_path: Path) -> None:
+def test_a_serving_certificate_does_not_authenticate_a_client(tmp_path: Path) -> None:
     """The same authority signs both; only one made for clients says who somebody is."""
 
     async def main() -> None:

@@ -29,7 +29,7 @@ def asked(verb: str, resource: str = "pods", **more: str) -> dict[str, Any]:
     }
 
 
-def test_may_i_says_yes_with_the_reason_and_no_without() -> None:
+def test_self_access_reviews_match_the_roles() -> None:
     async def scenario(world: World) -> None:
         await world.give("bob", rule("pods", "list"))
         yes = await world.ok(BOB, "POST", SELF, asked("list"))
@@ -62,7 +62,7 @@ def test_may_i_says_yes_with_the_reason_and_no_without() -> None:
     play(scenario)
 
 
-def test_may_they_is_asked_only_by_those_who_may() -> None:
+def test_subject_access_reviews_need_a_right() -> None:
     async def scenario(world: World) -> None:
         await world.give("bob", rule("pods", "list"))
         body = asked("list")
@@ -85,7 +85,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("case", NONSENSE)
-def test_a_question_that_makes_no_sense_is_refused(case: str) -> None:
+def test_an_invalid_review_is_refused(case: str) -> None:
     path, spec, code = NONSENSE[case]
 
     async def scenario(world: World) -> None:
@@ -94,7 +94,7 @@ def test_a_question_that_makes_no_sense_is_refused(case: str) -> None:
     play(scenario)
 
 
-def test_what_may_i_lists_the_rules_of_a_namespace() -> None:
+def test_self_rules_reviews_list_the_rules_of_a_namespace() -> None:
     async def scenario(world: World) -> None:
         await world.give("bob", rule("pods", "list", resourceNames=["a"]))
         body = {"spec": {"namespace": SPACE}}
@@ -110,7 +110,7 @@ def test_what_may_i_lists_the_rules_of_a_namespace() -> None:
     play(scenario)
 
 
-def test_who_am_i() -> None:
+def test_self_subject_reviews_return_the_caller() -> None:
     async def scenario(world: World) -> None:
         found = await world.ok(BOB, "POST", WHO, {"kind": "SelfSubjectReview"})
         assert found["status"]["userInfo"] == {
@@ -124,7 +124,7 @@ def test_who_am_i() -> None:
     play(scenario)
 
 
-def test_a_review_is_a_question_and_nothing_is_kept() -> None:
+def test_a_review_is_not_stored() -> None:
     async def scenario(world: World) -> None:
         before = world.core.version
         await world.ok(BOB, "POST", SELF, asked("list"))

@@ -79,7 +79,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_refusal_says_what_a_real_server_says(case: str) -> None:
+def test_a_refusal_has_the_message_of_a_real_server(case: str) -> None:
     (method, path), message, details = REFUSALS[case]
 
     async def scenario(world: World) -> None:
@@ -141,7 +141,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("case", ALLOWED)
-def test_a_rule_allows_exactly_what_it_says(case: str) -> None:
+def test_a_rule_allows_exactly_its_actions(case: str) -> None:
     told, asked, allowed = ALLOWED[case]
     assert rule_of(told).allows(asked) is allowed
     role: dict[str, Any] = {"kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [told]}
@@ -182,7 +182,7 @@ SUBJECTS = {
 
 
 @pytest.mark.parametrize("case", SUBJECTS)
-def test_a_binding_is_for_those_whom_it_names(case: str) -> None:
+def test_a_binding_grants_to_its_subjects_only(case: str) -> None:
     subject, who, allowed = SUBJECTS[case]
 
     async def scenario(world: World) -> None:
@@ -193,7 +193,7 @@ def test_a_binding_is_for_those_whom_it_names(case: str) -> None:
     play(scenario)
 
 
-def test_a_role_counts_in_its_own_namespace_and_from_the_moment_on_until_it_ends() -> None:
+def test_a_role_applies_in_its_namespace_while_it_exists() -> None:
     async def scenario(world: World) -> None:
         assert (await world.ask(BOB, "GET", PODS)).status == 403
         await world.give("bob", rule("pods", "list"))
@@ -211,7 +211,7 @@ def test_a_role_counts_in_its_own_namespace_and_from_the_moment_on_until_it_ends
     play(scenario)
 
 
-def test_a_role_of_the_cluster_counts_everywhere_or_where_it_is_bound() -> None:
+def test_a_cluster_role_applies_everywhere_or_in_the_bound_namespace() -> None:
     async def scenario(world: World) -> None:
         await world.role("r", rule("pods nodes", "list"), where=CLUSTER_ROLES)
         await world.bind("r", user("bob"), role="ClusterRole")
@@ -250,7 +250,7 @@ def test_an_apply_that_creates_needs_the_right_to_create() -> None:
     play(scenario)
 
 
-def test_a_cluster_begins_with_the_roles_that_people_know_and_keeps_what_they_changed() -> None:
+def test_default_roles_are_created_and_changes_to_them_are_kept() -> None:
     async def scenario(world: World) -> None:
         await world.bind("admin", user("ann"), role="ClusterRole")
         await world.bind("edit", user("ed"), role="ClusterRole")
@@ -284,7 +284,7 @@ GRANTOR = rule(
 )
 
 
-def test_nobody_writes_a_role_that_grants_more_than_they_have() -> None:
+def test_a_user_cannot_write_a_role_with_more_rights_than_its_own() -> None:
     async def scenario(world: World) -> None:
         await world.give_everywhere("bob", GRANTOR, rule("pods", "get"))
         wanted = [
@@ -314,7 +314,7 @@ def test_nobody_writes_a_role_that_grants_more_than_they_have() -> None:
     play(scenario)
 
 
-def test_nobody_binds_a_role_that_grants_more_than_they_have_unless_they_may() -> None:
+def test_a_user_cannot_bind_a_role_with_more_rights_without_the_verb_bind() -> None:
     async def scenario(world: World) -> None:
         await world.give_everywhere("bob", GRANTOR)
         await world.role("strong", rule("pods", "delete"))
@@ -334,7 +334,7 @@ def test_nobody_binds_a_role_that_grants_more_than_they_have_unless_they_may() -
     play(scenario)
 
 
-def test_a_role_may_be_raised_by_whoever_may_escalate_it() -> None:
+def test_the_verb_escalate_allows_adding_rights_to_a_role() -> None:
     async def scenario(world: World) -> None:
         await world.give_everywhere("bob", GRANTOR, rule("roles", "escalate", groups=RBAC[6:-3]))
         body = {"metadata": {"name": "r1"}, "rules": [rule("*", "*")]}
@@ -401,7 +401,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("case", INVALID)
-def test_roles_and_bindings_that_make_no_sense_are_told_why(case: str) -> None:
+def test_invalid_roles_and_bindings_are_refused_with_the_reason(case: str) -> None:
     method, path, body, why = INVALID[case]
 
     async def scenario(world: World) -> None:
@@ -414,7 +414,7 @@ def test_roles_and_bindings_that_make_no_sense_are_told_why(case: str) -> None:
     play(scenario)
 
 
-def test_a_short_binding_is_completed() -> None:
+def test_a_binding_gets_its_default_api_groups() -> None:
     async def scenario(world: World) -> None:
         await world.role("b", rule("pods", "get"))
         await world.bind(
@@ -430,7 +430,7 @@ def test_a_short_binding_is_completed() -> None:
     play(scenario)
 
 
-def test_acting_as_somebody_else_needs_the_right_to() -> None:
+def test_impersonation_needs_the_verb_impersonate() -> None:
     async def scenario(world: World) -> None:
         await world.give("bob", rule("pods", "list"))
         headers = (("impersonate-user", "bob"), ("impersonate-group", "devs"))
@@ -465,7 +465,7 @@ COVERED = {
 
 
 @pytest.mark.parametrize("case", COVERED)
-def test_what_somebody_holds_covers_only_as_much(case: str) -> None:
+def test_held_rules_cover_only_their_own_rights(case: str) -> None:
     wanted, missing = COVERED[case]
     held = Rule(verbs=("get",), groups=("",), resources=("pods",))
     assert len(uncovered([wanted], [held])) == missing
@@ -473,7 +473,7 @@ def test_what_somebody_holds_covers_only_as_much(case: str) -> None:
     assert uncovered([held], [named])
 
 
-def test_a_core_without_roles_lets_its_process_do_everything() -> None:
+def test_a_core_without_rbac_allows_everything() -> None:
     async def scenario(world: World) -> None:
         assert (await world.ask(NOBODY, "GET", PODS)).status == 200
         assert (await world.ask(NOBODY, "GET", f"{ACCOUNTS}/x")).status == 404
@@ -482,7 +482,7 @@ def test_a_core_without_roles_lets_its_process_do_everything() -> None:
     play(scenario, roles=False)
 
 
-def test_a_role_that_nobody_would_fill_is_not_taken() -> None:
+def test_an_aggregation_rule_is_refused() -> None:
     async def scenario(world: World) -> None:
         selected = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
         body = {"metadata": {"name": "x"}, "aggregationRule": selected}

@@ -99,7 +99,7 @@ SENT: dict[str, tuple[bytes, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("command", SENT)
-def test_what_kubectl_sends_is_read_as_the_json_that_it_stands_for(command: str) -> None:
+def test_protobuf_of_kubectl_decodes_to_its_json(command: str) -> None:
     body, meant = SENT[command]
     assert decode(body) == meant
 
@@ -186,7 +186,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_is_broken_is_a_400(case: str) -> None:
+def test_broken_protobuf_is_a_400(case: str) -> None:
     with pytest.raises(StatusError) as refusal:
         decode(BROKEN[case])
     assert refusal.value.code == 400
@@ -202,13 +202,13 @@ def outcome(body: bytes) -> int:
 
 
 @given(st.sampled_from(sorted(MESSAGES)), st.binary(max_size=200))
-def test_whatever_is_sent_is_read_or_refused(kind: str, raw: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(kind: str, raw: bytes) -> None:
     for body in (envelope(kind, raw), MAGIC + raw):
         assert outcome(body) in (0, 400, 501)
 
 
 @given(st.sampled_from(sorted(SENT)), st.data())
-def test_a_body_that_was_cut_off_or_changed_is_read_or_refused(
+def test_truncated_or_changed_bodies_are_decoded_or_refused(
     command: str, data: st.DataObject
 ) -> None:
     body = bytearray(SENT[command][0])

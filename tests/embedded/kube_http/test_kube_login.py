@@ -67,7 +67,7 @@ SENDERS = {
 
 
 @pytest.mark.parametrize(("path", "shown", "status"), SENDERS.values(), ids=SENDERS)
-def test_a_large_body_is_read_from_those_who_are_known(path: str, shown: str, status: int) -> None:
+def test_a_large_body_is_read_from_authenticated_clients_only(path: str, shown: str, status: int) -> None:
     async def scenario(made: KubeCore) -> None:
         login = authenticator([ADMIN], made.tokens)
         listening = await listen(made.handle, admit=only_known(login))
@@ -104,7 +104,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_credential_that_does_not_hold_is_a_401(case: str) -> None:
+def test_an_invalid_credential_is_a_401(case: str) -> None:
     async def scenario(made: KubeCore) -> None:
         for path in (PODS, "/api", "/apis", "/api/v1", "/openapi/v3", "/metrics"):
             answer = await ask(made, path, authorization=REFUSED[case])
@@ -119,7 +119,7 @@ def test_a_credential_that_does_not_hold_is_a_401(case: str) -> None:
 
 
 @pytest.mark.parametrize("token", [ADMIN, SECOND])
-def test_every_administrator_gets_in(token: str) -> None:
+def test_every_administrator_token_is_accepted(token: str) -> None:
     async def scenario(made: KubeCore) -> None:
         for scheme in ("Bearer", "bearer"):
             assert (await ask(made, PODS, authorization=f"{scheme} {token}")).status == 200
@@ -128,7 +128,7 @@ def test_every_administrator_gets_in(token: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/version", "/healthz", "/livez", "/readyz"])
-def test_anybody_may_ask_for_health_but_not_with_a_bad_credential(path: str) -> None:
+def test_health_is_public_but_not_with_an_invalid_credential(path: str) -> None:
     async def scenario(made: KubeCore) -> None:
         assert (await ask(made, path)).status == 200
         assert (await ask(made, path, authorization="Bearer stale")).status == 401
@@ -162,7 +162,7 @@ def test_a_guests_token_for_the_dispatch_server_does_not_open_the_api(audience: 
     play(scenario)
 
 
-def test_an_account_that_is_deleted_is_nobody() -> None:
+def test_the_token_of_a_deleted_account_is_invalid() -> None:
     async def scenario(made: KubeCore) -> None:
         token = await account_token(made, "")
         path = f"{ACCOUNTS}/runner"
@@ -173,7 +173,7 @@ def test_an_account_that_is_deleted_is_nobody() -> None:
     play(scenario)
 
 
-def test_who_somebody_is_reaches_the_rules_about_what_they_may_do() -> None:
+def test_the_authenticated_user_reaches_authorization() -> None:
     async def scenario(made: KubeCore) -> None:
         login = authenticator([ADMIN], made.tokens)
         token = await account_token(made, "")
@@ -193,12 +193,12 @@ def test_who_somebody_is_reaches_the_rules_about_what_they_may_do() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "short", " with-space-around-it ", "with-a-newline-in\n-it"])
-def test_a_token_that_is_no_secret_is_refused_at_the_start(token: str) -> None:
+def test_a_weak_administrator_token_is_refused_at_the_start(token: str) -> None:
     with pytest.raises(ValueError, match="administrator's token"):
         authenticator([ADMIN, token], core().tokens)
 
 
-def test_a_certificate_counts_only_from_tls_and_only_if_asked_for(tmp_path: Path) -> None:
+def test_a_certificate_counts_only_from_tls_and_only_if_enabled(tmp_path: Path) -> None:
     async def main() -> None:
         now = RealClock().now()
         authority = make_authority(now=now)

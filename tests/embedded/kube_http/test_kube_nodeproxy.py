@@ -75,7 +75,7 @@ TOKEN = "base64url.bearer.authorization.k8s.io.c2VjcmV0"
         pytest.param(TOKEN, None, id="alone"),
     ],
 )
-def test_a_token_among_the_protocols_is_not_shown_to_the_node(
+def test_a_token_among_the_protocols_is_not_passed_to_the_node(
     play: Play, offered: str, told: str | None
 ) -> None:
     async def scenario(world: Passing) -> None:
@@ -115,7 +115,7 @@ def test_a_refusal_instead_of_an_upgrade_is_the_nodes_own(play: Play) -> None:
     play(scenario)
 
 
-def test_one_call_too_many_is_told_to_come_back(play: Play) -> None:
+def test_one_call_too_many_gets_429_with_retry_after(play: Play) -> None:
     async def scenario(world: Passing) -> None:
         first = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)
         refused = await world.ask("GET", f"{PODS}/mac-1/log")
@@ -130,7 +130,7 @@ def test_one_call_too_many_is_told_to_come_back(play: Play) -> None:
     play(scenario, limit=1)
 
 
-def test_a_node_that_keeps_its_callers_leaves_room_for_the_others(play: Play) -> None:
+def test_a_node_that_does_not_answer_leaves_capacity_for_others(play: Play) -> None:
     async def scenario(world: Passing) -> None:
         await world.add_node("other", port=world.node.port)
         await world.add_pod("mac-2", node="other")
@@ -148,7 +148,7 @@ def test_a_node_that_keeps_its_callers_leaves_room_for_the_others(play: Play) ->
     play(scenario, each=1)
 
 
-def test_no_call_is_forgotten_when_the_server_stops(play: Play) -> None:
+def test_no_call_is_left_open_when_the_server_stops(play: Play) -> None:
     async def scenario(world: Passing) -> None:
         client = await world.dial("POST", f"{PODS}/mac-1/exec?command=x", **SPDY)
         assert world.nodes.open == 1
@@ -159,7 +159,7 @@ def test_no_call_is_forgotten_when_the_server_stops(play: Play) -> None:
     play(scenario)
 
 
-def test_a_node_that_says_nothing_costs_a_bounded_time(play: Play) -> None:
+def test_a_call_to_a_silent_node_has_a_deadline(play: Play) -> None:
     async def scenario(world: Passing) -> None:
         heard = asyncio.Event()
 
@@ -187,7 +187,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("stranger", "name", "why"), NAMES.values(), ids=NAMES)
-def test_nobody_else_can_answer_for_a_node(
+def test_another_certificate_cannot_answer_for_a_node(
     play: Play, tmp_path: Path, stranger: bool, name: str, why: str
 ) -> None:
     async def scenario(world: Passing) -> None:
@@ -224,7 +224,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize(("asked", "told"), LOGS.values(), ids=LOGS)
-def test_a_node_is_asked_in_its_own_words(play: Play, asked: str, told: str) -> None:
+def test_options_are_translated_for_the_kubelet(play: Play, asked: str, told: str) -> None:
     async def scenario(world: Passing) -> None:
         answer = await world.ask("GET", f"{PODS}/mac-1/log{asked}")
         assert answer.status == 200 and answer.header("content-type") == "text/plain"
@@ -250,7 +250,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("code", "told"), ANSWERS.items(), ids=[str(code) for code in ANSWERS])
-def test_what_a_node_says_instead_of_a_log_becomes_a_status(
+def test_an_error_of_a_node_becomes_a_status(
     play: Play, code: int, told: tuple[str | None, str]
 ) -> None:
     async def scenario(world: Passing) -> None:

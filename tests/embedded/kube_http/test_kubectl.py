@@ -18,7 +18,7 @@ def headings(text: str) -> list[list[str]]:
     ]
 
 
-def test_get_shows_the_columns_that_people_know(play: Play) -> None:
+def test_get_shows_the_usual_columns(play: Play) -> None:
     async def scenario(served: Served) -> None:
         shown = await served.kubectl("get", "nodes,pods,runnerpools,events")
         *found, events = headings(shown)
@@ -81,7 +81,7 @@ def test_get_watch_prints_a_line_for_every_change(play: Play) -> None:
     play(scenario)
 
 
-def test_describe_tells_of_limits_events_and_pods(play: Play) -> None:
+def test_describe_shows_limits_events_and_pods(play: Play) -> None:
     async def scenario(served: Served) -> None:
         shown = await served.kubectl("describe", "pod", "mac-1")
         assert "Node:             mini-1/" in shown and "CreatingVM" in shown
@@ -93,7 +93,7 @@ def test_describe_tells_of_limits_events_and_pods(play: Play) -> None:
     play(scenario)
 
 
-def test_the_server_says_what_it_is_and_what_it_serves(play: Play) -> None:
+def test_version_and_api_resources_are_served(play: Play) -> None:
     async def scenario(served: Served) -> None:
         version = json.loads(await served.kubectl("version", "-o", "json"))
         assert version["serverVersion"]["gitVersion"].endswith("+runyard")
@@ -110,7 +110,7 @@ def test_the_server_says_what_it_is_and_what_it_serves(play: Play) -> None:
     play(scenario)
 
 
-def test_delete_waits_until_the_object_has_gone(play: Play) -> None:
+def test_delete_waits_until_the_object_is_removed(play: Play) -> None:
     async def scenario(served: Served) -> None:
         assert "mac-2" in await served.kubectl("delete", "pod", "mac-2")
         assert served.core.find("pods", SPACE, "mac-2") is None
@@ -146,7 +146,7 @@ def test_an_operators_small_changes_work(play: Play) -> None:
     play(scenario)
 
 
-def test_a_wrong_token_is_told_to_log_in(play: Play) -> None:
+def test_a_wrong_token_gets_the_login_error(play: Play) -> None:
     async def scenario(served: Served) -> None:
         config = served.folder / "config"
         config.write_text(config.read_text().replace(ADMIN, "another-token-altogether"))
@@ -164,7 +164,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("case", NEEDED)
-def test_nothing_that_kubectl_asks_for_is_a_surprise(play: Play, case: str) -> None:
+def test_every_request_of_kubectl_is_expected(play: Play, case: str) -> None:
     """Checks the requests that each command makes; unserved ones must be on the list."""
 
     async def scenario(served: Served) -> None:

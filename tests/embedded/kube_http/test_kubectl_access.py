@@ -78,7 +78,7 @@ def test_whoami_and_can_i(play: Play) -> None:
     play(scenario)
 
 
-def test_as_somebody_else(play: Play) -> None:
+def test_impersonation(play: Play) -> None:
     async def scenario(served: Served) -> None:
         code, _, why = await served.run("get", "pods", "--as=eve", "--as-group=devs")
         assert code == 1 and 'User "eve" cannot list resource "pods"' in why

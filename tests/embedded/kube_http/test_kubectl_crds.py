@@ -68,7 +68,7 @@ def test_a_wrong_object_is_refused_with_the_reason(play: Play) -> None:
     play(scenario)
 
 
-def test_our_own_kinds_can_be_looked_at_and_explained(play: Play) -> None:
+def test_our_own_kinds_can_be_read_and_explained(play: Play) -> None:
     async def scenario(served: Served) -> None:
         shown = await served.kubectl("get", "crd", "-o", "name")
         assert shown.split() == [

@@ -40,7 +40,7 @@ def test_a_drained_host_is_empty_and_takes_pods_again(play: Play) -> None:
     play(scenario)
 
 
-def test_what_nobody_would_make_again_is_not_drained_without_force(play: Play) -> None:
+def test_a_pod_without_a_controller_is_not_drained_without_force(play: Play) -> None:
     async def scenario(served: Served) -> None:
         code, _, told = await served.run("drain", "mini-1", "--ignore-daemonsets")
         assert code == 1 and "declare no controller" in told
@@ -75,7 +75,7 @@ def test_a_pod_of_a_pool_is_drained_without_force(play: Play) -> None:
     play(scenario)
 
 
-def test_a_drain_can_be_tried_out(play: Play) -> None:
+def test_a_drain_dry_run_evicts_nothing(play: Play) -> None:
     async def scenario(served: Served) -> None:
         before = served.core.version
         await served.kubectl("drain", "mini-1", *ALL, "--dry-run=server")

@@ -61,7 +61,7 @@ def test_a_followed_log_that_ends_at_the_node_ends_at_the_reader(play: Play) -> 
     play(scenario)
 
 
-def test_exec_brings_input_there_and_output_and_exit_code_back(play: Play) -> None:
+def test_exec_passes_input_output_and_exit_code(play: Play) -> None:
     async def shout(_: Received, channels: Channels) -> None:
         told = await channels.stdin()
         await channels.say(STDOUT, told.upper())
@@ -114,7 +114,7 @@ def test_attach_shows_what_is_written_there(play: Play) -> None:
     play(scenario)
 
 
-def test_a_shell_that_is_cut_off_is_cut_off_at_the_node(play: Play) -> None:
+def test_a_disconnected_shell_ends_at_the_node(play: Play) -> None:
     async def wait(_: Received, channels: Channels) -> None:
         await channels.say(STDOUT, b"ready\n")
         await channels.stdin()
@@ -150,7 +150,7 @@ def test_port_forward_reaches_the_node_as_a_tunnel(play: Play) -> None:
     play(scenario)
 
 
-def test_the_refusals_are_told_in_words(play: Play) -> None:
+def test_refusals_have_readable_messages(play: Play) -> None:
     async def scenario(world: Passing) -> None:
         await world.add_node("silent")
         await world.add_node("away", port=1)
@@ -173,7 +173,7 @@ def test_the_refusals_are_told_in_words(play: Play) -> None:
     play(scenario)
 
 
-def test_who_may_only_look_gets_no_shell(play: Play) -> None:
+def test_a_viewer_cannot_exec(play: Play) -> None:
     async def scenario(world: Passing) -> None:
         account = "/api/v1/namespaces/default/serviceaccounts"
         await world.make(account, {"metadata": {"name": "looker"}})

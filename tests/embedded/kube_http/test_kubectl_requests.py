@@ -91,7 +91,7 @@ async def watch_a_moment(served: Served) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_kubectl_asks_for_what_is_listed_and_for_all_of_it(tmp_path: Path, kubectl: Path) -> None:
+def test_kubectl_sends_exactly_the_listed_requests(tmp_path: Path, kubectl: Path) -> None:
     (tmp_path / "map.yaml").write_text(MAP, encoding="utf-8")
     (tmp_path / "pool.yaml").write_text(POOL, encoding="utf-8")
 
