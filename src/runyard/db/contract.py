@@ -64,7 +64,7 @@ class Tx(Protocol):
     async def read(self, *statements: Statement) -> list[list[Row]]:
         """Like `several`, for statements that neither write nor lock.
 
-        Before anything else was run, they need no transaction, so a `work` that only reads costs no BEGIN and no COMMIT.
+        While nothing else was run they need no transaction: a `work` that only reads costs no BEGIN and no COMMIT.
         """
         ...
 

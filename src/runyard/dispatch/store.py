@@ -36,6 +36,11 @@ __all__ = ["SQL", "JobInfo", "Store", "to_slot"]
 
 T = TypeVar("T")
 _RETRIES = 12  # a fact waits for other facts of its tenant, and each of them may change its slot
+_RACES = (
+    "slots_",
+    "jobs_",
+    "generation",
+)  # names of what a row that changed since its read violates
 # Events that read and change only their slot: no other row is locked for them.
 _SINGLE_SLOT_EVENTS = (Polled, Arm, MintAbandoned)
 _FAILED_OVER = refuse(Refused.DATABASE_FAILED_OVER.because())
@@ -71,10 +76,10 @@ class Store:
 
         async def work(tx: Tx) -> Decision:
             if isinstance(event, _SINGLE_SLOT_EVENTS):
-                return await self._apply_single_slot(tx, pod_uid, event, in_era)
+                return await self._apply_single_slot(tx, pod_uid, event, in_era, last=True)
             if in_era and in_era != await self.era(tx):
                 return _FAILED_OVER
-            return await self.apply_slot_event(tx, pod_uid, event)
+            return await self.apply_slot_event(tx, pod_uid, event, last=True)
 
         return await self.transact(work, name=name)
 
@@ -112,27 +117,24 @@ class Store:
             changed = row is None or row["look_at"] != look_at
             if changed and isinstance(event, JobStillQueued):
                 return refuse(Refused.READ_OUTDATED.because())
-            return await self.apply_job_fact(tx, event, tenant, None)
+            return await self.apply_job_fact(tx, event, tenant, None, last=True)
 
         return await self.transact(work, name="job read")
 
     async def transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
         """Run a transaction, again if rows changed between the read and the lock."""
-        for _ in range(_RETRIES):
+        for attempt in range(_RETRIES + 1):
             try:
                 return await self._transact(work, name=name)
-            except RowsChanged:
-                continue
-            except Constraint as conflict:
-                # Another transaction opened the same slot or took the same job in between.
-                if not conflict.name.startswith(("slots_", "jobs_")):
+            except (RowsChanged, Constraint) as conflict:
+                # A constraint: another transaction opened that slot, took that job or changed that slot in between.
+                if isinstance(conflict, Constraint) and not conflict.name.startswith(_RACES):
                     raise
-        try:
-            return await self._transact(work, name=name)
-        except RowsChanged:
-            raise Unavailable(
-                f"{name}: other transactions changed the rows at every attempt"
-            ) from None
+                if attempt == _RETRIES:
+                    raise Unavailable(
+                        f"{name}: other transactions changed the rows at every attempt"
+                    ) from None
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _transact(self, work: Callable[[Tx], Awaitable[T]], *, name: str) -> T:
         if self._observer is None:
@@ -148,17 +150,28 @@ class Store:
         return result
 
     async def poll(self, event: Polled) -> Slot:
-        """Apply a poll: open the Pod's slot or renew its deadline, and return the slot."""
+        """Apply a poll: open the Pod's slot or renew its deadline, and return the slot.
+
+        A poll that a crash of the database loses is repeated by its Pod, so nothing waits for the disk here. A claim of
+        the slot does, and what was written before it is then on the disk, too.
+        """
 
         async def work(tx: Tx) -> Slot:
-            row = await tx.one(SQL.slot_lock, pod_uid=event.pod_uid)
-            if row is None:
+            rows, others = await tx.several(
+                (SQL.slot_lock, {"pod_uid": event.pod_uid}),
+                (SQL.slot_by_pod_name, {"pod_name": event.pod_name}),
+            )
+            slot = to_slot(rows[0]) if rows else None
+            beside: tuple[Statement, ...] = ((SQL.commit_later, {}),)
+            if slot is None and others:
                 await self._close_predecessor(tx, event)
-            slot = None if row is None else to_slot(row)
-            decision = await self._apply(tx, View(slot=slot), event, None)
+                beside = ()
+            view = View(slot=slot)
+            decision = transition(view, event, self._ctx)
+            written = await self._writer.write(tx, ((view, decision),), beside=beside, last=True)
+            decision = written.decisions[0]
             after = decision.slot or slot
-            if after is None:
-                raise RowsChanged
+            assert after is not None  # a poll opens a slot where there is none
             return after
 
         return await self.transact(work, name="poll")
@@ -172,31 +185,33 @@ class Store:
 
         return await self.transact(work, name="read slot")
 
-    async def apply_slot_event(self, tx: Tx, pod_uid: str, event: SlotEvent) -> Decision:
-        """Apply an event about one slot within a transaction."""
+    async def apply_slot_event(
+        self, tx: Tx, pod_uid: str, event: SlotEvent, *, last: bool = False
+    ) -> Decision:
+        """Apply an event about one slot within a transaction; with `last`, commit it."""
         if isinstance(event, _SINGLE_SLOT_EVENTS):
-            return await self._apply_single_slot(tx, pod_uid, event)
+            return await self._apply_single_slot(tx, pod_uid, event, last=last)
         seen = await tx.one(SQL.slot_peek, pod_uid=pod_uid)
         if seen is not None and seen["tenant"]:
             await tx.one(SQL.tenant_lock, tenant=seen["tenant"])
         jobs = await self._lock_jobs(tx, None, seen)
         slot = await self._lock_slot(tx, seen, answers=getattr(event, "generation", None))
-        return await self._apply(tx, View(slot=slot, jobs=jobs), event, None)
+        return await self._apply(tx, View(slot=slot, jobs=jobs), event, last=last)
 
     async def _apply_single_slot(
-        self, tx: Tx, pod_uid: str, event: SlotEvent, in_era: str = ""
+        self, tx: Tx, pod_uid: str, event: SlotEvent, in_era: str = "", *, last: bool = False
     ) -> Decision:
         row = await tx.one(SQL.slot_lock, pod_uid=pod_uid)
         if in_era and row is not None and row["era"] != in_era:
             return _FAILED_OVER
         slot = None if row is None else to_slot(row)
-        return await self._apply(tx, View(slot=slot), event, None)
+        return await self._apply(tx, View(slot=slot), event, last=last)
 
     async def apply_job_fact(
-        self, tx: Tx, event: JobFact, tenant: str, info: JobInfo | None
+        self, tx: Tx, event: JobFact, tenant: str, info: JobInfo | None, *, last: bool = False
     ) -> Decision:
         """Apply GitHub's report about a job within a transaction. `info` is needed for an unknown job."""
-        return (await self.apply_job_event(tx, event, tenant, info)).decision
+        return (await self.apply_job_event(tx, event, tenant, info, last=last)).decision
 
     async def apply_job_event(
         self,
@@ -207,10 +222,12 @@ class Store:
         *,
         first: Sequence[Statement] = (),
         beside: Callable[[Decision], Statement] | None = None,
+        last: bool = False,
     ) -> Applied:
         """Apply a fact about a job, with other statements in the same round trips.
 
-        `first` run before anything is locked; `beside` makes a statement that is run with the write.
+        `first` run before anything is locked; `beside` makes a statement that is run with the write; with `last`, the
+        write commits.
         """
         runner = getattr(event, "runner_name", "")
         asked: list[Statement] = [
@@ -233,7 +250,7 @@ class Store:
             return Applied(decision=refuse(Refused.UNKNOWN_JOB.because()))
         decision = transition(view, event, self._ctx)
         more = () if beside is None else (beside(decision),)
-        written = await self._writer.write(tx, ((view, decision),), info, beside=more)
+        written = await self._writer.write(tx, ((view, decision),), info, beside=more, last=last)
         return Applied(decision=written.decisions[0], beside=written.beside)
 
     async def _close_predecessor(self, tx: Tx, event: Polled) -> None:
@@ -280,9 +297,9 @@ class Store:
         other = await self._lock_slot(tx, second)
         return await self._lock_slot(tx, first), other
 
-    async def _apply(self, tx: Tx, view: View, event: Event, info: JobInfo | None) -> Decision:
+    async def _apply(self, tx: Tx, view: View, event: Event, *, last: bool) -> Decision:
         decision = transition(view, event, self._ctx)
-        return (await self._writer.write(tx, ((view, decision),), info)).decisions[0]
+        return (await self._writer.write(tx, ((view, decision),), last=last)).decisions[0]
 
 
 def _jobs(rows: list[Row]) -> tuple[Job, ...]:

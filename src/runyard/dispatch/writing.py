@@ -4,7 +4,8 @@ A new row is inserted by a statement of its own; everything else is passed as JS
 the log. All statements travel together, so a hundred claims cost as many round trips as one.
 
 Invariants:
-- If a slot's generation is not the one that was locked, nothing is written: `RowsChanged`.
+- If a slot's generation is not the one that was locked, or a new row exists by now, the statements fail as a whole;
+  `store` then runs the transaction again. So they may be sent together with the COMMIT.
 - Every change of state appends a log entry in the same statement: actor, time, source, target, and the reason's code.
 """
 
@@ -50,19 +51,15 @@ class _Batch:
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
-        self.needed: list[
-            int
-        ] = []  # statements that must return a row: what they insert was absent
         self.opened: dict[str, int] = {}  # a new slot's uid → its statement
         self.jobs: list[dict[str, object]] = []
         self.slots: list[dict[str, object]] = []
         self.log: list[dict[str, object]] = []
 
     def insert(self, sql: str, params: dict[str, object]) -> int:
-        """Add a statement that must return a row; returns its place."""
-        self.needed.append(len(self.statements))
+        """Add a statement; returns its place."""
         self.statements.append((sql, params))
-        return self.needed[-1]
+        return len(self.statements) - 1
 
     def log_entry(self, **entry: object) -> None:
         """Add a line of the log."""
@@ -82,8 +79,12 @@ class Writer:
         info: JobInfo | None = None,
         *,
         beside: Sequence[Statement] = (),
+        last: bool = False,
     ) -> Written:
-        """Write decisions; `info` is for a job that is new, `beside` for other statements of the same transaction."""
+        """Write decisions; `info` is for a job that is new, `beside` for other statements of the same transaction.
+
+        With `last`, the transaction is committed in the same round trip.
+        """
         batch = _Batch()
         for _, decision in decided:
             for job in decision.jobs:
@@ -94,12 +95,9 @@ class Writer:
         changes = bool(batch.jobs or batch.slots or batch.log)
         if changes:
             batch.statements.append((SQL.transition_write, self._parameters(batch)))
-        answers = await tx.several(*batch.statements, *beside)
+        run = tx.finish if last else tx.several
+        answers = await run(*batch.statements, *beside)
         rows = answers[own] if changes else []
-        if not all(answers[place] for place in batch.needed):
-            raise RowsChanged
-        if sum(row["job_id"] is None for row in rows) != len(batch.slots):
-            raise RowsChanged
         if isinstance(tx, RecordingTx):
             tx.job_transitions += _job_transitions(decided, rows, info)
         generations = {

@@ -163,7 +163,9 @@ class Intake:
             head_sha=shown_text(job.head_sha),
         )
         fact = _fact(event, tenant)
-        return await self._store.apply_job_event(tx, fact, tenant, info, first=first, beside=beside)
+        return await self._store.apply_job_event(
+            tx, fact, tenant, info, first=first, beside=beside, last=True
+        )
 
     def _tenant_insert(self, event: JobEvent, *, kind: str) -> Statement:
         installation = 0 if event.installation is None else event.installation.id

@@ -1,4 +1,4 @@
--- Insert a new job, and its repository if that is new.
+-- Insert a new job, and its repository if that is new. Fails if the job is known.
 WITH known AS (
     INSERT INTO repositories (tenant, repository) VALUES (%(tenant)s, %(repository)s) ON CONFLICT DO NOTHING
 )
@@ -16,5 +16,4 @@ INSERT INTO jobs (
         SELECT r.priority FROM repositories r WHERE r.tenant = %(tenant)s AND r.repository = %(repository)s
     ), 0)
 )
-ON CONFLICT DO NOTHING
 RETURNING job_id;

@@ -1,8 +1,8 @@
 -- Write the decisions of transitions in one statement: jobs, slots, and a log entry for each change.
 -- A job's times are set once, when it reaches a state; `claimed_at` at every claim.
 -- Returns jobs with their times, as seconds before now, and slots with their generations.
--- A slot is written only if its generation matches. A new generation is at least the current time, so it never repeats,
--- even if the database lost commits in between.
+-- A slot whose generation does not match gets none, which its column refuses: then nothing is written. A new generation
+-- is at least the current time, so it never repeats, even if the database lost commits in between.
 WITH changed AS (
     UPDATE jobs j SET
         state = c.state, verified = c.verified, runner_name = c.runner_name, conclusion = c.conclusion,
@@ -29,7 +29,7 @@ WITH changed AS (
     ORDER BY c.place
 ), moved AS (
     UPDATE slots s SET
-        generation = CASE WHEN c.bump
+        generation = CASE WHEN s.generation <> c.before THEN NULL WHEN c.bump
             THEN greatest(s.generation + 1, (extract(epoch FROM runyard_now()) * 1000000)::bigint)
             ELSE s.generation END,
         state = c.state, tenant = c.tenant, scope = c.scope, installation_id = c.installation_id,
@@ -51,7 +51,7 @@ WITH changed AS (
         runner_name text, runner_id bigint, stamped boolean, jit bytea, fence text, close_reason text,
         wait double precision
     )
-    WHERE s.pod_uid = c.pod_uid AND s.generation = c.before
+    WHERE s.pod_uid = c.pod_uid
     RETURNING s.pod_uid, s.generation
 )
 SELECT pod_uid, generation, NULL::bigint AS job_id, NULL::text[] AS labels, NULL::double precision AS queued,
