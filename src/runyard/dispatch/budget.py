@@ -1,9 +1,10 @@
 """Shares one GitHub rate budget among all replicas, in the database.
 
-Each spend is one short statement on the row of its installation: refill, compare, take. Replicas hold no points in
-reserve: GitHub allows an installation three writes a second, so a row is rarely contended, and reserved points would
-be unavailable to other replicas and lost when their replica dies. A replica that is killed between a spend and its
-call loses the points of that one call.
+Each spend is one short statement on the row of its installation: refill, compare, take. The points of a mint are taken
+by the transaction that claims its job (`mint_statements`), which saves a transaction. Replicas hold no points in
+reserve: GitHub allows an installation three writes a second, so a row is rarely contended, and reserved points would be
+unavailable to other replicas and lost when their replica dies. A replica that is killed between a spend and its call
+loses the points of that one call; so does a mint for which the App gets no token.
 
 The arithmetic is that of `github.budget.Budget`; a test compares the two.
 
@@ -13,18 +14,19 @@ Invariants:
   keeps it, and GitHub's response is used all the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from runyard.clock import Clock
-from runyard.db.contract import Database, DatabaseError, Row, Tx
+from runyard.db.contract import Database, DatabaseError, Row, Statement, Tx
 from runyard.dispatch.store import SQL
 from runyard.github.budget import (
     HAIR,
     KEEP_FREE,
     LONGEST_BLOCK,
     POINTS_PER_MINUTE,
+    WRITE_POINTS,
     Hour,
     RateBudget,
     at_least_a_write,
@@ -57,8 +59,25 @@ class SharedBudget:
         self._closed_until: dict[str, float] = {}
         self._hours: dict[str, Hour] = {}  # reported by GitHub and not written to the database yet
 
-    async def spend(self, points: float, *, purpose: str, key: str) -> None:
+    def mint_statements(self, installations: Sequence[int]) -> list[Statement]:
+        """The statements that take the points of one mint for each of these installations, in this order.
+
+        They lock the rows, so `installations` must be sorted, and no other lock may be taken after them. The answer of
+        each goes to `is_taken`. They must be committed before the mint is sent.
+        """
+        return [
+            (SQL.budget_spend, self._values(WRITE_POINTS, "mint", str(installation)))
+            for installation in installations
+        ]
+
+    def is_taken(self, rows: list[Row]) -> bool:
+        """Whether a statement of `mint_statements` took the points; otherwise the mint has to `spend` them itself."""
+        return bool(rows) and float(rows[0]["wait"]) <= 0
+
+    async def spend(self, points: float, *, purpose: str, key: str, taken: bool = False) -> None:
         """Take points, waiting at most `patience`; otherwise a `Definite` error, and nothing is taken."""
+        if taken and self._closed_until.get(key, 0.0) <= self._clock.monotonic():
+            return
         deadline = self._clock.monotonic() + self._patience
         while True:
             wait = self._closed_until.get(key, 0.0) - self._clock.monotonic()
@@ -102,9 +121,9 @@ class SharedBudget:
             msgspec.convert({**row, "capacity": self._capacity}, RateBudget) for row in rows
         )
 
-    async def _take(self, points: float, purpose: str, key: str) -> float:
+    def _values(self, points: float, purpose: str, key: str) -> dict[str, object]:
         hour = self._hours.get(key)
-        values: dict[str, object] = {
+        return {
             "key": key,
             "capacity": self._capacity,
             "points": points,
@@ -113,6 +132,9 @@ class SharedBudget:
             "left": None if hour is None else hour.left,
             "ends": None if hour is None else hour.ends,
         }
+
+    async def _take(self, points: float, purpose: str, key: str) -> float:
+        hour, values = self._hours.get(key), self._values(points, purpose, key)
 
         async def take(tx: Tx) -> float:
             row = await tx.one(SQL.budget_spend, **values)

@@ -1,7 +1,8 @@
 """Claims jobs for slots: applies many proposals in one transaction, on locked rows.
 
 The rows of all proposals are locked in one round trip, in the one order that every transaction keeps (tenants, jobs,
-slots), and written in a second one. So a hundred claims cost as many round trips as one.
+slots), and written and committed in a second one. So a hundred claims cost as many round trips as one. The write also
+takes the points of the mints from the rate budgets, as far as there are any; their rows are locked last, in order.
 
 Invariants:
 - Each proposal is decided on the rows as changed by the proposals before it: together they never exceed a budget.
@@ -10,6 +11,7 @@ Invariants:
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -24,11 +26,27 @@ from runyard.dispatch.writing import SQL, Writer
 _NO_HEADROOM = Headroom(vcpus=0, memory_gb=0)
 
 
+class MintPoints(Protocol):
+    """Takes the points of mints from the rate budgets within the claim's transaction; `budget.SharedBudget`."""
+
+    def mint_statements(self, installations: Sequence[int]) -> list[Statement]:
+        """The statements that take the points of one mint for each of these sorted installations."""
+        ...
+
+    def is_taken(self, rows: list[Row]) -> bool:
+        """Whether the statement with this answer took the points."""
+        ...
+
+
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """The decision for each proposal, in order, and the era of the database."""
+    """The decision for each proposal, in order, and the era of the database.
+
+    `paid` are the jobs for whose mints the points were taken from the rate budget.
+    """
 
     decisions: tuple[Decision, ...] = ()
     era: str = ""
+    paid: frozenset[int] = frozenset()
 
 
 class _Rows:
@@ -85,8 +103,9 @@ class _Charge(msgspec.Struct, kw_only=True):
 class Claims:
     """Applies the matcher's proposals."""
 
-    def __init__(self, *, ctx: Context, actor: str) -> None:
+    def __init__(self, *, ctx: Context, actor: str, budget: MintPoints | None = None) -> None:
         self._ctx = ctx
+        self._budget = budget  # None: a mint takes its points itself
         self._writer = Writer(actor)
 
     async def claim(self, tx: Tx, proposals: Sequence[Proposal], *, trial_within: float) -> Claimed:
@@ -110,9 +129,25 @@ class Claims:
             for proposal, (_, decision) in zip(proposals, decided, strict=True)
             if not decision.refused and proposal.cost
         ]
-        beside = _charges(made, trial_within)
-        written = await self._writer.write(tx, decided, beside=beside)
-        return Claimed(decisions=written.decisions, era=str(locked[0]["era"]) if locked else "")
+        charges = _charges(made, trial_within)
+        mints = sorted(
+            (each.event.installation_id, each.event.job_id)
+            for each in made
+            if isinstance(each.event, Offer)
+        )
+        budget = self._budget
+        points = [] if budget is None else budget.mint_statements([key for key, _ in mints])
+        written = await self._writer.write(tx, decided, beside=(*charges, *points), last=True)
+        answers = written.beside[len(charges) :]
+        return Claimed(
+            decisions=written.decisions,
+            era=str(locked[0]["era"]) if locked else "",
+            paid=frozenset(
+                job
+                for (_, job), rows in zip(mints, answers, strict=False)
+                if budget is not None and budget.is_taken(rows)
+            ),
+        )
 
 
 def _charges(made: Sequence[Proposal], trial_within: float) -> list[Statement]:

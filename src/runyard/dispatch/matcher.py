@@ -2,7 +2,8 @@
 
 Each replica runs one matcher. It runs when it is woken (a Pod began to wait, a job arrived) and at a short interval,
 for changes made by other replicas. It reads a snapshot, computes proposals with `matching`, and claims them in batches:
-each batch is a transaction that checks rows and budgets again under their locks (`claiming`).
+each batch is a transaction that checks rows and budgets again under their locks (`claiming`). It reads again at once
+only if the snapshot did not contain every job, or not every job of it was claimed.
 """
 
 from collections.abc import Callable, Coroutine
@@ -56,14 +57,18 @@ class Matcher:
         self._resume_after: tuple[
             Kind, ...
         ] = ()  # tenants with very many kinds of jobs: where the last snapshot ended
+        self._claimed_all = (
+            False  # the last step left no job that its snapshot could have contained
+        )
 
     async def run(self, spawn: Spawn) -> None:
         """Match until cancelled. `spawn` starts a mint in the server's task group."""
+        expect = False
         while True:
             self._waiters.wakeup.clear()
-            claimed = 0
+            again = False
             try:
-                claimed = await self.step(spawn)
+                again = await self.step(spawn, expect=expect) > 0 and not self._claimed_all
                 self._meter.set(
                     RUNYARD_LOOP_LAST_SUCCESS_SECONDS, self._clock.now(), loop=Loop.MATCHER
                 )
@@ -72,22 +77,34 @@ class Matcher:
                 self._meter.inc(RUNYARD_LOOP_FAILURES_TOTAL, loop=Loop.MATCHER, error=kind)
                 self._log.warning("matcher could not read or claim", error=str(error))
                 await self._clock.sleep(1.0)
-            if claimed:
+            if again:
                 await self._clock.sleep(0)  # there may be more jobs than one snapshot contains
+                expect = True
                 continue
-            try:
-                async with self._clock.timeout(self._settings.match_every):
-                    await self._waiters.wakeup.wait()
-            except TimeoutError:
-                pass
+            expect = await self._woken()
 
-    async def step(self, spawn: Spawn) -> int:
-        """Read one snapshot and claim its proposals; returns how many claims succeeded."""
+    async def _woken(self) -> bool:
+        """Wait for something to match; False if the time for a look without a reason has come."""
+        try:
+            async with self._clock.timeout(self._settings.match_every):
+                await self._waiters.wakeup.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def step(self, spawn: Spawn, *, expect: bool = True) -> int:
+        """Read one snapshot and claim its proposals; returns how many claims succeeded.
+
+        `expect`: there is probably a job, so that what a match needs is read in the same round trip.
+        """
         self._waiters.jobs_waiting = True
+        self._claimed_all = False
         if not len(self._waiters):
             return 0
         uids = self._waiters.idle_uids(self._settings.match_waiting)
-        reading = await self._database.transact(lambda tx: self._read(tx, uids), name="match")
+        reading = await self._database.transact(
+            lambda tx: self._read(tx, uids, expect=expect), name="match"
+        )
         self._waiters.jobs_waiting, self._resume_after = reading.jobs_waiting, reading.resume_after
         for uid in reading.not_idle:
             self._waiters.wake(uid)  # its slot is not idle: let its poll read the slot
@@ -96,6 +113,7 @@ class Matcher:
         for start in range(0, len(proposals), size):
             batch = proposals[start : start + size]
             claimed += await self._claim(spawn, reading.snapshot, batch)
+        self._claimed_all = not reading.cut and claimed == reading.jobs
         return claimed
 
     async def _claim(
@@ -121,7 +139,8 @@ class Matcher:
             claimed += 1
             if isinstance(proposal.event, Offer):
                 self._waiters.mark_busy(proposal.pod_uid)
-                self._mint(spawn, snapshot, proposal, decision.slot, result.era)
+                paid = proposal.event.job_id in result.paid
+                self._mint(spawn, snapshot, proposal, decision.slot, result.era, paid=paid)
         return claimed
 
     def _still_polled(self, proposal: Proposal) -> bool:
@@ -139,7 +158,14 @@ class Matcher:
         return Matching(proposals=found.proposals, held=(*reading.selection.held, *found.held))
 
     def _mint(
-        self, spawn: Spawn, snapshot: Snapshot, proposal: Proposal, slot: Slot, era: str
+        self,
+        spawn: Spawn,
+        snapshot: Snapshot,
+        proposal: Proposal,
+        slot: Slot,
+        era: str,
+        *,
+        paid: bool,
     ) -> None:
         pool = next((each for each in snapshot.pools if each.name == proposal.pool), None)
         if pool is None:
@@ -150,10 +176,13 @@ class Matcher:
             repository=proposal.repository,
             era=era,
             trial=proposal.trial,
+            paid=paid,
         )
         spawn(work)
 
-    async def _read(self, tx: Tx, uids: tuple[str, ...], *, thorough: bool = False) -> Reading:
+    async def _read(
+        self, tx: Tx, uids: tuple[str, ...], *, thorough: bool = False, expect: bool = True
+    ) -> Reading:
         return await read(
             tx,
             pools=self._pools.known,
@@ -163,4 +192,5 @@ class Matcher:
             silent=self._settings.deadlines.idle,
             after=() if thorough else self._resume_after,
             thorough=thorough,
+            expect=expect,
         )

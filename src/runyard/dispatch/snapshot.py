@@ -8,7 +8,7 @@ from collections import Counter
 
 import msgspec
 
-from runyard.db.contract import Row, Tx
+from runyard.db.contract import Row, Statement, Tx
 from runyard.dispatch.machine.values import Headroom
 from runyard.dispatch.matching.select import Selection, select
 from runyard.dispatch.matching.values import (
@@ -38,6 +38,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     jobs_waiting: bool = False  # there are jobs that a runner could be offered
     not_idle: tuple[str, ...] = ()  # Pods that poll here and whose slots are not idle
     resume_after: tuple[Kind, ...] = ()  # the last kind that was read of each tenant that has more
+    jobs: int = 0  # in the snapshot
+    cut: bool = False  # there may be more jobs that a waiting runner fits
 
 
 async def read(
@@ -50,31 +52,34 @@ async def read(
     silent: float,
     after: tuple[Kind, ...] = (),
     thorough: bool = False,
+    expect: bool = True,
 ) -> Reading:
     """Read what could be matched now for the Pods that wait here; `kinds` and `per_kind` bound how much.
 
-    `after` is the `resume_after` of the last reading: a tenant with very many kinds is read in pieces.
+    `after` is the `resume_after` of the last reading: a tenant with very many kinds is read in pieces. Runners and
+    exclusions are read with the kinds of jobs if jobs are expected, else only if there are any.
     """
     nothing = Snapshot(pools=pools, waiting=(), vacancies=(), tenants=())
-    rows = await tx.all(
-        SQL.match_kinds,
-        limit=kinds,
-        dispatch=None if thorough else sorted({pool.dispatch_label for pool in pools}),
-        tenants=[kind.tenant for kind in after],
-        repositories=[kind.repository for kind in after],
-        kinds=[SEPARATOR.join(kind.labels) for kind in after],
-    )
-    if not rows:
-        return Reading(snapshot=nothing, selection=Selection(), jobs_waiting=bool(after))
-    known = tuple(msgspec.convert(row, Kind) for row in rows)
-    resume_after = _resume_after(known, kinds)
-    waiting, vacant, exclusions = await tx.several(
+    queued: dict[str, object] = {
+        "limit": kinds,
+        "dispatch": None if thorough else sorted({pool.dispatch_label for pool in pools}),
+        "tenants": [kind.tenant for kind in after],
+        "repositories": [kind.repository for kind in after],
+        "kinds": [SEPARATOR.join(kind.labels) for kind in after],
+    }
+    supply: tuple[Statement, ...] = (
         (SQL.match_idle, {"silent": silent})
         if thorough
         else (SQL.match_slots, {"pod_uids": list(uids)}),
         (SQL.match_vacant, {}),
         (SQL.exclusions, {}),
     )
+    rows, *beside = await tx.read((SQL.match_kinds, queued), *(supply if expect else ()))
+    if not rows:
+        return Reading(snapshot=nothing, selection=Selection(), jobs_waiting=bool(after))
+    known = tuple(msgspec.convert(row, Kind) for row in rows)
+    resume_after = _resume_after(known, kinds)
+    waiting, vacant, exclusions = beside or await tx.read(*supply)
     selection = select(
         known,
         pools=pools,
@@ -92,6 +97,7 @@ async def read(
             resume_after=resume_after,
         )
     tenants, times = await _queues(tx, selection.wanted, pools, per_kind)
+    found = [len(each.jobs) for tenant in tenants for each in tenant.repositories]
     snapshot = Snapshot(
         pools=pools,
         waiting=tuple(msgspec.convert(row, Waiting) for row in waiting),
@@ -105,6 +111,8 @@ async def read(
         jobs_waiting=True,
         not_idle=not_idle,
         resume_after=resume_after,
+        jobs=sum(found),
+        cut=bool(after or resume_after) or max(found, default=0) >= per_kind,
     )
 
 
@@ -139,7 +147,7 @@ async def _queues(
         "kinds": [SEPARATOR.join(kind.labels) for kind in wanted],
         "per_kind": per_kind,
     }
-    current, floors, jobs, budgets = await tx.several(
+    current, floors, jobs, budgets = await tx.read(
         (SQL.match_times, {"tenants": tenants, "repositories": repositories}),
         (SQL.match_floors, {"tenants": tenants, "platforms": platforms}),
         (SQL.match_jobs, wanted_kinds),

@@ -44,8 +44,12 @@ _DEFAULT_BLOCK = 60.0
 class Spending(Protocol):
     """What a call to GitHub needs of a budget."""
 
-    async def spend(self, points: float, *, purpose: str, key: str) -> None:
-        """Take points or raise a `Definite`: then nothing may be sent."""
+    async def spend(self, points: float, *, purpose: str, key: str, taken: bool = False) -> None:
+        """Take points or raise a `Definite`: then nothing may be sent.
+
+        `taken`: they were taken before for this one request. They are taken again only if GitHub has rate limited the
+        key since.
+        """
         ...
 
     async def heard(self, response: Response, *, key: str) -> None:
@@ -148,8 +152,12 @@ class Budget:
             hour = bucket.hour.ends - self._clock.now()
         return max(0.0, bucket.open_at - self._clock.monotonic(), refill, hour)
 
-    async def spend(self, points: float, *, purpose: str, key: str = "") -> None:
+    async def spend(
+        self, points: float, *, purpose: str, key: str = "", taken: bool = False
+    ) -> None:
         """Take points, waiting at most `patience`; raises `BudgetExhausted` and takes nothing otherwise."""
+        if taken and self._filled(key).open_at <= self._clock.monotonic():
+            return
         deadline = self._clock.monotonic() + self._patience
         while wait := self.wait_for(points, purpose=purpose, key=key):
             if self._clock.monotonic() + wait > deadline:

@@ -69,13 +69,24 @@ class Calls:
         purpose: str,
         query: Pairs = (),
         body: bytes = b"",
+        paid: bool = False,
     ) -> Response:
-        """Call with the installation's token; a 401 is answered once with a fresh one."""
+        """Call with the installation's token; a 401 is answered once with a fresh one.
+
+        `paid`: the points of the first request were taken from the budget already.
+        """
         self._admit(scope, method, path)
         key = str(scope.installation_id)
         token = await self._token(scope.installation_id)
         response = await self._send(
-            method, path, query=query, body=body, credential=token, key=key, purpose=purpose
+            method,
+            path,
+            query=query,
+            body=body,
+            credential=token,
+            key=key,
+            purpose=purpose,
+            paid=paid,
         )
         if response.status != 401:
             return response
@@ -162,9 +173,10 @@ class Calls:
         credential: str,
         key: str,
         purpose: str,
+        paid: bool = False,
     ) -> Response:
         points = READ_POINTS if method == "GET" else WRITE_POINTS
-        await self._budget.spend(points, purpose=purpose, key=key)
+        await self._budget.spend(points, purpose=purpose, key=key, taken=paid)
         request = Request(
             method=method,
             path=path,

@@ -96,8 +96,12 @@ class GitHub(Hooks, Setup):
         labels: tuple[str, ...],
         group_id: int = 1,
         work_folder: str = "_work",
+        paid: bool = False,
     ) -> MintedRunner:
-        """Register an ephemeral runner. After any `Unknown`, fence by `name` before freeing anything."""
+        """Register an ephemeral runner. After any `Unknown`, fence by `name` before freeing anything.
+
+        `paid`: the points of this write were taken from the budget already.
+        """
         body = {
             "name": name,
             "runner_group_id": group_id,
@@ -106,7 +110,7 @@ class GitHub(Hooks, Setup):
         }
         path = f"/{scope}/actions/runners/generate-jitconfig"
         response = await self._calls.as_installation(
-            scope, "POST", path, purpose="mint", body=msgspec.json.encode(body)
+            scope, "POST", path, purpose="mint", body=msgspec.json.encode(body), paid=paid
         )
         if response.status == 409:
             text = f"mint at {scope}: 409 {answers.message_of(response)}"

@@ -83,13 +83,15 @@ class Minter:
         repository: str = "",
         era: str = "",
         trial: str = "",
+        paid: bool = False,
     ) -> None:
         """Arm an offered slot, make it idle again, or leave it to the fence. Errors of dependencies are not raised.
 
-        `trial`: the exclusion (`kind:name`) that this mint tests; a success ends it.
+        `trial`: the exclusion (`kind:name`) that this mint tests; a success ends it. `paid`: its points were taken from
+        the rate budget with the claim.
         """
         try:
-            minted, stamp = await self._mint_and_stamp(slot, labels)
+            minted, stamp = await self._mint_and_stamp(slot, labels, paid=paid)
             if stamp is StampAnswer.INVALID:
                 minted = _unstampable(minted)
             await self._record_exclusion(slot, minted, stamp, repository=repository, trial=trial)
@@ -105,16 +107,16 @@ class Minter:
             self._waiters.wake(slot.pod_uid)
 
     async def _mint_and_stamp(
-        self, slot: Slot, labels: tuple[str, ...]
+        self, slot: Slot, labels: tuple[str, ...], *, paid: bool
     ) -> tuple[_Minted, StampAnswer]:
         async with asyncio.TaskGroup() as group:
-            minting = group.create_task(self._mint(slot, labels))
+            minting = group.create_task(self._mint(slot, labels, paid=paid))
             stamping = group.create_task(
                 self._stamper.stamp(slot, within=self._settings.mint_within)
             )
         return minting.result(), stamping.result()
 
-    async def _mint(self, slot: Slot, labels: tuple[str, ...]) -> _Minted:
+    async def _mint(self, slot: Slot, labels: tuple[str, ...], *, paid: bool) -> _Minted:
         scope = scope_of(slot)
         try:
             async with self._clock.timeout(self._settings.mint_within):
@@ -124,6 +126,7 @@ class Minter:
                     labels=labels,
                     group_id=self._settings.runner_group if scope.kind == "orgs" else _ONLY_GROUP,
                     work_folder=_WORK_FOLDERS.get(slot.platform, "_work"),
+                    paid=paid,
                 )
         except TimeoutError:
             slow = judge(Failure(kind="NoAnswer", definite=False))
