@@ -33,7 +33,7 @@ CONVERTS = "/migrations/"
 # Tests of how something is rendered: the code is compared before, and what is left to test are the names and numbers.
 RENDERING = {
     "tests/components/test_components_reporting.py": {
-        "test_one_missing_right_is_told_until_that_right_is_there_and_not_only_until_the_next_success": (
+        "test_a_missing_permission_is_reported_until_that_request_is_allowed": (
             "the message of the condition names the refused request"
         ),
     },
@@ -48,18 +48,18 @@ RENDERING = {
         ),
     },
     "tests/kube/test_kube_connect.py": {
-        "test_a_key_that_cannot_be_used_is_said_at_once": "the fix names the pass phrase",
+        "test_an_unusable_key_is_reported_at_once": "the fix names the pass phrase",
     },
     "tests/node/test_node_agent.py": {
         "test_an_environment_that_cannot_be_resolved_is_named_in_the_status": (
             "the status names the variable"
         ),
-        "test_a_host_without_power_fails_its_pods_and_runs_nothing_twice": (
+        "test_a_host_that_lost_power_fails_its_pods_and_runs_none_twice": (
             "the status names the cause"
         ),
     },
     "tests/node/test_node_plan_node.py": {
-        "test_disk_pressure_is": "the message of the condition names the VM",
+        "test_disk_pressure_follows_the_measured_percentage": "the message of the condition names the VM",
     },
     "tests/web/explain/test_explain_api.py": {
         "test_a_kind_that_cannot_be_explained_names_those_that_can": "the fix names the kinds",
