@@ -1,4 +1,4 @@
-"""What enters a guest comes through unharmed: its environment, the server's JSON, its scripts."""
+"""Tests the guest's files: its environment, the server's JSON, its scripts."""
 
 import json
 import os
@@ -34,19 +34,19 @@ def test_an_environment_file_is_exactly_invertible(env: dict[str, str]) -> None:
 @example(
     {"A": "a\\nb", "B": "a\nb", "C": "\\", "D": "\\\\n", "E": "\r\n\\r", "F": "it's", "G": "''"}
 )
-def test_the_guests_script_reads_exactly_what_was_written(env: dict[str, str]) -> None:
+def test_the_guests_script_decodes_every_value_exactly(env: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "tuist.env").write_bytes(
             b"# a comment\n\nno equals\n1X=bad\n" + envfile.encode(env.items())
         )
         inject(root)
-        # The exports, and then an environment in which nothing separates but NUL.
+        # The exports, and then the environment, separated by NUL.
         script = f'. "{root}/env.sh"; exec "$0" -c "$1"'
         dump = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(k + b'=' + v for k, v in os.environb.items()))"
         argv = ["/bin/sh", "-c", script, sys.executable, dump]
-        said = subprocess.run(argv, env={}, capture_output=True, check=True).stdout
-    found = dict(pair.split(b"=", 1) for pair in said.split(b"\0"))
+        output = subprocess.run(argv, env={}, capture_output=True, check=True).stdout
+    found = dict(pair.split(b"=", 1) for pair in output.split(b"\0"))
     assert {key: found.get(key.encode(), b"missing").decode() for key in env} == env
 
 
@@ -56,7 +56,7 @@ def inject(root: Path) -> None:
     subprocess.run([str(SCRIPTS / "inject-env.sh")], env=env, check=True)
 
 
-def test_a_pod_cannot_redefine_the_machine(tmp_path: Path) -> None:
+def test_a_pod_cannot_override_the_hosts_variables(tmp_path: Path) -> None:
     (tmp_path / "tuist.env").write_text(
         "RUNYARD_STATUS_DIR=/etc\nRUNYARD_PYTHON=/x\nRUNYARD_JIT_FILE=1\n"
     )
@@ -65,7 +65,7 @@ def test_a_pod_cannot_redefine_the_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pair", [("1A", "x"), ("A B", "x"), ("", "x"), ("A=", "x"), ("A", "\0")])
-def test_what_no_environment_can_hold_is_refused(pair: tuple[str, str]) -> None:
+def test_an_invalid_environment_variable_is_refused(pair: tuple[str, str]) -> None:
     with pytest.raises(envfile.BadEnvironment):
         envfile.encode([pair])
 
@@ -144,7 +144,7 @@ DOCUMENTS: dict[str, tuple[bytes, str | None]] = {
 
 
 @pytest.mark.parametrize(("document", "wanted"), DOCUMENTS.values(), ids=list(DOCUMENTS))
-def test_a_hostile_document_yields_nothing(document: bytes, wanted: str | None) -> None:
+def test_only_a_valid_document_gives_a_value(document: bytes, wanted: str | None) -> None:
     assert field(document) == wanted
 
 
@@ -164,13 +164,13 @@ def test_the_scripts_are_plain_sh(name: str, absent: Absent) -> None:
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
 @pytest.mark.parametrize("name", SHELLS)
-def test_every_shell_can_read_the_scripts(name: str, shell: str, absent: Absent) -> None:
+def test_every_shell_can_parse_the_scripts(name: str, shell: str, absent: Absent) -> None:
     if shutil.which(shell) is None:
         absent(shell, "install it")
     subprocess.run([shell, "-n", str(SCRIPTS / name)], check=True)
 
 
-def test_an_image_holds_everything_that_its_scripts_call(tmp_path: Path) -> None:
+def test_an_image_contains_every_file_its_scripts_call(tmp_path: Path) -> None:
     runner = tmp_path / "runner"
     runner.mkdir()
     (runner / "run.sh").write_text("#!/bin/sh\n")
@@ -186,7 +186,7 @@ def test_an_image_holds_everything_that_its_scripts_call(tmp_path: Path) -> None
     assert [path.name for path in image.parent.iterdir()] == ["one"]
 
 
-def test_an_image_of_another_runner_is_another_image(tmp_path: Path) -> None:
+def test_another_runner_changes_the_image_id(tmp_path: Path) -> None:
     runner = tmp_path / "runner"
     runner.mkdir()
     (runner / "run.sh").write_text("#!/bin/sh\n")

@@ -1,4 +1,4 @@
-"""The guest's scripts decide as the simulator's model of them does, and the token stays with the poller."""
+"""Tests that the guest's scripts decide like the simulator's model of them, and that only the poller has the token."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.vm.guestbench import DRAIN, DROP, HOLD, JIT, TOKEN, Answer, Guest, Server
+from tests.vm.guest_harness import DRAIN, DROP, HOLD, JIT, TOKEN, Answer, Guest, Server
 
 from runyard.http.errors import OutcomeUnknown
 from runyard.http.messages import Request, Response
@@ -28,7 +28,15 @@ SEQUENCES: dict[str, Sequence[Answer]] = {
     "work at once": [JIT],
     "work after a while": [NOTHING, NOTHING, JIT],
     "an empty JIT is no work": [EMPTY, JIT],
-    "trouble passes": [(500, b"oops"), (502, b""), (503, b"{}"), (404, b""), (429, b""), DROP, JIT],
+    "errors are retried": [
+        (500, b"oops"),
+        (502, b""),
+        (503, b"{}"),
+        (404, b""),
+        (429, b""),
+        DROP,
+        JIT,
+    ],
     "not JSON": [(200, b"<html>"), (200, b""), (200, b'{"encoded_jit_config": "eA=="'), JIT],
     "no such field": [(200, b"{}"), (200, b"[]"), (200, b'{"encoded_jit_config": null}'), JIT],
     "unauthorised": [NOTHING, (401, b'{"error": "invalid token"}')],
@@ -41,23 +49,23 @@ SEQUENCES: dict[str, Sequence[Answer]] = {
 Decision = tuple[str, str, int]
 
 
-class _Scripted:
-    """The same answers, as the model's transport."""
+class _ScriptedTransport:
+    """The same responses, as the model's transport."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.answers = list(answers)
-        self.asked = 0
+        self.polls = 0
 
     async def send(self, request: Request, *, timeout: float) -> Response:
-        answer = self.answers[self.asked]
-        self.asked += 1
+        answer = self.answers[self.polls]
+        self.polls += 1
         if isinstance(answer, str):
             raise OutcomeUnknown("cut")
         return Response(status=answer[0], body=answer[1])
 
 
-class _World:
-    """As much of a world as polling needs."""
+class _Simulation:
+    """The part of the simulator that polling needs."""
 
     rng = random.Random(0)
 
@@ -68,25 +76,25 @@ class _World:
         return False
 
     def delivered(self, view: GuestView, jit: str) -> None:
-        """Nobody counts here."""
+        """Deliveries are not counted here."""
 
 
 def by_model(answers: Sequence[Answer]) -> Decision:
-    """What the simulator's guest does with these answers."""
+    """The decision of the simulator's guest on these responses."""
 
     async def main() -> Decision:
-        transport = _Scripted(answers)
-        model = Model(_World(), host="h", server=transport, over=lambda _: False)  # type: ignore[arg-type]  # see _World
+        transport = _ScriptedTransport(answers)
+        model = Model(_Simulation(), host="h", server=transport, over=lambda _: False)  # type: ignore[arg-type]  # see _Simulation
         view = GuestView(pod="p", uid="u", pool="q", host="h", vm="v", since=0.0)
         outcome = await model._poll(view, TOKEN)
         kind = "exit" if isinstance(outcome, int) else "run"
-        return kind, str(outcome), transport.asked
+        return kind, str(outcome), transport.polls
 
     return run_virtual(main())
 
 
 def by_script(root: Path, answers: Sequence[Answer], **env: str) -> Decision:
-    """What the scripts do with them."""
+    """The decision of the scripts on these responses."""
     guest = Guest(root, runner='printf %s "$2" >"$OUT/jit"; exit 9')
     with Server(answers) as server:
         guest.stage(server.url)
@@ -112,7 +120,9 @@ _final = st.sampled_from([JIT, DRAIN, (401, b""), (403, b"")])
 @pytest.mark.slow
 @settings(max_examples=10)
 @given(st.lists(_passing, max_size=4), _final)
-def test_any_sequence_is_decided_the_same(passing: list[Answer], final: Answer) -> None:
+def test_any_sequence_of_responses_is_decided_the_same(
+    passing: list[Answer], final: Answer
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         answers = [*passing, final]
         assert by_script(Path(folder), answers) == by_model(answers)
@@ -145,27 +155,27 @@ def sightings() -> list[str]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_nobody_sees_the_token_but_the_server(tmp_path: Path, client: str) -> None:
+def test_only_the_server_gets_the_token(tmp_path: Path, client: str) -> None:
     """Not in arguments or environments while it polls, and nowhere at all once the job runs."""
     search = f'grep -rl {TOKEN} "$OUT" >"$OUT.files" 2>/dev/null; env >"$OUT.env"; exit 0'
     (tmp_path / "guest").mkdir()
     guest = Guest(tmp_path / "guest", runner=search)
     with Server([NOTHING, JIT]) as server:
-        server.look = sightings
+        server.find_leaks = sightings
         guest.stage(server.url)
         assert guest.run(**CLIENTS[client]) == 0
-    assert server.looked == []
+    assert server.leaks == []
     holders = Path(f"{guest.root}.files").read_text().splitlines()
     assert [name for name in holders if not name.endswith("run.sh")] == []
     assert TOKEN not in Path(f"{guest.root}.env").read_text()
 
 
-def test_no_job_is_run_beside_a_token_that_stays(tmp_path: Path) -> None:
+def test_no_job_runs_while_the_token_cannot_be_removed(tmp_path: Path) -> None:
     guest = Guest(tmp_path, runner=': >"$OUT/ran"')
     with Server([JIT]) as server:
         guest.stage(server.url)
         (guest.env / "sa_token").unlink()
-        (guest.env / "sa_token").mkdir()  # stands for what rm cannot remove
+        (guest.env / "sa_token").mkdir()  # rm cannot remove it
         (tmp_path / "run" / "kept").write_text(f"Authorization: Bearer {TOKEN}\n")
         script = guest.image / "inject-env.sh"
         script.write_text(
@@ -177,11 +187,11 @@ def test_no_job_is_run_beside_a_token_that_stays(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-# ── asked to end ────────────────────────────────────────────────────────────────────────────────
+# ── shutdown ────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_guest_that_polls_ends_when_it_is_asked(tmp_path: Path, client: str) -> None:
+def test_a_polling_guest_ends_on_term(tmp_path: Path, client: str) -> None:
     guest = Guest(tmp_path)
     with Server([HOLD]) as server:
         guest.stage(server.url)
@@ -191,20 +201,20 @@ def test_a_guest_that_polls_ends_when_it_is_asked(tmp_path: Path, client: str) -
         assert guest.ended(process) == 143
 
 
-def test_a_runner_is_asked_and_waited_for(tmp_path: Path) -> None:
-    runner = """trap 'echo asked >"$OUT/asked"; read -r line <"$OUT/go"; echo "$line" >"$OUT/line"; exit 5' TERM
+def test_term_is_forwarded_to_the_runner_and_its_end_is_awaited(tmp_path: Path) -> None:
+    runner = """trap 'echo term >"$OUT/term"; read -r line <"$OUT/go"; echo "$line" >"$OUT/line"; exit 5' TERM
 echo up >"$OUT/up"
 while :; do sleep 1000 & wait; done"""
     guest = Guest(tmp_path, runner=runner)
-    for name in ("up", "go", "asked"):
+    for name in ("up", "go", "term"):
         os.mkfifo(tmp_path / name)
     with Server([JIT]) as server:
         guest.stage(server.url)
         process = guest.start()
         assert guest.text("up") == "up\n"
         process.send_signal(signal.SIGTERM)
-        assert guest.text("asked") == "asked\n"
-        with pytest.raises(subprocess.TimeoutExpired):  # it stays for as long as the runner does
+        assert guest.text("term") == "term\n"
+        with pytest.raises(subprocess.TimeoutExpired):  # it runs for as long as the runner does
             process.wait(0.5)
         (tmp_path / "go").write_text("tidied up\n")
         assert guest.ended(process) == 143
@@ -222,7 +232,7 @@ def test_the_runners_exit_code_is_reported(tmp_path: Path, code: int) -> None:
         assert guest.run() == code
 
 
-def test_a_runner_that_takes_a_file_gets_its_jit_in_one(tmp_path: Path) -> None:
+def test_a_runner_that_accepts_a_file_gets_its_jit_in_a_file(tmp_path: Path) -> None:
     runner = 'echo "$1 $3" >"$OUT/args"; cat "$2" >"$OUT/jit"; ls -l "$2" >"$OUT/mode"'
     guest = Guest(tmp_path, runner=runner)
     with Server([JIT]) as server:
@@ -243,7 +253,7 @@ def test_the_pods_environment_reaches_the_job_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cache", ["", "https://cache.invalid:8443/x"])
-def test_a_job_is_told_of_its_cache(tmp_path: Path, cache: str) -> None:
+def test_the_cache_endpoint_is_exported_to_the_job(tmp_path: Path, cache: str) -> None:
     guest = Guest(tmp_path, runner='echo "${TUIST_CACHE_ENDPOINT:-}" >"$OUT/cache"')
     body = JIT[1].replace(b"7}", b'7, "cache_endpoint_url": "' + cache.encode() + b'"}')
     with Server([(200, body)]) as server:
@@ -270,7 +280,7 @@ def test_the_machine_is_halted_after_the_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["token", "environment", "runner"])
-def test_what_is_missing_ends_the_guest_with_a_report(tmp_path: Path, what: str) -> None:
+def test_a_missing_file_ends_the_guest_with_an_exit_code(tmp_path: Path, what: str) -> None:
     guest = Guest(tmp_path)
     with Server([JIT]) as server:
         guest.stage(server.url)
@@ -294,7 +304,7 @@ def _stopped_clock(root: Path) -> str:
     return f"{root}/bin:{os.environ['PATH']}"
 
 
-def test_a_runner_without_a_job_is_ended_after_its_time(tmp_path: Path) -> None:
+def test_a_runner_without_a_job_is_ended_after_the_idle_timeout(tmp_path: Path) -> None:
     guest = Guest(tmp_path, runner='trap "exit 6" TERM\nread -r _ <"$OUT/never" & wait')
     for name in ("never", "asleep"):
         os.mkfifo(tmp_path / name)
@@ -307,7 +317,7 @@ def test_a_runner_without_a_job_is_ended_after_its_time(tmp_path: Path) -> None:
 
 
 def test_a_runner_with_a_job_is_not_ended_for_idleness(tmp_path: Path) -> None:
-    # The runner goes on when the watchdog has looked and ended: beside itself only who keeps its log is left.
+    # The runner continues when the watchdog has ended: then only the runner and the listener of its log are left.
     runner = """"$ACTIONS_RUNNER_HOOK_JOB_STARTED"
 trap 'exit 6' TERM
 echo up >"$OUT/up"

@@ -1,4 +1,4 @@
-"""The process driver's directories are whole or not there, whoever was killed and however full the disk is."""
+"""Tests that the process driver's directories are complete or absent, after any kill and on a full disk."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import Absent
-from tests.vm.processbench import IMAGE, ProcessBench, home, isolation, run_on
+from tests.vm.process_harness import IMAGE, ProcessHarness, home, isolation, run_on
 
 from runyard.vm.contract import DriverFailed, ImageMissing, NoSpace, VmSpec, VmState, VmView
 from runyard.vm.guest.image import build_image
@@ -27,7 +27,7 @@ def plain() -> Isolation:
 
 
 def on_plain(
-    scenario: Callable[[ProcessBench], Awaitable[None]], limits: Limits | None = None
+    scenario: Callable[[ProcessHarness], Awaitable[None]], limits: Limits | None = None
 ) -> None:
     run_on(plain(), scenario, limits)
 
@@ -37,35 +37,35 @@ def spec(name: str = "vm", **changes: object) -> VmSpec:
     return VmSpec(**whole)  # type: ignore[arg-type]  # names are checked by the struct itself
 
 
-# ── half made, half removed ─────────────────────────────────────────────────────────────────────
+# ── incomplete directories ──────────────────────────────────────────────────────────────────────
 
 
-def test_half_a_vm_is_not_listed_and_does_not_hinder_the_next_attempt() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(IDLE)
-        await bench.driver.pull(IMAGE)
-        half = bench.home / "vms" / ".new-1-0-vm" / "made" / "work"
+def test_an_incomplete_vm_is_not_listed_and_does_not_block_the_next_attempt() -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(IDLE)
+        await harness.driver.pull(IMAGE)
+        half = harness.home / "vms" / ".new-1-0-vm" / "made" / "work"
         half.mkdir(parents=True)
-        bench.driver = bench.reopened()
-        assert await bench.driver.list() == ()
-        await bench.driver.create(spec())
-        assert [path.name for path in (bench.home / "vms").iterdir()] == ["vm"]
+        harness.driver = harness.reopened()
+        assert await harness.driver.list() == ()
+        await harness.driver.create(spec())
+        assert [path.name for path in (harness.home / "vms").iterdir()] == ["vm"]
 
     on_plain(scenario)
 
 
 @pytest.mark.parametrize("folder", ["vms", "images"])
-def test_what_was_half_removed_is_swept_away(folder: str) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        gone = bench.home / folder / ".gone-1-0-x"
+def test_a_partly_removed_directory_is_swept(folder: str) -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        gone = harness.home / folder / ".gone-1-0-x"
         (gone / "work").mkdir(parents=True)
-        assert await bench.driver.list() == ()
+        assert await harness.driver.list() == ()
         assert not gone.exists()
 
     on_plain(scenario)
 
 
-def test_what_somebody_is_making_is_not_swept_away(tmp_path: Path) -> None:
+def test_a_directory_under_construction_is_not_swept(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with NewDirectory(tmp_path / "vm") as fresh:
             fresh.path.mkdir()
@@ -78,37 +78,37 @@ def test_what_somebody_is_making_is_not_swept_away(tmp_path: Path) -> None:
 
 
 def test_a_failed_creation_leaves_nothing() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(IDLE)
-        await bench.driver.pull(IMAGE)
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(IDLE)
+        await harness.driver.pull(IMAGE)
         with pytest.raises(DriverFailed):
-            await bench.driver.create(spec(env=(("not a name", "x"),)))
-        assert list((bench.home / "vms").iterdir()) == []
+            await harness.driver.create(spec(env=(("not a name", "x"),)))
+        assert list((harness.home / "vms").iterdir()) == []
 
     on_plain(scenario)
 
 
 def test_creations_at_the_same_time_are_one_vm() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(IDLE)
-        await bench.driver.pull(IMAGE)
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(IDLE)
+        await harness.driver.pull(IMAGE)
         async with asyncio.TaskGroup() as group:
             for _ in range(4):
-                group.create_task(bench.driver.create(spec()))
-        assert [path.name for path in (bench.home / "vms").iterdir()] == ["vm"]
+                group.create_task(harness.driver.create(spec()))
+        assert [path.name for path in (harness.home / "vms").iterdir()] == ["vm"]
 
     on_plain(scenario)
 
 
 def test_starts_at_the_same_time_are_one_guest() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image('#!/bin/sh\necho one >>"$RUNYARD_STATUS_DIR/starts"\nexit 0\n')
-        directory = await bench.create("vm")
-        drivers = [bench.driver, bench.reopened(), bench.reopened()]
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image('#!/bin/sh\necho one >>"$RUNYARD_STATUS_DIR/starts"\nexit 0\n')
+        directory = await harness.create("vm")
+        drivers = [harness.driver, harness.reopened(), harness.reopened()]
         async with asyncio.TaskGroup() as group:
             for driver in drivers:
                 group.create_task(driver.start("vm"))
-        await bench.exited("vm")
+        await harness.exited("vm")
         assert (directory.status / "starts").read_text() == "one\n"
 
     on_plain(scenario)
@@ -132,24 +132,24 @@ def small_disk(absent: Absent) -> Iterator[Path]:
             subprocess.run(["umount", str(directory)], check=True)
 
 
-def test_a_full_disk_is_told_by_its_name(small_disk: Path) -> None:
+def test_a_full_disk_raises_no_space(small_disk: Path) -> None:
     way = plain()
 
     async def scenario() -> None:
-        bench = ProcessBench(small_disk, way)
-        bench.put_image(IDLE)
-        folder = bench.root / "source" / quoted(IMAGE)
+        harness = ProcessHarness(small_disk, way)
+        harness.put_image(IDLE)
+        folder = harness.root / "source" / quoted(IMAGE)
         (folder / "work").mkdir()
         (folder / "work" / "big").write_bytes(b"x" * (1500 << 10))
-        await bench.driver.pull(IMAGE)
+        await harness.driver.pull(IMAGE)
         with pytest.raises(NoSpace):
-            await bench.driver.create(spec())
-        assert await bench.driver.list() == ()
-        await bench.driver.remove_image(IMAGE)
+            await harness.driver.create(spec())
+        assert await harness.driver.list() == ()
+        await harness.driver.remove_image(IMAGE)
         (small_disk / "filler").write_bytes(b"x" * (1500 << 10))
         with pytest.raises(NoSpace):
-            await bench.driver.pull(IMAGE)
-        assert await bench.driver.images() == ()
+            await harness.driver.pull(IMAGE)
+        assert await harness.driver.images() == ()
 
     asyncio.run(scenario())
 
@@ -158,23 +158,23 @@ def test_a_full_disk_does_not_lose_an_exit(small_disk: Path) -> None:
     way = plain()
 
     async def scenario() -> None:
-        bench = ProcessBench(small_disk, way)
-        bench.put_image(
+        harness = ProcessHarness(small_disk, way)
+        harness.put_image(
             '#!/bin/sh\necho 6 >"$RUNYARD_STATUS_DIR/runner-rc"\n'
             'cat /dev/zero >"$RUNYARD_WORK_DIR/all" 2>/dev/null\n'
         )
-        await bench.create("vm")
-        await bench.driver.start("vm")
-        assert (await bench.exited("vm")).exit_code == 6
-        await bench.clear()
+        await harness.create("vm")
+        await harness.driver.start("vm")
+        assert (await harness.exited("vm")).exit_code == 6
+        await harness.clear()
 
     asyncio.run(scenario())
 
 
-# ── what a guest leaves ─────────────────────────────────────────────────────────────────────────
+# ── directories of guests ───────────────────────────────────────────────────────────────────────
 
 
-def test_whatever_a_guest_has_made_can_be_removed() -> None:
+def test_any_directory_of_a_guest_can_be_removed() -> None:
     deep = """#!/bin/sh
 cd "$RUNYARD_WORK_DIR"
 "$RUNYARD_PYTHON" -I -S -c '
@@ -188,24 +188,24 @@ mkfifo pipe
 exit 0
 """
 
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(deep)
-        directory = await bench.create("vm")
-        await bench.driver.start("vm")
-        await bench.exited("vm")
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(deep)
+        directory = await harness.create("vm")
+        await harness.driver.start("vm")
+        await harness.exited("vm")
         assert (directory.work / "shut").exists()
-        await bench.driver.delete("vm")
-        assert list((bench.home / "vms").iterdir()) == []
+        await harness.driver.delete("vm")
+        assert list((harness.home / "vms").iterdir()) == []
 
     on_plain(scenario)
 
 
-def test_a_guest_that_cannot_be_started_has_ended_with_a_reason() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image("#!/nonexistent/interpreter\n")
-        directory = await bench.create("vm")
-        await bench.driver.start("vm")
-        ended = await bench.exited("vm")
+def test_a_guest_that_cannot_be_started_exits_with_a_reason() -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image("#!/nonexistent/interpreter\n")
+        directory = await harness.create("vm")
+        await harness.driver.start("vm")
+        ended = await harness.exited("vm")
         assert ended.exit_code is None
         assert ended.exit_reason == "the guest ended with status 126 and reported nothing"
         assert "cannot start" in (directory.state / "console.log").read_text()
@@ -213,25 +213,25 @@ def test_a_guest_that_cannot_be_started_has_ended_with_a_reason() -> None:
     on_plain(scenario)
 
 
-def test_a_guest_ended_by_a_signal_says_so() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image("#!/bin/sh\nkill -9 $$\n")
-        await bench.create("vm")
-        await bench.driver.start("vm")
-        ended = await bench.exited("vm")
+def test_a_guest_killed_by_a_signal_has_that_exit_reason() -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image("#!/bin/sh\nkill -9 $$\n")
+        await harness.create("vm")
+        await harness.driver.start("vm")
+        ended = await harness.exited("vm")
         assert ended.exit_reason == "the guest ended with status 137 and reported nothing"
 
     on_plain(scenario)
 
 
-def test_a_damaged_description_does_not_hide_a_vm() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(IDLE)
-        directory = await bench.create("vm")
+def test_a_missing_spec_does_not_hide_a_vm() -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(IDLE)
+        directory = await harness.create("vm")
         (directory.path / "spec.json").unlink()
-        assert await bench.driver.list() == (VmView(name="vm", state=VmState.STOPPED),)
+        assert await harness.driver.list() == (VmView(name="vm", state=VmState.STOPPED),)
         with pytest.raises(DriverFailed):
-            await bench.driver.start("vm")
+            await harness.driver.start("vm")
 
     on_plain(scenario)
 
@@ -243,19 +243,19 @@ echo up >"$RUNYARD_STATUS_DIR/up"
 exec sleep 86400
 """
 
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(boot)
-        await bench.create("vm")
-        up = bench.pipe("vm", "up")
-        assert await bench.driver.disk_usage("vm") is None
-        await bench.driver.start("vm")
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(boot)
+        await harness.create("vm")
+        up = harness.pipe("vm", "up")
+        assert await harness.driver.disk_usage("vm") is None
+        await harness.driver.start("vm")
         await up.line()
-        async with bench.clock.timeout(60):
-            while (used := await bench.driver.disk_usage("vm") or 0.0) < 50.0:
-                await bench.clock.sleep(0.01)
+        async with harness.clock.timeout(60):
+            while (used := await harness.driver.disk_usage("vm") or 0.0) < 50.0:
+                await harness.clock.sleep(0.01)
         assert used < 60.0
-        await bench.driver.stop("vm", grace=0)
-        assert await bench.driver.disk_usage("vm") is None
+        await harness.driver.stop("vm", grace=0)
+        assert await harness.driver.disk_usage("vm") is None
 
     on_plain(scenario, Limits(disk_mb=8, disk_watch_seconds=0.05))
 
@@ -264,15 +264,15 @@ exec sleep 86400
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", ".hidden", "-x", "a\n", "x" * 300, "ä"])
-def test_a_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(IDLE)
-        await bench.driver.pull(IMAGE)
+def test_a_name_that_is_a_path_is_refused(name: str) -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(IDLE)
+        await harness.driver.pull(IMAGE)
         for attempt in (
-            bench.driver.create(spec(name)),
-            bench.driver.start(name),
-            bench.driver.stop(name, grace=0),
-            bench.driver.delete(name),
+            harness.driver.create(spec(name)),
+            harness.driver.start(name),
+            harness.driver.stop(name, grace=0),
+            harness.driver.delete(name),
         ):
             with pytest.raises(DriverFailed):
                 await attempt
@@ -281,7 +281,7 @@ def test_a_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["a/b:c@sha256:0", "..", "../../etc", ".x", "ü", "a%2Fb"])
-def test_an_images_reference_is_a_name_and_comes_back(image: str) -> None:
+def test_a_quoted_image_reference_can_be_unquoted(image: str) -> None:
     name = quoted(image)
     assert "/" not in name and not name.startswith(".")
     assert unquoted(name) == image
@@ -294,26 +294,26 @@ def test_an_impossible_reference_is_refused(image: str) -> None:
 
 
 def test_an_image_without_a_boot_script_is_missing() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        (bench.root / "source" / quoted(IMAGE)).mkdir(parents=True)
+    async def scenario(harness: ProcessHarness) -> None:
+        (harness.root / "source" / quoted(IMAGE)).mkdir(parents=True)
         with pytest.raises(ImageMissing):
-            await bench.driver.pull(IMAGE)
+            await harness.driver.pull(IMAGE)
 
     on_plain(scenario)
 
 
-def test_an_image_that_was_made_anew_is_pulled_again() -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_guest_image("#!/bin/sh\nexit 1\n")
-        await bench.driver.pull(IMAGE)
-        assert await bench.driver.images() == (IMAGE,)
-        runner = bench.root / "runner"
+def test_a_rebuilt_image_is_pulled_again() -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_guest_image("#!/bin/sh\nexit 1\n")
+        await harness.driver.pull(IMAGE)
+        assert await harness.driver.images() == (IMAGE,)
+        runner = harness.root / "runner"
         (runner / "run.sh").write_text("#!/bin/sh\nexit 2\n", encoding="utf-8")
-        build_image(bench.root / "source" / quoted(IMAGE), runner=runner)
-        assert await bench.driver.images() == ()
-        await bench.driver.pull(IMAGE)
-        assert await bench.driver.images() == (IMAGE,)
-        held = bench.home / "images" / quoted(IMAGE) / "work" / "runner" / "run.sh"
+        build_image(harness.root / "source" / quoted(IMAGE), runner=runner)
+        assert await harness.driver.images() == ()
+        await harness.driver.pull(IMAGE)
+        assert await harness.driver.images() == (IMAGE,)
+        held = harness.home / "images" / quoted(IMAGE) / "work" / "runner" / "run.sh"
         assert "exit 2" in held.read_text(encoding="utf-8")
 
     on_plain(scenario)

@@ -1,4 +1,4 @@
-"""When a VM that is processes has ended nothing of it is left, and whoever was killed, its result is not lost."""
+"""Tests the end of a process VM: no process is left, and its result survives a killed shim or agent."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.conftest import Absent
-from tests.vm.processbench import WAYS, ProcessBench, Scenario, isolation, run_on
+from tests.vm.process_harness import WAYS, ProcessHarness, Scenario, isolation, run_on
 
 from runyard.vm.contract import DriverFailed, VmState
 from runyard.vm.process.cgroup_probe import probe_cgroups
@@ -23,7 +23,7 @@ from runyard.vm.process.processes import MARK, parse_marks, parse_ps
 Run = Callable[[Scenario], None]
 NAME = "vm-1"
 
-# A daemon in the old manner: two forks, a session of its own, another folder, and here not even an environment.
+# A classic daemon: two forks, a session of its own, another folder, and here no environment.
 DAEMON = """
 import os, sys
 if os.fork() == 0:
@@ -56,61 +56,61 @@ def run(request: pytest.FixtureRequest, absent: Absent) -> Run:
 
 
 async def up(
-    bench: ProcessBench, how: str = "bare"
+    harness: ProcessHarness, how: str = "bare"
 ) -> tuple[Callable[[], bool], Callable[[], None]]:
-    """A VM that has left a daemon behind: whether that lives, and what lets the guest end."""
-    bench.put_image(BOOT, **{"daemon.py": DAEMON})
-    await bench.create(NAME, HOW=how)
-    held, told, go = (bench.pipe(NAME, label) for label in ("held", "up", "go"))
-    await bench.driver.start(NAME)
+    """Start a VM with a daemon; returns whether the daemon is alive, and a function that ends the guest."""
+    harness.put_image(BOOT, **{"daemon.py": DAEMON})
+    await harness.create(NAME, HOW=how)
+    held, started, go = (harness.pipe(NAME, label) for label in ("held", "up", "go"))
+    await harness.driver.start(NAME)
     assert await held.line() == "daemon"
-    assert await told.line() == "up"
+    assert await started.line() == "up"
     assert held.held()
 
-    return held.held, lambda: go.tell("go")
+    return held.held, lambda: go.send("go")
 
 
 def test_a_daemon_does_not_outlive_a_guest_that_ended(run: Run) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        daemon_lives, let_go = await up(bench)
-        let_go()
-        ended = await bench.exited(NAME)
-        assert (ended.exit_code, daemon_lives()) == (7, False)
+    async def scenario(harness: ProcessHarness) -> None:
+        daemon_alive, end_guest = await up(harness)
+        end_guest()
+        ended = await harness.exited(NAME)
+        assert (ended.exit_code, daemon_alive()) == (7, False)
 
     run(scenario)
 
 
-@pytest.mark.parametrize("grace", [0, 30], ids=["powered off", "asked"])
+@pytest.mark.parametrize("grace", [0, 30], ids=["power-off", "shutdown"])
 def test_a_daemon_does_not_outlive_a_stop(run: Run, grace: float) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        daemon_lives, _ = await up(bench)
-        await bench.driver.stop(NAME, grace=grace)
-        assert not daemon_lives()
-        ended = await bench.view(NAME)
+    async def scenario(harness: ProcessHarness) -> None:
+        daemon_alive, _ = await up(harness)
+        await harness.driver.stop(NAME, grace=grace)
+        assert not daemon_alive()
+        ended = await harness.view(NAME)
         assert ended.state is VmState.EXITED and ended.exit_code is None and ended.exit_reason
 
     run(scenario)
 
 
 def test_a_killed_shim_leaves_an_exit_and_no_processes(run: Run) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        hides = bench.isolation.kind == "bwrap" or bench.isolation.users != ""
-        daemon_lives, _ = await up(bench, "bare" if hides else "marked")
-        directory = bench.directory(NAME)
+    async def scenario(harness: ProcessHarness) -> None:
+        hides = harness.isolation.kind == "bwrap" or harness.isolation.users != ""
+        daemon_alive, _ = await up(harness, "bare" if hides else "marked")
+        directory = harness.directory(NAME)
         shim = int((directory.state / "started").read_text())
         os.kill(shim, signal.SIGKILL)
-        await bench.gone(NAME)
+        await harness.gone(NAME)
         assert directory.shim_state() is ShimState.ORPHANED
-        ended = await bench.view(NAME)
+        ended = await harness.view(NAME)
         assert (ended.state, ended.exit_code, ended.exit_reason) == (
             VmState.EXITED,
             None,
             SHIM_DIED,
         )
-        assert not daemon_lives()
-        assert await bench.view(NAME) == ended
+        assert not daemon_alive()
+        assert await harness.view(NAME) == ended
         with pytest.raises(DriverFailed):
-            await bench.driver.start(NAME)
+            await harness.driver.start(NAME)
 
     run(scenario)
 
@@ -120,49 +120,49 @@ def test_a_vm_whose_shim_was_killed_can_be_torn_down(absent: Absent, act: str) -
     way = isolation("plain")
     assert not isinstance(way, str), way
 
-    async def scenario(bench: ProcessBench) -> None:
-        daemon_lives, _ = await up(bench, "marked")
-        os.kill(int((bench.directory(NAME).state / "started").read_text()), signal.SIGKILL)
-        await bench.gone(NAME)
+    async def scenario(harness: ProcessHarness) -> None:
+        daemon_alive, _ = await up(harness, "marked")
+        os.kill(int((harness.directory(NAME).state / "started").read_text()), signal.SIGKILL)
+        await harness.gone(NAME)
         if act == "stop":
-            await bench.driver.stop(NAME, grace=30)
+            await harness.driver.stop(NAME, grace=30)
         else:
-            await bench.driver.delete(NAME)
-        assert not daemon_lives()
+            await harness.driver.delete(NAME)
+        assert not daemon_alive()
 
     run_on(way, scenario)
 
 
-def test_a_control_group_finds_whoever_dropped_every_other_sign(absent: Absent) -> None:
+def test_a_control_group_finds_processes_without_mark_and_user(absent: Absent) -> None:
     way = isolation("plain")
     assert not isinstance(way, str), way
     group = probe_cgroups(wanted=()).group
     if not group:
         absent("a writable control group (version 2)", "delegate one to the tests")
 
-    async def scenario(bench: ProcessBench) -> None:
-        daemon_lives, _ = await up(bench, "bare")
-        own = json.loads((bench.directory(NAME).state / "order.json").read_text())["cgroup"]
+    async def scenario(harness: ProcessHarness) -> None:
+        daemon_alive, _ = await up(harness, "bare")
+        own = json.loads((harness.directory(NAME).state / "order.json").read_text())["cgroup"]
         assert Path(own).parent == Path(group)
-        os.kill(int((bench.directory(NAME).state / "started").read_text()), signal.SIGKILL)
-        await bench.gone(NAME)
-        assert (await bench.view(NAME)).exit_reason == SHIM_DIED
-        assert not daemon_lives()
+        os.kill(int((harness.directory(NAME).state / "started").read_text()), signal.SIGKILL)
+        await harness.gone(NAME)
+        assert (await harness.view(NAME)).exit_reason == SHIM_DIED
+        assert not daemon_alive()
         assert not Path(own).exists()
 
     run_on(msgspec.structs.replace(way, cgroup=group), scenario)
 
 
-def test_an_orderly_end_of_the_agent_ends_every_vm(absent: Absent) -> None:
+def test_stop_all_ends_every_vm(absent: Absent) -> None:
     way = isolation("plain")
     assert not isinstance(way, str), way
 
-    async def scenario(bench: ProcessBench) -> None:
-        daemon_lives, _ = await up(bench)
-        await bench.create("vm-2", HOW="bare")
-        await bench.driver.stop_all(grace=30)
-        assert not daemon_lives()
-        states = {view.name: view.state for view in await bench.driver.list()}
+    async def scenario(harness: ProcessHarness) -> None:
+        daemon_alive, _ = await up(harness)
+        await harness.create("vm-2", HOW="bare")
+        await harness.driver.stop_all(grace=30)
+        assert not daemon_alive()
+        states = {view.name: view.state for view in await harness.driver.list()}
         assert states == {NAME: VmState.EXITED, "vm-2": VmState.STOPPED}
 
     run_on(way, scenario)
@@ -190,12 +190,20 @@ asyncio.run(main())
 
 
 def test_a_killed_agent_loses_neither_the_vm_nor_its_result(run: Run) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(BOOT, **{"daemon.py": DAEMON})
-        await bench.create(NAME, HOW="bare")
-        told, go, _held = (bench.pipe(NAME, label) for label in ("up", "go", "held"))
-        way = msgspec.json.encode(bench.isolation).decode()
-        argv = [sys.executable, "-c", AGENT, str(bench.home), str(bench.root / "source"), way, NAME]
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(BOOT, **{"daemon.py": DAEMON})
+        await harness.create(NAME, HOW="bare")
+        started, go, _held = (harness.pipe(NAME, label) for label in ("up", "go", "held"))
+        way = msgspec.json.encode(harness.isolation).decode()
+        argv = [
+            sys.executable,
+            "-c",
+            AGENT,
+            str(harness.home),
+            str(harness.root / "source"),
+            way,
+            NAME,
+        ]
         path = {"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]}
         agent = subprocess.Popen(
             argv, stdout=subprocess.PIPE, env=path, start_new_session=True, text=True
@@ -205,32 +213,32 @@ def test_a_killed_agent_loses_neither_the_vm_nor_its_result(run: Run) -> None:
         os.killpg(agent.pid, signal.SIGKILL)
         agent.wait()
         agent.stdout.close()
-        assert await told.line() == "up"
-        bench.driver = bench.reopened()
-        assert (await bench.view(NAME)).state is VmState.RUNNING
-        await bench.driver.start(NAME)
-        go.tell("go")
-        assert (await bench.exited(NAME)).exit_code == 7
+        assert await started.line() == "up"
+        harness.driver = harness.reopened()
+        assert (await harness.view(NAME)).state is VmState.RUNNING
+        await harness.driver.start(NAME)
+        go.send("go")
+        assert (await harness.exited(NAME)).exit_code == 7
 
     run(scenario)
 
 
-def test_a_vm_is_not_told_ended_while_a_process_of_it_lives(run: Run) -> None:
-    """Whoever sees the exit record finds every process gone: looked at from outside, at the first moment it exists."""
+def test_the_exit_record_is_written_after_the_last_process_ended(run: Run) -> None:
+    """Once the exit record exists, every process is gone; checked at the first moment it exists."""
 
-    async def scenario(bench: ProcessBench) -> None:
-        daemon_lives, let_go = await up(bench)
-        directory = bench.directory(NAME)
-        let_go()
+    async def scenario(harness: ProcessHarness) -> None:
+        daemon_alive, end_guest = await up(harness)
+        directory = harness.directory(NAME)
+        end_guest()
         while directory.ended() is None:
             await asyncio.get_running_loop().run_in_executor(None, os.sched_yield)
-        assert not daemon_lives()
-        await bench.exited(NAME)
+        assert not daemon_alive()
+        await harness.exited(NAME)
 
     run(scenario)
 
 
-# ── what a guest reports ────────────────────────────────────────────────────────────────────────
+# ── the guest's report ──────────────────────────────────────────────────────────────────────────
 
 
 REPORTS: dict[str, tuple[bytes, int | None]] = {
@@ -250,7 +258,7 @@ REPORTS: dict[str, tuple[bytes, int | None]] = {
 
 
 @pytest.mark.parametrize(("data", "code"), REPORTS.values(), ids=list(REPORTS))
-def test_only_an_honest_report_is_believed(tmp_path: Path, data: bytes, code: int | None) -> None:
+def test_only_a_valid_exit_code_is_accepted(tmp_path: Path, data: bytes, code: int | None) -> None:
     (tmp_path / "runner-rc").write_bytes(data)
     assert read_report(str(tmp_path)) == code
 
@@ -277,20 +285,20 @@ TRAPS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("lay", TRAPS.values(), ids=list(TRAPS))
-def test_a_trap_in_place_of_a_report_is_no_report(
-    tmp_path: Path, lay: Callable[[Path], None]
+@pytest.mark.parametrize("prepare", TRAPS.values(), ids=list(TRAPS))
+def test_a_report_that_is_no_regular_file_is_ignored(
+    tmp_path: Path, prepare: Callable[[Path], None]
 ) -> None:
     status = tmp_path / "status"
     status.mkdir()
-    lay(status)
+    prepare(status)
     assert read_report(str(status)) is None
 
 
 # ── where there is no /proc ─────────────────────────────────────────────────────────────────────
 
 
-def test_the_process_table_of_a_mac_is_understood() -> None:
+def test_the_process_table_of_macos_is_parsed() -> None:
     text = (
         "    1     0     0 Ss   Mon Nov  2 10:00:00 2026\n"
         "  501     1   502 S    Mon Nov  2 10:00:01 2026\n"
@@ -303,6 +311,6 @@ def test_the_process_table_of_a_mac_is_understood() -> None:
     assert found[501].start == "Mon Nov 2 10:00:01 2026"
 
 
-def test_marks_are_found_whole() -> None:
+def test_only_whole_marks_match() -> None:
     text = f"  10 sh A=1 {MARK}=/v/a\n  11 sh {MARK}=/v/ab\n  12 sh\n"
     assert parse_marks(text, "/v/a") == [10]

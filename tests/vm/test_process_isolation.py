@@ -1,4 +1,4 @@
-"""VMs that are processes are kept apart as far as this machine allows, and say how far that is."""
+"""Tests the isolation of process VMs, as far as this machine supports it, and its description."""
 
 import asyncio
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.conftest import Absent
-from tests.vm.guestbench import DRAIN, JIT, TOKEN, Server
-from tests.vm.processbench import WAYS, ProcessBench, Scenario, Way, home, isolation, run_on
+from tests.vm.guest_harness import DRAIN, JIT, TOKEN, Server
+from tests.vm.process_harness import WAYS, ProcessHarness, Scenario, Way, home, isolation, run_on
 
 from runyard.vm.contract import VmState
 from runyard.vm.process import probe
@@ -36,8 +36,8 @@ def found(way: Way, absent: Absent) -> Isolation:
 
 # ── the whole guest ─────────────────────────────────────────────────────────────────────────────
 
-# A job that looks for the token everywhere that it can read, and for who it is.
-CURIOUS = r"""#!/bin/sh
+# A job that searches for the token in all files that it can read, and prints its user.
+SEARCHING = r"""#!/bin/sh
 {
     grep -rl '[t]he-token-that' /proc/[0-9]*/environ /proc/[0-9]*/cmdline "$RUNYARD_VM_DIR" "$TMPDIR" 2>/dev/null
     cat "$RUNYARD_VM_DIR/env/sa_token" "$RUNYARD_VM_DIR/run/headers" 2>/dev/null
@@ -51,21 +51,19 @@ exit 5
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_job_runs_and_finds_no_token(way: Way, absent: Absent) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_guest_image(CURIOUS)
+def test_a_job_runs_and_cannot_find_the_token(way: Way, absent: Absent) -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_guest_image(SEARCHING)
         with Server([(204, b""), JIT]) as server:
             env = {"RUNYARD_POLL_PAUSE": "0", "RUNYARD_JIT_FILE": "1"}
-            directory = await bench.create(
+            directory = await harness.create(
                 "vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url, **env
             )
-            await bench.driver.start("vm")
-            ended = await bench.exited("vm")
+            await harness.driver.start("vm")
+            ended = await harness.exited("vm")
         assert (ended.exit_code, ended.exit_reason) == (5, "the guest reported 5")
         seen = (directory.work / "runner" / "found").read_text().splitlines()
-        if (
-            way == "plain"
-        ):  # as the same user without any wall it sees the shim's folder, which holds no token
+        if way == "plain":  # the same user can read the shim's folder, which holds no token
             seen = [line for line in seen if "/" in line or TOKEN in line]
         assert seen == []
         assert (directory.work / "runner" / "jit").read_text() == "c2VjcmV0+/==\n"
@@ -77,18 +75,18 @@ def test_a_job_runs_and_finds_no_token(way: Way, absent: Absent) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_drained_guest_completes(way: Way, absent: Absent) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_guest_image("#!/bin/sh\n")
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_guest_image("#!/bin/sh\n")
         with Server([DRAIN]) as server:
-            await bench.create("vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url)
-            await bench.driver.start("vm")
-            ended = await bench.exited("vm")
+            await harness.create("vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url)
+            await harness.driver.start("vm")
+            ended = await harness.exited("vm")
         assert (ended.exit_code, ended.exit_reason) == (0, "completed")
 
     run_on(found(way, absent), scenario)
 
 
-# ── neighbours ──────────────────────────────────────────────────────────────────────────────────
+# ── other VMs ───────────────────────────────────────────────────────────────────────────────────
 
 SPY = """#!/bin/sh
 target=$(sed -n 's/^TARGET=//p' "$RUNYARD_ENV_DIR/tuist.env")
@@ -105,32 +103,30 @@ echo 0 >"$RUNYARD_STATUS_DIR/runner-rc"
 
 
 @pytest.mark.parametrize("way", APART)
-def test_a_neighbours_files_cannot_be_seen_nor_its_processes_ended(
-    way: Way, absent: Absent
-) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(SPY)
-        victim = await bench.create("victim", token=TOKEN)
-        up = bench.pipe("victim", "up")
-        await bench.driver.start("victim")
+def test_a_vm_cannot_read_files_or_kill_processes_of_another(way: Way, absent: Absent) -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(SPY)
+        victim = await harness.create("victim", token=TOKEN)
+        up = harness.pipe("victim", "up")
+        await harness.driver.start("victim")
         assert await up.line() == "up"
         shim = int((victim.state / "started").read_text())
         pids = [shim, *(process.pid for process in descendants(shim, table()))]
         assert len(pids) > 2
-        spy = await bench.create("spy", TARGET=str(victim.path), PIDS=" ".join(map(str, pids)))
-        await bench.driver.start("spy")
-        await bench.exited("spy")
+        spy = await harness.create("spy", TARGET=str(victim.path), PIDS=" ".join(map(str, pids)))
+        await harness.driver.start("spy")
+        await harness.exited("spy")
         assert (spy.status / "seen").read_text() == ""
         assert not (victim.status / "runner-rc").exists()
-        assert (await bench.view("victim")).state is VmState.RUNNING
-        lives = [process.pid for process in descendants(shim, table())]
-        assert [pid for pid in pids[1:] if pid not in lives] == []
+        assert (await harness.view("victim")).state is VmState.RUNNING
+        alive = [process.pid for process in descendants(shim, table())]
+        assert [pid for pid in pids[1:] if pid not in alive] == []
 
     run_on(found(way, absent), scenario)
 
 
 @pytest.mark.parametrize("way", ["bwrap-users", "bwrap"])
-def test_a_sandbox_shows_nothing_of_the_host(way: Way, absent: Absent) -> None:
+def test_a_sandbox_hides_the_hosts_files(way: Way, absent: Absent) -> None:
     boot = """#!/bin/sh
 ls / /home /root /var /srv /etc/shadow /etc/ssh 2>/dev/null >"$RUNYARD_STATUS_DIR/seen"
 ls /proc | grep -c '^[0-9]' >"$RUNYARD_STATUS_DIR/processes"
@@ -139,11 +135,11 @@ for path in /usr/x /etc/x /vm/x /vm/image/x; do : >"$path"; done 2>/dev/null && 
 exit 0
 """
 
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(boot)
-        directory = await bench.create("inside")
-        await bench.driver.start("inside")
-        await bench.exited("inside")
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(boot)
+        directory = await harness.create("inside")
+        await harness.driver.start("inside")
+        await harness.exited("inside")
         seen = (directory.status / "seen").read_text()
         assert "wrote" not in seen and "/etc/shadow" not in seen and "/home" not in seen
         assert int((directory.status / "processes").read_text()) < 10
@@ -163,33 +159,33 @@ with open(os.environ["RUNYARD_STATUS_DIR"] + "/answer", "w") as file:
 
 
 @pytest.mark.parametrize("way", ["bwrap-users", "bwrap"])
-def test_nobody_in_a_sandbox_plays_root_in_a_namespace_of_his_own(way: Way, absent: Absent) -> None:
+def test_a_sandbox_forbids_user_namespaces(way: Way, absent: Absent) -> None:
     held = found(way, absent)
     if (
         not held.closed and way == "bwrap"
-    ):  # with users of its own it is our doing, not bubblewrap's
+    ):  # with its own users guest_init.py forbids them, not bubblewrap
         absent("a bubblewrap that can forbid user namespaces", "install 0.8 or newer")
 
     assert held.closed
 
-    async def answer(bench: ProcessBench) -> str:
-        bench.put_image(NAMESPACE)
-        directory = await bench.create("vm")
-        await bench.driver.start("vm")
-        await bench.exited("vm")
+    async def answer(harness: ProcessHarness) -> str:
+        harness.put_image(NAMESPACE)
+        directory = await harness.create("vm")
+        await harness.driver.start("vm")
+        await harness.exited("vm")
         return (directory.status / "answer").read_text()
 
-    async def shut(bench: ProcessBench) -> None:
-        assert await answer(bench) == "-1"
+    async def shut(harness: ProcessHarness) -> None:
+        assert await answer(harness) == "-1"
 
-    async def open_(bench: ProcessBench) -> None:
-        assert await answer(bench) == "0"
+    async def open_(harness: ProcessHarness) -> None:
+        assert await answer(harness) == "0"
 
     run_on(held, shut)
     run_on(msgspec.structs.replace(held, closed=False), open_)
 
 
-def test_a_bwrap_that_cannot_forbid_namespaces_is_used_as_it_is(
+def test_a_bwrap_that_cannot_forbid_namespaces_is_used_without_that(
     tmp_path: Path, absent: Absent
 ) -> None:
     held = found("bwrap", absent)
@@ -210,7 +206,7 @@ def test_a_bwrap_that_cannot_forbid_namespaces_is_used_as_it_is(
 
 # ── limits ──────────────────────────────────────────────────────────────────────────────────────
 
-STORM = """#!/bin/sh
+FORK_BOMB = """#!/bin/sh
 exec "$RUNYARD_PYTHON" -I -S -c '
 import os, sys
 count = 0
@@ -228,16 +224,16 @@ with open(os.environ["RUNYARD_STATUS_DIR"] + "/forked", "w") as file:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_storm_of_processes_is_bounded_where_that_is_promised_and_always_ended(
+def test_a_fork_bomb_is_limited_where_the_limit_is_enforced_and_always_killed(
     way: Way, absent: Absent
 ) -> None:
     held = found(way, absent)
 
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(STORM)
-        directory = await bench.create("storm")
-        await bench.driver.start("storm")
-        await bench.exited("storm")
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(FORK_BOMB)
+        directory = await harness.create("storm")
+        await harness.driver.start("storm")
+        await harness.exited("storm")
         forked = int((directory.status / "forked").read_text())
         assert forked < 64 if held.counts_processes else forked == 500
 
@@ -245,17 +241,17 @@ def test_a_storm_of_processes_is_bounded_where_that_is_promised_and_always_ended
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_one_file_cannot_outgrow_the_disk_that_a_vm_may_use(way: Way, absent: Absent) -> None:
+def test_one_file_cannot_exceed_the_disk_limit(way: Way, absent: Absent) -> None:
     boot = """#!/bin/sh
 dd if=/dev/zero of="$RUNYARD_WORK_DIR/big" bs=1M count=64 2>/dev/null
 echo $? >"$RUNYARD_STATUS_DIR/runner-rc"
 """
 
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(boot)
-        directory = await bench.create("vm")
-        await bench.driver.start("vm")
-        ended = await bench.exited("vm")
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(boot)
+        directory = await harness.create("vm")
+        await harness.driver.start("vm")
+        ended = await harness.exited("vm")
         assert ended.exit_code not in (0, None)
         assert (directory.work / "big").stat().st_size == 8 << 20
 
@@ -263,7 +259,7 @@ echo $? >"$RUNYARD_STATUS_DIR/runner-rc"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_vm_that_fills_the_disk_with_many_files_is_ended(way: Way, absent: Absent) -> None:
+def test_a_vm_over_its_disk_limit_is_ended(way: Way, absent: Absent) -> None:
     boot = """#!/bin/sh
 for n in 1 2 3 4 5 6 7 8; do
     dd if=/dev/zero of="$RUNYARD_WORK_DIR/$n" bs=1M count=4 2>/dev/null
@@ -271,23 +267,23 @@ done
 exec sleep 86400
 """
 
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image(boot)
-        await bench.create("vm")
-        await bench.driver.start("vm")
-        ended = await bench.exited("vm")
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image(boot)
+        await harness.create("vm")
+        await harness.driver.start("vm")
+        ended = await harness.exited("vm")
         assert ended.exit_code is None
         assert re.fullmatch(r"used \d+ MiB of disk, 8 MiB are allowed", ended.exit_reason)
 
     run_on(found(way, absent), scenario, Limits(disk_mb=8, disk_watch_seconds=0.05))
 
 
-def test_a_guest_that_floods_its_console_is_not_a_full_disk(absent: Absent) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image("#!/bin/sh\nhead -c 8000000 /dev/zero\necho the end\n")
-        directory = await bench.create("vm")
-        await bench.driver.start("vm")
-        await bench.exited("vm")
+def test_the_console_log_is_bounded(absent: Absent) -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image("#!/bin/sh\nhead -c 8000000 /dev/zero\necho the end\n")
+        directory = await harness.create("vm")
+        await harness.driver.start("vm")
+        await harness.exited("vm")
         logs = [directory.state / "console.log", directory.state / "console.log.1"]
         assert sum(path.stat().st_size for path in logs) <= 2 << 20
         assert logs[0].read_bytes().endswith(b"the end\n")
@@ -298,7 +294,7 @@ def test_a_guest_that_floods_its_console_is_not_a_full_disk(absent: Absent) -> N
 # ── the probe ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_best_way_that_works_is_chosen_and_described(tmp_path: Path) -> None:
+def test_the_best_isolation_that_works_is_chosen_and_described(tmp_path: Path) -> None:
     with home() as directory:
         registry = str(tmp_path / "users")
         chosen = asyncio.run(probe_isolation(directory, registry=registry))
@@ -320,7 +316,7 @@ def test_the_best_way_that_works_is_chosen_and_described(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is a program for Linux")
-def test_a_bwrap_that_does_not_work_is_not_believed(
+def test_a_bwrap_that_does_not_work_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bwrap").write_text(
@@ -334,7 +330,7 @@ def test_a_bwrap_that_does_not_work_is_not_believed(
     assert "no permissions to create a namespace" in chosen.detail
 
 
-def test_a_home_that_no_user_can_pass_is_noticed(tmp_path: Path, absent: Absent) -> None:
+def test_a_home_that_vm_users_cannot_enter_is_noticed(tmp_path: Path, absent: Absent) -> None:
     if os.geteuid() != 0:
         absent("root", "run the tests as root too")
     (tmp_path / "shut").mkdir(mode=0o700)
@@ -362,7 +358,7 @@ def test_two_vms_of_one_machine_never_have_the_same_user(tmp_path: Path) -> None
     assert claim(way, tmp_path) == (910_000_004, 910_000_005)
 
 
-def test_a_user_that_somebody_runs_as_is_left_alone(tmp_path: Path, absent: Absent) -> None:
+def test_a_user_with_running_processes_is_not_claimed(tmp_path: Path, absent: Absent) -> None:
     if os.geteuid() != 0:
         absent("root", "run the tests as root too")
     way = Isolation(users="one", registry=str(tmp_path / "users"), uid_base=900_000_000)
@@ -370,6 +366,6 @@ def test_a_user_that_somebody_runs_as_is_left_alone(tmp_path: Path, absent: Abse
         assert claim(way, tmp_path) == (900_000_002,)
 
 
-def test_a_persons_number_is_no_vms_user() -> None:
+def test_a_uid_of_a_real_user_is_refused() -> None:
     with pytest.raises(ValueError, match="is 1000; it must be at least"):
         Isolation(uid_base=1000)

@@ -1,4 +1,4 @@
-"""A limit that cannot be held on a machine is not claimed there, and nobody's control group is divided but our own."""
+"""Tests which limits are enforced, and that only a delegated control group is split."""
 
 import pytest
 from hypothesis import given
@@ -20,16 +20,16 @@ from runyard.vm.process.limits import (
 ALL = CONTROLLERS
 FOREIGN = SplitPlan(why="this control group was not delegated to us")
 
-DIVISIONS: dict[str, tuple[CgroupFacts, SplitPlan]] = {
+SPLITS: dict[str, tuple[CgroupFacts, SplitPlan]] = {
     "the true root, where the rule does not apply": (
         CgroupFacts(true_root=True, top=True, processes=90, offered=ALL),
         SplitPlan(enable=ALL),
     ),
-    "a container's own group, with everybody in it": (
+    "a container's own group, with all its processes": (
         CgroupFacts(top=True, processes=3, offered=ALL),
         SplitPlan(enable=ALL, move_processes=True),
     ),
-    "a container that shares its group with the world outside": (
+    "a container that shares its group with the host": (
         CgroupFacts(top=True, processes=3, hidden=True, offered=ALL),
         SplitPlan(why="this control group holds processes that are not visible to us"),
     ),
@@ -45,13 +45,13 @@ DIVISIONS: dict[str, tuple[CgroupFacts, SplitPlan]] = {
             why="this control group offers no cpu controller",
         ),
     ),
-    "somebody's login session": (CgroupFacts(processes=5, offered=ALL), FOREIGN),
+    "a user's login session": (CgroupFacts(processes=5, offered=ALL), FOREIGN),
     "an empty group that was prepared for us": (CgroupFacts(offered=ALL), SplitPlan(enable=ALL)),
-    "divided already, by the agent before": (
+    "already split by a previous agent": (
         CgroupFacts(top=True, offered=ALL, enabled=ALL),
         SplitPlan(),
     ),
-    "divided in part": (
+    "split in part": (
         CgroupFacts(owned=True, offered=ALL, enabled=("pids",)),
         SplitPlan(enable=("cpu", "memory")),
     ),
@@ -62,8 +62,8 @@ DIVISIONS: dict[str, tuple[CgroupFacts, SplitPlan]] = {
 }
 
 
-@pytest.mark.parametrize(("facts", "wanted"), DIVISIONS.values(), ids=list(DIVISIONS))
-def test_a_control_group_is_divided_as_far_as_it_is_ours(
+@pytest.mark.parametrize(("facts", "wanted"), SPLITS.values(), ids=list(SPLITS))
+def test_a_control_group_is_split_only_if_it_was_delegated(
     facts: CgroupFacts, wanted: SplitPlan
 ) -> None:
     assert split_plan(facts) == wanted
@@ -84,7 +84,7 @@ all_facts = st.builds(
 
 
 @given(all_facts)
-def test_nobody_is_moved_who_is_not_ours_and_nothing_is_enabled_that_is_not_there(
+def test_only_own_processes_are_moved_and_only_offered_controllers_enabled(
     facts: CgroupFacts,
 ) -> None:
     plan = split_plan(facts)
@@ -92,7 +92,7 @@ def test_nobody_is_moved_who_is_not_ours_and_nothing_is_enabled_that_is_not_ther
     if plan.move_processes:
         assert plan.enable and facts.processes and not facts.hidden
         assert facts.top or facts.owned or facts.delegated
-    elif plan.enable:  # the kernel would refuse, or somebody would be left without his group
+    elif plan.enable:  # else the kernel would refuse
         assert facts.true_root or not facts.processes
     short = [name for name in ALL if name not in (*plan.enable, *facts.enabled)]
     assert plan.why or not short
@@ -103,21 +103,21 @@ LEAVES = {
     "no controller": ((), (1500, 512, 64), ""),
     "pids alone": (("pids",), (1500, 512, 64), "pids.max=64"),
     "less than the kernel's least share": (("cpu",), (1, 0, 0), "cpu.max=1000 100000"),
-    "as much as there is": (ALL, (0, 0, 0), ""),
+    "no limit": (ALL, (0, 0, 0), ""),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("has", "asked", "wanted"), LEAVES.values(), ids=list(LEAVES))
-def test_a_leaf_is_told_its_limits(
-    has: tuple[str, ...], asked: tuple[int, int, int], wanted: str
+@pytest.mark.parametrize(("controllers", "requested", "wanted"), LEAVES.values(), ids=list(LEAVES))
+def test_the_limits_of_a_leaf_follow_from_the_controllers(
+    controllers: tuple[str, ...], requested: tuple[int, int, int], wanted: str
 ) -> None:
-    cpu, memory, pids = asked
-    told = leaf_limits(has, cpu_milli=cpu, memory_mb=memory, pids=pids)
-    assert " ".join(f"{name}={value}" for name, value in told) == wanted
+    cpu, memory, pids = requested
+    limits = leaf_limits(controllers, cpu_milli=cpu, memory_mb=memory, pids=pids)
+    assert " ".join(f"{name}={value}" for name, value in limits) == wanted
 
 
 GROUP, USER, NOT = "enforced by control group", "enforced by user", "not enforced"
-HOLDS: dict[str, tuple[Mechanisms, tuple[str, str, str]]] = {
+ENFORCED: dict[str, tuple[Mechanisms, tuple[str, str, str]]] = {
     "all controllers": (Mechanisms(controllers=ALL, root=True), (GROUP, GROUP, GROUP)),
     "root without controllers, VMs with users": (
         Mechanisms(own_users=True, root=True, kernel=(6, 1)),
@@ -139,8 +139,8 @@ HOLDS: dict[str, tuple[Mechanisms, tuple[str, str, str]]] = {
 }
 
 
-@pytest.mark.parametrize(("means", "wanted"), HOLDS.values(), ids=list(HOLDS))
-def test_what_is_not_held_is_said_to_be_not_held(
+@pytest.mark.parametrize(("means", "wanted"), ENFORCED.values(), ids=list(ENFORCED))
+def test_limits_that_are_not_enforced_are_described_so(
     means: Mechanisms, wanted: tuple[str, str, str]
 ) -> None:
     cpu, memory, processes = wanted

@@ -1,11 +1,11 @@
-"""A host goes down in bounded time, however its jobs resist, and a job's talk fills no disk."""
+"""Tests that all VMs are ended in bounded time even if they ignore TERM, and that logs are bounded."""
 
 import asyncio
 
 import pytest
 from tests.conftest import Absent
-from tests.vm.guestbench import JIT, TOKEN, Server
-from tests.vm.processbench import WAYS, Pipe, ProcessBench, Way, isolation, run_on
+from tests.vm.guest_harness import JIT, TOKEN, Server
+from tests.vm.process_harness import WAYS, Pipe, ProcessHarness, Way, isolation, run_on
 
 from runyard.vm.contract import DriverFailed, VmState
 from runyard.vm.process.isolation import Isolation
@@ -15,9 +15,9 @@ from runyard.vm.process.shims import POWER_OFF_TIMEOUT
 
 COUNT = 12
 GRACE = 0.5
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
-# A family that wants to stay: each ignores TERM; a child, a daemon in a session of its own without an environment, and
+# Processes that ignore TERM: a child, a daemon in a session of its own without an environment, and
 # a grandchild whose parents have ended, so that it has another parent; each holds the pipe open as long as it lives.
 FAMILY = r"""
 import os, signal
@@ -59,69 +59,66 @@ def found(way: Way, absent: Absent) -> Isolation:
     return held
 
 
-async def settled(bench: ProcessBench) -> list[Pipe]:
-    """A dozen such families, each complete."""
-    bench.put_image(BOOT, **{"family.py": FAMILY})
+async def start_all(harness: ProcessHarness) -> list[Pipe]:
+    """Start a dozen VMs with these processes, all of them running."""
+    harness.put_image(BOOT, **{"family.py": FAMILY})
     vms = [f"vm-{number}" for number in range(COUNT)]
     for name in vms:
-        await bench.create(name)
-    pipes = [bench.pipe(name, "held") for name in vms]
+        await harness.create(name)
+    pipes = [harness.pipe(name, "held") for name in vms]
     async with asyncio.TaskGroup() as group:
         for name in vms:
-            group.create_task(bench.driver.start(name))
+            group.create_task(harness.driver.start(name))
     for pipe in pipes:
-        heard = [await pipe.line() for _ in range(4)]
-        assert sorted(heard) == ["child", "daemon", "orphan", "parent"]
+        lines = [await pipe.line() for _ in range(4)]
+        assert sorted(lines) == ["child", "daemon", "orphan", "parent"]
     return pipes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_a_dozen_vms_that_refuse_to_end_are_ended_together_and_whole(
-    way: Way, absent: Absent
-) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        pipes = await settled(bench)
+def test_a_dozen_vms_that_ignore_term_are_ended_together(way: Way, absent: Absent) -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        pipes = await start_all(harness)
         shims = [
-            int((bench.directory(view.name).state / "started").read_text())
-            for view in await bench.driver.list()
+            int((harness.directory(view.name).state / "started").read_text())
+            for view in await harness.driver.list()
         ]
         # One grace and one power-off for all of them together, not for each.
-        async with bench.clock.timeout(GRACE + POWER_OFF_TIMEOUT):
-            await bench.driver.stop_all(grace=GRACE)
+        async with harness.clock.timeout(GRACE + POWER_OFF_TIMEOUT):
+            await harness.driver.stop_all(grace=GRACE)
         assert [pipe.held() for pipe in pipes] == [False] * COUNT
-        views = await bench.driver.list()
+        views = await harness.driver.list()
         assert [view.exit_reason for view in views] == ["powered off"] * COUNT
-        async with bench.clock.timeout(
-            PATIENCE
-        ):  # the exit is written down by a shim that is still going
+        # A shim ends shortly after it has written the exit record.
+        async with harness.clock.timeout(TIMEOUT):
             while any(pid in table() for pid in shims):
-                await bench.clock.sleep(0.01)
+                await harness.clock.sleep(0.01)
 
     run_on(found(way, absent), scenario)
 
 
-def test_a_vm_that_cannot_be_reached_does_not_keep_the_others_up(absent: Absent) -> None:
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_image('#!/bin/sh\necho up >"$RUNYARD_STATUS_DIR/up"\nexec sleep 86400\n')
-        for name in ("deaf", "vm"):
-            await bench.create(name)
-            up = bench.pipe(name, "up")
-            await bench.driver.start(name)
+def test_a_vm_that_cannot_be_reached_does_not_delay_the_others(absent: Absent) -> None:
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_image('#!/bin/sh\necho up >"$RUNYARD_STATUS_DIR/up"\nexec sleep 86400\n')
+        for name in ("unreachable", "vm"):
+            await harness.create(name)
+            up = harness.pipe(name, "up")
+            await harness.driver.start(name)
             await up.line()
-        control = bench.directory("deaf").state / "control"
+        control = harness.directory("unreachable").state / "control"
         hidden = control.rename(control.with_name("hidden"))
-        with pytest.raises(DriverFailed, match="deaf cannot be reached"):
-            await bench.driver.stop_all(grace=0)
-        assert (await bench.view("vm")).state is VmState.EXITED
+        with pytest.raises(DriverFailed, match="unreachable cannot be reached"):
+            await harness.driver.stop_all(grace=0)
+        assert (await harness.view("vm")).state is VmState.EXITED
         hidden.rename(control)
 
     run_on(found("plain", absent), scenario)
 
 
-# ── talk ────────────────────────────────────────────────────────────────────────────────────────
+# ── logs ────────────────────────────────────────────────────────────────────────────────────────
 
-TALKATIVE = """#!/bin/sh
+VERBOSE = """#!/bin/sh
 head -c 100000000 /dev/zero | tr '\\0' 'x'
 sleep 86400 & # holds the pipe open, as a job's daemon does
 echo the last word
@@ -129,15 +126,17 @@ exit 3
 """
 
 
-def test_a_runner_that_prints_a_hundred_megabytes_fills_no_disk(absent: Absent) -> None:
-    """The VM may use far less than that; were it all kept, it would be ended for it."""
+def test_a_runner_that_prints_a_hundred_megabytes_does_not_fill_the_disk(absent: Absent) -> None:
+    """The VM's disk limit is far lower: if all output were kept, the VM would be ended."""
 
-    async def scenario(bench: ProcessBench) -> None:
-        bench.put_guest_image(TALKATIVE)
+    async def scenario(harness: ProcessHarness) -> None:
+        harness.put_guest_image(VERBOSE)
         with Server([JIT]) as server:
-            directory = await bench.create("vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url)
-            await bench.driver.start("vm")
-            ended = await bench.exited("vm")
+            directory = await harness.create(
+                "vm", token=TOKEN, TUIST_RUNNER_DISPATCH_URL=server.url
+            )
+            await harness.driver.start("vm")
+            ended = await harness.exited("vm")
         assert (ended.exit_code, ended.exit_reason) == (3, "the guest reported 3")
         published = (directory.status / "runner.log").read_bytes()
         assert len(published) == 65536

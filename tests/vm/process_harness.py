@@ -1,7 +1,7 @@
-"""A bench for VMs that are processes: homes that any user can pass, guests that signal, and the ways that work here.
+"""Runs VMs as processes for tests, with every isolation that works on this machine.
 
-Tests learn what a guest does through named pipes: a line that arrives, or the end of a pipe whose last writer is
-gone. The latter is the kernel's own word on whether a guest's process still lives, whatever it did to hide.
+A home can be entered by any user. Tests follow a guest through named pipes: a line that arrives, or the end of a pipe
+whose last writer is gone. The latter proves that no process of the guest is alive, even one that hides.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from runyard.vm.process.layout import VmDirectory, quoted
 from runyard.vm.process.limits import Limits
 
 IMAGE = "registry.invalid/guest@sha256:1"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 Way = Literal["bwrap-users", "bwrap", "users", "one-user", "plain"]
 WAYS: tuple[Way, ...] = ("bwrap-users", "bwrap", "users", "one-user", "plain")
 _SHAPES = {
@@ -38,7 +38,7 @@ _SHAPES = {
 
 @contextlib.contextmanager
 def home() -> Iterator[Path]:
-    """A directory that a VM's own user can pass; pytest's own temporary ones are root's alone."""
+    """A directory that a VM's own user can enter; pytest's own temporary ones are root's alone."""
     path = Path(tempfile.mkdtemp(prefix="runyard-vm-"))
     path.chmod(0o711)
     try:
@@ -49,20 +49,20 @@ def home() -> Iterator[Path]:
 
 @cache
 def isolation(way: Way) -> Isolation | str:
-    """That way to keep VMs apart, or why it does not work on this machine."""
+    """The isolation of that kind, or why it does not work on this machine."""
 
     # One for all tests, also those that run at the same time: users are the machine's.
     base = Isolation(registry=str(Path(tempfile.gettempdir()) / "runyard-test-users"))
 
     async def find() -> Isolation | str:
         needs = {"bwrap": "bubblewrap", "bwrap-users": "bubblewrap and root"}
-        trouble = f"it needs {needs.get(way, 'root')}"
+        failure = f"it needs {needs.get(way, 'root')}"
         for candidate in probe._candidates("auto", base):
             if (candidate.kind, candidate.users) == _SHAPES[way]:
-                trouble = await probe._trial(directory, candidate)
-                if not trouble:
+                failure = await probe._trial(directory, candidate)
+                if not failure:
                     return candidate
-        return trouble
+        return failure
 
     with home() as directory:
         return asyncio.run(find())
@@ -76,24 +76,24 @@ class Pipe:
         path.chmod(0o666)
         self.path = path
         self._reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        self._heard = b""
+        self._received = b""
 
     async def line(self) -> str:
         """The next line that the guest writes."""
-        async with asyncio.timeout(PATIENCE):
-            while b"\n" not in self._heard:
+        async with asyncio.timeout(TIMEOUT):
+            while b"\n" not in self._received:
                 await self._readable()
-                self._heard += os.read(self._reader, 4096)
-        line, _, self._heard = self._heard.partition(b"\n")
+                self._received += os.read(self._reader, 4096)
+        line, _, self._received = self._received.partition(b"\n")
         return line.decode()
 
-    def tell(self, line: str) -> None:
-        """Write a line to the guest, and stay: who opens a pipe to read waits until somebody has it open to write."""
+    def send(self, line: str) -> None:
+        """Write a line to the guest and keep the pipe open: opening it for reading waits for a writer."""
         self._writer = os.open(self.path, os.O_WRONLY)
         os.write(self._writer, f"{line}\n".encode())
 
     def held(self) -> bool:
-        """Whether somebody has it open for writing at this moment."""
+        """Whether a process has it open for writing now."""
         try:
             return os.read(self._reader, 1) != b""
         except BlockingIOError:
@@ -109,7 +109,7 @@ class Pipe:
             loop.remove_reader(self._reader)
 
 
-class ProcessBench:
+class ProcessHarness:
     """A driver on a home, an image source, and the image's guest."""
 
     def __init__(self, root: Path, way: Isolation, limits: Limits | None = None) -> None:
@@ -122,7 +122,7 @@ class ProcessBench:
         self.driver = self.reopened()
 
     def reopened(self) -> ProcessDriver:
-        """The driver as a restarted agent would make it."""
+        """A new driver on the same home, as after a restart of the agent."""
         return ProcessDriver(
             self.home,
             image_source=self.root / "source",
@@ -171,11 +171,11 @@ class ProcessBench:
         return next(view for view in await self.driver.list() if view.name == name)
 
     async def gone(self, name: str) -> None:
-        """Its shim's end, waiting for it."""
-        assert await shims.wait_gone(self.directory(name), self.clock, within=PATIENCE)
+        """Wait for the end of its shim."""
+        assert await shims.wait_gone(self.directory(name), self.clock, within=TIMEOUT)
 
     async def exited(self, name: str) -> VmView:
-        """Its end, waiting for it."""
+        """Wait for its end; returns its last state."""
         await self.gone(name)
         view = await self.view(name)
         assert view.state is VmState.EXITED
@@ -188,23 +188,23 @@ class ProcessBench:
             await self.driver.delete(view.name)
 
 
-Scenario = Callable[[ProcessBench], Awaitable[None]]
+Scenario = Callable[[ProcessHarness], Awaitable[None]]
 
 
 def run_on(way: Isolation, scenario: Scenario, limits: Limits | None = None) -> None:
-    """Run a scenario on a fresh bench and leave nothing behind."""
+    """Run a scenario with a new harness, then remove every VM."""
 
     async def main(root: Path) -> None:
-        async with _cleared(ProcessBench(root, way, limits)) as bench:
-            await scenario(bench)
+        async with _cleared(ProcessHarness(root, way, limits)) as harness:
+            await scenario(harness)
 
     with home() as root:
         asyncio.run(main(root))
 
 
 @contextlib.asynccontextmanager
-async def _cleared(bench: ProcessBench) -> AsyncIterator[ProcessBench]:
+async def _cleared(harness: ProcessHarness) -> AsyncIterator[ProcessHarness]:
     try:
-        yield bench
+        yield harness
     finally:
-        await bench.clear()
+        await harness.clear()

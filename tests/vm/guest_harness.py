@@ -1,7 +1,7 @@
-"""A guest without a VM around it: the packaged scripts in plain folders, and a dispatch server that follows a script.
+"""Runs a guest without a VM: the packaged scripts in plain folders, and a dispatch server with scripted responses.
 
-The server is real HTTP on loopback. An answer is a status with a body, or `DROP`: the connection is cut after the
-request. `HOLD` is a poll that is not answered before the test lets go.
+The server is real HTTP on loopback. A response is a status with a body, or `DROP`: the connection is cut after the
+request. `HOLD` is a poll without a response until the test ends.
 """
 
 import os
@@ -15,25 +15,25 @@ from typing import Any, Literal, Self
 
 from runyard.vm.guest import envfile, image
 
-TOKEN = "the-token-that-nobody-may-see"
+TOKEN = "the-token-that-must-stay-secret"
 DROP: Literal["drop"] = "drop"
 HOLD: Literal["hold"] = "hold"
 Answer = tuple[int, bytes] | Literal["drop", "hold"]
 JIT = (200, b'{"encoded_jit_config": "c2VjcmV0+/==", "owner": "acme", "workflow_job_id": 7}')
 DRAIN = (410, b'{"error": "drain", "reason": "image stale"}')
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Server:
-    """Answers polls one by one as scripted; after the last it repeats the last."""
+    """Responds to polls one by one as scripted; repeats the last response."""
 
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.answers = list(answers)
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.arrived = threading.Event()
-        self.let_go = threading.Event()
-        self.looked: list[str] = []  # what `look` found while a poll was under way
-        self.look: Callable[[], list[str]] = list
+        self.released = threading.Event()
+        self.leaks: list[str] = []  # what `find_leaks` found during polls
+        self.find_leaks: Callable[[], list[str]] = list
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -51,7 +51,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.let_go.set()
+        self.released.set()
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
@@ -65,11 +65,11 @@ class Server:
         headers = {name.lower(): value for name, value in handler.headers.items()}
         number = len(self.requests)
         self.requests.append((handler.command, handler.path, headers, body))
-        self.looked += self.look()
+        self.leaks += self.find_leaks()
         self.arrived.set()
         answer = self.answers[min(number, len(self.answers) - 1)]
         if answer == HOLD:
-            self.let_go.wait(PATIENCE)
+            self.released.wait(TIMEOUT)
         if answer in (DROP, HOLD):
             handler.close_connection = True
             return
@@ -100,13 +100,13 @@ class Guest:
         (self.image / "work").rename(self.work)
 
     def stage(self, url: str, **env: str) -> None:
-        """What the host stages."""
+        """Stage the files of the host."""
         staged = {"TUIST_RUNNER_DISPATCH_URL": url, "RUNYARD_POLL_PAUSE": "0", **env}
         (self.env / "tuist.env").write_bytes(envfile.encode(staged.items()))
         (self.env / "sa_token").write_text(TOKEN)
 
     def start(self, **env: str) -> subprocess.Popen[bytes]:
-        """Boot."""
+        """Start the boot script."""
         environment = {
             "PATH": os.environ["PATH"],
             "RUNYARD_ENV_DIR": str(self.env),
@@ -122,15 +122,15 @@ class Guest:
             return subprocess.Popen(argv, env=environment, stderr=console, stdout=console)
 
     def run(self, **env: str) -> int:
-        """Boot, and wait for the end; the exit code, which must be the reported one."""
+        """Boot and wait for the end; returns the exit code, which must be the reported one."""
         process = self.start(**env)
         return self.ended(process)
 
     def ended(self, process: subprocess.Popen[bytes]) -> int:
-        code = process.wait(PATIENCE)
+        code = process.wait(TIMEOUT)
         assert (self.status / "runner-rc").read_text() == f"{code}\n"
         return code
 
     def text(self, name: str) -> str:
-        """What a runner wrote into $OUT."""
+        """The text of a file that a runner wrote into $OUT."""
         return (self.root / name).read_text()
