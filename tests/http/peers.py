@@ -1,4 +1,4 @@
-"""Peers that follow a script: real sockets on loopback that do exactly one wrong thing each."""
+"""Scripted peers: real sockets on loopback with exactly one fault each."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ def post(head: bytes, body: bytes = b"") -> bytes:
 
 
 async def read_request(reader: asyncio.StreamReader) -> bytes:
-    """One whole request as it was written; empty if the client had gone."""
+    """One whole request as it was written; empty if the client had disconnected."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -36,7 +36,7 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
 
 
 class Peer:
-    """A TCP server that plays a script on each connection and keeps count of them."""
+    """A TCP server that runs a script on each connection and counts connections."""
 
     def __init__(self, script: Script) -> None:
         self.connections = 0
@@ -55,7 +55,7 @@ class Peer:
             await writer.wait_closed()
 
     async def end(self) -> None:
-        """Whoever still plays goes home."""
+        """Cancel the scripts that still run."""
         for task in self._playing:
             task.cancel()
         if self._playing:
@@ -116,14 +116,14 @@ async def serving(
 
 
 async def answer(transport: HttpTransport, request: Request, *, timeout: float = 20.0) -> Response:
-    """Send and insist on a whole answer."""
+    """Send and require a whole answer."""
     got = await transport.send(request, timeout=timeout)
     assert isinstance(got, Response)
     return got
 
 
 async def stream(transport: HttpTransport, request: Request) -> Stream:
-    """Send and insist on a stream."""
+    """Send and require a stream."""
     got = await transport.send(request, timeout=20.0)
     assert isinstance(got, Stream)
     return got
@@ -145,7 +145,7 @@ async def raw(url: str, text: bytes) -> bytes:
 
 
 class Echo:
-    """Answers `ok` and keeps what it was asked."""
+    """Answers `ok` and records the requests."""
 
     def __init__(self) -> None:
         self.seen: list[Request] = []

@@ -1,4 +1,4 @@
-"""A request that may have been carried out must never be called unsent, and nothing is sent twice."""
+"""A request that may have been carried out is never reported as not sent, and no write is sent twice."""
 
 import asyncio
 import socket
@@ -56,7 +56,7 @@ BAD_PEERS = [close_unread, close_read, half_head, half_body, half_chunked, not_h
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("script", BAD_PEERS, ids=lambda script: script.__name__)
-def test_after_a_connection_stood_every_failure_is_an_unknown_outcome(script, method) -> None:
+def test_every_failure_after_the_connection_was_made_is_an_unknown_outcome(script, method) -> None:
     async def scenario() -> None:
         async with scripted(script) as (url, peer), carried(url) as transport:
             with pytest.raises(OutcomeUnknown):
@@ -91,7 +91,7 @@ def test_a_name_that_does_not_resolve_is_not_sent(monkeypatch: pytest.MonkeyPatc
     asyncio.run(scenario())
 
 
-def test_a_peer_that_accepts_and_says_nothing_is_an_unknown_outcome() -> None:
+def test_a_peer_that_accepts_and_never_answers_is_an_unknown_outcome() -> None:
     async def scenario() -> None:
         gone = asyncio.Event()
 
@@ -110,9 +110,9 @@ def test_a_peer_that_accepts_and_says_nothing_is_an_unknown_outcome() -> None:
     asyncio.run(scenario())
 
 
-def test_a_connection_that_does_not_come_about_in_time_is_not_sent() -> None:
+def test_a_connection_timeout_is_not_sent() -> None:
     async def scenario() -> None:
-        # Nobody accepts, and the queue of one is full: the handshake of TCP cannot end.
+        # Nothing accepts, and the backlog is full: the TCP handshake cannot end.
         with socket.socket() as deaf, socket.socket() as first, socket.socket() as second:
             deaf.bind(("127.0.0.1", 0))
             deaf.listen(0)
@@ -126,7 +126,7 @@ def test_a_connection_that_does_not_come_about_in_time_is_not_sent() -> None:
     asyncio.run(scenario())
 
 
-def test_waiting_for_a_place_in_the_pool_is_not_sent() -> None:
+def test_waiting_for_a_pooled_connection_is_not_sent() -> None:
     async def scenario() -> None:
         asked = asyncio.Event()
 
@@ -149,7 +149,7 @@ def test_waiting_for_a_place_in_the_pool_is_not_sent() -> None:
     asyncio.run(scenario())
 
 
-def test_open_watches_do_not_take_the_places_of_writes() -> None:
+def test_open_watches_do_not_use_up_the_connections_of_writes() -> None:
     async def scenario() -> None:
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             asked = await read_request(reader)
@@ -193,7 +193,7 @@ def test_after_close_nothing_is_sent() -> None:
 @pytest.mark.parametrize(
     "url", ["", "127.0.0.1:80", "ftp://host", "http://", "http://u:p@h", "http://h/?a=b"]
 )
-def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
+def test_an_invalid_address_is_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match="address"):
         HttpTransport(url)
 
@@ -202,7 +202,7 @@ def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
 
 
 class Lingering:
-    """A server that answers, waits until told, and then closes its connections without a word."""
+    """A server that answers, waits for a signal of the test, and then closes its connections."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
@@ -245,7 +245,7 @@ def test_a_write_is_never_repeated(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_a_write_does_not_trust_a_connection_that_has_idled(
+def test_a_write_does_not_use_a_connection_that_has_idled(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runyard.http.client._IDLE_WRITES", 0.0)
@@ -262,7 +262,7 @@ def test_a_write_does_not_trust_a_connection_that_has_idled(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_streak_of_requests_shares_one_connection(method: str) -> None:
+def test_consecutive_requests_share_one_connection(method: str) -> None:
     async def scenario() -> None:
         server = Lingering()
         async with scripted(server) as (url, peer), carried(url) as transport:
@@ -341,7 +341,7 @@ def test_an_answer_is_what_was_sent() -> None:
     asyncio.run(scenario())
 
 
-def test_an_endless_answer_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runyard.http.client.ANSWER_LIMIT", 1000)
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -377,7 +377,7 @@ ENDED = CHUNKED + b"2\r\nok\r\n0\r\n\r\n"
 
 
 @pytest.mark.parametrize("name", STREAMING)
-def test_whoever_asks_for_a_stream_gets_one(name: str) -> None:
+def test_a_request_for_a_stream_gets_a_stream(name: str) -> None:
     async def scenario() -> None:
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_request(reader)
@@ -403,7 +403,7 @@ def test_whoever_asks_for_a_stream_gets_one(name: str) -> None:
     ],
     ids=["nobody asked", "watch=false", "of known length", "a refusal"],
 )
-def test_everything_else_is_read_whole(request_: Request, reply: bytes) -> None:
+def test_other_answers_are_read_whole(request_: Request, reply: bytes) -> None:
     async def scenario() -> None:
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_request(reader)
@@ -436,7 +436,7 @@ def test_a_line_of_a_watch_arrives_before_the_next_is_written() -> None:
     asyncio.run(scenario())
 
 
-def test_a_stream_that_is_cut_does_not_look_finished() -> None:
+def test_a_stream_that_is_cut_raises_instead_of_ending() -> None:
     async def scenario() -> None:
         async with scripted(half_chunked) as (url, _), carried(url) as transport:
             got = await stream(transport, WATCH)
@@ -517,7 +517,7 @@ def test_a_cancelled_send_ends_its_connection() -> None:
     asyncio.run(scenario())
 
 
-def test_an_open_stream_dies_with_its_transport() -> None:
+def test_an_open_stream_is_cut_when_its_transport_is_closed() -> None:
     async def scenario() -> None:
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_request(reader)

@@ -1,4 +1,4 @@
-"""Bodies that nobody has looked at yet: from strangers few, and all together a bounded number of bytes."""
+"""Unknown clients may send only small bodies, and all bodies together hold a bounded number of bytes."""
 
 import asyncio
 import contextlib
@@ -26,14 +26,14 @@ def chunk(size: int) -> bytes:
 
 
 STRANGERS = {
-    "told": post(b"content-length: %d" % LARGE),  # not a byte of it is waited for
+    "announced": post(b"content-length: %d" % LARGE),  # not a byte of it is waited for
     "asks first": post(b"content-length: %d\r\nexpect: 100-continue" % LARGE),
     "in pieces": post(CHUNKED, chunk(SMALL) + chunk(1)),
 }
 
 
 @pytest.mark.parametrize("text", STRANGERS.values(), ids=STRANGERS)
-def test_a_large_body_is_not_taken_from_a_stranger(text: bytes) -> None:
+def test_a_large_body_of_an_unknown_client_is_refused(text: bytes) -> None:
     async def scenario() -> None:
         echo = Echo()
         async with serving(echo, admit=known, timeouts=Timeouts(linger=0.05)) as server:
@@ -51,7 +51,7 @@ def test_a_large_body_is_not_taken_from_a_stranger(text: bytes) -> None:
         pytest.param(LARGE, (("authorization", "me"),), id="known"),
     ],
 )
-def test_what_may_be_sent_arrives(size: int, headers: tuple[tuple[str, str], ...]) -> None:
+def test_an_admitted_body_arrives(size: int, headers: tuple[tuple[str, str], ...]) -> None:
     async def scenario() -> None:
         echo = Echo()
         async with serving(echo, admit=known) as server, carried(server.url) as transport:
@@ -63,7 +63,7 @@ def test_what_may_be_sent_arrives(size: int, headers: tuple[tuple[str, str], ...
 
 
 class Slow:
-    """Holds every request until it is told to go on."""
+    """Holds every request until the test releases it."""
 
     def __init__(self) -> None:
         self.arrived = asyncio.Event()
@@ -94,7 +94,7 @@ def test_bodies_hold_a_bounded_number_of_bytes_until_they_are_answered() -> None
             slow.go.set()
             assert (await answer(transport, of(SMALL))).status == 200  # a small one always
             assert (await first).body == b"%d" % LARGE
-            for _ in range(3):  # and then there is room again, each time
+            for _ in range(3):  # and then the budget is free again, each time
                 assert (await answer(transport, of(LARGE))).status == 200
 
     asyncio.run(scenario())
@@ -110,7 +110,7 @@ async def half_sent(port: int, text: bytes) -> AsyncIterator[asyncio.StreamReade
         writer.transport.abort()
 
 
-def test_announcing_a_body_books_nothing() -> None:
+def test_announcing_a_body_reserves_no_memory() -> None:
     async def scenario() -> None:
         async with serving(Echo(), bodies=LARGE, body_limit=LARGE) as server:
             announced = post(b"content-length: %d" % LARGE, b"x" * 100)
@@ -121,7 +121,7 @@ def test_announcing_a_body_books_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_goes_gives_back_what_it_held() -> None:
+def test_a_client_that_disconnects_frees_its_share() -> None:
     async def scenario() -> None:
         slow = Slow()
         async with serving(slow, bodies=LARGE, body_limit=LARGE) as server:

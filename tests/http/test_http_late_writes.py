@@ -26,7 +26,7 @@ SMALL_WINDOW = 4096
 
 
 class Valve:
-    """A peer that accepts a connection and reads nothing before it is opened."""
+    """A peer that accepts a connection and reads nothing until `opened` is called."""
 
     def __init__(self) -> None:
         self._socket = socket.socket()
@@ -42,7 +42,7 @@ class Valve:
         self._accepted, _ = await loop.sock_accept(self._socket)
 
     async def opened(self) -> tuple[int, bool]:
-        """Read to the end: how many bytes came, and whether the connection was reset."""
+        """Read to the end: how many bytes arrived, and whether the connection was reset."""
         assert self._accepted is not None
         loop, size = asyncio.get_running_loop(), 0
         try:
@@ -129,7 +129,9 @@ asyncio.run(main())
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel has no such limit")
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
-def test_the_kernel_discards_the_write_of_a_process_that_cannot(number: signal.Signals) -> None:
+def test_the_kernel_discards_the_write_of_a_stopped_or_killed_process(
+    number: signal.Signals,
+) -> None:
     async def scenario() -> None:
         valve = Valve()
         child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, valve.url)
@@ -164,7 +166,7 @@ def test_a_process_that_was_stopped_after_connecting_writes_nothing(
 
         def stopped(*_: object) -> None:
             nonlocal ahead
-            ahead = 60.0  # the whole process stood still, once the connection was there
+            ahead = 60.0  # the process was stopped after the connection was made
 
         monkeypatch.setattr(loop, "time", lambda: now() + ahead)
         monkeypatch.setattr(client, "limit_sending", stopped)
@@ -236,7 +238,7 @@ def test_a_connection_is_used_again_after_a_write_that_was_answered() -> None:
 
 
 @pytest.mark.parametrize("end", ["answered", "cancelled"])
-def test_a_write_that_ends_leaves_a_connection_alone_that_another_write_has_taken(
+def test_the_end_of_a_write_does_not_affect_a_connection_that_another_write_uses(
     end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool has the connection as soon as the answer is complete, before the first caller runs again."""

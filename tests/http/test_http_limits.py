@@ -1,4 +1,4 @@
-"""What is too much, malformed or too slow is refused in the one shape, and costs the server a bounded effort."""
+"""Requests that are too large, malformed or too slow are refused with a problem, at a bounded cost."""
 
 import asyncio
 import contextlib
@@ -25,12 +25,15 @@ from runyard.wire.reasons import render
         (post(b"transfer-encoding: chunked", b"zzz\r\n"), 400),
         (post(b"content-length: -1"), 400),
         (post(b"content-length: 1\r\ntransfer-encoding: chunked", b"0\r\n\r\n"), 400),
-        (post(b"transfer-encoding: chunked", b"4\r\nabcdXX0\r\n\r\n"), 400),  # a chunk that lies
+        (
+            post(b"transfer-encoding: chunked", b"4\r\nabcdXX0\r\n\r\n"),
+            400,
+        ),  # a chunk with a wrong size
         (post(b"transfer-encoding: gzip", b"abcd"), 400),
         (post(b"content-length: 1\r\ncontent-length: 2", b"ab"), 400),
         (post(b"content-length: two", b"ab"), 400),
         (b"nonsense\r\n\r\n", 400),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # somebody speaks TLS
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),  # a TLS handshake
         (b"\x00\xff" * 100 + b"\r\n\r\n", 400),
         (GET.replace(b"host", b"x: " + b"y" * 20000 + b"\r\nhost"), 400),
         (GET.replace(b"host", b"".join(b"x-%d: y\r\n" % n for n in range(500)) + b"host"), 400),
@@ -38,7 +41,7 @@ from runyard.wire.reasons import render
     ],
     ids=lambda value: repr(value[:70]) if isinstance(value, bytes) else None,
 )
-def test_what_is_too_much_or_malformed_is_refused(text: bytes, status: int) -> None:
+def test_a_too_large_or_malformed_request_is_refused(text: bytes, status: int) -> None:
     got = asyncio.run(answered(text, body_limit=4, timeouts=Timeouts(linger=0.05)))
     assert got.split()[1] == b"%d" % status
     if status != 200:
@@ -47,7 +50,7 @@ def test_what_is_too_much_or_malformed_is_refused(text: bytes, status: int) -> N
         assert msgspec.json.decode(body, type=Problem).error
 
 
-def test_a_refusal_says_why_in_json() -> None:
+def test_a_refusal_has_its_reason_in_json() -> None:
     async def scenario() -> None:
         async with serving(Echo(), body_limit=4) as server, carried(server.url) as transport:
             got = await answer(transport, Request(method="POST", path="/", body=b"abcde"))
@@ -93,7 +96,7 @@ def test_a_huge_body_is_refused_before_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("head", [b"content-length: %d" % HUGE, b"transfer-encoding: chunked"])
-def test_a_client_that_goes_on_sending_is_cut_off(head: bytes) -> None:
+def test_a_client_that_sends_without_end_is_cut_off(head: bytes) -> None:
     """A timeout alone does not bound what a fast client sends, so there is a limit on bytes as well."""
 
     async def scenario() -> None:
@@ -116,7 +119,7 @@ def test_a_client_that_goes_on_sending_is_cut_off(head: bytes) -> None:
     asyncio.run(scenario())
 
 
-def test_what_follows_a_body_that_is_longer_than_it_said_is_another_request() -> None:
+def test_bytes_after_the_announced_length_are_another_request() -> None:
     async def scenario() -> None:
         echo = Echo()
         async with serving(echo) as server:
@@ -142,7 +145,7 @@ def test_what_follows_a_body_that_is_longer_than_it_said_is_another_request() ->
     ],
     ids=["silence", "half a head", "half a body", "half a chunk"],
 )
-def test_a_client_that_dawdles_is_hung_up_on(text: bytes, start: bytes) -> None:
+def test_a_slow_client_is_disconnected_at_the_deadline(text: bytes, start: bytes) -> None:
     got = asyncio.run(answered(text, timeouts=Timeouts(head=0.05, body=0.05, linger=0.05)))
     assert got[: len(start) or None] == start
 
@@ -166,7 +169,7 @@ def test_half_a_body_never_reaches_the_handler(text: bytes) -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_asks_first_is_told_to_continue() -> None:
+def test_a_client_that_expects_100_continue_gets_it() -> None:
     async def scenario() -> None:
         async with serving(Echo()) as server:
             reader, writer = await asyncio.open_connection(server.host, server.port)

@@ -1,4 +1,4 @@
-"""What merely looks like this machine is somebody else's: it must not be trusted like this machine."""
+"""Names that only resemble loopback are not trusted as loopback."""
 
 import pytest
 
@@ -38,10 +38,10 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("host", OURS)
-def test_this_machine_is_known(host: str) -> None:
+def test_loopback_names_are_recognised(host: str) -> None:
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", OTHERS)
-def test_a_stranger_is_not_taken_for_this_machine(host: str) -> None:
+def test_names_that_resemble_loopback_are_not_loopback(host: str) -> None:
     assert not is_loopback(host)

@@ -1,4 +1,4 @@
-"""A part that answers but does not work must not look ready, and must say what to do."""
+"""A component that answers but does not work is not ready, and reports the fix."""
 
 from typing import Any
 
@@ -19,15 +19,17 @@ DISK = Condition(code="host-disk-full", title="Disk", fix="Make room.", severity
 PROBES = ("/healthz", "/readyz", "/metrics")
 
 
-class Part:
-    """A part with one loop and two things that can be wrong."""
+class Component:
+    """A component with one loop and two conditions."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.health = Health(self.clock, (DATABASE, DISK))
         self.freshness = Freshness(self.clock)
         self.meter = Meter()
-        self.routes = Routes("part", "1", probe_routes(self.health, self.freshness, self.meter))
+        self.routes = Routes(
+            "component", "1", probe_routes(self.health, self.freshness, self.meter)
+        )
 
     async def get(self, path: str) -> Response:
         got = await self.routes.handle(Request(method="GET", path=path))
@@ -39,120 +41,126 @@ class Part:
         return got.status, got.json()
 
 
-def test_a_part_is_ready_only_while_its_loops_succeed() -> None:
+def test_a_component_is_ready_only_while_its_loops_succeed() -> None:
     async def main() -> None:
-        part = Part()
-        part.freshness.expect("match", 30)
-        status, told = await part.ready()
+        component = Component()
+        component.freshness.expect("match", 30)
+        status, told = await component.ready()
         assert status == 503
         assert told["stale"] == [{"loop": "match", "within": 30, "silent": 0, "ever": False}]
-        part.freshness.succeeded("match")
-        assert await part.ready() == (
+        component.freshness.succeeded("match")
+        assert await component.ready() == (
             200,
             {"ready": True, "works": True, "stale": [], "conditions": []},
         )
-        await part.clock.sleep(31)
-        status, told = await part.ready()
+        await component.clock.sleep(31)
+        status, told = await component.ready()
         assert (status, told["ready"]) == (503, False)
         assert [loop["loop"] for loop in told["stale"]] == ["match"]
 
     run_virtual(main())
 
 
-def test_an_error_makes_a_part_unready_and_tells_the_operator_what_to_do() -> None:
+def test_an_error_makes_a_component_unready_and_reports_the_fix() -> None:
     async def main() -> None:
-        part = Part()
+        component = Component()
         refused = "connection refused"
-        part.health.fail("database-unreachable", refused)
-        assert (await part.ready())[0] == 200  # a blip
-        await part.clock.sleep(10)
-        status, told = await part.ready()
+        component.health.fail("database-unreachable", refused)
+        assert (await component.ready())[0] == 200  # a blip
+        await component.clock.sleep(10)
+        status, told = await component.ready()
         assert status == 503
         assert told["conditions"][0]["fix"] == DATABASE.fix
         assert told["conditions"][0]["message"] == refused
-        part.health.ok("database-unreachable")
-        assert (await part.ready())[0] == 200
+        component.health.ok("database-unreachable")
+        assert (await component.ready())[0] == 200
 
     run_virtual(main())
 
 
-def test_a_warning_is_shown_and_does_no_harm() -> None:
+def test_a_warning_is_shown_and_keeps_the_component_ready() -> None:
     async def main() -> None:
-        part = Part()
-        part.health.fail("host-disk-full", "95 %")
-        status, told = await part.ready()
+        component = Component()
+        component.health.fail("host-disk-full", "95 %")
+        status, told = await component.ready()
         assert (status, told["ready"]) == (200, True)
         assert [condition["code"] for condition in told["conditions"]] == ["host-disk-full"]
 
     run_virtual(main())
 
 
-def test_a_part_whose_world_is_on_fire_still_lives() -> None:
+def test_a_component_with_failed_dependencies_is_still_alive() -> None:
     async def main() -> None:
-        part = Part()
-        part.freshness.expect("match", 30)
-        part.health.fail("database-unreachable", "gone")
-        await part.clock.sleep(100)
-        assert (await part.get("/healthz")).status == 200
+        component = Component()
+        component.freshness.expect("match", 30)
+        component.health.fail("database-unreachable", "gone")
+        await component.clock.sleep(100)
+        assert (await component.get("/healthz")).status == 200
 
     run_virtual(main())
 
 
-def test_the_numbers_can_be_scraped() -> None:
+def test_the_metrics_can_be_scraped() -> None:
     async def main() -> None:
-        part = Part()
-        part.meter.inc(c.RUNYARD_LOOP_FAILURES_TOTAL, loop="matcher", error="not-sent")
-        got = await part.get("/metrics")
+        component = Component()
+        component.meter.inc(c.RUNYARD_LOOP_FAILURES_TOTAL, loop="matcher", error="not-sent")
+        got = await component.get("/metrics")
         assert got.header("content-type").startswith("text/plain; version=0.0.4")
         assert c.RUNYARD_LOOP_FAILURES_TOTAL.name.encode() in got.body
         assert b'runyard_condition{condition="host-disk-full"} 0.0' in got.body
-        part.health.fail("host-disk-full", "95 %")
+        component.health.fail("host-disk-full", "95 %")
         assert (
             b'runyard_condition{condition="host-disk-full"} 1.0'
-            in (await part.get("/metrics")).body
+            in (await component.get("/metrics")).body
         )
 
     run_virtual(main())
 
 
-def test_a_part_without_numbers_serves_none() -> None:
+def test_a_component_without_a_meter_serves_no_metrics() -> None:
     async def main() -> None:
-        part = Part()
-        part.routes = Routes("part", "1", probe_routes(part.health, part.freshness, None))
-        assert [(await part.get(path)).status for path in PROBES] == [200, 200, 404]
+        component = Component()
+        component.routes = Routes(
+            "component", "1", probe_routes(component.health, component.freshness, None)
+        )
+        assert [(await component.get(path)).status for path in PROBES] == [200, 200, 404]
 
     run_virtual(main())
 
 
-def test_a_probe_without_a_credential_gets_its_status_and_learns_nothing_more() -> None:
-    async def nobody(_: Request) -> Response | None:
+def test_a_probe_without_a_credential_gets_only_the_status() -> None:
+    async def refuse_all(_: Request) -> Response | None:
         return Response(status=401)
 
     async def main() -> None:
-        part = Part()
-        routes = probe_routes(part.health, part.freshness, part.meter, guard=nobody)
-        part.routes = Routes("part", "1", routes, guard=nobody)
-        assert [(await part.get(path)).status for path in PROBES] == [200, 200, 401]
-        part.health.fail("database-unreachable", "secret.example refuses")
-        await part.clock.sleep(10)
-        assert await part.ready() == (503, {"ready": False})
+        component = Component()
+        routes = probe_routes(
+            component.health, component.freshness, component.meter, guard=refuse_all
+        )
+        component.routes = Routes("component", "1", routes, guard=refuse_all)
+        assert [(await component.get(path)).status for path in PROBES] == [200, 200, 401]
+        component.health.fail("database-unreachable", "secret.example refuses")
+        await component.clock.sleep(10)
+        assert await component.ready() == (503, {"ready": False})
 
     run_virtual(main())
 
 
-def test_what_a_part_does_not_need_to_serve_is_told_and_takes_it_from_nobody() -> None:
+def test_a_condition_outside_of_needs_is_reported_and_keeps_the_component_ready() -> None:
     async def main() -> None:
-        part = Part()
-        routes = probe_routes(part.health, part.freshness, part.meter, needs=("host-disk-full",))
-        part.routes = Routes("part", "1", routes)
-        part.freshness.expect("match", 30)
-        part.health.fail("database-unreachable", "gone")
-        await part.clock.sleep(100)
-        status, told = await part.ready()
+        component = Component()
+        routes = probe_routes(
+            component.health, component.freshness, component.meter, needs=("host-disk-full",)
+        )
+        component.routes = Routes("component", "1", routes)
+        component.freshness.expect("match", 30)
+        component.health.fail("database-unreachable", "gone")
+        await component.clock.sleep(100)
+        status, told = await component.ready()
         assert (status, told["ready"], told["works"]) == (200, True, False)
         assert [loop["loop"] for loop in told["stale"]] == ["match"]
         assert [condition["code"] for condition in told["conditions"]] == ["database-unreachable"]
-        part.health.fail("host-disk-full", "full")
-        assert (await part.ready())[0] == 503
+        component.health.fail("host-disk-full", "full")
+        assert (await component.ready())[0] == 503
 
     run_virtual(main())

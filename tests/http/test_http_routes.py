@@ -1,4 +1,4 @@
-"""What a table of routes says about itself is what it does, and a mistake in it is found when it is built."""
+"""The OpenAPI document of a table of routes matches its behaviour, and an invalid table cannot be built."""
 
 import asyncio
 from typing import Any
@@ -21,14 +21,14 @@ class Labels(msgspec.Struct, frozen=True):
 
 
 class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked for."""
+    """The body of a request."""
 
     name: str
     replicas: int = 1
     labels: Labels | None = None
 
 
-async def tell(request: Request, **names: Any) -> Response:
+async def echo(request: Request, **names: Any) -> Response:
     return json_response(200, {"method": request.method, **names})
 
 
@@ -44,30 +44,30 @@ def table(*routes: Route) -> Routes:
     return Routes("test", "1.2", routes)
 
 
-async def nobody(_: Request) -> Response | None:
+async def refuse_all(_: Request) -> Response | None:
     return problem(401, ProblemCode.DASHBOARD_TOKEN_NEEDED)
 
 
 def guarded(*routes: Route, private: bool = False) -> Routes:
-    return Routes("test", "1.2", routes, guard=nobody, private=private)
+    return Routes("test", "1.2", routes, guard=refuse_all, private=private)
 
 
-def ask(routes: Routes, method: str, path: str, **parts: Any) -> Response:
+def send(routes: Routes, method: str, path: str, **parts: Any) -> Response:
     got: Response | Stream = asyncio.run(routes.handle(Request(method=method, path=path, **parts)))
     assert isinstance(got, Response)
     return got
 
 
 FULL = table(
-    Route("GET", "/", tell),
-    Route("GET", "/pools", tell),
+    Route("GET", "/", echo),
+    Route("GET", "/pools", echo),
     Route("POST", "/pools", make, body=Pool, limit=1000),
     Route("GET", "/pools/{name}", one),
     Route("DELETE", "/pools/{name}", one),
-    Route("GET", "/pools/default", tell),
-    Route("GET", "/pools/{pool}/pods/{pod}", tell),
-    Route("GET", "/static/{path...}", tell),
-    Route("GET", "/static/{name}/index", tell),
+    Route("GET", "/pools/default", echo),
+    Route("GET", "/pools/{pool}/pods/{pod}", echo),
+    Route("GET", "/static/{path...}", echo),
+    Route("GET", "/static/{name}/index", echo),
 )
 
 
@@ -100,7 +100,7 @@ NO_PATH = {
 def test_a_request_finds_its_route(
     method: str, path: str, status: int, body: dict[str, str]
 ) -> None:
-    got = ask(FULL, method, path)
+    got = send(FULL, method, path)
     assert (got.status, got.json()) == (status, body)
 
 
@@ -112,8 +112,8 @@ def test_a_request_finds_its_route(
         ("BREW", "/", "GET, HEAD"),
     ],
 )
-def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, allow: str) -> None:
-    got = ask(FULL, method, path)
+def test_a_wrong_method_gets_the_allowed_ones(method: str, path: str, allow: str) -> None:
+    got = send(FULL, method, path)
     assert (got.status, got.header("allow")) == (405, allow)
 
 
@@ -139,7 +139,7 @@ def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, allow: st
 def test_a_body_is_what_was_declared_or_refused_with_a_reason(
     headers: Any, body: bytes, status: int, reason: str
 ) -> None:
-    got = ask(FULL, "POST", "/pools", headers=headers, body=body)
+    got = send(FULL, "POST", "/pools", headers=headers, body=body)
     assert got.status == status, got.body
     assert reason.lower() in got.json().get("reason", "").lower()
 
@@ -151,10 +151,10 @@ async def anything(_: Request, *, body: Any) -> Response:
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000], ids=["arrays", "objects"])
 def test_a_body_that_is_nested_too_deep_is_refused(body: bytes) -> None:
     routes = table(Route("POST", "/", anything, body=Any))
-    assert ask(routes, "POST", "/", headers=JSON, body=body).status == 400
+    assert send(routes, "POST", "/", headers=JSON, body=body).status == 400
 
 
-def test_a_secured_route_asks_its_guard_before_it_looks_at_the_body() -> None:
+def test_a_secured_route_calls_its_guard_before_it_decodes_the_body() -> None:
     async def guard(request: Request) -> Response | None:
         return (
             None
@@ -165,37 +165,37 @@ def test_a_secured_route_asks_its_guard_before_it_looks_at_the_body() -> None:
     routes = Routes(
         "test",
         "1",
-        (Route("POST", "/in", make, body=Pool, secured=True), Route("GET", "/out", tell)),
+        (Route("POST", "/in", make, body=Pool, secured=True), Route("GET", "/out", echo)),
         guard=guard,
     )
-    assert ask(routes, "POST", "/in", body=b"nonsense").status == 401
+    assert send(routes, "POST", "/in", body=b"nonsense").status == 401
     known = (*JSON, ("authorization", "Bearer x"))
-    assert ask(routes, "POST", "/in", body=b'{"name":"a"}', headers=known).status == 201
-    assert ask(routes, "GET", "/out").status == 200
+    assert send(routes, "POST", "/in", body=b'{"name":"a"}', headers=known).status == 201
+    assert send(routes, "GET", "/out").status == 200
 
 
 BROKEN = {
-    "twice": (Route("GET", "/a", tell), Route("GET", "/a", tell)),
-    "twice by name": (Route("GET", "/{a}", tell), Route("GET", "/{b}", tell)),
-    "no slash": (Route("GET", "a", tell),),
-    "no method": (Route("get", "/a", tell),),
-    "half a name": (Route("GET", "/{a", tell),),
-    "name inside": (Route("GET", "/a-{b}", tell),),
-    "rest not at the end": (Route("GET", "/{a...}/b", tell),),
-    "name twice": (Route("GET", "/{a}/{a}", tell),),
-    "named request": (Route("GET", "/{request}", tell),),
-    "named body": (Route("POST", "/{body}", tell, body=Pool),),
+    "twice": (Route("GET", "/a", echo), Route("GET", "/a", echo)),
+    "twice by name": (Route("GET", "/{a}", echo), Route("GET", "/{b}", echo)),
+    "no slash": (Route("GET", "a", echo),),
+    "no method": (Route("get", "/a", echo),),
+    "half a name": (Route("GET", "/{a", echo),),
+    "name inside": (Route("GET", "/a-{b}", echo),),
+    "rest not at the end": (Route("GET", "/{a...}/b", echo),),
+    "name twice": (Route("GET", "/{a}/{a}", echo),),
+    "named request": (Route("GET", "/{request}", echo),),
+    "named body": (Route("POST", "/{body}", echo, body=Pool),),
     "unknown to its handler": (Route("GET", "/{other}", one),),
     "missing for its handler": (Route("GET", "/a", one),),
-    "body for nobody": (Route("POST", "/{name}", one, body=Pool),),
-    "description": (Route("GET", OPENAPI, tell),),
-    "guarded by nobody": (Route("GET", "/a", tell, secured=True),),
+    "body for refuse_all": (Route("POST", "/{name}", one, body=Pool),),
+    "description": (Route("GET", OPENAPI, echo),),
+    "guarded by refuse_all": (Route("GET", "/a", echo, secured=True),),
     "decoded twice": (Route("POST", "/a", make, body=Pool, expects=Pool),),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_table_that_cannot_work_is_not_built(name: str) -> None:
+def test_an_invalid_table_cannot_be_built(name: str) -> None:
     with pytest.raises(ValueError):
         table(*BROKEN[name])
 
@@ -205,7 +205,7 @@ def test_a_handler_that_fails_is_not_hidden_from_a_caller_in_process() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError):
-        ask(table(Route("GET", "/a", broken)), "GET", "/a")
+        send(table(Route("GET", "/a", broken)), "GET", "/a")
 
 
 # ── the description ─────────────────────────────────────────────────────────────────────────────────
@@ -217,21 +217,21 @@ DESCRIBED = guarded(
     Route(
         "PUT",
         "/pools/{name}",
-        tell,
+        echo,
         summary="Change a pool.",
         body=Pool,
         answers={200: ("The pool.", Pool), 404: ("No such pool.", None)},
         secured=True,
         query=(("dryRun", "Only pretend."),),
     ),
-    Route("GET", "/pools", tell, answers={200: ("All.", list[Pool])}),
-    Route("GET", "/static/{path...}", tell, media="text/html"),
-    Route("POST", "/poll", tell, scheme=RUNNER, headers=(("prefer", "`wait=25`"),)),
-    Route("POST", "/hook", tell, expects=Pool, scheme=SIGNED),
+    Route("GET", "/pools", echo, answers={200: ("All.", list[Pool])}),
+    Route("GET", "/static/{path...}", echo, media="text/html"),
+    Route("POST", "/poll", echo, scheme=RUNNER, headers=(("prefer", "`wait=25`"),)),
+    Route("POST", "/hook", echo, expects=Pool, scheme=SIGNED),
 )
 
 
-def test_the_description_says_what_the_table_says() -> None:
+def test_the_openapi_document_matches_the_table() -> None:
     document = DESCRIBED.openapi()
     assert document["openapi"] == "3.1.0"
     assert document["info"] == {"title": "test", "version": "1.2"}
@@ -255,7 +255,7 @@ def test_the_description_says_what_the_table_says() -> None:
     assert "text/html" in document["paths"]["/static/{path}"]["get"]["responses"]["200"]["content"]
 
 
-def test_what_a_handler_asks_for_by_itself_is_described_too() -> None:
+def test_credentials_that_a_handler_checks_are_described() -> None:
     document = DESCRIBED.openapi()
     poll, hook = (document["paths"][path]["post"] for path in ("/poll", "/hook"))
     assert [(p["name"], p["in"]) for p in poll["parameters"]] == [("prefer", "header")]
@@ -270,17 +270,19 @@ def test_what_a_handler_asks_for_by_itself_is_described_too() -> None:
     assert list(hook["responses"]) == ["200", "401", "413"]
 
 
-def test_a_body_that_the_handler_decodes_is_not_looked_at_before() -> None:
+def test_a_body_that_the_handler_decodes_is_not_decoded_before() -> None:
     async def hook(request: Request) -> Response:
         return Response(status=401, body=request.body)
 
-    got = ask(table(Route("POST", "/hook", hook, expects=Pool)), "POST", "/hook", body=b"{nonsense")
+    got = send(
+        table(Route("POST", "/hook", hook, expects=Pool)), "POST", "/hook", body=b"{nonsense"
+    )
     assert (got.status, got.body) == (401, b"{nonsense")
 
 
 def test_a_private_description_is_behind_the_guard() -> None:
-    assert ask(guarded(), "GET", OPENAPI).status == 200
-    assert ask(guarded(private=True), "GET", OPENAPI).status == 401
+    assert send(guarded(), "GET", OPENAPI).status == 200
+    assert send(guarded(private=True), "GET", OPENAPI).status == 401
 
 
 def references(value: Any) -> list[str]:
@@ -292,7 +294,7 @@ def references(value: Any) -> list[str]:
     return []
 
 
-def test_every_reference_leads_somewhere_and_no_operation_shares_its_name() -> None:
+def test_every_reference_resolves_and_operation_ids_are_unique() -> None:
     document = DESCRIBED.openapi()
     known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
     assert references(document)

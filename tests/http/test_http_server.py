@@ -1,4 +1,4 @@
-"""Whatever a client sends or does, the server answers or hangs up, and forgets nobody's stream."""
+"""The server answers or closes the connection for any input, and closes every stream."""
 
 import asyncio
 import contextlib
@@ -77,14 +77,14 @@ def test_a_request_arrives_as_it_was_sent() -> None:
         (b"/a?b+c=d+e&&", "/a", (("b c", "d e"),)),
     ],
 )
-def test_strange_but_good_targets_are_read(target: bytes, path: str, query: object) -> None:
+def test_unusual_valid_targets_are_parsed(target: bytes, path: str, query: object) -> None:
     echo = Echo()
     asyncio.run(answered(GET.replace(b" / ", b" " + target + b" "), echo))
     assert (echo.seen[0].path, echo.seen[0].query) == (path, query)
 
 
 @pytest.mark.parametrize("target", [b"/%ff", b"/?a=%ff", b"*", b"/\xff"])
-def test_a_target_that_is_no_text_is_refused(target: bytes) -> None:
+def test_a_target_that_is_not_utf8_is_refused(target: bytes) -> None:
     method = b"OPTIONS " if target == b"*" else b"GET "
     text = GET.replace(b"GET / ", method + target + b" ")
     got = asyncio.run(answered(text))
@@ -92,7 +92,7 @@ def test_a_target_that_is_no_text_is_refused(target: bytes) -> None:
     assert b'{"error":' in got
 
 
-def test_a_client_cannot_pretend_to_have_a_certificate() -> None:
+def test_certificate_headers_of_a_client_are_removed() -> None:
     sent = Request(
         method="GET", path="/", headers=(("X-Runyard-Client-Cert-CN", "admin"), ("x-other", "kept"))
     )
@@ -187,7 +187,7 @@ def test_an_answer_that_cannot_be_written_is_a_500(logged: io.StringIO) -> None:
 @pytest.mark.parametrize(
     "text", [b"hunter2\r\n\r\n", GET.replace(b"host", b"hunter2 \x00: x\r\nhost")]
 )
-def test_what_cannot_be_parsed_is_not_logged(text: bytes, logged: io.StringIO, capfd) -> None:
+def test_an_unparseable_request_is_not_logged(text: bytes, logged: io.StringIO, capfd) -> None:
     assert b" 400 " in asyncio.run(answered(text))
     assert "hunter2" not in logged.getvalue()
     assert capfd.readouterr() == ("", "")
@@ -197,7 +197,7 @@ def test_what_cannot_be_parsed_is_not_logged(text: bytes, logged: io.StringIO, c
 
 
 class Tap:
-    """A stream that says what it is told to, and notes its end."""
+    """A stream that yields what the test puts into it, and records its end."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
@@ -255,7 +255,7 @@ def test_a_stream_whose_producer_fails_is_cut(logged: io.StringIO) -> None:
 
 
 @pytest.mark.parametrize("how", ["aclose", "reset"])
-def test_a_reader_that_goes_away_closes_a_silent_stream(how: str) -> None:
+def test_a_reader_that_disconnects_closes_a_silent_stream(how: str) -> None:
     async def scenario() -> None:
         tap = Tap()
         async with serving(tap.handle) as server:
@@ -280,7 +280,7 @@ def test_a_generator_behind_a_stream_is_ended_with_it() -> None:
         async def endless() -> AsyncIterator[bytes]:
             try:
                 while True:
-                    yield b"x" * 100_000  # full buffers: the cancellation strikes in the write
+                    yield b"x" * 100_000  # full buffers: the cancellation happens during the write
             finally:
                 ended.set()
 
@@ -315,7 +315,7 @@ def test_a_slow_reader_slows_the_producer() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_goes_away_cancels_its_handler() -> None:
+def test_a_client_that_disconnects_cancels_its_handler() -> None:
     async def scenario() -> None:
         asked, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -407,7 +407,7 @@ def test_closing_ends_idle_connections_at_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_bound_socket_is_served_and_the_address_told() -> None:
+def test_a_bound_socket_is_served_and_its_address_reported() -> None:
     async def scenario() -> None:
         sock = socket.create_server(("127.0.0.1", 0))
         server = await listen(Echo(), sock=sock)
@@ -421,7 +421,7 @@ def test_a_bound_socket_is_served_and_the_address_told() -> None:
 
 
 def test_the_next_server_takes_over_the_same_socket() -> None:
-    """A crashed child comes back on the port that its parent kept open."""
+    """A restarted child serves on the socket that its parent kept open."""
 
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as kept:

@@ -1,4 +1,4 @@
-"""A reader that dawdles must not hold up the others, and no event may break out of its frame."""
+"""A slow reader does not delay the others, and no event can break out of its frame."""
 
 import asyncio
 
@@ -55,7 +55,7 @@ def test_a_name_cannot_break_out_of_its_line(word: str) -> None:
         event("x", id=word)
 
 
-def test_everybody_gets_what_is_published_after_the_first_picture() -> None:
+def test_every_reader_gets_the_first_snapshot_and_all_later_events() -> None:
     async def main() -> None:
         broadcast = Broadcast(VirtualClock())
         early = broadcast.subscribe(b"picture;")
@@ -73,7 +73,7 @@ def test_everybody_gets_what_is_published_after_the_first_picture() -> None:
     run_virtual(main())
 
 
-def test_silence_is_broken_by_a_heartbeat() -> None:
+def test_a_heartbeat_is_sent_without_events() -> None:
     async def main() -> None:
         clock = VirtualClock()
         broadcast = Broadcast(clock, heartbeat=15)
@@ -89,7 +89,7 @@ def test_silence_is_broken_by_a_heartbeat() -> None:
     run_virtual(main())
 
 
-def test_a_reader_that_does_not_keep_up_loses_its_stream_alone() -> None:
+def test_only_a_slow_reader_is_disconnected() -> None:
     async def main() -> None:
         broadcast = Broadcast(VirtualClock(), backlog=3)
         slow, quick = broadcast.subscribe(), broadcast.subscribe()
@@ -106,7 +106,7 @@ def test_a_reader_that_does_not_keep_up_loses_its_stream_alone() -> None:
     run_virtual(main())
 
 
-def test_closing_ends_every_reader_also_those_to_come() -> None:
+def test_closing_ends_present_and_later_readers() -> None:
     async def main() -> None:
         broadcast = Broadcast(VirtualClock())
         waiting = broadcast.subscribe()
@@ -120,7 +120,7 @@ def test_closing_ends_every_reader_also_those_to_come() -> None:
     run_virtual(main())
 
 
-def test_events_arrive_over_http_and_a_gone_reader_is_forgotten() -> None:
+def test_events_arrive_over_http_and_a_disconnected_reader_is_removed() -> None:
     async def scenario() -> None:
         broadcast = Broadcast(RealClock())
         joined = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Bodies that reach their handler as they come: of any size, at the reader's pace, and refused before they are sent."""
+"""Streamed bodies reach their handler as they arrive, at the reader's pace, or are refused before they are sent."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def is_upload(head: Request) -> bool:
 
 
 class Reader:
-    """Reads what comes, unless it is told not to."""
+    """Reads the body, unless `reads` is false."""
 
     def __init__(self, *, reads: bool = True) -> None:
         self.sizes: list[int] = []
@@ -69,7 +69,7 @@ def test_other_requests_keep_their_limit() -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_refused_is_not_asked_for_the_body() -> None:
+def test_a_refused_client_does_not_get_100_continue() -> None:
     async def scenario() -> None:
         reader = Reader(reads=False)
         timeouts = Timeouts(linger=0.05)
@@ -83,7 +83,7 @@ def test_who_is_refused_is_not_asked_for_the_body() -> None:
     asyncio.run(scenario())
 
 
-def test_who_waits_to_be_asked_is_asked_when_the_body_is_read() -> None:
+def test_100_continue_is_sent_when_the_body_is_read() -> None:
     async def scenario() -> None:
         async with serving(Reader(), streamed=is_upload) as server:
             text = put(b"content-length: 5\r\nexpect: 100-continue", b"hello")
@@ -93,7 +93,7 @@ def test_who_waits_to_be_asked_is_asked_when_the_body_is_read() -> None:
     asyncio.run(scenario())
 
 
-def test_a_sender_that_stops_is_not_waited_for_without_end() -> None:
+def test_a_stalled_body_times_out() -> None:
     async def scenario() -> None:
         reader = Reader()
         timeouts = Timeouts(body=0.05, linger=0.05)
@@ -104,7 +104,7 @@ def test_a_sender_that_stops_is_not_waited_for_without_end() -> None:
     asyncio.run(scenario())
 
 
-def test_a_malformed_body_breaks_off() -> None:
+def test_a_malformed_body_raises() -> None:
     async def scenario() -> None:
         reader = Reader()
         timeouts = Timeouts(linger=0.05)

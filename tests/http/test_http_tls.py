@@ -1,4 +1,4 @@
-"""A host must trust its control plane and nobody else, and no key may be readable by others."""
+"""A host trusts only its own control plane, and keys are readable by their owner only."""
 
 import asyncio
 import ssl
@@ -113,7 +113,7 @@ def test_a_server_that_cannot_be_trusted_is_never_sent_anything(
     asyncio.run(scenario())
 
 
-def test_a_plain_client_at_a_tls_server_learns_nothing(server_files) -> None:
+def test_a_plain_http_client_gets_no_answer_of_a_tls_server(server_files) -> None:
     async def scenario() -> None:
         async with serving(echo, tls=tls.server_context(server_files)) as server:
             url = server.url.replace("https", "http")
@@ -125,7 +125,7 @@ def test_a_plain_client_at_a_tls_server_learns_nothing(server_files) -> None:
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_a_client_is_known_by_its_certificate(
+def test_a_client_is_identified_by_its_certificate(
     required: bool, authority, server_files, now: float, tmp_path: Path
 ) -> None:
     pair = tls.issue_client(authority, "host:mini-1", ("hosts", "macs"), now=now)
@@ -153,7 +153,7 @@ def test_a_client_is_known_by_its_certificate(
     asyncio.run(scenario())
 
 
-def test_a_certificate_of_another_authority_is_no_client(
+def test_a_client_certificate_of_another_authority_is_refused(
     authority, server_files, now: float, tmp_path: Path
 ) -> None:
     stranger = tls.issue_client(tls.make_authority(now=now), "admin", now=now)
@@ -178,7 +178,7 @@ def test_old_versions_of_tls_are_refused(authority, server_files) -> None:
     assert tls.server_context(server_files).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
-# ── keeping ─────────────────────────────────────────────────────────────────────────────────────────
+# ── storing ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_keys_can_be_read_by_their_owner_only(tmp_path: Path, now: float) -> None:
@@ -197,7 +197,7 @@ def test_keys_can_be_read_by_their_owner_only(tmp_path: Path, now: float) -> Non
     assert b"PRIVATE" not in repr(authority).encode()
 
 
-def test_what_is_good_is_kept(tmp_path: Path, now: float) -> None:
+def test_valid_certificates_are_not_replaced(tmp_path: Path, now: float) -> None:
     authority = tls.ensure_authority(tmp_path, now=now)
     assert tls.ensure_authority(tmp_path, now=now + DAY) == authority
     files, new = tls.ensure_server(tmp_path, authority, NAMES, now=now)
@@ -208,7 +208,7 @@ def test_what_is_good_is_kept(tmp_path: Path, now: float) -> None:
 
 
 @pytest.mark.parametrize("defect", ["old", "name", "authority", "damaged", "no-key"])
-def test_a_server_certificate_is_made_anew_when_it_will_not_do(
+def test_an_unusable_server_certificate_is_replaced(
     defect: str, tmp_path: Path, now: float
 ) -> None:
     authority = tls.ensure_authority(tmp_path, now=now)
@@ -227,9 +227,7 @@ def test_a_server_certificate_is_made_anew_when_it_will_not_do(
     tls.server_context(files)
 
 
-def test_certificates_from_a_wrong_clock_are_made_anew_when_it_is_right(
-    tmp_path: Path, now: float
-) -> None:
+def test_certificates_of_a_wrong_clock_are_replaced(tmp_path: Path, now: float) -> None:
     early = tls.ensure_authority(tmp_path, now=now + 10 * DAY)
     tls.ensure_server(tmp_path, early, NAMES, now=now + 10 * DAY)
     healed = tls.ensure_authority(tmp_path, now=now)
@@ -305,7 +303,7 @@ def test_a_damaged_authority_is_not_replaced(damage: str, tmp_path: Path, now: f
     assert "restore" in caught.value.fix
 
 
-def test_unusable_files_are_told_with_a_fix(tmp_path: Path) -> None:
+def test_unusable_files_are_reported_with_a_fix(tmp_path: Path) -> None:
     files = tls.Files(tmp_path / "a.crt", tmp_path / "a.key")
     with pytest.raises(tls.TlsError, match="cannot be used"):
         tls.server_context(files)

@@ -1,4 +1,4 @@
-"""A connection that is handed over: nothing is lost, nothing is held back for ever, and no end is forgotten."""
+"""An upgraded connection loses no bytes, buffers a bounded number, and is always closed."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ HEADERS = (("connection", "Upgrade"), ("upgrade", "raw"))
 
 @contextlib.asynccontextmanager
 async def peer_that(serve: Serve) -> AsyncIterator[Peer]:
-    """A server that reads one head and then does as it is told."""
+    """A server that reads one head and then calls `serve`."""
     tasks: dict[asyncio.Task[None], None] = {}
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,11 +86,11 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 # ── tunnels ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_half_a_close_lets_the_other_half_go_on() -> None:
+def test_a_half_close_keeps_the_other_direction_open() -> None:
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCHED)
-        told = await reader.read()  # until the client has said everything
-        writer.write(b"%d bytes" % len(told))
+        received = await reader.read()  # until the client's end of file
+        writer.write(b"%d bytes" % len(received))
         writer.write_eof()
 
     async def scenario() -> None:
@@ -104,32 +104,32 @@ def test_half_a_close_lets_the_other_half_go_on() -> None:
     run(scenario)
 
 
-def test_what_a_leaving_client_said_last_still_arrives() -> None:
+def test_the_last_bytes_of_a_disconnecting_client_arrive() -> None:
     async def scenario() -> None:
-        heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        received_bytes: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         async def listen_to(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(SWITCHED)
-            heard.set_result(len(await reader.read()))
+            received_bytes.set_result(len(await reader.read()))
 
         async with peer_that(listen_to) as peer, passing_to(peer) as listening:
             _, writer = await dial(listening)
             writer.write(b"x" * 500_000)
             await close(writer)
-            assert await heard == 500_000
+            assert await received_bytes == 500_000
 
     run(scenario)
 
 
-def test_who_does_not_read_is_not_read_for() -> None:
-    """A node pours into a tunnel whose client sleeps: the node must be the one that waits."""
+def test_an_end_that_does_not_read_stops_the_reading_of_the_other() -> None:
+    """A node writes into a tunnel whose client does not read: the node must wait."""
 
     async def scenario() -> None:
-        poured = 0
+        written = 0
         stuck, gone = asyncio.Event(), asyncio.Event()
 
-        async def pour(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal poured
+        async def write_endlessly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal written
             writer.write(SWITCHED)
             try:
                 while True:
@@ -137,34 +137,34 @@ def test_who_does_not_read_is_not_read_for() -> None:
                     if writer.transport.get_write_buffer_size() > 1 << 18:
                         stuck.set()
                     await writer.drain()
-                    poured += 65536
+                    written += 65536
             finally:
                 gone.set()
 
-        async with peer_that(pour) as peer, passing_to(peer) as listening:
+        async with peer_that(write_endlessly) as peer, passing_to(peer) as listening:
             _, writer = await dial(listening)
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is a socket's
             before = -1
-            while before != poured:  # until nothing moves any more
-                before = poured
+            while before != written:  # until nothing moves any more
+                before = written
                 await asyncio.sleep(0.2)
-            assert poured < 32 << 20  # what sockets and two buffers hold, and no more
+            assert written < 32 << 20  # what sockets and two buffers hold, and no more
             writer.transport.abort()
-            await gone.wait()  # and a client that goes frees it
+            await gone.wait()  # and a client that disconnects ends it
 
     run(scenario)
 
 
-def test_a_client_that_went_while_the_node_read_nothing_is_not_kept_for_ever() -> None:
+def test_a_tunnel_of_a_disconnected_client_ends_although_the_node_reads_nothing() -> None:
     async def scenario() -> None:
         ended, leaves = asyncio.Event(), asyncio.Event()
 
-        async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def read_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(SWITCHED)
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is a socket's
             await leaves.wait()
 
-        async with peer_that(deaf) as peer:
+        async with peer_that(read_nothing) as peer:
 
             async def handler(_: Request) -> Response | Stream:
                 answer = await exchange(UPGRADE, peer)
@@ -183,7 +183,7 @@ def test_a_client_that_went_while_the_node_read_nothing_is_not_kept_for_ever() -
 
             listening = await listen(handler)
             _, writer = await dial(listening)
-            for _ in range(200):  # more than everybody on the way holds
+            for _ in range(200):  # more than all buffers on the way hold
                 writer.write(b"x" * 65536)
             await asyncio.sleep(0.2)
             writer.transport.abort()
@@ -194,7 +194,7 @@ def test_a_client_that_went_while_the_node_read_nothing_is_not_kept_for_ever() -
     run(scenario)
 
 
-def test_two_ends_that_are_silent_stay_joined() -> None:
+def test_an_idle_tunnel_stays_open() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCHED)
         while data := await reader.read(100):
@@ -227,7 +227,7 @@ def test_two_ends_that_are_silent_stay_joined() -> None:
     run(scenario)
 
 
-def test_a_half_closed_tunnel_in_which_nothing_moves_is_given_up() -> None:
+def test_an_idle_half_closed_tunnel_is_closed() -> None:
     async def scenario() -> None:
         pairs: list[Ends] = []
         both = asyncio.Event()
@@ -278,7 +278,7 @@ async def two_connections() -> AsyncIterator[tuple[list[Ends], list[Ends]]]:
 
 
 async def _fill(joined: list[Ends], client: asyncio.StreamWriter) -> None:
-    """Let the client say so much that nobody reads for it any more."""
+    """Let the client write until the buffers are full."""
     sink, source = joined[1][1].transport, joined[0][1].transport
     while sink.get_write_buffer_size() == 0 or source.is_reading():
         client.write(b"x" * 65536)
@@ -286,8 +286,8 @@ async def _fill(joined: list[Ends], client: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("how", ["reset", "ended"])
-def test_a_tunnel_ends_when_its_client_has_gone_and_the_node_takes_nothing(how: str) -> None:
-    """The node stays, and reads nothing: nobody else would ever say that this is over."""
+def test_a_tunnel_ends_when_its_client_disconnects_and_the_node_reads_nothing(how: str) -> None:
+    """The node stays and reads nothing: only the closed client shows that the tunnel is over."""
 
     async def scenario() -> None:
         async with two_connections() as (inner, outer):
@@ -305,7 +305,7 @@ def test_a_tunnel_ends_when_its_client_has_gone_and_the_node_takes_nothing(how: 
     run(scenario)
 
 
-def test_a_tunnel_in_which_nothing_moves_stays_as_long_as_its_client() -> None:
+def test_an_idle_tunnel_stays_open_as_long_as_its_client() -> None:
     async def scenario() -> None:
         async with two_connections() as (inner, outer):
             (_, client), (reader, node) = outer
@@ -313,7 +313,7 @@ def test_a_tunnel_in_which_nothing_moves_stays_as_long_as_its_client() -> None:
             async with asyncio.TaskGroup() as group:
                 joined = group.create_task(join(inner[0], inner[1], linger=0.001))
                 await _fill(inner, client)
-                for _ in range(50):  # many times longer than it looks after the client
+                for _ in range(50):  # many times the interval at which the client is checked
                     await asyncio.sleep(0.001)
                 assert not joined.done()
                 node.transport.resume_reading()  # type: ignore[attr-defined]  # it is a socket's
@@ -327,7 +327,7 @@ def test_a_tunnel_in_which_nothing_moves_stays_as_long_as_its_client() -> None:
 # ── the server ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_handler_may_speak_another_language_itself() -> None:
+def test_a_handler_can_take_over_the_connection() -> None:
     async def scenario() -> None:
         closed: list[bool] = []
 
@@ -446,7 +446,7 @@ WHOLE = {
 }
 
 
-async def told_by(answer: bytes) -> Response | Stream:
+async def answer_of(answer: bytes) -> Response | Stream:
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         await writer.drain()
@@ -465,7 +465,7 @@ async def told_by(answer: bytes) -> Response | Stream:
 @pytest.mark.parametrize(("rest", "body"), WHOLE.values(), ids=WHOLE)
 def test_a_body_is_read_to_its_end_and_not_further(rest: bytes, body: bytes) -> None:
     async def scenario() -> None:
-        answer = await told_by(b"HTTP/1.1 100 Wait\r\n\r\nHTTP/1.1 200 OK\r\n" + rest)
+        answer = await answer_of(b"HTTP/1.1 100 Wait\r\n\r\nHTTP/1.1 200 OK\r\n" + rest)
         assert answer == Response(status=200, body=body)
 
     run(scenario)
@@ -490,24 +490,24 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN)
-def test_a_broken_answer_is_no_answer(answer: bytes) -> None:
+def test_a_malformed_answer_is_an_unknown_outcome(answer: bytes) -> None:
     async def scenario() -> None:
         with pytest.raises(OutcomeUnknown):
-            await told_by(answer)
+            await answer_of(answer)
 
     run(scenario)
 
 
-def test_of_a_refusal_only_the_beginning_is_read() -> None:
+def test_only_the_beginning_of_an_error_body_is_read() -> None:
     async def scenario() -> None:
-        answer = await told_by(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 1_000_000)
+        answer = await answer_of(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 1_000_000)
         assert isinstance(answer, Response)
         assert (answer.status, len(answer.body)) == (500, MAX_ERROR_BODY)
 
     run(scenario)
 
 
-def test_nobody_there_means_not_sent() -> None:
+def test_a_refused_connection_of_an_exchange_is_not_sent() -> None:
     async def scenario() -> None:
         with pytest.raises(NotSent, match="connection refused"):
             await exchange(PLAIN, Peer(host="127.0.0.1", port=1))
@@ -535,7 +535,7 @@ def test_nobody_there_means_not_sent() -> None:
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_a_peer_that_is_nowhere_means_not_sent(host: str, port: int, why: str) -> None:
+def test_an_invalid_peer_is_not_sent(host: str, port: int, why: str) -> None:
     async def scenario() -> None:
         with pytest.raises(NotSent, match=why):
             await exchange(Request(method="GET", path="/"), Peer(host=host, port=port))
@@ -543,7 +543,7 @@ def test_a_peer_that_is_nowhere_means_not_sent(host: str, port: int, why: str) -
     run(scenario)
 
 
-def test_a_peer_that_never_answers_is_left() -> None:
+def test_a_peer_that_never_answers_times_out() -> None:
     async def scenario() -> None:
         async def wait(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
             await asyncio.Event().wait()
