@@ -115,7 +115,7 @@ stage-imports:
 	@$(STAGE) "import rules" $(LINT_IMPORTS) --no-logo
 
 stage-laws:
-	@$(STAGE) "laws" $(PY) -m pytest -q -p no:randomly tests/laws
+	@$(STAGE) "laws" $(PY) -m pytest -q -p no:randomly $(SPREAD) tests/laws
 
 stage-commits:
 	@$(STAGE) "commits" $(PY) tools/commits.py
