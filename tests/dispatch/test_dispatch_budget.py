@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.dispatch.dispatchworld import World, play
+from tests.dispatch.dispatchharness import Harness, play
 from tests.tiers import examples
 
 from runyard.clock import RealClock
@@ -114,7 +114,7 @@ def test_the_shared_budget_counts_exactly_as_the_local_one(
                 wait = retry_after(answer, now=clock.now()) or 0.0
                 silent[key] = max(silent[key], clock.monotonic() + wait)
                 for each in (model, ours):
-                    await each.heard(answer, key=key)
+                    await each.record_response(answer, key=key)
 
     run(database_url, scenario, points_per_minute=60, patience=0)
 
@@ -169,7 +169,7 @@ def test_a_dead_replica_loses_the_points_of_one_call_only(database_url: str) -> 
 def test_a_rate_limit_of_one_replica_blocks_all(database_url: str) -> None:
     async def scenario(first: SharedBudget, database: InlineDatabase, clock: VirtualClock) -> None:
         second = SharedBudget(database, clock=clock, patience=0)
-        await first.heard(Response(status=403, headers=(("retry-after", "30"),)), key="7")
+        await first.record_response(Response(status=403, headers=(("retry-after", "30"),)), key="7")
         with pytest.raises(BudgetExhausted) as refused:
             await second.spend(1, purpose="mint", key="7")
         assert refused.value.retry_after == pytest.approx(30)
@@ -183,7 +183,7 @@ def test_a_rate_limit_of_one_replica_blocks_all(database_url: str) -> None:
 def test_a_rate_limit_without_retry_after_blocks_too(database_url: str) -> None:
     async def scenario(budget: SharedBudget, _: InlineDatabase, clock: VirtualClock) -> None:
         body = b'{"message": "You have exceeded a secondary rate limit."}'
-        await budget.heard(Response(status=403, body=body), key="7")
+        await budget.record_response(Response(status=403, body=body), key="7")
         assert (await budget.rate_budgets())[0].closed == pytest.approx(60)
 
     run(database_url, scenario, patience=0)
@@ -197,7 +197,7 @@ def test_the_rest_of_the_hour_is_reserved_for_urgent_calls(database_url: str) ->
             ("x-ratelimit-remaining", "1000"),
             ("x-ratelimit-reset", str(int(clock.now()) + 1200)),
         )
-        await first.heard(Response(status=200, headers=headers), key="7")
+        await first.record_response(Response(status=200, headers=headers), key="7")
         await first.spend(5, purpose="mint", key="7")  # also stores the hour
         with pytest.raises(BudgetExhausted) as refused:
             await second.spend(1, purpose="audit", key="7")
@@ -215,18 +215,18 @@ def test_the_rest_of_the_hour_is_reserved_for_urgent_calls(database_url: str) ->
 def test_no_call_is_allowed_while_the_budget_is_unavailable(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        scope = repository("acme/app", installation_id=world.acme)
-        asked = SharedBudget(world.database, clock=world.clock)
-        world.database.down = True
+    async def scenario(harness: Harness) -> None:
+        scope = repository("acme/app", installation_id=harness.acme)
+        asked = SharedBudget(harness.database, clock=harness.clock)
+        harness.database.down = True
         with pytest.raises(BudgetUnknown) as refused:
             await asked.spend(1, purpose="mint", key="7")
         assert isinstance(refused.value, Definite) and refused.value.retry_after
-        github = world.server.recovery.reader._github
+        github = harness.server.recovery.reader._github
         with pytest.raises(BudgetUnknown):
             await github.get_job(scope, 1)
-        assert world.github_wire.requests == []
-        world.database.down = False
+        assert harness.github_wire.requests == []
+        harness.database.down = False
 
     play(scenario, database_url, app_keys)
 
@@ -236,7 +236,7 @@ def test_a_wait_that_cannot_be_stored_is_kept_in_memory(
 ) -> None:
     async def scenario(budget: SharedBudget, database: InlineDatabase, clock: VirtualClock) -> None:
         database.down = True
-        await budget.heard(Response(status=429, headers=(("retry-after", "9"),)), key="7")
+        await budget.record_response(Response(status=429, headers=(("retry-after", "9"),)), key="7")
         database.down = False
         with pytest.raises(BudgetExhausted):
             await budget.spend(1, purpose="mint", key="7")
@@ -249,30 +249,30 @@ def test_a_wait_that_cannot_be_stored_is_kept_in_memory(
 def test_a_low_budget_is_a_health_condition_before_jobs_wait(
     database_url: str, app_keys: KeyPair
 ) -> None:
-    async def scenario(world: World) -> None:
-        health = Health(world.clock, conditions.ALL)
-        wired = server.wire(world.deps(health=health))
+    async def scenario(harness: Harness) -> None:
+        health = Health(harness.clock, conditions.ALL)
+        wired = server.wire(harness.deps(health=health))
         await wired.budget_metrics.step()
-        assert world.meter.get(RUNYARD_GITHUB_RATE_BUDGET_RATIO) == 1.0
+        assert harness.meter.get(RUNYARD_GITHUB_RATE_BUDGET_RATIO) == 1.0
         await wired.shared.budget.spend(820, purpose="mint", key="7")
-        await wired.shared.budget.heard(
+        await wired.shared.budget.record_response(
             Response(status=429, headers=(("retry-after", "90"),)), key="8"
         )
         await wired.budget_metrics.step()
-        assert world.meter.get(RUNYARD_GITHUB_RATE_BUDGET_RATIO) == pytest.approx(80 / 900)
-        assert world.meter.get(RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS) == 1
-        await world.clock.sleep(31)
+        assert harness.meter.get(RUNYARD_GITHUB_RATE_BUDGET_RATIO) == pytest.approx(80 / 900)
+        assert harness.meter.get(RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS) == 1
+        await harness.clock.sleep(31)
         await wired.shared.budget.spend(460, purpose="mint", key="7")
         await wired.budget_metrics.step()
         (report,) = health.report()
         assert report.code == conditions.GITHUB_BUDGET_LOW.code
         assert "installation 7: 85 of 900 points" in report.message
         assert "installation 8: rate limited by GitHub, retry in 59 s" in report.message
-        await world.clock.sleep(60)
+        await harness.clock.sleep(60)
         await wired.budget_metrics.step()
         assert (
             health.report() == ()
-            and world.meter.get(RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS) == 0
+            and harness.meter.get(RUNYARD_GITHUB_RATE_LIMITED_INSTALLATIONS) == 0
         )
 
     play(scenario, database_url, app_keys)

@@ -32,9 +32,9 @@ def spend(budget: Budget, points: float, *, purpose: str = "mint", key: str = ""
     asyncio.run(budget.spend(points, purpose=purpose, key=key))
 
 
-def hear(budget: Budget, response: Response, *, key: str = "") -> float | None:
+def update(budget: Budget, response: Response, *, key: str = "") -> float | None:
     """Update the budget from an answer; return how long it then waits, if it does."""
-    asyncio.run(budget.heard(response, key=key))
+    asyncio.run(budget.record_response(response, key=key))
     return budget.wait_for(1, purpose="mint", key=key) or None
 
 
@@ -58,7 +58,7 @@ def test_a_short_wait_is_waited_out() -> None:
     assert clock.t == pytest.approx(1001, abs=0.1)
 
 
-@pytest.mark.parametrize(("purpose", "most"), [("audit", 70), ("people", 95)])
+@pytest.mark.parametrize(("purpose", "most"), [("audit", 70), ("user", 95)])
 def test_background_work_and_users_leave_enough_for_a_fence(purpose: str, most: int) -> None:
     budget = Budget(Clock(), points_per_minute=100, patience=0)
     taken = 0
@@ -76,7 +76,7 @@ def test_background_work_and_users_leave_enough_for_a_fence(purpose: str, most: 
 def test_a_rate_limited_installation_does_not_delay_the_others() -> None:
     clock = Clock()
     budget = Budget(clock, patience=1)
-    waits = hear(budget, Response(status=403, headers=(("retry-after", "30"),)), key="7")
+    waits = update(budget, Response(status=403, headers=(("retry-after", "30"),)), key="7")
     assert waits == 30
     with pytest.raises(BudgetExhausted) as refusal:
         spend(budget, 1, key="7")
@@ -91,7 +91,7 @@ def test_an_exhausted_hour_blocks_until_its_reset() -> None:
     budget = Budget(clock, patience=1)
     reset = str(int(clock.now()) + 90)
     headers = (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset))
-    hear(budget, Response(status=200, headers=headers), key="7")
+    update(budget, Response(status=200, headers=headers), key="7")
     with pytest.raises(BudgetExhausted) as refusal:
         spend(budget, 1, key="7")
     assert refusal.value.retry_after == pytest.approx(90, abs=1)
@@ -112,14 +112,14 @@ def test_the_limit_of_another_resource_does_not_change_the_hourly_limit() -> Non
         )
         return Response(status=status, headers=headers)
 
-    hear(budget, answer("actions_runner_registration", 0), key="7")
+    update(budget, answer("actions_runner_registration", 0), key="7")
     spend(budget, 1, purpose="audit", key="7")
-    hear(budget, answer("core", 50), key="7")
-    hear(budget, answer("actions_runner_registration", 5), key="7")
+    update(budget, answer("core", 50), key="7")
+    update(budget, answer("actions_runner_registration", 5), key="7")
     spend(budget, 1, purpose="audit", key="7")
-    hear(budget, answer("core", 0), key="7")
+    update(budget, answer("core", 0), key="7")
     assert budget.wait_for(1, purpose="mint", key="7") == pytest.approx(90, abs=1)
-    hear(budget, answer("actions_runner_registration", 0, status=403), key="8")
+    update(budget, answer("actions_runner_registration", 0, status=403), key="8")
     assert budget.wait_for(1, purpose="mint", key="8") == 60, (
         "refused, it waits a little all the same"
     )
@@ -146,13 +146,13 @@ def test_a_shorter_block_never_shortens_a_longer_one() -> None:
 )
 def test_invalid_rate_limit_headers_are_ignored(headers: Pairs) -> None:
     budget = Budget(Clock(), patience=0)
-    assert hear(budget, Response(status=200, headers=headers)) is None
+    assert update(budget, Response(status=200, headers=headers)) is None
     spend(budget, 1)
 
 
 def test_a_huge_retry_after_is_bounded() -> None:
     budget = Budget(Clock(), patience=0)
-    assert hear(budget, Response(status=429, headers=(("retry-after", "999999999"),))) == 3600
+    assert update(budget, Response(status=429, headers=(("retry-after", "999999999"),))) == 3600
 
 
 def test_a_write_always_fits_even_for_an_audit_in_a_tiny_bucket() -> None:
@@ -200,7 +200,7 @@ def test_what_is_left_of_the_hour_is_not_spent_on_an_audit() -> None:
         ("x-ratelimit-remaining", "30"),
         ("x-ratelimit-reset", reset),
     )
-    assert hear(budget, Response(status=200, headers=headers), key="7") is None
+    assert update(budget, Response(status=200, headers=headers), key="7") is None
     with pytest.raises(BudgetExhausted):
         spend(budget, 1, purpose="audit", key="7")
     for _ in range(30):

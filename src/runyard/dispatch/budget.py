@@ -22,14 +22,14 @@ from runyard.clock import Clock
 from runyard.db.contract import Database, DatabaseError, Row, Statement, Tx
 from runyard.dispatch.store import SQL
 from runyard.github.budget import (
-    HAIR,
     KEEP_FREE,
     LONGEST_BLOCK,
     POINTS_PER_MINUTE,
+    ROUNDING_MARGIN,
     WRITE_POINTS,
     Hour,
     RateBudget,
-    at_least_a_write,
+    checked_capacity,
     hour_of,
     later_of,
     reach_of,
@@ -53,7 +53,7 @@ class SharedBudget:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._capacity = float(at_least_a_write(points_per_minute))
+        self._capacity = float(checked_capacity(points_per_minute))
         self._patience = patience
         self._keep_free = keep_free
         self._closed_until: dict[str, float] = {}
@@ -87,9 +87,9 @@ class SharedBudget:
                 return
             if self._clock.monotonic() + wait > deadline:
                 raise BudgetExhausted(purpose, retry_after=wait, scope=reach_of(key))
-            await self._clock.sleep(wait + HAIR)
+            await self._clock.sleep(wait + ROUNDING_MARGIN)
 
-    async def heard(self, response: Response, *, key: str) -> None:
+    async def record_response(self, response: Response, *, key: str) -> None:
         """Record the limits in a response: the hourly limit with the next spend, a `retry-after` at once."""
         now = self._clock.now()
         hour = hour_of(response, now=now)

@@ -5,7 +5,7 @@ GitHub limits points per minute (secondary; a read costs 1, a write 5) and reque
 fences, reads and audits share one budget, because a burst of fences that starves the mints, or an audit that
 starves the fences, is an outage.
 
-`Spending` is what a call needs of a budget. `Budget` keeps it in this process, for tools and tests; a fleet
+`Spending` is the interface that a call uses. `Budget` holds it in this process, for tools and tests; a fleet
 of servers shares one in the database, with the same arithmetic.
 
 Invariants:
@@ -32,8 +32,8 @@ READ_POINTS = 1
 WRITE_POINTS = 5
 POINTS_PER_MINUTE = 900.0
 # Share of a budget that a purpose may not touch, so that urgent work finds something left.
-KEEP_FREE: Mapping[str, float] = {"audit": 0.3, "read": 0.1, "pull": 0.05, "people": 0.05}
-HAIR = 0.001  # more than computed: rounding must not leave a bucket a trace short, again and again
+KEEP_FREE: Mapping[str, float] = {"audit": 0.3, "read": 0.1, "pull": 0.05, "user": 0.05}
+ROUNDING_MARGIN = 0.001  # seconds added to a wait: rounding must not leave a bucket slightly short again and again
 LONGEST_BLOCK = 3600.0
 _PRIMARY = "core"  # as `x-ratelimit-resource` calls it; an older server sends no name
 _LONGEST_HOUR = 2 * 3600.0  # clocks differ a little
@@ -42,7 +42,7 @@ _DEFAULT_BLOCK = 60.0
 
 
 class Spending(Protocol):
-    """What a call to GitHub needs of a budget."""
+    """The budget interface of a call to GitHub."""
 
     async def spend(self, points: float, *, purpose: str, key: str, taken: bool = False) -> None:
         """Take points or raise a `Definite`: then nothing may be sent.
@@ -52,7 +52,7 @@ class Spending(Protocol):
         """
         ...
 
-    async def heard(self, response: Response, *, key: str) -> None:
+    async def record_response(self, response: Response, *, key: str) -> None:
         """Update the budget from a response; never raises."""
         ...
 
@@ -131,7 +131,7 @@ class Budget:
         keep_free: Mapping[str, float] = KEEP_FREE,
     ) -> None:
         self._clock = clock
-        self._capacity = at_least_a_write(points_per_minute)
+        self._capacity = checked_capacity(points_per_minute)
         self._rate = points_per_minute / 60.0
         self._patience = patience
         self._keep_free = keep_free
@@ -162,14 +162,14 @@ class Budget:
         while wait := self.wait_for(points, purpose=purpose, key=key):
             if self._clock.monotonic() + wait > deadline:
                 raise BudgetExhausted(purpose, retry_after=wait, scope=reach_of(key))
-            await self._clock.sleep(wait + HAIR)
+            await self._clock.sleep(wait + ROUNDING_MARGIN)
         bucket = self._buckets[key]
         bucket.level -= points
         if bucket.hour is not None:
             left = max(0, bucket.hour.left - 1)
             bucket.hour = msgspec.structs.replace(bucket.hour, left=left)
 
-    async def heard(self, response: Response, *, key: str = "") -> None:
+    async def record_response(self, response: Response, *, key: str = "") -> None:
         """Update the budget from a response."""
         now = self._clock.now()
         bucket, hour = self._filled(key), hour_of(response, now=now)
@@ -200,19 +200,19 @@ def reach_of(key: str) -> Exclusion:
     return "none" if key == APP_KEY else "account"
 
 
-def at_least_a_write(points_per_minute: float) -> float:
-    """A budget's size, checked."""
+def checked_capacity(points_per_minute: float) -> float:
+    """Return the size of a budget; raises `ValueError` if it does not allow one write."""
     if points_per_minute < WRITE_POINTS:
         raise ValueError("the budget must allow at least one write a minute")
     return points_per_minute
 
 
-def later_of(known: Hour | None, heard: Hour) -> Hour:
-    """What is true of the hour: answers overtake each other, so of the same hour the lower figure counts."""
-    if known is None or heard.ends > known.ends:
-        return heard
-    if heard.ends == known.ends and heard.left < known.left:
-        return heard
+def later_of(known: Hour | None, reported: Hour) -> Hour:
+    """Return the current hour: responses can arrive out of order, so of the same hour the lower figure counts."""
+    if known is None or reported.ends > known.ends:
+        return reported
+    if reported.ends == known.ends and reported.left < known.left:
+        return reported
     return known
 
 

@@ -71,7 +71,7 @@ class Calls:
         body: bytes = b"",
         paid: bool = False,
     ) -> Response:
-        """Call with the installation's token; a 401 is answered once with a fresh one.
+        """Call with the installation's token; after a 401 it is repeated once with a fresh one.
 
         `paid`: the points of the first request were taken from the budget already.
         """
@@ -102,7 +102,7 @@ class Calls:
     async def as_app(
         self, method: str, path: str, *, purpose: str, query: Pairs = (), body: bytes = b""
     ) -> Response:
-        """Call with the App's JWT; a 401 is answered once with a fresh one."""
+        """Call with the App's JWT; after a 401 it is repeated once with a fresh one."""
         for _ in range(2):
             response = await self._send(
                 method,
@@ -119,15 +119,15 @@ class Calls:
         raise errors.Unauthorized(f"{method} {path}: the App's JWT is not accepted", status=401)
 
     def _admit(self, scope: Scope, method: str, path: str) -> None:
-        """A token for one repository is not even tried anywhere else."""
+        """Raise `NotAllowed` if the token is for another repository."""
         only = self._app.only
         if only is not None and str(scope).lower() != str(only).lower():
             raise errors.NotAllowed(
-                f"{method} {path}: the token is for {only}, and for nothing else", scope="account"
+                f"{method} {path}: the token is for {only} only", scope="account"
             )
 
     def require(self, response: Response, *, what: str, scope: Scope | None = None) -> None:
-        """Raise what a failure means; `scope` is what was addressed."""
+        """Raise the error of an unsuccessful response; `scope` is what was addressed."""
         if 200 <= response.status < 300:
             return
         reach: Exclusion = "account"
@@ -140,10 +140,10 @@ class Calls:
         try:
             return await self._app.token(installation_id, self._fetch_token)
         except (errors.BudgetExhausted, errors.BudgetUnknown, errors.Unauthorized):
-            raise  # they say more, and are definite too; a rejected key is an error of our own
+            raise  # they are more specific, and definite too
         except errors.GitHubError as error:
-            # Whatever became of the token, the call that needed it was not made: definite. Only
-            # where GitHub refused this installation is the account at fault.
+            # The call that needed the token was not made: definite. Only if GitHub refused this
+            # installation is the account excluded.
             refused = isinstance(error, errors.NotFound | errors.NotAllowed)
             raise errors.NoToken(
                 f"no token for installation {installation_id}: {error}",
@@ -161,7 +161,7 @@ class Calls:
         try:
             return Token(value=access.token, expires_at=from_rfc3339(access.expires_at))
         except ValueError:
-            raise errors.Unreadable(f"{what}: an expiry that is no instant") from None
+            raise errors.Unreadable(f"{what}: expires_at is not a timestamp") from None
 
     async def _send(
         self,
@@ -184,16 +184,18 @@ class Calls:
             headers=(("authorization", f"Bearer {credential}"), *HEADERS),
             body=body,
         )
-        response = await carry(
+        response = await send_once(
             self._transport, request, timeout=self._timeout, shown=f"{method} {path}"
         )
         if response.status < 500:
             self.last_answer = self._clock.now()
-        await self._budget.heard(response, key=key)
+        await self._budget.record_response(response, key=key)
         return response
 
 
-async def carry(transport: Transport, request: Request, *, timeout: float, shown: str) -> Response:
+async def send_once(
+    transport: Transport, request: Request, *, timeout: float, shown: str
+) -> Response:
     """Send one request; `shown` names it in errors."""
     try:
         response = await transport.send(request, timeout=timeout)

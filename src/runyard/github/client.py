@@ -193,7 +193,7 @@ class GitHub(Hooks, Setup):
 
     async def run_jobs(self, repo: Scope, run_id: int) -> tuple[JobView, ...]:
         """All jobs of one run, its last attempt."""
-        return await self._run_jobs(repo, run_id, "people")
+        return await self._run_jobs(repo, run_id, "user")
 
     async def _runner_page(
         self, scope: Scope, path: str, *, page: int, name: str, purpose: str

@@ -79,7 +79,7 @@ class BudgetExhausted(Definite):
 
     def __init__(self, purpose: str, *, retry_after: float, scope: Exclusion = "account") -> None:
         super().__init__(
-            f"no budget left to {purpose}, next in {retry_after:.1f} s",
+            f"no GitHub rate budget left for {purpose!r}, retry in {retry_after:.1f} s",
             scope=scope,
             retry_after=retry_after,
         )
@@ -89,7 +89,9 @@ class BudgetUnknown(Definite):
     """Our own budget could not be read, so nothing was sent; `retry_after` is always set."""
 
     def __init__(self, purpose: str, *, cause: str) -> None:
-        super().__init__(f"no budget to {purpose}: it cannot be read: {cause}", retry_after=5.0)
+        super().__init__(
+            f"the GitHub rate budget for {purpose!r} cannot be read: {cause}", retry_after=5.0
+        )
 
 
 class NoToken(Definite):

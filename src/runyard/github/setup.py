@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from runyard.github import answers, errors
-from runyard.github.calls import HEADERS, Calls, carry, read
+from runyard.github.calls import HEADERS, Calls, read, send_once
 from runyard.github.scope import Scope
 from runyard.github.views import (
     AppView,
@@ -127,7 +127,7 @@ class Setup:
     async def cancel_run(self, repo: Scope, run_id: int) -> bool:
         """Cancel a run with all of its jobs; `False` when it is over already."""
         path = f"/{_repo(repo)}/actions/runs/{run_id}/cancel"
-        response = await self._calls.as_installation(repo, "POST", path, purpose="people")
+        response = await self._calls.as_installation(repo, "POST", path, purpose="user")
         if response.status == 409:
             return False
         self._calls.require(response, what=f"cancel run {run_id} at {repo}", scope=repo)
@@ -136,7 +136,7 @@ class Setup:
     async def rerun_job(self, repo: Scope, job_id: int) -> None:
         """Run a job once more, as a new job of the same run; `NotAllowed` while its run is not over."""
         path = f"/{_repo(repo)}/actions/jobs/{job_id}/rerun"
-        response = await self._calls.as_installation(repo, "POST", path, purpose="people")
+        response = await self._calls.as_installation(repo, "POST", path, purpose="user")
         self._calls.require(response, what=f"run job {job_id} at {repo} again", scope=repo)
 
 
@@ -146,7 +146,7 @@ async def convert_manifest(transport: Transport, code: str, *, timeout: float = 
         raise errors.Rejected("invalid code of a manifest: it has characters that no code has")
     path, what = f"/app-manifests/{code}/conversions", "the code of the manifest"
     request = Request(method="POST", path=path, headers=HEADERS)
-    response = await carry(transport, request, timeout=timeout, shown="POST /app-manifests/…")
+    response = await send_once(transport, request, timeout=timeout, shown="POST /app-manifests/…")
     if not 200 <= response.status < 300:
         raise answers.failure(response, what=what, scope="none", retry_after=None)
     return read(_new_app, response, what=what)
