@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
-from tests.embedded.kube_access.accessworld import BOSS, ROLES, SPACE, World, rule
+from tests.embedded.kube_access.accesssupport import BOSS, ROLES, SPACE, RbacHarness, rule
 
 from runyard.components.reporting import check_denied, reporting_kube
 from runyard.http.errors import NotSent
@@ -239,14 +239,14 @@ def test_a_client_without_reports_needs_no_loop() -> None:
 
 def test_the_embedded_api_serves_reviews_to_every_account() -> None:
     async def main() -> None:
-        world = World()
+        world = RbacHarness()
 
         class Line:
             async def send(self, request: Request, *, timeout: float) -> Response | Stream:
                 headers = (("x-who", "bob"), *request.headers)
                 return await world.core.handle(msgspec.structs.replace(request, headers=headers))
 
-        await world.give("bob", rule("pods", "list"))
+        await world.grant("bob", rule("pods", "list"))
         health = Health(world.clock, conditions.ALL)
         transport = reporting_kube(Line(), health)
         kube = Kube(transport)

@@ -28,7 +28,7 @@ NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 
-class World:
+class Harness:
     """One core, its clock, and every write that it reported."""
 
     def __init__(self, *, journal: Journal | None = None, seed: int = 7, **settings: Any) -> None:
@@ -91,7 +91,7 @@ class World:
 
     async def apply(self, path: str, body: Any, manager: str, **options: Any) -> dict[str, Any]:
         return await self.ok(
-            "PATCH", path, said(path, body), kind=APPLY, fieldManager=manager, **options
+            "PATCH", path, with_type(path, body), kind=APPLY, fieldManager=manager, **options
         )
 
     async def watch(self, path: str, **query: Any) -> Stream:
@@ -106,13 +106,13 @@ class World:
             self.core.tick()
 
 
-def play(scenario: Callable[[World], Awaitable[T]], **settings: Any) -> T:
+def play(scenario: Callable[[Harness], Awaitable[T]], **settings: Any) -> T:
     """Runs a scenario on a new core under virtual time."""
 
     async def main() -> T:
-        world = World(**settings)
-        result = await scenario(world)
-        assert not world.core.failures
+        harness = Harness(**settings)
+        result = await scenario(harness)
+        assert not harness.core.failures
         return result
 
     return run_virtual(main())
@@ -131,7 +131,7 @@ KINDS = {
 }
 
 
-def said(path: str, body: dict[str, Any]) -> dict[str, Any]:
+def with_type(path: str, body: dict[str, Any]) -> dict[str, Any]:
     """Adds kind and apiVersion to a body, derived from its path."""
     steps = path.split("/")
     version = "v1" if steps[1] == "api" else f"{steps[2]}/{steps[3]}"
@@ -149,7 +149,7 @@ async def events(stream: Stream, *, count: int | None = None) -> list[dict[str, 
     return found
 
 
-def told(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def types_and_names(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Events as type and name."""
     return [(item["type"], item["object"]["metadata"].get("name", "")) for item in found]
 

@@ -36,7 +36,7 @@ STATUS = {"type": "object", "properties": {"size": {"type": "integer"}, "seen": 
 
 def definition(plural: str = "widgets", kind: str = "Widget", **version: Any) -> dict[str, Any]:
     schema = {"type": "object", "properties": {"spec": SPEC, "status": STATUS}}
-    told = {
+    version_spec = {
         "name": "v1",
         "served": True,
         "storage": True,
@@ -58,7 +58,7 @@ def definition(plural: str = "widgets", kind: str = "Widget", **version: Any) ->
             "group": GROUP,
             "scope": "Namespaced",
             "names": {"plural": plural, "kind": kind, "shortNames": [plural[:2]]},
-            "versions": [told | version],
+            "versions": [version_spec | version],
         },
     }
 

@@ -11,7 +11,7 @@ from tests.embedded.kube.coresupport import (
     NODES,
     PODS,
     POOLS,
-    World,
+    Harness,
     node,
     pod,
     pool,
@@ -22,32 +22,32 @@ from runyard.embedded.kube.core import KubeCore
 from runyard.embedded.kube.storage.journal import Journal
 from runyard.sim.loop import run_virtual
 
-Scene = Callable[[World], Awaitable[Any]]
+Scenario = Callable[[Harness], Awaitable[Any]]
 
 
-class Home:
+class DataDir:
     """One data directory for cores that run one after the other."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "kube.db"
 
     @contextmanager
-    def world(self, **settings: Any) -> Iterator[World]:
+    def harness(self, **settings: Any) -> Iterator[Harness]:
         journal = Journal(self.path)
         try:
-            yield World(journal=journal, **settings)
+            yield Harness(journal=journal, **settings)
         finally:
             journal.close()
 
 
-def lives(home: Home, *scenes: Scene, **settings: Any) -> None:
+def run_restarts(data_dir: DataDir, *scenarios: Scenario, **settings: Any) -> None:
     """Runs each scene on a new core that loads what the ones before it stored."""
 
     async def main() -> None:
-        for number, scene in enumerate(scenes):
-            with home.world(seed=number, **settings) as world:
-                await scene(world)
-                assert not world.core.failures
+        for number, scenario in enumerate(scenarios):
+            with data_dir.harness(seed=number, **settings) as harness:
+                await scenario(harness)
+                assert not harness.core.failures
 
     run_virtual(main())
 
@@ -57,21 +57,21 @@ def state(core: KubeCore) -> dict[str, Any]:
     return {kind: core.objects(kind) for kind in kinds} | {"version": core.version}
 
 
-async def populated(world: World) -> None:
-    await world.ok("POST", ACCOUNTS, {"metadata": {"name": "runner"}})
-    await world.ok("POST", NODES, node())
+async def populated(harness: Harness) -> None:
+    await harness.ok("POST", ACCOUNTS, {"metadata": {"name": "runner"}})
+    await harness.ok("POST", NODES, node())
     for name in ("a", "b", "c"):
-        await world.ok("POST", PODS, pod(name, serviceAccountName="runner"))
-    await world.ok("POST", NODE_LEASES, {"metadata": {"name": "n1"}, "spec": {"renewTime": None}})
-    await world.apply(f"{POOLS}/mac", pool(), "chart")
-    await world.merge(f"{POOLS}/mac", {"metadata": {"finalizers": ["example.com/x"]}})
-    await world.ok("DELETE", f"{POOLS}/mac")
-    await world.ok("DELETE", f"{PODS}/a")
+        await harness.ok("POST", PODS, pod(name, serviceAccountName="runner"))
+    await harness.ok("POST", NODE_LEASES, {"metadata": {"name": "n1"}, "spec": {"renewTime": None}})
+    await harness.apply(f"{POOLS}/mac", pool(), "chart")
+    await harness.merge(f"{POOLS}/mac", {"metadata": {"finalizers": ["example.com/x"]}})
+    await harness.ok("DELETE", f"{POOLS}/mac")
+    await harness.ok("DELETE", f"{PODS}/a")
 
 
 def restored(path: Path) -> dict[str, Any]:
     journal = Journal(path)
     try:
-        return state(World(journal=journal, namespaces=()).core)
+        return state(Harness(journal=journal, namespaces=()).core)
     finally:
         journal.close()

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from tests.embedded.kube.coresupport import World, node, play, pod, pool
+from tests.embedded.kube.coresupport import Harness, node, play, pod, pool
 
 from runyard.http.loopback import Loopback
 from runyard.kube import errors
@@ -17,13 +17,13 @@ from runyard.telemetry.meter import Meter
 SPACE = "tuist-runners"
 
 
-def client(world: World) -> Kube:
-    return Kube(Loopback(world.core.handle))
+def client(harness: Harness) -> Kube:
+    return Kube(Loopback(harness.core.handle))
 
 
 def test_objects_round_trip_through_the_client() -> None:
-    async def scenario(world: World) -> None:
-        kube = client(world)
+    async def scenario(harness: Harness) -> None:
+        kube = client(harness)
         await kube.create(NODES, node())
         await kube.create(RUNNER_POOLS, pool(), namespace=SPACE)
         await kube.create(SERVICE_ACCOUNTS, {"metadata": {"name": "r"}}, namespace=SPACE)
@@ -49,8 +49,8 @@ def test_objects_round_trip_through_the_client() -> None:
 
 
 def test_refusals_arrive_as_their_own_errors() -> None:
-    async def scenario(world: World) -> None:
-        kube = client(world)
+    async def scenario(harness: Harness) -> None:
+        kube = client(harness)
         made = await kube.create(CONFIG_MAPS, {"metadata": {"name": "a"}}, namespace=SPACE)
         with pytest.raises(errors.AlreadyExists):
             await kube.create(CONFIG_MAPS, {"metadata": {"name": "a"}}, namespace=SPACE)
@@ -67,10 +67,10 @@ def test_refusals_arrive_as_their_own_errors() -> None:
 
 
 def test_a_reflector_follows_through_compaction_and_restarts() -> None:
-    async def scenario(world: World) -> None:
-        kube = client(world)
+    async def scenario(harness: Harness) -> None:
+        kube = client(harness)
         mirror = Reflector(
-            WatchDeps(kube=kube, clock=world.clock, rng=random.Random(3), meter=Meter()),
+            WatchDeps(kube=kube, clock=harness.clock, rng=random.Random(3), meter=Meter()),
             PODS,
             Pod,
             scope=Scope(namespace="default"),
@@ -81,15 +81,15 @@ def test_a_reflector_follows_through_compaction_and_restarts() -> None:
             for index in range(30):
                 await kube.create(PODS, pod(f"p{index}"), namespace="default")
                 if index % 5 == 0:
-                    world.core.close_watches()
+                    harness.core.close_watches()
                 if index % 7 == 0:
-                    world.core.compact()
-                    world.core.expire_watches()
+                    harness.core.compact()
+                    harness.core.expire_watches()
                 if index % 3 == 0:
                     await kube.delete(PODS, f"p{index}", namespace="default")
-                await world.clock.sleep(random.Random(index).uniform(0, 2))
-            await world.clock.sleep(120)
-            names = sorted(item["metadata"]["name"] for item in world.core.objects("pods"))
+                await harness.clock.sleep(random.Random(index).uniform(0, 2))
+            await harness.clock.sleep(120)
+            names = sorted(item["metadata"]["name"] for item in harness.core.objects("pods"))
             assert sorted(seen.metadata.name for seen in mirror.store.values()) == names
             running.cancel()
 

@@ -9,7 +9,7 @@ from tests.embedded.kube.coresupport import (
     PODS,
     POOLS,
     STRATEGIC,
-    World,
+    Harness,
     node,
     play,
     pod,
@@ -18,25 +18,25 @@ from tests.embedded.kube.coresupport import (
 
 
 def test_a_created_object_has_identity_and_defaults() -> None:
-    async def scenario(world: World) -> None:
-        made = await world.ok("POST", PODS, pod("a", limits={"cpu": "2"}))
+    async def scenario(harness: Harness) -> None:
+        made = await harness.ok("POST", PODS, pod("a", limits={"cpu": "2"}))
         meta = made["metadata"]
         assert meta["namespace"] == "default" and meta["generation"] == 1
         assert len(meta["uid"]) == 36 and int(meta["resourceVersion"]) > 0
         assert made["status"]["phase"] == "Pending"
         assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
         assert made["spec"]["serviceAccountName"] == "default"
-        read = await world.ok("GET", f"{PODS}/a")
+        read = await harness.ok("GET", f"{PODS}/a")
         assert read["metadata"]["uid"] == meta["uid"]
-        assert await world.refused("POST", PODS, pod("a")) == (409, "AlreadyExists")
+        assert await harness.refused("POST", PODS, pod("a")) == (409, "AlreadyExists")
 
     play(scenario)
 
 
 def test_generated_names_are_distinct_and_replayable() -> None:
-    async def scenario(world: World) -> list[str]:
+    async def scenario(harness: Harness) -> list[str]:
         body = {"metadata": {"generateName": "job-"}}
-        return [(await world.ok("POST", MAPS, body))["metadata"]["name"] for _ in range(20)]
+        return [(await harness.ok("POST", MAPS, body))["metadata"]["name"] for _ in range(20)]
 
     first = play(scenario)
     assert len(dict.fromkeys(first)) == 20 and all(name.startswith("job-") for name in first)
@@ -74,7 +74,7 @@ INVALID = {
     ),
     "bad taint": (NODES, node("a", spec={"taints": [{"key": "k", "effect": "Sometimes"}]}), 422),
     "pool without image": (POOLS, pool("a") | {"spec": {}}, 422),
-    "pool that does not say what it is": (POOLS, {"metadata": {"name": "a"}, "spec": {}}, 400),
+    "pool without kind": (POOLS, {"metadata": {"name": "a"}, "spec": {}}, 400),
     "pool of an unknown system": (POOLS, pool("a", os="amiga"), 422),
     "negative replicas": (POOLS, pool("a", replicas=-1), 422),
     "roll of more than all": (POOLS, pool("a", rollout={"maxConcurrentPercent": 101}), 422),
@@ -97,23 +97,23 @@ INVALID = {
 def test_an_invalid_object_is_refused_and_leaves_no_trace(case: str) -> None:
     path, body, code = INVALID[case]
 
-    async def scenario(world: World) -> None:
-        before = world.core.version
-        status = (await world.call("POST", path, body)).json()
+    async def scenario(harness: Harness) -> None:
+        before = harness.core.version
+        status = (await harness.call("POST", path, body)).json()
         assert status["code"] == code and status["status"] == "Failure"
         if code == 422:
             assert all(cause["field"] for cause in status["details"]["causes"])
-        assert world.core.version == before
+        assert harness.core.version == before
 
     play(scenario)
 
 
 def test_a_merge_patch_changes_only_what_it_names() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         body = {"metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}, "data": {"k": "v"}}
-        made = await world.ok("POST", MAPS, body)
+        made = await harness.ok("POST", MAPS, body)
         patch = {"metadata": {"labels": {"x": None, "z": "3"}}, "data": {"n": "w"}}
-        after = await world.merge(f"{MAPS}/a", patch)
+        after = await harness.merge(f"{MAPS}/a", patch)
         assert after["metadata"]["labels"] == {"y": "2", "z": "3"}
         assert after["data"] == {"k": "v", "n": "w"}
         assert after["metadata"]["uid"] == made["metadata"]["uid"]
@@ -123,23 +123,23 @@ def test_a_merge_patch_changes_only_what_it_names() -> None:
 
 
 def test_a_patch_that_changes_nothing_makes_no_version() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", POOLS, pool(replicas=3))
-        before = world.core.version
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", POOLS, pool(replicas=3))
+        before = harness.core.version
         for patch in ({}, {"spec": {"replicas": 3}}, {"status": {"observedReplicas": 1}}):
-            await world.merge(f"{POOLS}/mac", patch)
-        await world.merge(f"{POOLS}/mac/status", {"spec": {"replicas": 9}})
-        assert world.core.version == before
+            await harness.merge(f"{POOLS}/mac", patch)
+        await harness.merge(f"{POOLS}/mac/status", {"spec": {"replicas": 9}})
+        assert harness.core.version == before
 
     play(scenario)
 
 
 def test_status_and_spec_are_written_apart() -> None:
-    async def scenario(world: World) -> None:
-        made = await world.ok("POST", POOLS, pool() | {"status": {"observedReplicas": 5}})
+    async def scenario(harness: Harness) -> None:
+        made = await harness.ok("POST", POOLS, pool() | {"status": {"observedReplicas": 5}})
         assert "status" not in made
         patch = {"spec": {"replicas": 4}, "status": {"observedReplicas": 2}}
-        plain = await world.merge(f"{POOLS}/mac", patch)
+        plain = await harness.merge(f"{POOLS}/mac", patch)
         assert plain["spec"]["replicas"] == 4 and "status" not in plain
         assert plain["metadata"]["generation"] == 2
         patch = {
@@ -147,7 +147,7 @@ def test_status_and_spec_are_written_apart() -> None:
             "status": {"observedReplicas": 2},
             "metadata": {"labels": {"a": "b"}},
         }
-        status = await world.merge(f"{POOLS}/mac/status", patch)
+        status = await harness.merge(f"{POOLS}/mac/status", patch)
         assert status["spec"]["replicas"] == 4 and status["status"] == {"observedReplicas": 2}
         assert "labels" not in status["metadata"] and status["metadata"]["generation"] == 2
 
@@ -156,28 +156,28 @@ def test_status_and_spec_are_written_apart() -> None:
 
 @pytest.mark.parametrize("key", ["uid", "resourceVersion"])
 def test_a_stale_plan_is_a_conflict_and_no_damage(key: str) -> None:
-    async def scenario(world: World) -> None:
-        made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+    async def scenario(harness: Harness) -> None:
+        made = await harness.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
         path = f"{MAPS}/a"
         stale = {"metadata": {key: "1"}, "data": {"k": "w"}}
-        told = (422, "Invalid") if key == "uid" else (409, "Conflict")
-        assert await world.refused("PATCH", path, stale, kind=MERGE) == told
+        expected = (422, "Invalid") if key == "uid" else (409, "Conflict")
+        assert await harness.refused("PATCH", path, stale, kind=MERGE) == expected
         options = {"preconditions": {key: "1"}}
-        assert await world.refused("DELETE", path, options) == (409, "Conflict")
+        assert await harness.refused("DELETE", path, options) == (409, "Conflict")
         stale["metadata"]["name"] = "a"
-        assert await world.refused("PUT", path, stale) == (409, "Conflict")
-        assert (await world.ok("GET", path))["data"] == {"k": "v"}
+        assert await harness.refused("PUT", path, stale) == (409, "Conflict")
+        assert (await harness.ok("GET", path))["data"] == {"k": "v"}
         fresh = {"metadata": {key: made["metadata"][key]}, "data": {"k": "w"}}
-        after = await world.merge(path, fresh)
+        after = await harness.merge(path, fresh)
         assert after["data"] == {"k": "w"}
-        await world.ok("DELETE", path, {"preconditions": {key: after["metadata"][key]}})
+        await harness.ok("DELETE", path, {"preconditions": {key: after["metadata"][key]}})
 
     play(scenario)
 
 
 def test_server_owned_fields_cannot_be_written() -> None:
-    async def scenario(world: World) -> None:
-        made = await world.ok("POST", PODS, pod("a"))
+    async def scenario(harness: Harness) -> None:
+        made = await harness.ok("POST", PODS, pod("a"))
         patch = {
             "metadata": {
                 "creationTimestamp": "2020-01-01T00:00:00Z",
@@ -186,7 +186,7 @@ def test_server_owned_fields_cannot_be_written() -> None:
                 "labels": {"k": "v"},
             }
         }
-        after = await world.merge(f"{PODS}/a", patch)
+        after = await harness.merge(f"{PODS}/a", patch)
         for key in ("creationTimestamp", "generation", "uid"):
             assert after["metadata"][key] == made["metadata"][key]
         assert "deletionTimestamp" not in after["metadata"]
@@ -197,34 +197,34 @@ def test_server_owned_fields_cannot_be_written() -> None:
             ({"kind": "Node"}, 422),
             ({"metadata": {"creationTimestamp": "x"}}, 422),
         ):
-            assert (await world.refused("PATCH", f"{PODS}/a", body, kind=MERGE))[0] == code
+            assert (await harness.refused("PATCH", f"{PODS}/a", body, kind=MERGE))[0] == code
 
     play(scenario)
 
 
 def test_a_running_pods_spec_is_fixed_except_its_images() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", PODS, pod("a"))
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", PODS, pod("a"))
         image = {"spec": {"containers": [{"name": "runner", "image": "vm:2"}]}}
-        after = await world.ok("PATCH", f"{PODS}/a", image, kind=STRATEGIC)
+        after = await harness.ok("PATCH", f"{PODS}/a", image, kind=STRATEGIC)
         assert after["spec"]["containers"][0]["image"] == "vm:2"
         for spec in (
             {"nodeName": "n1"},
             {"serviceAccountName": "x"},
             {"containers": [{"name": "b", "image": "i"}]},
         ):
-            code = await world.refused("PATCH", f"{PODS}/a", {"spec": spec}, kind=MERGE)
+            code = await harness.refused("PATCH", f"{PODS}/a", {"spec": spec}, kind=MERGE)
             assert code == (422, "Invalid")
 
     play(scenario)
 
 
 def test_a_replace_must_be_of_the_version_that_was_read() -> None:
-    async def scenario(world: World) -> None:
-        made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
-        after = await world.ok("PUT", f"{MAPS}/a", made | {"data": {"n": "w"}})
+    async def scenario(harness: Harness) -> None:
+        made = await harness.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+        after = await harness.ok("PUT", f"{MAPS}/a", made | {"data": {"n": "w"}})
         assert after["data"] == {"n": "w"}
-        assert await world.refused("PUT", f"{MAPS}/a", made) == (409, "Conflict")
+        assert await harness.refused("PUT", f"{MAPS}/a", made) == (409, "Conflict")
 
     play(scenario)
 
@@ -253,16 +253,16 @@ ELSEWHERE = {
 def test_each_unsupported_request_has_its_status(case: str) -> None:
     method, path, code = ELSEWHERE[case]
 
-    async def scenario(world: World) -> None:
-        assert (await world.refused(method, path))[0] == code
+    async def scenario(harness: Harness) -> None:
+        assert (await harness.refused(method, path))[0] == code
 
     play(scenario)
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/apis/example.com/v1/things"])
 def test_a_path_without_a_group_is_page_not_found(path: str) -> None:
-    async def scenario(world: World) -> None:
-        answer = await world.call("GET", path)
+    async def scenario(harness: Harness) -> None:
+        answer = await harness.call("GET", path)
         assert (answer.status, answer.body) == (404, b"404 page not found\n")
 
     play(scenario)
@@ -270,33 +270,33 @@ def test_a_path_without_a_group_is_page_not_found(path: str) -> None:
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/json", ""])
 def test_an_unknown_patch_type_is_not_guessed_at(kind: str) -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
-        assert (await world.refused("PATCH", f"{MAPS}/a", {}, kind=kind))[0] == 415
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        assert (await harness.refused("PATCH", f"{MAPS}/a", {}, kind=kind))[0] == 415
 
     play(scenario)
 
 
 def test_every_write_is_reported_once_in_order() -> None:
-    async def scenario(world: World) -> None:
-        world.writes.clear()
-        made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
-        await world.merge(f"{MAPS}/a", {"data": {"k": "v"}})
-        await world.merge(f"{MAPS}/a", {"data": {"k": "v"}})
-        await world.ok("DELETE", f"{MAPS}/a")
+    async def scenario(harness: Harness) -> None:
+        harness.writes.clear()
+        made = await harness.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        await harness.merge(f"{MAPS}/a", {"data": {"k": "v"}})
+        await harness.merge(f"{MAPS}/a", {"data": {"k": "v"}})
+        await harness.ok("DELETE", f"{MAPS}/a")
         uid = made["metadata"]["uid"]
         verbs = ("create", "update", "delete")
-        assert world.writes == [(verb, "ConfigMap", "default/a", uid) for verb in verbs]
+        assert harness.writes == [(verb, "ConfigMap", "default/a", uid) for verb in verbs]
 
     play(scenario)
 
 
 def test_discovery_names_every_kind_that_is_served() -> None:
-    async def scenario(world: World) -> None:
-        core = await world.ok("GET", "/api/v1")
+    async def scenario(harness: Harness) -> None:
+        core = await harness.ok("GET", "/api/v1")
         names = [row["name"] for row in core["resources"]]
         assert "pods/status" in names and "serviceaccounts/token" in names
-        groups = [group["name"] for group in (await world.ok("GET", "/apis"))["groups"]]
+        groups = [group["name"] for group in (await harness.ok("GET", "/apis"))["groups"]]
         assert groups == [
             "coordination.k8s.io",
             "authentication.k8s.io",
@@ -307,8 +307,8 @@ def test_discovery_names_every_kind_that_is_served() -> None:
             "apiextensions.k8s.io",
             "tuist.dev",
         ]
-        assert (await world.call("GET", "/readyz")).body == b"ok"
-        assert (await world.ok("GET", "/version"))["major"] == "1"
+        assert (await harness.call("GET", "/readyz")).body == b"ok"
+        assert (await harness.ok("GET", "/version"))["major"] == "1"
 
     play(scenario)
 
@@ -322,16 +322,16 @@ def test_a_late_status_cannot_restart_a_terminated_container() -> None:
             }
         }
 
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         body = pod("a")
         body["spec"]["restartPolicy"] = "Never"
-        await world.ok("POST", PODS, body)
-        await world.merge(f"{PODS}/a/status", status("Running", "running"))
-        await world.merge(f"{PODS}/a/status", status("Succeeded", "terminated"))
-        late = await world.refused(
+        await harness.ok("POST", PODS, body)
+        await harness.merge(f"{PODS}/a/status", status("Running", "running"))
+        await harness.merge(f"{PODS}/a/status", status("Succeeded", "terminated"))
+        late = await harness.refused(
             "PATCH", f"{PODS}/a/status", status("Running", "running"), kind=MERGE
         )
         assert late == (422, "Invalid")
-        assert (await world.ok("GET", f"{PODS}/a"))["status"]["phase"] == "Succeeded"
+        assert (await harness.ok("GET", f"{PODS}/a"))["status"]["phase"] == "Succeeded"
 
     play(scenario)

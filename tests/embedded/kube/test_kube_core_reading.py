@@ -1,7 +1,7 @@
 """Lists: selectors and pages."""
 
 import pytest
-from tests.embedded.kube.coresupport import MAPS, NODES, PODS, World, node, play, pod
+from tests.embedded.kube.coresupport import MAPS, NODES, PODS, Harness, node, play, pod
 
 SELECTORS = {
     "equal": ("labelSelector", "app=x", ["a", "b"]),
@@ -22,31 +22,31 @@ SELECTORS = {
 }
 
 
-async def populated(world: World) -> None:
+async def populated(harness: Harness) -> None:
     labels = {
         "a": {"app": "x", "tier": "one"},
         "b": {"app": "x", "tier": "two"},
         "c": {"app": "y", "empty": ""},
         "d": {},
     }
-    await world.ok("POST", NODES, node())
+    await harness.ok("POST", NODES, node())
     for name, marks in labels.items():
-        await world.ok("POST", PODS, pod(name, meta={"labels": marks}))
-    await world.ok(
+        await harness.ok("POST", PODS, pod(name, meta={"labels": marks}))
+    await harness.ok(
         "POST", f"{PODS}/d/binding", {"metadata": {"name": "d"}, "target": {"name": "n1"}}
     )
-    await world.merge(f"{PODS}/d/status", {"status": {"phase": "Running"}})
+    await harness.merge(f"{PODS}/d/status", {"status": {"phase": "Running"}})
 
 
 @pytest.mark.parametrize("case", SELECTORS)
 def test_a_selector_finds_exactly_its_objects(case: str) -> None:
     parameter, text, expected = SELECTORS[case]
 
-    async def scenario(world: World) -> None:
-        await populated(world)
-        found = await world.ok("GET", PODS, **{parameter: text})
+    async def scenario(harness: Harness) -> None:
+        await populated(harness)
+        found = await harness.ok("GET", PODS, **{parameter: text})
         assert [item["metadata"]["name"] for item in found["items"]] == expected
-        everywhere = await world.ok("GET", "/api/v1/pods", **{parameter: text})
+        everywhere = await harness.ok("GET", "/api/v1/pods", **{parameter: text})
         assert everywhere["items"] == found["items"]
 
     play(scenario, schedule=False)
@@ -68,25 +68,27 @@ BAD = [
 
 @pytest.mark.parametrize(("parameter", "text"), BAD)
 def test_a_malformed_parameter_is_a_400(parameter: str, text: str) -> None:
-    async def scenario(world: World) -> None:
-        assert await world.refused("GET", PODS, **{parameter: text}) == (400, "BadRequest")
+    async def scenario(harness: Harness) -> None:
+        assert await harness.refused("GET", PODS, **{parameter: text}) == (400, "BadRequest")
 
     play(scenario)
 
 
 def test_pages_show_one_snapshot_while_objects_change() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for index in range(10):
-            await world.ok("POST", MAPS, {"metadata": {"name": f"m{index}"}, "data": {"v": "old"}})
-        page = await world.ok("GET", MAPS, limit=4)
+            await harness.ok(
+                "POST", MAPS, {"metadata": {"name": f"m{index}"}, "data": {"v": "old"}}
+            )
+        page = await harness.ok("GET", MAPS, limit=4)
         version = page["metadata"]["resourceVersion"]
         assert page["metadata"]["remainingItemCount"] == 6
         names = [item["metadata"]["name"] for item in page["items"]]
-        await world.ok("DELETE", f"{MAPS}/m5")
-        await world.merge(f"{MAPS}/m6", {"data": {"v": "new"}})
-        await world.ok("POST", MAPS, {"metadata": {"name": "m55"}})
+        await harness.ok("DELETE", f"{MAPS}/m5")
+        await harness.merge(f"{MAPS}/m6", {"data": {"v": "new"}})
+        await harness.ok("POST", MAPS, {"metadata": {"name": "m55"}})
         while token := page["metadata"].get("continue"):
-            page = await world.ok("GET", MAPS, limit=4, **{"continue": token})
+            page = await harness.ok("GET", MAPS, limit=4, **{"continue": token})
             assert page["metadata"]["resourceVersion"] == version
             assert all(item["data"] == {"v": "old"} for item in page["items"])
             names += [item["metadata"]["name"] for item in page["items"]]
@@ -96,36 +98,39 @@ def test_pages_show_one_snapshot_while_objects_change() -> None:
 
 
 def test_a_page_from_before_compaction_gets_410() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for name in ("a", "b", "c"):
-            await world.ok("POST", MAPS, {"metadata": {"name": name}})
-        page = await world.ok("GET", MAPS, limit=1)
-        await world.ok("DELETE", f"{MAPS}/c")
-        world.core.compact()
+            await harness.ok("POST", MAPS, {"metadata": {"name": name}})
+        page = await harness.ok("GET", MAPS, limit=1)
+        await harness.ok("DELETE", f"{MAPS}/c")
+        harness.core.compact()
         token = page["metadata"]["continue"]
-        assert await world.refused("GET", MAPS, limit=1, **{"continue": token}) == (410, "Expired")
+        assert await harness.refused("GET", MAPS, limit=1, **{"continue": token}) == (
+            410,
+            "Expired",
+        )
 
     play(scenario)
 
 
 def test_an_expired_page_can_continue_inconsistently() -> None:
-    """The refusal carries a token that shows the rest as it is now, and then is consistent again."""
+    """The 410 has a token that continues in the current state, which is consistent from then on."""
 
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for name in ("a", "b", "c", "d", "e"):
-            await world.ok("POST", MAPS, {"metadata": {"name": name}})
-        page = await world.ok("GET", MAPS, limit=2)
-        await world.ok("DELETE", f"{MAPS}/c")
-        world.core.compact()
+            await harness.ok("POST", MAPS, {"metadata": {"name": name}})
+        page = await harness.ok("GET", MAPS, limit=2)
+        await harness.ok("DELETE", f"{MAPS}/c")
+        harness.core.compact()
         token = page["metadata"]["continue"]
-        told = (await world.call("GET", MAPS, limit=1, **{"continue": token})).json()
-        assert (told["code"], told["reason"]) == (410, "Expired")
-        seam = told["metadata"]["continue"]
-        rest = await world.ok("GET", MAPS, limit=1, **{"continue": seam})
+        answer = (await harness.call("GET", MAPS, limit=1, **{"continue": token})).json()
+        assert (answer["code"], answer["reason"]) == (410, "Expired")
+        inconsistent_token = answer["metadata"]["continue"]
+        rest = await harness.ok("GET", MAPS, limit=1, **{"continue": inconsistent_token})
         assert [item["metadata"]["name"] for item in rest["items"]] == ["d"]
-        assert rest["metadata"]["resourceVersion"] == str(world.core.version)
-        await world.ok("DELETE", f"{MAPS}/e")
-        last = await world.ok("GET", MAPS, **{"continue": rest["metadata"]["continue"]})
+        assert rest["metadata"]["resourceVersion"] == str(harness.core.version)
+        await harness.ok("DELETE", f"{MAPS}/e")
+        last = await harness.ok("GET", MAPS, **{"continue": rest["metadata"]["continue"]})
         assert [item["metadata"]["name"] for item in last["items"]] == ["e"]
 
     play(scenario)
@@ -133,24 +138,24 @@ def test_an_expired_page_can_continue_inconsistently() -> None:
 
 @pytest.mark.parametrize("query", [{"limit": 1}, {"resourceVersionMatch": "Exact"}])
 def test_a_version_older_than_history_cannot_be_listed(query: dict[str, object]) -> None:
-    async def scenario(world: World) -> None:
-        old = world.core.version
-        await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
-        world.core.compact()
-        told = await world.refused("GET", MAPS, resourceVersion=old, **query)
-        assert told == (410, "Expired")
-        newer = await world.ok("GET", MAPS, resourceVersion=old)
-        assert newer["metadata"]["resourceVersion"] == str(world.core.version)
+    async def scenario(harness: Harness) -> None:
+        old = harness.core.version
+        await harness.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        harness.core.compact()
+        answer = await harness.refused("GET", MAPS, resourceVersion=old, **query)
+        assert answer == (410, "Expired")
+        newer = await harness.ok("GET", MAPS, resourceVersion=old)
+        assert newer["metadata"]["resourceVersion"] == str(harness.core.version)
 
     play(scenario)
 
 
 def test_an_empty_list_has_a_version_to_watch_from() -> None:
-    async def scenario(world: World) -> None:
-        found = await world.ok("GET", PODS)
+    async def scenario(harness: Harness) -> None:
+        found = await harness.ok("GET", PODS)
         assert found["items"] == [] and found["kind"] == "PodList"
-        assert int(found["metadata"]["resourceVersion"]) == world.core.version
-        too_new = str(world.core.version + 1)
-        assert await world.refused("GET", PODS, resourceVersion=too_new) == (504, "Timeout")
+        assert int(found["metadata"]["resourceVersion"]) == harness.core.version
+        too_new = str(harness.core.version + 1)
+        assert await harness.refused("GET", PODS, resourceVersion=too_new) == (504, "Timeout")
 
     play(scenario)

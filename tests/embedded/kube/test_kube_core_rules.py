@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.embedded.kube.coresupport import MAPS, MERGE, NODES, PODS, World, play, pod
+from tests.embedded.kube.coresupport import MAPS, MERGE, NODES, PODS, Harness, play, pod
 
 from runyard.embedded.kube.admission import service_class
 from runyard.embedded.kube.nodeproxy.calls import NodeCall
@@ -128,8 +128,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], list[tuple[str, str]]]] = {
 def test_an_invalid_object_is_refused_with_its_field(case: str) -> None:
     path, body, causes = WRONG[case]
 
-    async def scenario(world: World) -> None:
-        answer = await world.call("POST", path, body)
+    async def scenario(harness: Harness) -> None:
+        answer = await harness.call("POST", path, body)
         assert answer.status == 422, answer.body
         found = answer.json()["details"]["causes"]
         assert [(item["reason"], item["field"]) for item in found] == causes
@@ -174,9 +174,9 @@ FIXED: dict[str, tuple[str, dict[str, Any], dict[str, Any], tuple[str, str]]] = 
 def test_immutable_fields_cannot_change(case: str) -> None:
     path, body, patch, cause = FIXED[case]
 
-    async def scenario(world: World) -> None:
-        await world.ok("POST", path, body)
-        answer = await world.call("PATCH", f"{path}/x", patch, kind=MERGE)
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", path, body)
+        answer = await harness.call("PATCH", f"{path}/x", patch, kind=MERGE)
         assert answer.status == 422, answer.body
         found = answer.json()["details"]["causes"]
         assert [(item["reason"], item["field"]) for item in found] == [cause]
@@ -185,8 +185,8 @@ def test_immutable_fields_cannot_change(case: str) -> None:
 
 
 def test_a_pod_gets_the_fields_of_its_runtime_class_which_must_exist() -> None:
-    async def scenario(world: World) -> None:
-        assert await world.refused("POST", PODS, pod(runtimeClassName="vm")) == (403, "Forbidden")
+    async def scenario(harness: Harness) -> None:
+        assert await harness.refused("POST", PODS, pod(runtimeClassName="vm")) == (403, "Forbidden")
         tolerated = {"key": "vm", "operator": "Exists"}
         body = {
             "metadata": {"name": "vm"},
@@ -194,13 +194,13 @@ def test_a_pod_gets_the_fields_of_its_runtime_class_which_must_exist() -> None:
             "overhead": {"podFixed": {"cpu": "250m"}},
             "scheduling": {"nodeSelector": {"kind": "metal"}, "tolerations": [tolerated]},
         }
-        await world.ok("POST", RUNTIMES, body)
-        made = await world.ok("POST", PODS, pod(runtimeClassName="vm"))
+        await harness.ok("POST", RUNTIMES, body)
+        made = await harness.ok("POST", PODS, pod(runtimeClassName="vm"))
         assert made["spec"]["overhead"] == {"cpu": "250m"}
         assert made["spec"]["nodeSelector"] == {"kind": "metal"}
         assert tolerated in made["spec"]["tolerations"]
         other = pod("q", runtimeClassName="vm", nodeSelector={"kind": "cloud"})
-        assert await world.refused("POST", PODS, other) == (403, "Forbidden")
+        assert await harness.refused("POST", PODS, other) == (403, "Forbidden")
 
     play(scenario)
 
@@ -221,8 +221,8 @@ CLASSES: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 @pytest.mark.parametrize("case", CLASSES)
 def test_the_qos_class_follows_from_requests_and_limits(case: str) -> None:
-    told, expected = CLASSES[case]
-    containers = [{"resources": item} for item in told]
+    given, expected = CLASSES[case]
+    containers = [{"resources": item} for item in given]
     assert service_class({"containers": containers}) == expected
 
 
@@ -243,41 +243,43 @@ CALLS = {
 
 @pytest.mark.parametrize("sub", CALLS)
 def test_node_subresources_are_forwarded_or_refused_with_a_reason(sub: str) -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", NODES, {"metadata": {"name": "n"}, "status": SERVING})
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", NODES, {"metadata": {"name": "n"}, "status": SERVING})
         container = {"name": "runner", "image": "vm:1"}
-        await world.ok("POST", PODS, pod(nodeName="n", containers=[container]))
+        await harness.ok("POST", PODS, pod(nodeName="n", containers=[container]))
         headers = (("connection", "keep-alive, Upgrade"), ("upgrade", "raw"), ("cookie", "x"))
         request = Request(method="GET", path=f"{PODS}/p/{sub}", headers=headers)
-        assert (await world.core.handle(request)).status == 501
-        asked: list[NodeCall] = []
+        assert (await harness.core.handle(request)).status == 501
+        calls: list[NodeCall] = []
 
         async def node(call: NodeCall) -> Response:
-            asked.append(call)
+            calls.append(call)
             return Response(status=200, body=b"from there")
 
-        world.core.proxy = node
-        assert await world.core.handle(request) == Response(status=200, body=b"from there")
-        [call] = asked
+        harness.core.proxy = node
+        assert await harness.core.handle(request) == Response(status=200, body=b"from there")
+        [call] = calls
         assert (call.node, call.host, call.port) == ("n", "10.0.0.7", 10250)
         assert (call.path, call.what) == (CALLS[sub], sub)
-        told = (("upgrade", "raw"), ("connection", "Upgrade"))
-        assert call.headers == (() if sub == "log" else told)
-        assert (await world.call("GET", f"{PODS}/q/{sub}")).status == 404, "no such Pod: not asked"
-        assert len(asked) == 1
+        given = (("upgrade", "raw"), ("connection", "Upgrade"))
+        assert call.headers == (() if sub == "log" else given)
+        assert (await harness.call("GET", f"{PODS}/q/{sub}")).status == 404, (
+            "no such Pod: the node is not called"
+        )
+        assert len(calls) == 1
 
     play(scenario)
 
 
 @pytest.mark.parametrize("port", [None, 0], ids=["absent", "zero"])
 def test_a_node_without_a_kubelet_port_is_not_called(port: int | None) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         ends = {} if port is None else {"daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}
         status = {"addresses": SERVING["addresses"], **ends}
-        await world.ok("POST", NODES, {"metadata": {"name": "n"}, "status": status})
-        await world.ok("POST", PODS, pod(nodeName="n"))
-        told = (await world.call("GET", f"{PODS}/p/log")).json()
-        assert (told["code"], told["reason"]) == (501, "NotImplemented")
-        assert "of the Node n: its status has no kubelet port" in told["message"]
+        await harness.ok("POST", NODES, {"metadata": {"name": "n"}, "status": status})
+        await harness.ok("POST", PODS, pod(nodeName="n"))
+        given = (await harness.call("GET", f"{PODS}/p/log")).json()
+        assert (given["code"], given["reason"]) == (501, "NotImplemented")
+        assert "of the Node n: its status has no kubelet port" in given["message"]
 
     play(scenario)

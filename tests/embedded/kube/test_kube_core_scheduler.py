@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.embedded.kube.coresupport import NODES, PODS, World, node, play, pod
+from tests.embedded.kube.coresupport import NODES, PODS, Harness, node, play, pod
 
 from runyard.embedded.kube.schema.quantity import milli
 
 
-def place(world: World, name: str) -> str:
-    found = world.core.find("pods", "default", name)
+def place(harness: Harness, name: str) -> str:
+    found = harness.core.find("pods", "default", name)
     assert found is not None
     return str(found["spec"].get("nodeName", ""))
 
 
-def condition(world: World, name: str) -> dict[str, Any]:
-    found = world.core.find("pods", "default", name)
+def condition(harness: Harness, name: str) -> dict[str, Any]:
+    found = harness.core.find("pods", "default", name)
     assert found is not None
     conditions = found["status"].get("conditions", [])
     return next((item for item in conditions if item["type"] == "PodScheduled"), {})
@@ -42,8 +42,8 @@ NEEDS_BIG = {
     }
 }
 TERM = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
-ALONE = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
-RATHER_ALONE = {
+REQUIRED = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
+PREFERRED = {
     "podAntiAffinity": {
         "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": TERM}]
     }
@@ -90,10 +90,10 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "required affinity holds": (node(labels={"size": "big"}), pod(affinity=NEEDS_BIG), ""),
     "required pod affinity": (
         node(),
-        pod(affinity=ALONE),
+        pod(affinity=REQUIRED),
         "required pod affinity is not supported",
     ),
-    "preferred pod affinity": (node(), pod(affinity=RATHER_ALONE), ""),
+    "preferred pod affinity": (node(), pod(affinity=PREFERRED), ""),
 }
 
 
@@ -101,137 +101,137 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 def test_a_pod_is_bound_where_it_fits_or_gets_the_reason(case: str) -> None:
     machine, wish, expected = FITS[case]
 
-    async def scenario(world: World) -> None:
-        await world.ok("POST", NODES, machine)
-        await world.ok("POST", PODS, wish)
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", NODES, machine)
+        await harness.ok("POST", PODS, wish)
         if not expected:
-            assert place(world, "p") == "n1"
-            assert condition(world, "p")["status"] == "True"
+            assert place(harness, "p") == "n1"
+            assert condition(harness, "p")["status"] == "True"
             return
-        assert place(world, "p") == ""
-        told = condition(world, "p")
-        assert (told["status"], told["reason"]) == ("False", "Unschedulable")
-        assert told["message"].startswith("0/1 nodes are available: 1 ")
-        assert any(part in told["message"] for part in expected.split("|"))
+        assert place(harness, "p") == ""
+        found = condition(harness, "p")
+        assert (found["status"], found["reason"]) == ("False", "Unschedulable")
+        assert found["message"].startswith("0/1 nodes are available: 1 ")
+        assert any(part in found["message"] for part in expected.split("|"))
 
     play(scenario)
 
 
 def test_pods_waiting_for_a_node_get_the_first_that_becomes_fit() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for name in ("a", "b", "c"):
-            await world.ok("POST", PODS, pod(name))
-            assert "no nodes" in condition(world, name)["message"]
-        await world.ok("POST", NODES, node(ready="Unknown"))
-        assert place(world, "a") == ""
+            await harness.ok("POST", PODS, pod(name))
+            assert "no nodes" in condition(harness, name)["message"]
+        await harness.ok("POST", NODES, node(ready="Unknown"))
+        assert place(harness, "a") == ""
         ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-        await world.merge(f"{NODES}/n1/status", ready)
-        assert [place(world, name) for name in "abc"] == ["n1", "n1", ""]
-        await world.merge(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}})
-        assert place(world, "c") == "n1"
+        await harness.merge(f"{NODES}/n1/status", ready)
+        assert [place(harness, name) for name in "abc"] == ["n1", "n1", ""]
+        await harness.merge(f"{PODS}/a/status", {"status": {"phase": "Succeeded"}})
+        assert place(harness, "c") == "n1"
 
     play(scenario)
 
 
 @pytest.mark.parametrize("how", ["removed", "finished"])
 def test_free_resources_are_used_in_order(how: str) -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", NODES, node(pods="1"))
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", NODES, node(pods="1"))
         for name in ("a", "z", "b"):
-            await world.ok("POST", PODS, pod(name))
+            await harness.ok("POST", PODS, pod(name))
         if how == "removed":
-            await world.ok("DELETE", f"{PODS}/a")
-            assert place(world, "z") == ""  # still terminating: its resources are still used
-            await world.ok("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
+            await harness.ok("DELETE", f"{PODS}/a")
+            assert place(harness, "z") == ""  # still terminating: its resources are still used
+            await harness.ok("DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
         else:
-            await world.merge(f"{PODS}/a/status", {"status": {"phase": "Failed"}})
-        assert (place(world, "z"), place(world, "b")) == ("n1", "")
-        assert world.core.scheduler.used("n1")["pods"] == 1000
+            await harness.merge(f"{PODS}/a/status", {"status": {"phase": "Failed"}})
+        assert (place(harness, "z"), place(harness, "b")) == ("n1", "")
+        assert harness.core.scheduler.used("n1")["pods"] == 1000
 
     play(scenario)
 
 
 def test_preference_then_load_then_name_decide() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", NODES, node("n3", labels={"warm": "yes"}, pods="2"))
-        await world.ok("POST", NODES, node("n2", pods="2"))
-        await world.ok("POST", NODES, node("n1", pods="2"))
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", NODES, node("n3", labels={"warm": "yes"}, pods="2"))
+        await harness.ok("POST", NODES, node("n2", pods="2"))
+        await harness.ok("POST", NODES, node("n1", pods="2"))
         for name in ("a", "b", "c"):
-            await world.ok("POST", PODS, pod(name, affinity=affinity("warm")))
-        assert [place(world, name) for name in "abc"] == ["n3", "n3", "n1"]
-        await world.ok("POST", PODS, pod("d"))
-        assert place(world, "d") == "n2"
+            await harness.ok("POST", PODS, pod(name, affinity=affinity("warm")))
+        assert [place(harness, name) for name in "abc"] == ["n3", "n3", "n1"]
+        await harness.ok("POST", PODS, pod("d"))
+        assert place(harness, "d") == "n2"
 
     play(scenario)
 
 
 def test_reasons_are_updated_without_a_new_transition_time() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", NODES, node("n1", spec={"unschedulable": True}))
-        await world.ok("POST", NODES, node("n2", pods="0"))
-        await world.ok("POST", PODS, pod("a"))
-        first = condition(world, "a")
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", NODES, node("n1", spec={"unschedulable": True}))
+        await harness.ok("POST", NODES, node("n2", pods="0"))
+        await harness.ok("POST", PODS, pod("a"))
+        first = condition(harness, "a")
         assert first["message"] == (
             "0/2 nodes are available: 1 Too many pods, 1 node(s) were unschedulable."
             " no new claims to deallocate, preemption: 0/2 nodes are available:"
             " 1 No preemption victims found for incoming pod,"
             " 1 Preemption is not helpful for scheduling."
         )
-        await world.clock.sleep(30)
-        await world.ok("DELETE", f"{NODES}/n2")
-        world.core.tick()
-        second = condition(world, "a")
+        await harness.clock.sleep(30)
+        await harness.ok("DELETE", f"{NODES}/n2")
+        harness.core.tick()
+        second = condition(harness, "a")
         assert second["message"].startswith(
             "0/1 nodes are available: 1 node(s) were unschedulable. "
         )
         assert second["lastTransitionTime"] == first["lastTransitionTime"]
-        before = world.core.version
-        world.core.tick()
-        assert world.core.version == before
+        before = harness.core.version
+        harness.core.tick()
+        assert harness.core.version == before
 
     play(scenario)
 
 
 def test_a_heartbeat_that_changes_nothing_rewrites_nothing() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", NODES, node(pods="0"))
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", NODES, node(pods="0"))
         for index in range(50):
-            await world.ok("POST", PODS, pod(f"p{index}"))
-        before = world.core.version
+            await harness.ok("POST", PODS, pod(f"p{index}"))
+        before = harness.core.version
         for beat in range(10):
             ready = [{"type": "Ready", "status": "True", "message": str(beat)}]
-            await world.merge(f"{NODES}/n1/status", {"status": {"conditions": ready}})
-        assert world.core.version == before + 10
+            await harness.merge(f"{NODES}/n1/status", {"status": {"conditions": ready}})
+        assert harness.core.version == before + 10
 
     play(scenario)
 
 
 def test_pods_of_other_schedulers_are_not_bound() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", NODES, node())
-        await world.ok("POST", PODS, pod("a", schedulerName="mine"))
-        await world.ok("POST", PODS, pod("b", schedulingGates=[{"name": "x"}]))
-        assert place(world, "a") == "" and place(world, "b") == ""
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", NODES, node())
+        await harness.ok("POST", PODS, pod("a", schedulerName="mine"))
+        await harness.ok("POST", PODS, pod("b", schedulingGates=[{"name": "x"}]))
+        assert place(harness, "a") == "" and place(harness, "b") == ""
         body = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
-        await world.ok("POST", f"{PODS}/a/binding", body)
-        assert place(world, "a") == "n1"
+        await harness.ok("POST", f"{PODS}/a/binding", body)
+        assert place(harness, "a") == "n1"
 
     play(scenario)
 
 
 def test_a_pod_is_bound_once_and_only_by_its_name() -> None:
-    async def scenario(world: World) -> None:
-        made = await world.ok("POST", PODS, pod("a"))
+    async def scenario(harness: Harness) -> None:
+        made = await harness.ok("POST", PODS, pod("a"))
         path = f"{PODS}/a/binding"
         to = {"metadata": {"name": "a"}, "target": {"name": "n1"}}
         for wrong in ({"target": {"name": "n1"}}, to | {"metadata": {}}):
-            assert await world.refused("POST", path, wrong) == (400, "BadRequest")
-        assert await world.refused("POST", path, to | {"target": {}}) == (500, "")
+            assert await harness.refused("POST", path, wrong) == (400, "BadRequest")
+        assert await harness.refused("POST", path, to | {"target": {}}) == (500, "")
         other = to | {"metadata": {"name": "a", "uid": "x"}}
-        assert await world.refused("POST", path, other) == (409, "Conflict")
+        assert await harness.refused("POST", path, other) == (409, "Conflict")
         mine = to | {"metadata": {"name": "a", "uid": made["metadata"]["uid"]}}
-        await world.ok("POST", path, mine)
-        assert await world.refused("POST", path, to) == (409, "Conflict")
+        await harness.ok("POST", path, mine)
+        assert await harness.refused("POST", path, to) == (409, "Conflict")
 
     play(scenario, schedule=False)
 
@@ -246,26 +246,26 @@ STEP = st.tuples(
 @example(
     [("add", 0), ("add", 1), ("add", 2), ("raise", 0), ("resize", 0), ("drop", 0), ("raise", 0)]
 )
-def test_no_binding_overcommits_and_no_pod_waits_beside_free_resources(steps: list[tuple[str, int]]) -> None:
-    async def scenario(world: World) -> None:
-        sizes: dict[
-            str, str
-        ] = {}  # a node that comes back smaller holds too much by no fault of a binding
+def test_no_binding_overcommits_and_no_pod_waits_beside_free_resources(
+    steps: list[tuple[str, int]],
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        sizes: dict[str, str] = {}  # a node that registers again with less may be overcommitted
         for what, index in steps:
             name, machine = f"p{index}", f"{NODES}/n{index % 2}"
             if what == "add":
-                await world.call("POST", PODS, pod(name, limits={"cpu": str(index + 3)}))
+                await harness.call("POST", PODS, pod(name, limits={"cpu": str(index + 3)}))
             elif what == "finish":
                 body = {"status": {"phase": "Succeeded"}}
                 kind = "application/merge-patch+json"
-                await world.call("PATCH", f"{PODS}/{name}/status", body, kind=kind)
+                await harness.call("PATCH", f"{PODS}/{name}/status", body, kind=kind)
             elif what == "kill":
-                await world.call("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
+                await harness.call("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
             elif what == "raise":
                 pods = sizes.get(machine, "2")
-                await world.call("POST", NODES, node(f"n{index % 2}", pods=pods))
+                await harness.call("POST", NODES, node(f"n{index % 2}", pods=pods))
             elif what == "drop":
-                await world.call("DELETE", machine)
+                await harness.call("DELETE", machine)
             else:
                 spec = {"unschedulable": what == "cordon"}
                 body = (
@@ -275,28 +275,28 @@ def test_no_binding_overcommits_and_no_pod_waits_beside_free_resources(steps: li
                 )
                 path = machine if what != "resize" else f"{machine}/status"
                 kind = "application/merge-patch+json"
-                answer = await world.call("PATCH", path, body, kind=kind)
+                answer = await harness.call("PATCH", path, body, kind=kind)
                 if what == "resize" and answer.status == 200:
                     sizes[machine] = "3"
-            _check_room(world)
+            _check_allocatable(harness)
 
     play(scenario)
 
 
-def _check_room(world: World) -> None:
+def _check_allocatable(harness: Harness) -> None:
     alive = [
         item
-        for item in world.core.objects("pods")
+        for item in harness.core.objects("pods")
         if item["status"]["phase"] not in ("Succeeded", "Failed")
     ]
     waiting = [item for item in alive if not item["spec"].get("nodeName")]
-    for machine in world.core.objects("nodes"):
+    for machine in harness.core.objects("nodes"):
         name = machine["metadata"]["name"]
         here = [item for item in alive if item["spec"].get("nodeName") == name]
         room = machine["status"]["allocatable"]
         used = sum(_cpu(item) for item in here)
         assert used <= milli(room["cpu"]) and len(here) <= int(room["pods"])
-        assert world.core.scheduler.used(name).get("cpu", 0) == used
+        assert harness.core.scheduler.used(name).get("cpu", 0) == used
         if not machine["spec"].get("unschedulable") and len(here) < int(room["pods"]):
             assert all(used + _cpu(item) > milli(room["cpu"]) for item in waiting)
 

@@ -1,4 +1,4 @@
-"""Tables: the form that kubectl expects, the usual words, and no object that makes rendering fail."""
+"""Tables: the form and cells that kubectl expects, and no object makes rendering fail."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.embedded.kube.coresupport import MAPS, PODS, World, events, node, play, pod
+from tests.embedded.kube.coresupport import MAPS, PODS, Harness, events, node, play, pod
 
 from runyard.embedded.kube.catalogue import Catalogue
 from runyard.embedded.kube.tables import cells, podcells, tables
@@ -38,14 +38,14 @@ def test_a_table_is_served_only_on_request(accept: str) -> None:
     assert (form.version if form else "") == ACCEPTS[accept]
 
 
-async def get(world: World, path: str, **query: Any) -> Response | Stream:
+async def get(harness: Harness, path: str, **query: Any) -> Response | Stream:
     pairs = tuple((key, str(value)) for key, value in query.items())
     headers = (("accept", KUBECTL),)
-    return await world.core.handle(Request(method="GET", path=path, query=pairs, headers=headers))
+    return await harness.core.handle(Request(method="GET", path=path, query=pairs, headers=headers))
 
 
-async def table(world: World, path: str, **query: Any) -> dict[str, Any]:
-    answer = await get(world, path, **query)
+async def table(harness: Harness, path: str, **query: Any) -> dict[str, Any]:
+    answer = await get(harness, path, **query)
     assert isinstance(answer, Response) and answer.status == 200
     found: dict[str, Any] = answer.json()
     assert found["kind"] == "Table" and found["apiVersion"] == "meta.k8s.io/v1"
@@ -54,19 +54,19 @@ async def table(world: World, path: str, **query: Any) -> dict[str, Any]:
 
 
 def test_pages_and_single_objects_are_tables_too() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for name in ("a", "b", "c"):
-            await world.ok("POST", PODS, pod(name))
-        page = await table(world, PODS, limit=2)
+            await harness.ok("POST", PODS, pod(name))
+        page = await table(harness, PODS, limit=2)
         assert [row["cells"][0] for row in page["rows"]] == ["a", "b"]
         assert page["metadata"]["remainingItemCount"] == 1
-        rest = await table(world, PODS, **{"continue": page["metadata"]["continue"]})
+        rest = await table(harness, PODS, **{"continue": page["metadata"]["continue"]})
         assert [row["cells"][0] for row in rest["rows"]] == ["c"]
-        one = await table(world, f"{PODS}/b")
-        made = world.core.find("pods", "default", "b")
+        one = await table(harness, f"{PODS}/b")
+        made = harness.core.find("pods", "default", "b")
         assert made is not None
         assert one["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
-        missing = await get(world, f"{PODS}/d")
+        missing = await get(harness, f"{PODS}/d")
         assert isinstance(missing, Response) and missing.json()["kind"] == "Status"
 
     play(scenario)
@@ -74,10 +74,10 @@ def test_pages_and_single_objects_are_tables_too() -> None:
 
 @pytest.mark.parametrize("include", ["", "Metadata", "Object", "None"])
 def test_include_object_decides_what_a_row_contains(include: str) -> None:
-    async def scenario(world: World) -> None:
-        made = await world.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
+    async def scenario(harness: Harness) -> None:
+        made = await harness.ok("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}})
         query = {"includeObject": include} if include else {}
-        (row,) = (await table(world, MAPS, **query))["rows"]
+        (row,) = (await table(harness, MAPS, **query))["rows"]
         partial = {
             "kind": "PartialObjectMetadata",
             "apiVersion": "meta.k8s.io/v1",
@@ -89,20 +89,20 @@ def test_include_object_decides_what_a_row_contains(include: str) -> None:
 
 
 def test_a_watch_of_tables_has_every_change_and_its_columns_once() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", MAPS, {"metadata": {"name": "a"}})
-        stream = await get(world, MAPS, watch="true")
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", MAPS, {"metadata": {"name": "a"}})
+        stream = await get(harness, MAPS, watch="true")
         assert isinstance(stream, Stream)
-        await world.merge(f"{MAPS}/a", {"data": {"k": "v"}})
-        await world.ok("DELETE", f"{MAPS}/a")
+        await harness.merge(f"{MAPS}/a", {"data": {"k": "v"}})
+        await harness.ok("DELETE", f"{MAPS}/a")
         found = await events(stream, count=3)
         assert [item["type"] for item in found] == ["ADDED", "MODIFIED", "DELETED"]
         assert [item["object"]["kind"] for item in found] == ["Table"] * 3
         assert [bool(item["object"]["columnDefinitions"]) for item in found] == [True, False, False]
         assert [item["object"]["rows"][0]["cells"][1] for item in found] == [0, 1, 1]
         versions = [int(item["object"]["metadata"]["resourceVersion"]) for item in found]
-        assert versions == sorted(versions) and versions[-1] == world.core.version
-        resumed = await get(world, MAPS, watch="true", resourceVersion=versions[0])
+        assert versions == sorted(versions) and versions[-1] == harness.core.version
+        resumed = await get(harness, MAPS, watch="true", resourceVersion=versions[0])
         assert isinstance(resumed, Stream)
         assert [item["type"] for item in await events(resumed, count=2)] == ["MODIFIED", "DELETED"]
         await stream.aclose()
@@ -173,7 +173,7 @@ STATUSES: dict[str, tuple[dict[str, Any], str]] = {
         },
         "Init:1/0",
     ),
-    "stuck in the beginning": (
+    "waiting init container": (
         {"initContainerStatuses": [container(waiting={"reason": "CrashLoopBackOff"})]},
         "Init:CrashLoopBackOff",
     ),

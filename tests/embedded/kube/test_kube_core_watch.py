@@ -6,40 +6,50 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.embedded.kube.coresupport import MAPS, NODES, PODS, World, events, node, play, pod, told
+from tests.embedded.kube.coresupport import (
+    MAPS,
+    NODES,
+    PODS,
+    Harness,
+    events,
+    node,
+    play,
+    pod,
+    types_and_names,
+)
 
 from runyard.http.messages import Stream
 
 
-async def make(world: World, name: str, **labels: str) -> dict[str, Any]:
-    return await world.ok("POST", MAPS, {"metadata": {"name": name, "labels": labels}})
+async def make(harness: Harness, name: str, **labels: str) -> dict[str, Any]:
+    return await harness.ok("POST", MAPS, {"metadata": {"name": name, "labels": labels}})
 
 
 def test_initial_events_and_bookmarks_are_optional() -> None:
-    async def scenario(world: World) -> None:
-        await make(world, "a")
+    async def scenario(harness: Harness) -> None:
+        await make(harness, "a")
         query = {"resourceVersionMatch": "NotOlderThan", "timeoutSeconds": 5}
-        declined = await world.watch(MAPS, sendInitialEvents="false", **query)
-        await make(world, "b")
-        assert told(await events(declined, count=1)) == [("ADDED", "b")]
+        declined = await harness.watch(MAPS, sendInitialEvents="false", **query)
+        await make(harness, "b")
+        assert types_and_names(await events(declined, count=1)) == [("ADDED", "b")]
         await declined.aclose()
-        plain = await world.watch(MAPS, sendInitialEvents="true", **query)
-        assert told(await events(plain)) == [("ADDED", "a"), ("ADDED", "b")]
+        plain = await harness.watch(MAPS, sendInitialEvents="true", **query)
+        assert types_and_names(await events(plain)) == [("ADDED", "a"), ("ADDED", "b")]
 
     play(scenario)
 
 
 def test_a_watch_from_a_list_sees_every_later_change_once_and_in_order() -> None:
-    async def scenario(world: World) -> None:
-        await make(world, "a")
-        version = (await world.ok("GET", MAPS))["metadata"]["resourceVersion"]
-        await make(world, "b")
-        early = await world.watch(MAPS, resourceVersion=version)
-        await world.merge(f"{MAPS}/a", {"data": {"k": "v"}})
-        await world.ok("DELETE", f"{MAPS}/b")
-        late = await world.watch(MAPS, resourceVersion=version)
+    async def scenario(harness: Harness) -> None:
+        await make(harness, "a")
+        version = (await harness.ok("GET", MAPS))["metadata"]["resourceVersion"]
+        await make(harness, "b")
+        early = await harness.watch(MAPS, resourceVersion=version)
+        await harness.merge(f"{MAPS}/a", {"data": {"k": "v"}})
+        await harness.ok("DELETE", f"{MAPS}/b")
+        late = await harness.watch(MAPS, resourceVersion=version)
         first, second = await events(early, count=3), await events(late, count=3)
-        assert told(first) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+        assert types_and_names(first) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
         assert first == second
         versions = [int(item["object"]["metadata"]["resourceVersion"]) for item in first]
         assert versions == sorted(versions) and len(dict.fromkeys(versions)) == 3
@@ -50,25 +60,25 @@ def test_a_watch_from_a_list_sees_every_later_change_once_and_in_order() -> None
 
 
 def test_a_watch_without_a_version_begins_with_the_current_objects() -> None:
-    async def scenario(world: World) -> None:
-        await make(world, "a")
-        await make(world, "b")
-        stream = await world.watch(MAPS)
-        assert told(await events(stream, count=2)) == [("ADDED", "a"), ("ADDED", "b")]
+    async def scenario(harness: Harness) -> None:
+        await make(harness, "a")
+        await make(harness, "b")
+        stream = await harness.watch(MAPS)
+        assert types_and_names(await events(stream, count=2)) == [("ADDED", "a"), ("ADDED", "b")]
         await stream.aclose()
 
     play(scenario)
 
 
 def test_initial_events_end_with_their_bookmark() -> None:
-    async def scenario(world: World) -> None:
-        await make(world, "a")
+    async def scenario(harness: Harness) -> None:
+        await make(harness, "a")
         options = {"sendInitialEvents": "true", "allowWatchBookmarks": "true"}
-        refusal = await world.call("GET", MAPS, watch="true", **options)
+        refusal = await harness.call("GET", MAPS, watch="true", **options)
         assert refusal.status == 422
-        stream = await world.watch(MAPS, resourceVersionMatch="NotOlderThan", **options)
+        stream = await harness.watch(MAPS, resourceVersionMatch="NotOlderThan", **options)
         found = await events(stream, count=2)
-        assert told(found) == [("ADDED", "a"), ("BOOKMARK", "")]
+        assert types_and_names(found) == [("ADDED", "a"), ("BOOKMARK", "")]
         marks = found[1]["object"]["metadata"]["annotations"]
         assert marks == {"k8s.io/initial-events-end": "true"}
         await stream.aclose()
@@ -77,14 +87,16 @@ def test_initial_events_end_with_their_bookmark() -> None:
 
 
 def test_leaving_a_selector_is_a_deletion_and_entering_it_an_addition() -> None:
-    async def scenario(world: World) -> None:
-        await make(world, "a", app="x")
-        stream = await world.watch(MAPS, resourceVersion=world.core.version, labelSelector="app=x")
-        await world.merge(f"{MAPS}/a", {"data": {"k": "v"}})
-        left = await world.merge(f"{MAPS}/a", {"metadata": {"labels": {"app": "y"}}})
-        await world.merge(f"{MAPS}/a", {"data": {"k": "w"}})
-        await world.merge(f"{MAPS}/a", {"metadata": {"labels": {"app": "x"}}})
-        await world.ok("DELETE", f"{MAPS}/a")
+    async def scenario(harness: Harness) -> None:
+        await make(harness, "a", app="x")
+        stream = await harness.watch(
+            MAPS, resourceVersion=harness.core.version, labelSelector="app=x"
+        )
+        await harness.merge(f"{MAPS}/a", {"data": {"k": "v"}})
+        left = await harness.merge(f"{MAPS}/a", {"metadata": {"labels": {"app": "y"}}})
+        await harness.merge(f"{MAPS}/a", {"data": {"k": "w"}})
+        await harness.merge(f"{MAPS}/a", {"metadata": {"labels": {"app": "x"}}})
+        await harness.ok("DELETE", f"{MAPS}/a")
         found = await events(stream, count=4)
         assert [item["type"] for item in found] == ["MODIFIED", "DELETED", "ADDED", "DELETED"]
         gone = found[1]["object"]
@@ -96,36 +108,39 @@ def test_leaving_a_selector_is_a_deletion_and_entering_it_an_addition() -> None:
 
 
 def test_a_node_sees_its_own_pods_only() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", NODES, node("n1"))
-        await world.ok("POST", NODES, node("n2"))
-        mine = await world.watch(
-            PODS, fieldSelector="spec.nodeName=n1", resourceVersion=world.core.version
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", NODES, node("n1"))
+        await harness.ok("POST", NODES, node("n2"))
+        mine = await harness.watch(
+            PODS, fieldSelector="spec.nodeName=n1", resourceVersion=harness.core.version
         )
         for name, place in (("a", "n1"), ("b", "n2"), ("c", "n1")):
-            await world.ok("POST", PODS, pod(name))
+            await harness.ok("POST", PODS, pod(name))
             body = {"metadata": {"name": name}, "target": {"name": place}}
-            await world.ok("POST", f"{PODS}/{name}/binding", body)
-        await world.merge(f"{PODS}/b/status", {"status": {"phase": "Running"}})
-        await world.merge(f"{PODS}/c/status", {"status": {"phase": "Running"}})
+            await harness.ok("POST", f"{PODS}/{name}/binding", body)
+        await harness.merge(f"{PODS}/b/status", {"status": {"phase": "Running"}})
+        await harness.merge(f"{PODS}/c/status", {"status": {"phase": "Running"}})
         expected = [("ADDED", "a"), ("ADDED", "c"), ("MODIFIED", "c")]
-        assert told(await events(mine, count=3)) == expected
+        assert types_and_names(await events(mine, count=3)) == expected
         await mine.aclose()
 
     play(scenario, schedule=False)
 
 
 def test_a_watch_of_one_object_or_namespace_stays_inside_it() -> None:
-    async def scenario(world: World) -> None:
-        version = world.core.version
-        one = await world.watch(MAPS, fieldSelector="metadata.name=b", resourceVersion=version)
-        place = await world.watch(MAPS.replace("default", "tuist"), resourceVersion=version)
+    async def scenario(harness: Harness) -> None:
+        version = harness.core.version
+        one = await harness.watch(MAPS, fieldSelector="metadata.name=b", resourceVersion=version)
+        place = await harness.watch(MAPS.replace("default", "tuist"), resourceVersion=version)
         for name in ("a", "b"):
-            await make(world, name)
+            await make(harness, name)
             body = {"metadata": {"name": f"other-{name}"}}
-            await world.ok("POST", MAPS.replace("default", "tuist"), body)
-        assert told(await events(one, count=1)) == [("ADDED", "b")]
-        assert told(await events(place, count=2)) == [("ADDED", "other-a"), ("ADDED", "other-b")]
+            await harness.ok("POST", MAPS.replace("default", "tuist"), body)
+        assert types_and_names(await events(one, count=1)) == [("ADDED", "b")]
+        assert types_and_names(await events(place, count=2)) == [
+            ("ADDED", "other-a"),
+            ("ADDED", "other-b"),
+        ]
         await one.aclose()
         await place.aclose()
 
@@ -133,97 +148,100 @@ def test_a_watch_of_one_object_or_namespace_stays_inside_it() -> None:
 
 
 def test_bookmarks_are_sent_when_idle_and_before_the_end() -> None:
-    async def scenario(world: World) -> None:
-        stream = await world.watch(
-            MAPS, resourceVersion=world.core.version, allowWatchBookmarks="true", timeoutSeconds=150
+    async def scenario(harness: Harness) -> None:
+        stream = await harness.watch(
+            MAPS,
+            resourceVersion=harness.core.version,
+            allowWatchBookmarks="true",
+            timeoutSeconds=150,
         )
-        begun = world.clock.monotonic()
+        begun = harness.clock.monotonic()
         found = await events(stream)
         assert [item["type"] for item in found] == ["BOOKMARK"] * 3
-        assert world.clock.monotonic() - begun == 150
-        assert found[-1]["object"]["metadata"]["resourceVersion"] == str(world.core.version)
-        assert world.core.watcher_count("configmaps") == 0
+        assert harness.clock.monotonic() - begun == 150
+        assert found[-1]["object"]["metadata"]["resourceVersion"] == str(harness.core.version)
+        assert harness.core.watcher_count("configmaps") == 0
         await stream.aclose()
 
     play(scenario)
 
 
 def test_a_watch_without_bookmarks_ends_without_a_last_line() -> None:
-    async def scenario(world: World) -> None:
-        stream = await world.watch(MAPS, resourceVersion=world.core.version, timeoutSeconds=30)
+    async def scenario(harness: Harness) -> None:
+        stream = await harness.watch(MAPS, resourceVersion=harness.core.version, timeoutSeconds=30)
         assert await events(stream) == []
-        assert world.clock.monotonic() == 30
+        assert harness.clock.monotonic() == 30
 
     play(scenario)
 
 
 def test_a_version_older_than_history_is_410_in_the_stream() -> None:
-    async def scenario(world: World) -> None:
-        await make(world, "a")
-        old = world.core.version
-        await make(world, "b")
-        world.core.compact()
-        found = await events(await world.watch(MAPS, resourceVersion=old))
+    async def scenario(harness: Harness) -> None:
+        await make(harness, "a")
+        old = harness.core.version
+        await make(harness, "b")
+        harness.core.compact()
+        found = await events(await harness.watch(MAPS, resourceVersion=old))
         assert [(item["type"], item["object"]["code"]) for item in found] == [("ERROR", 410)]
         assert found[0]["object"]["reason"] == "Expired"
-        current = await world.watch(MAPS, resourceVersion=world.core.version)
-        await make(world, "c")
-        assert told(await events(current, count=1)) == [("ADDED", "c")]
+        current = await harness.watch(MAPS, resourceVersion=harness.core.version)
+        await make(harness, "c")
+        assert types_and_names(await events(current, count=1)) == [("ADDED", "c")]
         await current.aclose()
 
     play(scenario)
 
 
 def test_a_version_older_than_history_is_410_as_a_status() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         for index in range(5):
-            await make(world, f"m{index}")
-        code = await world.refused("GET", MAPS, watch="true", resourceVersion="1")
+            await make(harness, f"m{index}")
+        code = await harness.refused("GET", MAPS, watch="true", resourceVersion="1")
         assert code == (410, "Expired")
-        code = await world.refused("GET", MAPS, watch="true", resourceVersion="x")
+        code = await harness.refused("GET", MAPS, watch="true", resourceVersion="x")
         assert code == (500, "")
 
     play(scenario, history=3, gone_in_stream=False)
 
 
 def test_open_watches_can_be_expired() -> None:
-    async def scenario(world: World) -> None:
-        stream = await world.watch(MAPS, resourceVersion=world.core.version)
-        await make(world, "a")
-        world.core.expire_watches()
+    async def scenario(harness: Harness) -> None:
+        stream = await harness.watch(MAPS, resourceVersion=harness.core.version)
+        await make(harness, "a")
+        harness.core.expire_watches()
         found = await events(stream)
         assert [item["type"] for item in found] == ["ADDED", "ERROR"]
-        assert world.core.watcher_count("configmaps") == 0
+        assert harness.core.watcher_count("configmaps") == 0
 
     play(scenario)
 
 
 def test_a_disconnected_reader_is_removed() -> None:
-    async def scenario(world: World) -> None:
-        streams = [await world.watch(MAPS) for _ in range(3)]
-        streams += [await world.watch(PODS, fieldSelector="spec.nodeName=n1")]
-        assert world.core.watcher_count("configmaps") == 3
-        assert world.core.watcher_count("pods") == 1
+    async def scenario(harness: Harness) -> None:
+        streams = [await harness.watch(MAPS) for _ in range(3)]
+        streams += [await harness.watch(PODS, fieldSelector="spec.nodeName=n1")]
+        assert harness.core.watcher_count("configmaps") == 3
+        assert harness.core.watcher_count("pods") == 1
         for stream in streams:
             await stream.aclose()
             await stream.aclose()
-        assert world.core.watcher_count("configmaps") == 0
-        assert world.core.watcher_count("pods") == 0
-        await make(world, "a")
+        assert harness.core.watcher_count("configmaps") == 0
+        assert harness.core.watcher_count("pods") == 0
+        await make(harness, "a")
         assert await events(streams[0]) == []
 
     play(scenario)
 
 
 def test_a_slow_reader_is_cut_and_loses_nothing_by_resuming() -> None:
-    async def scenario(world: World) -> None:
-        version = world.core.version
-        slow = await world.watch(MAPS, resourceVersion=version)
+    async def scenario(harness: Harness) -> None:
+        version = harness.core.version
+        slow = await harness.watch(MAPS, resourceVersion=version)
         for index in range(4):
-            await make(world, f"m{index}")
-        assert world.core.watcher_count("configmaps") == 0
+            await make(harness, f"m{index}")
+        assert harness.core.watcher_count("configmaps") == 0
         assert await events(slow) == []
-        again = await world.watch(MAPS, resourceVersion=version)
+        again = await harness.watch(MAPS, resourceVersion=version)
         assert len(await events(again, count=4)) == 4
         await again.aclose()
 
@@ -231,23 +249,25 @@ def test_a_slow_reader_is_cut_and_loses_nothing_by_resuming() -> None:
 
 
 def test_an_idle_reader_wakes_for_a_write() -> None:
-    async def scenario(world: World) -> None:
-        stream = await world.watch(MAPS, resourceVersion=world.core.version)
+    async def scenario(harness: Harness) -> None:
+        stream = await harness.watch(MAPS, resourceVersion=harness.core.version)
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(events(stream, count=1))
-            await world.clock.sleep(7)
-            await make(world, "a")
-        assert told(reading.result()) == [("ADDED", "a")]
-        assert world.clock.monotonic() == 7
+            await harness.clock.sleep(7)
+            await make(harness, "a")
+        assert types_and_names(reading.result()) == [("ADDED", "a")]
+        assert harness.clock.monotonic() == 7
         await stream.aclose()
 
     play(scenario)
 
 
 def test_all_watchers_share_the_encoded_line() -> None:
-    async def scenario(world: World) -> None:
-        streams = [await world.watch(MAPS, resourceVersion=world.core.version) for _ in range(3)]
-        await make(world, "a")
+    async def scenario(harness: Harness) -> None:
+        streams = [
+            await harness.watch(MAPS, resourceVersion=harness.core.version) for _ in range(3)
+        ]
+        await make(harness, "a")
         chunks = [await anext(aiter(stream)) for stream in streams]
         assert chunks[0] is chunks[1] is chunks[2]
         for stream in streams:
@@ -257,7 +277,7 @@ def test_all_watchers_share_the_encoded_line() -> None:
 
 
 def named(listed: dict[str, Any]) -> dict[str, Any]:
-    """The items of a list by name, saying what they are, as they do alone."""
+    """The items of a list by name, with kind and apiVersion."""
     what = {"kind": "ConfigMap", "apiVersion": "v1"}
     return {item["metadata"]["name"]: what | item for item in listed["items"]}
 
@@ -269,23 +289,23 @@ STEP = st.tuples(
 
 @given(steps=st.lists(STEP, max_size=40), selective=st.booleans())
 def test_replaying_a_watch_gives_the_list(steps: list[tuple[str, str]], *, selective: bool) -> None:
-    """Whatever happens, the list of some moment plus the events since make the list of now."""
+    """An earlier list plus the events since then give the current list."""
     selector = {"labelSelector": "on=yes"} if selective else {}
 
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         views: list[tuple[dict[str, Any], Stream]] = []
-        versions = [world.core.version]
+        versions = [harness.core.version]
         for index, (name, what) in enumerate(steps):
             path = f"{MAPS}/{name}"
             if what == "create":
-                await world.call(
+                await harness.call(
                     "POST", MAPS, {"metadata": {"name": name, "labels": {"on": "yes"}}}
                 )
             elif what == "delete":
-                await world.call("DELETE", path)
+                await harness.call("DELETE", path)
             elif what == "look":
-                listed = await world.ok("GET", MAPS, **selector)
-                stream = await world.watch(
+                listed = await harness.ok("GET", MAPS, **selector)
+                stream = await harness.watch(
                     MAPS,
                     resourceVersion=listed["metadata"]["resourceVersion"],
                     timeoutSeconds=10,
@@ -295,13 +315,13 @@ def test_replaying_a_watch_gives_the_list(steps: list[tuple[str, str]], *, selec
             elif what == "label":
                 value = "yes" if index % 2 else "no"
                 body = {"metadata": {"labels": {"on": value}}}
-                await world.call("PATCH", path, body, kind="application/merge-patch+json")
+                await harness.call("PATCH", path, body, kind="application/merge-patch+json")
             else:
                 body = {"data": {"n": str(index)}}
-                await world.call("PATCH", path, body, kind="application/merge-patch+json")
-            versions.append(world.core.version)
+                await harness.call("PATCH", path, body, kind="application/merge-patch+json")
+            versions.append(harness.core.version)
         assert versions == sorted(versions)
-        now = await world.ok("GET", MAPS, **selector)
+        now = await harness.ok("GET", MAPS, **selector)
         expected = named(now)
         for state, stream in views:
             seen = 0
@@ -321,10 +341,10 @@ def test_replaying_a_watch_gives_the_list(steps: list[tuple[str, str]], *, selec
 
 
 def test_lines_are_newline_delimited_json() -> None:
-    async def scenario(world: World) -> None:
-        stream = await world.watch(MAPS, resourceVersion=world.core.version)
-        await make(world, "a")
-        await make(world, "b")
+    async def scenario(harness: Harness) -> None:
+        stream = await harness.watch(MAPS, resourceVersion=harness.core.version)
+        await make(harness, "a")
+        await make(harness, "b")
         chunk = await anext(aiter(stream))
         assert chunk.endswith(b"\n")
         assert [msgspec.json.decode(line)["type"] for line in chunk.splitlines()] == ["ADDED"] * 2

@@ -5,9 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.embedded.kube.coresupport import MERGE, POOLS, World, events, play, pool, told
+from tests.embedded.kube.coresupport import (
+    MERGE,
+    POOLS,
+    Harness,
+    events,
+    play,
+    pool,
+    types_and_names,
+)
 from tests.embedded.kube.crdsupport import DEFINITIONS, GROUP, NAME, WIDGETS, definition, widget
-from tests.embedded.kube.journalsupport import Home, lives
+from tests.embedded.kube.journalsupport import DataDir, run_restarts
 
 from runyard.embedded.kube.storage.journal import Journal, JournalFull, Row
 from runyard.sim.loop import run_virtual
@@ -22,90 +30,92 @@ def conditions(obj: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def test_a_definition_is_served_as_soon_as_it_is_stored() -> None:
-    async def scenario(world: World) -> None:
-        assert (await world.call("GET", WIDGETS)).status == 404
-        made = await world.ok("POST", DEFINITIONS, definition())
-        assert made["status"]["conditions"] is None, "as the creator sees it: nobody has looked yet"
-        now = await world.ok("GET", f"{DEFINITIONS}/{NAME}")
+    async def scenario(harness: Harness) -> None:
+        assert (await harness.call("GET", WIDGETS)).status == 404
+        made = await harness.ok("POST", DEFINITIONS, definition())
+        assert made["status"]["conditions"] is None, (
+            "the response to the create has no conditions yet"
+        )
+        now = await harness.ok("GET", f"{DEFINITIONS}/{NAME}")
         assert conditions(now) == {
             "NamesAccepted": ("True", "NoConflicts"),
             "Established": ("True", "InitialNamesAccepted"),
         }
         assert now["status"]["acceptedNames"]["listKind"] == "WidgetList"
         assert now["status"]["storedVersions"] == ["v1"]
-        assert (await world.ok("GET", WIDGETS))["kind"] == "WidgetList"
-        rows = (await world.ok("GET", f"/apis/{GROUP}/v1"))["resources"]
+        assert (await harness.ok("GET", WIDGETS))["kind"] == "WidgetList"
+        rows = (await harness.ok("GET", f"/apis/{GROUP}/v1"))["resources"]
         assert [row["name"] for row in rows] == ["widgets", "widgets/status", "widgets/scale"]
-        index = await world.ok("GET", "/openapi/v3")
+        index = await harness.ok("GET", "/openapi/v3")
         assert f"apis/{GROUP}/v1" in index["paths"]
 
     play(scenario)
 
 
 def test_names_that_another_kind_has_are_not_accepted_until_they_are_free() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", DEFINITIONS, definition())
-        await world.ok("POST", DEFINITIONS, definition("wonders", "Widget"))
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", DEFINITIONS, definition())
+        await harness.ok("POST", DEFINITIONS, definition("wonders", "Widget"))
         other = f"wonders.{GROUP}"
-        found = await world.ok("GET", f"{DEFINITIONS}/{other}")
+        found = await harness.ok("GET", f"{DEFINITIONS}/{other}")
         assert conditions(found) == {
             "NamesAccepted": ("False", "ListKindConflict"),
             "Established": ("False", "NotAccepted"),
         }
         path = WIDGETS.replace("widgets", "wonders")
-        assert (await world.call("GET", path)).status == 404
-        await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
-        found = await world.ok("GET", f"{DEFINITIONS}/{other}")
+        assert (await harness.call("GET", path)).status == 404
+        await harness.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+        found = await harness.ok("GET", f"{DEFINITIONS}/{other}")
         assert conditions(found)["Established"] == ("True", "InitialNamesAccepted")
-        assert (await world.ok("GET", path))["items"] == []
+        assert (await harness.ok("GET", path))["items"] == []
 
     play(scenario)
 
 
 def test_a_deleted_definition_deletes_its_objects_and_ends_its_watches() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", DEFINITIONS, definition())
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", DEFINITIONS, definition())
         for name in ("a", "b"):
-            await world.ok("POST", WIDGETS, widget(name))
-        stream = await world.watch(WIDGETS, resourceVersion=world.core.version)
-        await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
-        assert told(await events(stream)) == [("DELETED", "a"), ("DELETED", "b")]
+            await harness.ok("POST", WIDGETS, widget(name))
+        stream = await harness.watch(WIDGETS, resourceVersion=harness.core.version)
+        await harness.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+        assert types_and_names(await events(stream)) == [("DELETED", "a"), ("DELETED", "b")]
         for path in (WIDGETS, f"{WIDGETS}/a", f"/apis/{GROUP}/v1", f"/apis/{GROUP}"):
-            assert (await world.call("GET", path)).status == 404
-        assert (await world.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
-        groups = (await world.ok("GET", "/apis"))["groups"]
+            assert (await harness.call("GET", path)).status == 404
+        assert (await harness.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+        groups = (await harness.ok("GET", "/apis"))["groups"]
         assert GROUP not in [group["name"] for group in groups]
 
     play(scenario)
 
 
 def test_an_object_with_finalizers_keeps_its_definition() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", DEFINITIONS, definition())
-        await world.ok("POST", WIDGETS, widget(meta={"finalizers": ["x.y/hold"]}))
-        gone = await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", DEFINITIONS, definition())
+        await harness.ok("POST", WIDGETS, widget(meta={"finalizers": ["x.y/hold"]}))
+        gone = await harness.ok("DELETE", f"{DEFINITIONS}/{NAME}")
         assert conditions(gone)["Terminating"] == ("True", "InstanceDeletionPending")
-        held = await world.ok("GET", f"{DEFINITIONS}/{NAME}")
+        held = await harness.ok("GET", f"{DEFINITIONS}/{NAME}")
         assert held["metadata"]["finalizers"] == [CLEANUP]
         assert conditions(held)["Terminating"] == ("True", "InstanceDeletionInProgress")
-        assert "deletionTimestamp" in (await world.ok("GET", f"{WIDGETS}/a"))["metadata"]
-        assert await world.refused("POST", WIDGETS, widget("b")) == (403, "Forbidden")
-        await world.merge(f"{WIDGETS}/a", {"metadata": {"finalizers": None}})
-        assert (await world.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
-        assert (await world.call("GET", WIDGETS)).status == 404
+        assert "deletionTimestamp" in (await harness.ok("GET", f"{WIDGETS}/a"))["metadata"]
+        assert await harness.refused("POST", WIDGETS, widget("b")) == (403, "Forbidden")
+        await harness.merge(f"{WIDGETS}/a", {"metadata": {"finalizers": None}})
+        assert (await harness.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+        assert (await harness.call("GET", WIDGETS)).status == 404
 
     play(scenario)
 
 
 def test_a_recreated_kind_is_empty_and_old_watches_list_again() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", DEFINITIONS, definition())
-        await world.ok("POST", WIDGETS, widget())
-        seen = world.core.version
-        await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
-        await world.ok("POST", DEFINITIONS, definition())
-        assert (await world.ok("GET", WIDGETS))["items"] == []
-        stream = await world.watch(WIDGETS, resourceVersion=seen)
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", DEFINITIONS, definition())
+        await harness.ok("POST", WIDGETS, widget())
+        seen = harness.core.version
+        await harness.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+        await harness.ok("POST", DEFINITIONS, definition())
+        assert (await harness.ok("GET", WIDGETS))["items"] == []
+        stream = await harness.watch(WIDGETS, resourceVersion=seen)
         (gone,) = await events(stream)
         assert (gone["type"], gone["object"]["code"]) == ("ERROR", 410)
 
@@ -113,9 +123,9 @@ def test_a_recreated_kind_is_empty_and_old_watches_list_again() -> None:
 
 
 def test_a_changed_schema_shows_what_was_stored_with_its_new_defaults() -> None:
-    async def scenario(world: World) -> None:
-        await world.ok("POST", DEFINITIONS, definition())
-        made = await world.ok("POST", WIDGETS, widget(size=9))
+    async def scenario(harness: Harness) -> None:
+        await harness.ok("POST", DEFINITIONS, definition())
+        made = await harness.ok("POST", WIDGETS, widget(size=9))
         fresh = definition()
         schema = {
             "type": "object",
@@ -131,24 +141,24 @@ def test_a_changed_schema_shows_what_was_stored_with_its_new_defaults() -> None:
         }
         fresh["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
         fresh["spec"]["versions"][0]["selectableFields"] = []
-        await world.merge(f"{DEFINITIONS}/{NAME}", {"spec": fresh["spec"]})
-        found = await world.ok("GET", f"{WIDGETS}/a")
+        await harness.merge(f"{DEFINITIONS}/{NAME}", {"spec": fresh["spec"]})
+        found = await harness.ok("GET", f"{WIDGETS}/a")
         assert found["spec"] == {"size": 9, "new": "here"}
         assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
-        # What does not fit the new schema may stay as it is, and only as it is.
-        await world.merge(f"{WIDGETS}/a", {"metadata": {"labels": {"a": "b"}}})
+        # A value that is invalid in the new schema may stay unchanged.
+        await harness.merge(f"{WIDGETS}/a", {"metadata": {"labels": {"a": "b"}}})
         patch = {"spec": {"size": 8}}
-        assert await world.refused("PATCH", f"{WIDGETS}/a", patch, kind=MERGE) == (422, "Invalid")
+        assert await harness.refused("PATCH", f"{WIDGETS}/a", patch, kind=MERGE) == (422, "Invalid")
 
     play(scenario)
 
 
 def test_our_own_kinds_are_definitions_that_are_there_from_the_start() -> None:
-    async def scenario(world: World) -> None:
-        listed = (await world.ok("GET", DEFINITIONS))["items"]
+    async def scenario(harness: Harness) -> None:
+        listed = (await harness.ok("GET", DEFINITIONS))["items"]
         names = [item["metadata"]["name"] for item in listed]
         assert names == [item["metadata"]["name"] for item in manifests.definitions()]
-        made = await world.ok("POST", POOLS, pool())
+        made = await harness.ok("POST", POOLS, pool())
         assert made["spec"]["replicas"] == 0 and made["spec"]["podMemoryMB"] == 14336
         assert made["metadata"]["generation"] == 1
 
@@ -159,21 +169,21 @@ def test_our_own_kinds_are_definitions_that_are_there_from_the_start() -> None:
 
 
 def test_a_restart_restores_definitions_and_their_objects(tmp_path: Path) -> None:
-    async def before(world: World) -> None:
-        await world.ok("POST", DEFINITIONS, definition())
-        await world.ok("POST", WIDGETS, widget())
-        await world.ok("POST", POOLS, pool())
+    async def before(harness: Harness) -> None:
+        await harness.ok("POST", DEFINITIONS, definition())
+        await harness.ok("POST", WIDGETS, widget())
+        await harness.ok("POST", POOLS, pool())
 
-    async def after(world: World) -> None:
-        assert (await world.ok("GET", f"{WIDGETS}/a"))["spec"]["colour"] == "red"
-        assert (await world.ok("GET", f"{POOLS}/mac"))["spec"]["os"] == "darwin"
-        await world.ok("DELETE", f"{DEFINITIONS}/{NAME}")
+    async def after(harness: Harness) -> None:
+        assert (await harness.ok("GET", f"{WIDGETS}/a"))["spec"]["colour"] == "red"
+        assert (await harness.ok("GET", f"{POOLS}/mac"))["spec"]["os"] == "darwin"
+        await harness.ok("DELETE", f"{DEFINITIONS}/{NAME}")
 
-    async def last(world: World) -> None:
-        assert (await world.call("GET", WIDGETS)).status == 404
-        assert (await world.ok("GET", f"{POOLS}/mac"))["metadata"]["name"] == "mac"
+    async def last(harness: Harness) -> None:
+        assert (await harness.call("GET", WIDGETS)).status == 404
+        assert (await harness.ok("GET", f"{POOLS}/mac"))["metadata"]["name"] == "mac"
 
-    lives(Home(tmp_path), before, after, last)
+    run_restarts(DataDir(tmp_path), before, after, last)
 
 
 class Refusing(Journal):
@@ -192,24 +202,24 @@ def test_a_definition_that_could_not_be_stored_changes_nothing(tmp_path: Path, a
     journal = Refusing(tmp_path / "api.db")
 
     async def scenario() -> None:
-        world = World(journal=journal)
+        harness = Harness(journal=journal)
         if act == "delete":
-            await world.ok("POST", DEFINITIONS, definition())
-            await world.ok("POST", WIDGETS, widget())
+            await harness.ok("POST", DEFINITIONS, definition())
+            await harness.ok("POST", WIDGETS, widget())
         journal.full = True
         if act == "delete":
-            answer = await world.call("DELETE", f"{DEFINITIONS}/{NAME}")
+            answer = await harness.call("DELETE", f"{DEFINITIONS}/{NAME}")
         else:
-            answer = await world.call("POST", DEFINITIONS, definition())
+            answer = await harness.call("POST", DEFINITIONS, definition())
         assert answer.status == 507
         journal.full = False
-        found = await world.call("GET", f"{WIDGETS}/a")
+        found = await harness.call("GET", f"{WIDGETS}/a")
         assert found.status == (200 if act == "delete" else 404)
         if act == "delete":
-            await world.ok("POST", WIDGETS, widget("b"))
+            await harness.ok("POST", WIDGETS, widget("b"))
         else:
-            await world.ok("POST", DEFINITIONS, definition())
-            await world.ok("POST", WIDGETS, widget())
+            await harness.ok("POST", DEFINITIONS, definition())
+            await harness.ok("POST", WIDGETS, widget())
 
     run_virtual(scenario())
     journal.close()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.embedded.kube.coresupport import MERGE, POOLS, World, play, pool
+from tests.embedded.kube.coresupport import MERGE, POOLS, Harness, play, pool
 from tests.embedded.kube.crdsupport import DEFINITIONS, NAME, WIDGETS, definition, widget
 
 from runyard.http.messages import Request, Response
@@ -11,15 +11,15 @@ from runyard.http.messages import Request, Response
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
-async def shop(world: World) -> None:
-    await world.ok("POST", DEFINITIONS, definition())
+async def shop(harness: Harness) -> None:
+    await harness.ok("POST", DEFINITIONS, definition())
 
 
 def test_unknown_fields_are_dropped_and_defaults_filled_in() -> None:
-    async def scenario(world: World) -> None:
-        await shop(world)
-        told = widget(extra=1, parts=[{"n": 1, "x": 2}, {}], free={"a": {"b": 1}}, port="http")
-        made = await world.ok("POST", WIDGETS, told | {"more": 1, "status": {"size": 9}})
+    async def scenario(harness: Harness) -> None:
+        await shop(harness)
+        body = widget(extra=1, parts=[{"n": 1, "x": 2}, {}], free={"a": {"b": 1}}, port="http")
+        made = await harness.ok("POST", WIDGETS, body | {"more": 1, "status": {"size": 9}})
         assert made["spec"] == {
             "size": 3,
             "parts": [{"n": 1}, {"n": 7}],
@@ -28,7 +28,7 @@ def test_unknown_fields_are_dropped_and_defaults_filled_in() -> None:
             "colour": "red",
         }
         assert "more" not in made and "status" not in made
-        patched = await world.merge(f"{WIDGETS}/a", {"spec": {"colour": None, "junk": 1}})
+        patched = await harness.merge(f"{WIDGETS}/a", {"spec": {"colour": None, "junk": 1}})
         assert patched["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
     play(scenario)
@@ -127,25 +127,25 @@ WRONG: dict[str, tuple[dict[str, Any], str, str, str]] = {
 def test_a_schema_violation_has_the_message_of_a_real_server(case: str) -> None:
     spec, field, message, reason = WRONG[case]
 
-    async def scenario(world: World) -> None:
-        await shop(world)
-        answer = await world.call("POST", WIDGETS, widget(**spec))
+    async def scenario(harness: Harness) -> None:
+        await shop(harness)
+        answer = await harness.call("POST", WIDGETS, widget(**spec))
         assert answer.status == 422
         found = answer.json()
         assert {"field": field, "message": message, "reason": reason} in found["details"]["causes"]
         assert found["details"]["kind"] == "Widget" and found["details"]["name"] == "a"
         assert found["message"].startswith('Widget.shop.example.com "a" is invalid: ')
-        assert (await world.ok("GET", WIDGETS))["items"] == []
+        assert (await harness.ok("GET", WIDGETS))["items"] == []
 
     play(scenario)
 
 
 def test_a_missing_field_is_named() -> None:
-    async def scenario(world: World) -> None:
-        await shop(world)
-        told = widget()
-        del told["spec"]["size"]
-        answer = await world.call("POST", WIDGETS, told)
+    async def scenario(harness: Harness) -> None:
+        await shop(harness)
+        body = widget()
+        del body["spec"]["size"]
+        answer = await harness.call("POST", WIDGETS, body)
         assert answer.json()["details"]["causes"] == [
             {"field": "spec.size", "message": "Required value", "reason": "FieldValueRequired"}
         ]
@@ -154,41 +154,41 @@ def test_a_missing_field_is_named() -> None:
 
 
 def test_status_and_scale_are_written_apart() -> None:
-    async def scenario(world: World) -> None:
-        await shop(world)
-        await world.ok("POST", WIDGETS, widget())
-        told = {"status": {"size": 2, "junk": 1}, "spec": {"size": 9}}
-        found = await world.merge(f"{WIDGETS}/a/status", told)
+    async def scenario(harness: Harness) -> None:
+        await shop(harness)
+        await harness.ok("POST", WIDGETS, widget())
+        body = {"status": {"size": 2, "junk": 1}, "spec": {"size": 9}}
+        found = await harness.merge(f"{WIDGETS}/a/status", body)
         assert found["status"] == {"size": 2} and found["spec"]["size"] == 3
         assert found["metadata"]["generation"] == 1
-        scale = await world.ok("GET", f"{WIDGETS}/a/scale")
+        scale = await harness.ok("GET", f"{WIDGETS}/a/scale")
         assert (scale["kind"], scale["spec"], scale["status"]) == (
             "Scale",
             {"replicas": 3},
             {"replicas": 2},
         )
-        scale = await world.merge(f"{WIDGETS}/a/scale", {"spec": {"replicas": 7}})
+        scale = await harness.merge(f"{WIDGETS}/a/scale", {"spec": {"replicas": 7}})
         assert scale["spec"] == {"replicas": 7}
         scale["spec"]["replicas"] = 4
-        await world.ok("PUT", f"{WIDGETS}/a/scale", scale)
-        found = await world.ok("GET", f"{WIDGETS}/a")
+        await harness.ok("PUT", f"{WIDGETS}/a/scale", scale)
+        found = await harness.ok("GET", f"{WIDGETS}/a")
         assert found["spec"]["size"] == 4 and found["metadata"]["generation"] == 3
         patch = {"spec": {"replicas": 99}}
-        refused = await world.refused("PATCH", f"{WIDGETS}/a/scale", patch, kind=MERGE)
+        refused = await harness.refused("PATCH", f"{WIDGETS}/a/scale", patch, kind=MERGE)
         assert refused == (422, "Invalid")
         scale["metadata"]["resourceVersion"] = "1"
-        assert await world.refused("PUT", f"{WIDGETS}/a/scale", scale) == (409, "Conflict")
+        assert await harness.refused("PUT", f"{WIDGETS}/a/scale", scale) == (409, "Conflict")
 
     play(scenario)
 
 
 def test_columns_are_those_of_the_definition() -> None:
-    async def scenario(world: World) -> None:
-        await shop(world)
-        await world.ok("POST", WIDGETS, widget())
-        await world.merge(f"{WIDGETS}/a/status", {"status": {"seen": "not a time"}})
-        await world.ok("POST", WIDGETS, widget("b"))
-        answer = await world.core.handle(
+    async def scenario(harness: Harness) -> None:
+        await shop(harness)
+        await harness.ok("POST", WIDGETS, widget())
+        await harness.merge(f"{WIDGETS}/a/status", {"status": {"seen": "not a time"}})
+        await harness.ok("POST", WIDGETS, widget("b"))
+        answer = await harness.core.handle(
             Request(method="GET", path=WIDGETS, headers=(("accept", TABLE),))
         )
         assert isinstance(answer, Response)
@@ -205,13 +205,13 @@ def test_columns_are_those_of_the_definition() -> None:
 
 
 def test_only_declared_fields_can_be_selected_by() -> None:
-    async def scenario(world: World) -> None:
-        await shop(world)
-        await world.ok("POST", WIDGETS, widget())
-        await world.ok("POST", WIDGETS, widget("b", colour="blue"))
-        found = await world.ok("GET", WIDGETS, fieldSelector="spec.colour=blue")
+    async def scenario(harness: Harness) -> None:
+        await shop(harness)
+        await harness.ok("POST", WIDGETS, widget())
+        await harness.ok("POST", WIDGETS, widget("b", colour="blue"))
+        found = await harness.ok("GET", WIDGETS, fieldSelector="spec.colour=blue")
         assert [item["metadata"]["name"] for item in found["items"]] == ["b"]
-        assert (await world.refused("GET", WIDGETS, fieldSelector="spec.size=3"))[0] == 400
+        assert (await harness.refused("GET", WIDGETS, fieldSelector="spec.size=3"))[0] == 400
 
     play(scenario)
 
@@ -227,36 +227,36 @@ NOT_SERVED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", NOT_SERVED)
 def test_unsupported_schema_keywords_are_refused_not_ignored(case: str) -> None:
-    async def scenario(world: World) -> None:
-        told = definition(**NOT_SERVED[case])
-        assert await world.refused("POST", DEFINITIONS, told) == (501, "NotImplemented")
+    async def scenario(harness: Harness) -> None:
+        body = definition(**NOT_SERVED[case])
+        assert await harness.refused("POST", DEFINITIONS, body) == (501, "NotImplemented")
 
     play(scenario)
 
 
 def test_conversion_and_several_served_versions_are_not_served() -> None:
-    async def scenario(world: World) -> None:
-        told = definition()
-        told["spec"]["versions"].append(
-            told["spec"]["versions"][0] | {"name": "v2", "storage": False}
+    async def scenario(harness: Harness) -> None:
+        body = definition()
+        body["spec"]["versions"].append(
+            body["spec"]["versions"][0] | {"name": "v2", "storage": False}
         )
-        assert (await world.refused("POST", DEFINITIONS, told))[0] == 501
-        told["spec"]["versions"][1]["served"] = False
-        made = await world.ok("POST", DEFINITIONS, told)
+        assert (await harness.refused("POST", DEFINITIONS, body))[0] == 501
+        body["spec"]["versions"][1]["served"] = False
+        made = await harness.ok("POST", DEFINITIONS, body)
         assert made["status"]["storedVersions"] == ["v1"]
-        told = definition("others", "Other")
-        told["spec"]["conversion"] = {"strategy": "Webhook"}
-        assert (await world.refused("POST", DEFINITIONS, told))[0] == 501
+        body = definition("others", "Other")
+        body["spec"]["conversion"] = {"strategy": "Webhook"}
+        assert (await harness.refused("POST", DEFINITIONS, body))[0] == 501
 
     play(scenario)
 
 
 def test_a_definition_in_use_keeps_its_scope_and_names() -> None:
-    async def scenario(world: World) -> None:
-        await shop(world)
+    async def scenario(harness: Harness) -> None:
+        await shop(harness)
         for patch in ({"scope": "Cluster"}, {"names": {"kind": "Other"}}):
             body = {"spec": patch}
-            refused = await world.refused("PATCH", f"{DEFINITIONS}/{NAME}", body, kind=MERGE)
+            refused = await harness.refused("PATCH", f"{DEFINITIONS}/{NAME}", body, kind=MERGE)
             assert refused == (422, "Invalid")
 
     play(scenario)
@@ -275,8 +275,8 @@ POOL_WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_pool_that_no_operator_could_read_is_refused(case: str) -> None:
     spec, field = POOL_WRONG[case]
 
-    async def scenario(world: World) -> None:
-        answer = await world.call("POST", POOLS, pool(**spec))
+    async def scenario(harness: Harness) -> None:
+        answer = await harness.call("POST", POOLS, pool(**spec))
         assert answer.status == 422
         causes = answer.json()["details"]["causes"]
         assert causes and all(item["field"].lstrip(".").startswith(field) for item in causes)

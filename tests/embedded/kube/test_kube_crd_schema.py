@@ -25,7 +25,7 @@ def test_pruning_and_defaulting_are_idempotent_for_any_value(value: Any) -> None
     obj = {"apiVersion": "v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": value}
     once = schema.fill(ROOT, schema.prune(ROOT, obj, root=True))
     twice = schema.fill(ROOT, schema.prune(ROOT, once, root=True))
-    assert twice is once, "a second look finds nothing to do"
+    assert twice is once, "a second pass changes nothing"
     assert schema.unknown(ROOT, once, root=True) == []
     check(ROOT, once)
 
@@ -107,8 +107,8 @@ LEVELS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", LEVELS)
 def test_a_schema_that_is_not_structural_is_refused_with_its_field(case: str) -> None:
-    told, field = LEVELS[case]
-    causes = structure.check({"type": "object"} | told, "here")
+    schema_part, field = LEVELS[case]
+    causes = structure.check({"type": "object"} | schema_part, "here")
     assert [cause.field for cause in causes] == [f"here{field}"]
 
 

@@ -69,8 +69,8 @@ def test_what_was_committed_is_on_disk_when_commit_returns(journal: Journal) -> 
 
 
 def test_a_commit_goes_through_to_the_disk_and_not_to_a_cache(journal: Journal) -> None:
-    asked = {name: journal._db.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
-    assert asked == PRAGMAS
+    found = {name: journal._db.execute(f"PRAGMA {name}").fetchone()[0] for name in PRAGMAS}
+    assert found == PRAGMAS
 
 
 PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "fullfsync": 1, "locking_mode": "exclusive"}
@@ -207,7 +207,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Snapshot]:
 
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.integers(0, 10**9), bit=st.integers(0, 7))
-@example(where=4024, bit=7)  # makes SQLite quote bytes that are no text
+@example(where=4024, bit=7)  # makes SQLite quote bytes that are not UTF-8
 def test_a_flipped_bit_is_detected(
     sample: tuple[bytes, Snapshot], tmp_path: Path, where: int, bit: int
 ) -> None:

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.embedded.kube.coresupport import MAPS, World, events, told
-from tests.embedded.kube.journalsupport import Home
-from tests.embedded.kube.test_kube_journal_moment import configmap, write
+from tests.embedded.kube.coresupport import MAPS, Harness, events, types_and_names
+from tests.embedded.kube.journalsupport import DataDir
+from tests.embedded.kube.test_kube_journal_batch import configmap, write
 from tests.tiers import examples
 
 from runyard.embedded.kube.core import KubeCore
@@ -24,33 +24,37 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
+def data_dir(tmp_path: Path) -> DataDir:
+    return DataDir(tmp_path)
 
 
 def play(
-    home: Home, scene: Callable[[World], Awaitable[None]], *, failures: int = 0, **how: Any
+    data_dir: DataDir,
+    scenario: Callable[[Harness], Awaitable[None]],
+    *,
+    failures: int = 0,
+    **how: Any,
 ) -> None:
     async def main() -> None:
-        journal = Journal(home.path)
-        world = World(journal=journal, **how)
-        await scene(world)
-        assert sum(world.core.failures.values()) == failures
+        journal = Journal(data_dir.path)
+        harness = Harness(journal=journal, **how)
+        await scenario(harness)
+        assert sum(harness.core.failures.values()) == failures
         journal.close()
 
     run_virtual(main())
 
 
-def keep(core: KubeCore) -> None:
+def commit_only(core: KubeCore) -> None:
     """Commits, without publishing to the watchers."""
     assert core._persistence is not None
     core._settle()
     assert core._commit(core._persistence) is None
 
 
-async def read_all(world: World, *streams: Stream) -> list[list[dict[str, Any]]]:
+async def read_all(harness: Harness, *streams: Stream) -> list[list[dict[str, Any]]]:
     """Ends these watches and returns their remaining lines."""
-    world.core.close_watches()
+    harness.core.close_watches()
     return [await events(stream) for stream in streams]
 
 
@@ -62,159 +66,169 @@ WATCHES = [
 
 
 @pytest.mark.parametrize("how", WATCHES)
-def test_a_watch_opened_before_publish_gets_each_event_once(home: Home, how: dict[str, Any]) -> None:
-    async def scene(world: World) -> None:
+def test_a_watch_opened_before_publish_gets_each_event_once(
+    data_dir: DataDir, how: dict[str, Any]
+) -> None:
+    async def scenario(harness: Harness) -> None:
         query = dict(how)
         if query.pop("before", False):
-            query["resourceVersion"] = world.core.version
-        write(world.core, "a")
-        keep(world.core)
-        stream = await world.watch(MAPS, allowWatchBookmarks="true", **query)
-        world.core._publish()
-        await world.ok("POST", MAPS, configmap("b"))
-        (found,) = await read_all(world, stream)
+            query["resourceVersion"] = harness.core.version
+        write(harness.core, "a")
+        commit_only(harness.core)
+        stream = await harness.watch(MAPS, allowWatchBookmarks="true", **query)
+        harness.core._publish()
+        await harness.ok("POST", MAPS, configmap("b"))
+        (found,) = await read_all(harness, stream)
         changes = [item for item in found if item["type"] != "BOOKMARK"]
-        assert told(changes) == [("ADDED", "a"), ("ADDED", "b")]
+        assert types_and_names(changes) == [("ADDED", "a"), ("ADDED", "b")]
 
-    play(home, scene)
+    play(data_dir, scenario)
 
 
-def test_a_watch_from_a_list_before_publish_does_not_repeat_its_objects(home: Home) -> None:
-    async def scene(world: World) -> None:
-        write(world.core, "a")
-        keep(world.core)
-        listed = await world.ok("GET", MAPS)
+def test_a_watch_from_a_list_before_publish_does_not_repeat_its_objects(data_dir: DataDir) -> None:
+    async def scenario(harness: Harness) -> None:
+        write(harness.core, "a")
+        commit_only(harness.core)
+        listed = await harness.ok("GET", MAPS)
         assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
         version = listed["metadata"]["resourceVersion"]
-        stream = await world.watch(MAPS, resourceVersion=version)
-        world.core._publish()
-        write(world.core, "b")
-        keep(world.core)
-        world.core._publish()
-        (found,) = await read_all(world, stream)
-        assert told(found) == [("ADDED", "b")]
+        stream = await harness.watch(MAPS, resourceVersion=version)
+        harness.core._publish()
+        write(harness.core, "b")
+        commit_only(harness.core)
+        harness.core._publish()
+        (found,) = await read_all(harness, stream)
+        assert types_and_names(found) == [("ADDED", "b")]
 
-    play(home, scene)
+    play(data_dir, scenario)
 
 
-def test_a_bookmark_is_neither_ahead_of_published_events_nor_behind_the_first_lines(home: Home) -> None:
-    async def scene(world: World) -> None:
-        core, before = world.core, world.core.version
+def test_a_bookmark_is_neither_ahead_of_published_events_nor_behind_the_first_lines(
+    data_dir: DataDir,
+) -> None:
+    async def scenario(harness: Harness) -> None:
+        core, before = harness.core, harness.core.version
         asked = {"allowWatchBookmarks": "true"}
-        early = await world.watch(MAPS, resourceVersion=before, **asked)
+        early = await harness.watch(MAPS, resourceVersion=before, **asked)
         write(core, "a")
-        keep(core)
-        late = await world.watch(MAPS, resourceVersion=core.version, **asked)
-        await world.clock.sleep(world.core.settings.bookmark_every)
+        commit_only(core)
+        late = await harness.watch(MAPS, resourceVersion=core.version, **asked)
+        await harness.clock.sleep(harness.core.settings.bookmark_every)
         marks = [await events(stream, count=1) for stream in (early, late)]
         versions = [mark["object"]["metadata"]["resourceVersion"] for (mark,) in marks]
         assert versions == [str(before), str(core.version)]
         core._publish()
-        found, nothing = await read_all(world, early, late)
-        assert told(found) == [("ADDED", "a")]
+        found, nothing = await read_all(harness, early, late)
+        assert types_and_names(found) == [("ADDED", "a")]
         assert nothing == []
 
-    play(home, scene, bookmark_every=10.0)
+    play(data_dir, scenario, bookmark_every=10.0)
 
 
-def test_events_are_published_in_commit_order(home: Home) -> None:
-    async def scene(world: World) -> None:
-        stream = await world.watch(MAPS, resourceVersion=world.core.version)
-        write(world.core, "a")
-        keep(world.core)
-        write(world.core, "b")
-        world.core.tick()  # keeps and tells at once, of both
-        (found,) = await read_all(world, stream)
-        assert told(found) == [("ADDED", "a"), ("ADDED", "b")]
+def test_events_are_published_in_commit_order(data_dir: DataDir) -> None:
+    async def scenario(harness: Harness) -> None:
+        stream = await harness.watch(MAPS, resourceVersion=harness.core.version)
+        write(harness.core, "a")
+        commit_only(harness.core)
+        write(harness.core, "b")
+        harness.core.tick()  # commits and publishes both
+        (found,) = await read_all(harness, stream)
+        assert types_and_names(found) == [("ADDED", "a"), ("ADDED", "b")]
 
-    play(home, scene)
+    play(data_dir, scenario)
 
 
 @pytest.mark.parametrize("end", ["close_watches", "expire_watches"])
-def test_a_watch_ended_before_publish_gets_its_events_first(home: Home, end: str) -> None:
-    async def scene(world: World) -> None:
-        stream = await world.watch(MAPS, resourceVersion=world.core.version)
-        write(world.core, "a")
-        keep(world.core)
-        getattr(world.core, end)()
+def test_a_watch_ended_before_publish_gets_its_events_first(data_dir: DataDir, end: str) -> None:
+    async def scenario(harness: Harness) -> None:
+        stream = await harness.watch(MAPS, resourceVersion=harness.core.version)
+        write(harness.core, "a")
+        commit_only(harness.core)
+        getattr(harness.core, end)()
         found = await events(stream)
-        assert told(found)[0] == ("ADDED", "a")
+        assert types_and_names(found)[0] == ("ADDED", "a")
         assert [item["type"] for item in found[1:]] == ["ERROR"] * (end == "expire_watches")
 
-    play(home, scene)
+    play(data_dir, scenario)
 
 
-def test_stored_events_are_published_before_a_failing_disk_ends_the_watches(home: Home) -> None:
+def test_stored_events_are_published_before_a_failing_disk_ends_the_watches(
+    data_dir: DataDir,
+) -> None:
     class Failing(Journal):
         failed = False
 
         def commit(self, version: int, rows: Any) -> None:
             if self.failed:
-                raise JournalError("the disk has gone", fix="")
+                raise JournalError("the disk failed", fix="")
             super().commit(version, rows)
 
     async def main() -> None:
-        journal = Failing(home.path)
-        world = World(journal=journal)
-        stream = await world.watch(MAPS, resourceVersion=world.core.version)
-        write(world.core, "kept")
-        keep(world.core)
+        journal = Failing(data_dir.path)
+        harness = Harness(journal=journal)
+        stream = await harness.watch(MAPS, resourceVersion=harness.core.version)
+        write(harness.core, "kept")
+        commit_only(harness.core)
         journal.failed = True
-        await world.send("POST", MAPS, configmap("lost"))
-        assert told(await events(stream)) == [("ADDED", "kept")]
+        await harness.send("POST", MAPS, configmap("lost"))
+        assert types_and_names(await events(stream)) == [("ADDED", "kept")]
         journal.close()
 
     run_virtual(main())
 
 
 def test_an_encoding_error_ends_only_the_watches_of_its_kind(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That watch ends, so its client lists again; watches of other kinds get later events."""
     usual = Event.line
 
     def line(event: Event, change: Any) -> bytes:
         if event.record.name == "poison":
-            raise RuntimeError("no words for it")
+            raise RuntimeError("cannot be encoded")
         return usual(event, change)
 
     monkeypatch.setattr(Event, "line", line)
 
-    async def scene(world: World) -> None:
-        core = world.core
-        maps = await world.watch(MAPS, resourceVersion=core.version)
-        secrets = await world.watch(MAPS.replace("configmaps", "secrets"), resourceVersion=0)
+    async def scenario(harness: Harness) -> None:
+        core = harness.core
+        maps = await harness.watch(MAPS, resourceVersion=core.version)
+        secrets = await harness.watch(MAPS.replace("configmaps", "secrets"), resourceVersion=0)
         write(core, "poison")
         answers = await asyncio.gather(
-            world.call("POST", MAPS, configmap("fine")),
-            world.call("POST", MAPS.replace("configmaps", "secrets"), configmap("s")),
+            harness.call("POST", MAPS, configmap("fine")),
+            harness.call("POST", MAPS.replace("configmaps", "secrets"), configmap("s")),
         )
-        assert [answer.status for answer in answers] == [201, 201], "what is kept is answered so"
-        assert told(await events(maps)) == []
-        assert told(await events(secrets, count=1)) == [("ADDED", "s")]
+        assert [answer.status for answer in answers] == [201, 201], (
+            "a committed write gets a success response"
+        )
+        assert types_and_names(await events(maps)) == []
+        assert types_and_names(await events(secrets, count=1)) == [("ADDED", "s")]
         assert not core._store.unpublished
 
-    play(home, scene, failures=1)
+    play(data_dir, scenario, failures=1)
 
 
-def test_deletions_are_published_before_the_watches_of_a_removed_kind_end(home: Home) -> None:
+def test_deletions_are_published_before_the_watches_of_a_removed_kind_end(
+    data_dir: DataDir,
+) -> None:
     names = {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"}
     schema = {"openAPIV3Schema": {"type": "object"}}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
     spec = {"group": "e.x", "scope": "Namespaced", "names": names, "versions": [version]}
     things = "/apis/e.x/v1/namespaces/default/things"
 
-    async def scene(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         made = {"metadata": {"name": "things.e.x"}, "spec": spec}
-        await world.ok("POST", DEFINITIONS, made)
+        await harness.ok("POST", DEFINITIONS, made)
         thing = {"kind": "Thing", "apiVersion": "e.x/v1", **configmap("t")}
-        await world.ok("POST", things, thing)
-        stream = await world.watch(things, resourceVersion=world.core.version)
-        await world.ok("DELETE", f"{DEFINITIONS}/things.e.x")
-        assert told(await events(stream)) == [("DELETED", "t")]
-        assert (await world.call("GET", things)).status == 404
+        await harness.ok("POST", things, thing)
+        stream = await harness.watch(things, resourceVersion=harness.core.version)
+        await harness.ok("DELETE", f"{DEFINITIONS}/things.e.x")
+        assert types_and_names(await events(stream)) == [("DELETED", "t")]
+        assert (await harness.call("GET", things)).status == 404
 
-    play(home, scene)
+    play(data_dir, scenario)
 
 
 # ---- in any order
@@ -245,13 +259,15 @@ class Reader:
                 self.lines.append((item["type"], version))
 
 
-async def _step(world: World, kind: str, number: int, group: asyncio.TaskGroup) -> Reader | None:
-    core, name = world.core, f"m{number}"
+async def _step(
+    harness: Harness, kind: str, number: int, group: asyncio.TaskGroup
+) -> Reader | None:
+    core, name = harness.core, f"m{number}"
     there = core.find("configmaps", "default", name) is not None
     if kind == "post":
-        group.create_task(world.send("POST", MAPS, configmap(name)))
+        group.create_task(harness.send("POST", MAPS, configmap(name)))
     elif kind == "delete":
-        group.create_task(world.send("DELETE", f"{MAPS}/{name}"))
+        group.create_task(harness.send("DELETE", f"{MAPS}/{name}"))
     elif kind == "write" and not there:
         write(core, name)
     elif (
@@ -260,7 +276,7 @@ async def _step(world: World, kind: str, number: int, group: asyncio.TaskGroup) 
         and core._persistence.outbox
         and not core._pending
     ):
-        keep(core)
+        commit_only(core)
     elif kind == "tell":
         core._publish()
     elif kind == "tick":
@@ -268,11 +284,11 @@ async def _step(world: World, kind: str, number: int, group: asyncio.TaskGroup) 
     elif kind == "turn":
         await asyncio.sleep(0)
     elif kind == "wait":
-        await world.clock.sleep(10.0)
+        await harness.clock.sleep(10.0)
     elif kind == "watch":
-        version = int((await world.ok("GET", MAPS))["metadata"]["resourceVersion"])
+        version = int((await harness.ok("GET", MAPS))["metadata"]["resourceVersion"])
         query = {"resourceVersion": version, "allowWatchBookmarks": "true"}
-        reader = Reader(await world.watch(MAPS, **query), version)
+        reader = Reader(await harness.watch(MAPS, **query), version)
         group.create_task(reader.run())
         return reader
     return None
@@ -288,19 +304,19 @@ def test_every_watch_gets_every_event_once_and_in_order(
 
     async def main() -> list[int]:
         journal = Journal(path)
-        world = World(journal=journal, bookmark_every=10.0)
+        harness = Harness(journal=journal, bookmark_every=10.0)
         async with asyncio.TaskGroup() as group:
             for kind, number in steps:
-                reader = await _step(world, kind, number, group)
+                reader = await _step(harness, kind, number, group)
                 readers.extend([reader] if reader is not None else [])
             await asyncio.sleep(0)
-            world.core.tick()
-            await world.ok("GET", MAPS)
-            await world.clock.sleep(1.0)
-            world.core.close_watches()
-        assert not world.core.failures and not world.core._store.unpublished
+            harness.core.tick()
+            await harness.ok("GET", MAPS)
+            await harness.clock.sleep(1.0)
+            harness.core.close_watches()
+        assert not harness.core.failures and not harness.core._store.unpublished
         journal.close()
-        return [event.version for event in world.core._store.tables["configmaps"].history]
+        return [event.version for event in harness.core._store.tables["configmaps"].history]
 
     happened = run_virtual(main(), seed=seed)
     for reader in readers:
@@ -309,6 +325,6 @@ def test_every_watch_gets_every_event_once_and_in_order(
         seen = reader.after
         for kind, version in reader.lines:
             missing = [each for each in happened if seen < each <= version]
-            assert missing == ([version] if kind != "BOOKMARK" else []), "something was passed over"
-            assert version >= seen, "time does not go back"
+            assert missing == ([version] if kind != "BOOKMARK" else []), "an event was skipped"
+            assert version >= seen, "versions only increase"
             seen = version

@@ -11,7 +11,7 @@ from runyard.embedded.kube.status import StatusError
 MANY = 20_000
 
 
-class Counted(dict[str, Any]):
+class CountedMap(dict[str, Any]):
     """A map that counts how often it is copied."""
 
     copies = 0
@@ -21,21 +21,21 @@ class Counted(dict[str, Any]):
         return dict(self)
 
 
-class Told(str):
+class ComparedText(str):
     """A text that counts how often it is compared."""
 
     __slots__ = ()
     compared = 0
 
     def __eq__(self, other: object) -> bool:
-        Told.compared += 1
+        ComparedText.compared += 1
         return str.__eq__(self, other)
 
     __hash__ = str.__hash__
 
 
 def test_a_part_is_copied_once_however_often_it_is_changed() -> None:
-    document = Counted(data=Counted(a="1"))
+    document = CountedMap(data=CountedMap(a="1"))
     patch = [{"op": "add", "path": f"/data/{index}", "value": "x"} for index in range(100)]
     after = jsonpatch.apply(document, patch)
     assert (document.copies, document["data"].copies) == (1, 1)
@@ -65,26 +65,26 @@ def test_a_value_of_the_patch_is_not_changed_by_a_later_operation() -> None:
 
 
 def _containers(first: int) -> list[Any]:
-    names = (Told(f"c{index}") for index in range(first, first + MANY))
+    names = (ComparedText(f"c{index}") for index in range(first, first + MANY))
     return [{"name": name, "image": "vm:1"} for name in names]
 
 
 @pytest.mark.parametrize("again", [0, MANY // 2, MANY], ids=["same", "half", "others"])
 def test_lists_of_any_length_merge_in_linear_time(again: int) -> None:
-    live, told = {"containers": _containers(0)}, {"containers": _containers(again)}
-    Told.compared = 0
-    after = strategic.apply(named("PodSpec"), live, told)
+    live, patch = {"containers": _containers(0)}, {"containers": _containers(again)}
+    ComparedText.compared = 0
+    after = strategic.apply(named("PodSpec"), live, patch)
     assert len(after["containers"]) == MANY + again
-    assert Told.compared < 40 * MANY
+    assert ComparedText.compared < 40 * MANY
 
 
 def test_sets_of_any_length_merge_in_linear_time() -> None:
-    live = {"finalizers": [Told(f"a/{index}") for index in range(MANY)]}
-    told = {"finalizers": [Told(f"b/{index}") for index in range(MANY)]}
-    Told.compared = 0
-    after = strategic.apply(named("ObjectMeta"), live, told)
+    live = {"finalizers": [ComparedText(f"a/{index}") for index in range(MANY)]}
+    patch = {"finalizers": [ComparedText(f"b/{index}") for index in range(MANY)]}
+    ComparedText.compared = 0
+    after = strategic.apply(named("ObjectMeta"), live, patch)
     assert len(after["finalizers"]) == 2 * MANY
-    assert Told.compared < 40 * MANY
+    assert ComparedText.compared < 40 * MANY
 
 
 def test_a_set_item_that_is_not_a_string_is_no_server_error() -> None:

@@ -21,18 +21,18 @@ def request_for(
     organizations: tuple[str, ...] = ("system:nodes",),
     hostnames: tuple[str, ...] = (),
     addresses: tuple[str, ...] = (),
-    mails: tuple[str, ...] = (),
+    emails: tuple[str, ...] = (),
     signer: str = SERVING,
     usages: tuple[str, ...] = USAGES,
     **spec: Any,
 ) -> dict[str, Any]:
     """The object to create."""
-    told = (name or f"system:node:{host}", *more_names)
-    common = [x509.NameAttribute(NameOID.COMMON_NAME, each) for each in told]
+    common_names = (name or f"system:node:{host}", *more_names)
+    common = [x509.NameAttribute(NameOID.COMMON_NAME, each) for each in common_names]
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
     names: list[x509.GeneralName] = [x509.DNSName(each) for each in hostnames]
     names += [x509.IPAddress(ip_address(each)) for each in addresses]
-    names += [x509.RFC822Name(each) for each in mails]
+    names += [x509.RFC822Name(each) for each in emails]
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([*groups, *common]))
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)

@@ -1,16 +1,16 @@
-"""The fence around hosts: a stolen credential of one machine does no harm to the others."""
+"""The host fence: a stolen credential of one host cannot harm the others."""
 
 from typing import Any
 
 import pytest
-from tests.embedded.kube_access.accessworld import (
+from tests.embedded.kube_access.accesssupport import (
     ACCOUNTS,
     BOSS,
     MERGE,
     PODS,
     RBAC,
     SPACE,
-    World,
+    RbacHarness,
     play,
     pod,
     rule,
@@ -26,20 +26,20 @@ REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 FINALIZERS = {"metadata": {"finalizers": [names.VM_FINALIZER]}}
 
 
-async def furnish(world: World) -> None:
+async def create_hosts(harness: RbacHarness) -> None:
     """Creates two hosts with a Pod each; host 1 has its shipped roles."""
     for obj in rights.granted({rights.host_account("mini-1"): rights.HOST}):
         meta = obj["metadata"]
         where = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-        await world.ok(BOSS, "POST", f"{RBAC}{where}/{obj['kind'].lower()}s", obj)
+        await harness.ok(BOSS, "POST", f"{RBAC}{where}/{obj['kind'].lower()}s", obj)
     for number in (1, 2):
         status = {"addresses": [{"type": "InternalIP", "address": f"10.0.0.{number}"}]}
         node = {"metadata": {"name": f"mini-{number}"}, "status": status}
-        await world.ok(BOSS, "POST", "/api/v1/nodes", node)
-        await world.ok(BOSS, "POST", ACCOUNTS, {"metadata": {"name": f"pod-{number}"}})
+        await harness.ok(BOSS, "POST", "/api/v1/nodes", node)
+        await harness.ok(BOSS, "POST", ACCOUNTS, {"metadata": {"name": f"pod-{number}"}})
         spec = {"nodeName": f"mini-{number}", "serviceAccountName": f"pod-{number}"}
-        await world.ok(BOSS, "POST", PODS, pod(f"pod-{number}", **spec))
-    await world.ok(BOSS, "POST", LEASES, {"metadata": {"name": "mini-2"}, "spec": {}})
+        await harness.ok(BOSS, "POST", PODS, pod(f"pod-{number}", **spec))
+    await harness.ok(BOSS, "POST", LEASES, {"metadata": {"name": "mini-2"}, "spec": {}})
 
 
 def bound(name: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def bound(name: str) -> dict[str, Any]:
     return {"spec": {"audiences": ["x"], "boundObjectRef": ref}}
 
 
-def about(kind: str, name: str) -> dict[str, Any]:
+def event_about(kind: str, name: str) -> dict[str, Any]:
     space = {"namespace": SPACE} if kind == "Pod" else {}
     return {
         "metadata": {"name": f"e-{name}"},
@@ -65,7 +65,7 @@ ALLOWED = {
     "our finalizer": ("PATCH", f"{PODS}/pod-1", FINALIZERS),
     "the end of its Pod": ("DELETE", f"{PODS}/pod-1", None),
     "its Pod's token": ("POST", f"{ACCOUNTS}/pod-1/token", bound("pod-1")),
-    "a word about its Pod": ("POST", EVENTS, about("Pod", "pod-1")),
+    "an Event about its Pod": ("POST", EVENTS, event_about("Pod", "pod-1")),
 }
 
 
@@ -73,10 +73,10 @@ ALLOWED = {
 def test_a_host_does_its_work_with_the_shipped_roles(case: str) -> None:
     method, path, body = ALLOWED[case]
 
-    async def scenario(world: World) -> None:
-        await furnish(world)
+    async def scenario(harness: RbacHarness) -> None:
+        await create_hosts(harness)
         kind = MERGE if method == "PATCH" else "application/json"
-        await world.ok(HOST, method, path, body, kind=kind)
+        await harness.ok(HOST, method, path, body, kind=kind)
 
     play(scenario)
 
@@ -106,18 +106,18 @@ REFUSED: dict[str, tuple[str, str, Any]] = {
             }
         },
     ),
-    "a token of nobody's Pod": (
+    "a token without a Pod": (
         "POST",
         f"{ACCOUNTS}/pod-1/token",
         {"spec": {"audiences": ["x"]}},
     ),
     "a token of another's Pod": ("POST", f"{ACCOUNTS}/pod-2/token", bound("pod-2")),
     "an account": ("POST", ACCOUNTS, {"metadata": {"name": "x"}}),
-    "a word about another's Pod": ("POST", EVENTS, about("Pod", "pod-2")),
-    "a word about another host": (
+    "an Event about another's Pod": ("POST", EVENTS, event_about("Pod", "pod-2")),
+    "an Event about another host": (
         "POST",
         "/api/v1/namespaces/default/events",
-        about("Node", "mini-2"),
+        event_about("Node", "mini-2"),
     ),
     "a role": ("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "x"}, "rules": []}),
     "a Secret": (
@@ -138,26 +138,26 @@ REFUSED: dict[str, tuple[str, str, Any]] = {
 def test_a_host_writes_nothing_of_others_even_with_all_permissions(case: str) -> None:
     method, path, body = REFUSED[case]
 
-    async def scenario(world: World) -> None:
-        await furnish(world)
-        await world.give_everywhere(HOST[0], rule("*", "*", groups="*"))
-        before = world.core.version
+    async def scenario(harness: RbacHarness) -> None:
+        await create_hosts(harness)
+        await harness.grant_cluster_wide(HOST[0], rule("*", "*", groups="*"))
+        before = harness.core.version
         kind = MERGE if method == "PATCH" else "application/json"
-        why = await world.refused(HOST, method, path, body, kind=kind)
+        why = await harness.refused(HOST, method, path, body, kind=kind)
         assert "cannot" not in why.partition("forbidden")[2].split("User")[0], why
-        assert world.core.version == before
+        assert harness.core.version == before
 
     play(scenario)
 
 
 def test_a_host_requests_its_own_certificate_for_its_own_addresses() -> None:
-    async def scenario(world: World) -> None:
-        await furnish(world)
-        await world.give_everywhere(
+    async def scenario(harness: RbacHarness) -> None:
+        await create_hosts(harness)
+        await harness.grant_cluster_wide(
             HOST[0], rule("certificatesigningrequests", "create", groups="certificates.k8s.io")
         )
         body = request_for("mini-1", addresses=("10.0.0.1",), hostnames=("mini-1",))
-        made = await world.ok(HOST, "POST", REQUESTS, body)
+        made = await harness.ok(HOST, "POST", REQUESTS, body)
         assert made["spec"]["username"] == HOST[0]
 
     play(scenario)
@@ -165,20 +165,20 @@ def test_a_host_requests_its_own_certificate_for_its_own_addresses() -> None:
 
 @pytest.mark.parametrize("path", ["/api/v1/secrets", f"/api/v1/namespaces/{SPACE}/secrets"])
 def test_a_host_reads_no_secrets(path: str) -> None:
-    async def scenario(world: World) -> None:
-        await furnish(world)
-        assert 'cannot list resource "secrets"' in await world.refused(HOST, "GET", path)
+    async def scenario(harness: RbacHarness) -> None:
+        await create_hosts(harness)
+        assert 'cannot list resource "secrets"' in await harness.refused(HOST, "GET", path)
 
     play(scenario)
 
 
 def test_a_node_identity_by_certificate_is_a_host_too() -> None:
-    async def scenario(world: World) -> None:
-        await furnish(world)
+    async def scenario(harness: RbacHarness) -> None:
+        await create_hosts(harness)
         node = ("system:node:mini-1", "system:nodes")
-        await world.give_everywhere(node[0], rule("*", "*", groups="*"))
+        await harness.grant_cluster_wide(node[0], rule("*", "*", groups="*"))
         body = {"status": {"phase": "x"}}
-        await world.ok(node, "PATCH", "/api/v1/nodes/mini-1/status", body, kind=MERGE)
-        await world.refused(node, "PATCH", "/api/v1/nodes/mini-2/status", body, kind=MERGE)
+        await harness.ok(node, "PATCH", "/api/v1/nodes/mini-1/status", body, kind=MERGE)
+        await harness.refused(node, "PATCH", "/api/v1/nodes/mini-2/status", body, kind=MERGE)
 
     play(scenario)

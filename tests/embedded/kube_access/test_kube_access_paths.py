@@ -8,7 +8,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.embedded.kube_access.accessworld import BOSS, NOBODY, SPACE, World, play, rule, user
+from tests.embedded.kube_access.accesssupport import (
+    BOSS,
+    NOBODY,
+    SPACE,
+    RbacHarness,
+    play,
+    rule,
+    user,
+)
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.actions import Actions
@@ -46,7 +54,9 @@ PATHS = st.builds(
 
 
 @given(path=PATHS, method=st.sampled_from(["GET", "PUT", "DELETE", "POST", "PATCH", "HEAD"]))
-def test_authorization_and_routing_parse_a_path_alike(catalogue: Catalogue, path: str, method: str) -> None:
+def test_authorization_and_routing_parse_a_path_alike(
+    catalogue: Catalogue, path: str, method: str
+) -> None:
     asked = Actions(catalogue).of(Request(method=method, path=path))
     try:
         target = catalogue.parse(path)
@@ -66,16 +76,16 @@ def test_authorization_and_routing_parse_a_path_alike(catalogue: Catalogue, path
 
 
 def test_an_empty_path_segment_does_not_bypass_a_role() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: RbacHarness) -> None:
         everywhere = {"nonResourceURLs": ["*"], "verbs": ["*"]}
-        await world.give_everywhere("nobody", everywhere)
-        await world.ok(
+        await harness.grant_cluster_wide("nobody", everywhere)
+        await harness.ok(
             BOSS, "POST", f"/api/v1/namespaces/{SPACE}/secrets", {"metadata": {"name": "s"}}
         )
         for path in ("/apis//v1/secrets", f"/apis//v1/namespaces/{SPACE}/secrets/s"):
-            answer = await world.ask(NOBODY, "GET", path)
+            answer = await harness.send(NOBODY, "GET", path)
             assert answer.status in (403, 404)
-            assert (await world.ask(BOSS, "GET", path)).status == 404
+            assert (await harness.send(BOSS, "GET", path)).status == 404
 
     play(scenario)
 
@@ -115,14 +125,14 @@ def test_the_name_in_a_selector_is_the_one_that_the_list_reads(selector: str) ->
         assert ("metadata.name", name) in [(told.key, told.values[0]) for _, told in listed.fields]
 
 
-def grown(count: int, ask: Callable[[int], object]) -> int:
-    """The bytes that are still held after asking so many times."""
+def grown(count: int, send: Callable[[int], object]) -> int:
+    """The bytes that are still held after so many requests."""
 
-    ask(0)
+    send(0)
     tracemalloc.start()
     try:
         for turn in range(1, count):
-            ask(turn)
+            send(turn)
         return tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -163,18 +173,18 @@ def test_long_requests_are_not_cached(catalogue: Catalogue) -> None:
         ),
         "selectors": lambda turn: parse(PODS, "", f"metadata.name={turn}{LONG}"),
     }
-    held = {name: grown(20, ask) for name, ask in asks.items()}
+    held = {name: grown(20, send) for name, send in asks.items()}
     assert {name: size for name, size in held.items() if size > len(LONG)} == {}
 
 
 def test_caches_of_many_requests_are_bounded() -> None:
     rbac = _rbac()
 
-    def ask(turn: int) -> None:
-        who = User(name="bob" if turn % 2 else f"somebody-{turn}")
-        rbac.decide(who, Action(verb=f"verb-{turn}", plural="pods"))
+    def send(turn: int) -> None:
+        caller = User(name="bob" if turn % 2 else f"somebody-{turn}")
+        rbac.decide(caller, Action(verb=f"verb-{turn}", plural="pods"))
 
-    assert grown(20_000, ask) < 4 << 20
+    assert grown(20_000, send) < 4 << 20
 
 
 def test_a_long_selector_is_served() -> None:

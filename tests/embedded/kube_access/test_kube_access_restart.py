@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tests.embedded.kube_access.accessworld import PODS, RBAC, SPACE
+from tests.embedded.kube_access.accesssupport import PODS, RBAC, SPACE
 
 from runyard.clock import RealClock
 from runyard.embedded.kube.access.login import authenticator
@@ -87,7 +87,7 @@ def test_component_roles_survive_a_restart_and_are_repaired_at_start(tmp_path: P
 
 
 def test_a_serving_certificate_does_not_authenticate_a_client(tmp_path: Path) -> None:
-    """The same authority signs both; only one made for clients says who somebody is."""
+    """The same CA signs both; only a client certificate authenticates a caller."""
 
     async def main() -> None:
         now = RealClock().now()
@@ -101,7 +101,7 @@ def test_a_serving_certificate_does_not_authenticate_a_client(tmp_path: Path) ->
             core.handle, tls=server_context(server, clients=authority.certificate)
         )
 
-        async def ask(tls: ssl.SSLContext, path: str = PODS) -> int:
+        async def send(tls: ssl.SSLContext, path: str = PODS) -> int:
             transport = HttpTransport(listening.url, tls=tls)
             try:
                 answer = await transport.send(Request(method="GET", path=path), timeout=30)
@@ -112,11 +112,11 @@ def test_a_serving_certificate_does_not_authenticate_a_client(tmp_path: Path) ->
             finally:
                 await transport.close()
 
-        assert await ask(client_context(authority.certificate, files=shown)) == 200
-        assert await ask(client_context(authority.certificate, files=server)) == 0
-        assert await ask(client_context(authority.certificate)) == 401
-        assert await ask(client_context(authority.certificate), "/readyz") == 200
-        assert await ask(client_context(authority.certificate), f"{RBAC}/clusterroles") == 401
+        assert await send(client_context(authority.certificate, files=shown)) == 200
+        assert await send(client_context(authority.certificate, files=server)) == 0
+        assert await send(client_context(authority.certificate)) == 401
+        assert await send(client_context(authority.certificate), "/readyz") == 200
+        assert await send(client_context(authority.certificate), f"{RBAC}/clusterroles") == 401
         await listening.close()
 
     asyncio.run(main())

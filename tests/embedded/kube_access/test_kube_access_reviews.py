@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.embedded.kube_access.accessworld import (
+from tests.embedded.kube_access.accesssupport import (
     BOB,
     BOSS,
     PODS,
     ROLES,
     SPACE,
-    World,
+    RbacHarness,
     play,
     rule,
 )
@@ -21,7 +21,7 @@ RULES = f"{AUTHORIZATION}/selfsubjectrulesreviews"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
-def asked(verb: str, resource: str = "pods", **more: str) -> dict[str, Any]:
+def access_review(verb: str, resource: str = "pods", **more: str) -> dict[str, Any]:
     return {
         "spec": {
             "resourceAttributes": {"verb": verb, "resource": resource, "namespace": SPACE} | more
@@ -30,30 +30,30 @@ def asked(verb: str, resource: str = "pods", **more: str) -> dict[str, Any]:
 
 
 def test_self_access_reviews_match_the_roles() -> None:
-    async def scenario(world: World) -> None:
-        await world.give("bob", rule("pods", "list"))
-        yes = await world.ok(BOB, "POST", SELF, asked("list"))
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant("bob", rule("pods", "list"))
+        yes = await harness.ok(BOB, "POST", SELF, access_review("list"))
         assert yes["kind"] == "SelfSubjectAccessReview"
         assert yes["status"] == {
             "allowed": True,
             "reason": f'RBAC: allowed by RoleBinding "of-bob/{SPACE}" of Role "of-bob" to User "bob"',
         }
         for body in (
-            asked("get"),
-            asked("list", subresource="status"),
-            asked("list", namespace=""),
+            access_review("get"),
+            access_review("list", subresource="status"),
+            access_review("list", namespace=""),
         ):
-            assert (await world.ok(BOB, "POST", SELF, body))["status"] == {"allowed": False}
-        boss = await world.ok(BOSS, "POST", SELF, asked("delete"))
+            assert (await harness.ok(BOB, "POST", SELF, body))["status"] == {"allowed": False}
+        boss = await harness.ok(BOSS, "POST", SELF, access_review("delete"))
         assert boss["status"] == {"allowed": True}
         path = {"spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}}}
-        assert (await world.ok(BOB, "POST", SELF, path))["status"]["reason"] == (
+        assert (await harness.ok(BOB, "POST", SELF, path))["status"]["reason"] == (
             'RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery"'
             ' to Group "system:authenticated"'
         )
-        await world.ok(BOSS, "DELETE", f"{ROLES}/of-bob")
+        await harness.ok(BOSS, "DELETE", f"{ROLES}/of-bob")
         why = 'role.rbac.authorization.k8s.io "of-bob" not found'
-        assert (await world.ok(BOB, "POST", SELF, asked("list")))["status"] == {
+        assert (await harness.ok(BOB, "POST", SELF, access_review("list")))["status"] == {
             "allowed": False,
             "reason": f"RBAC: {why}",
             "evaluationError": why,
@@ -63,14 +63,14 @@ def test_self_access_reviews_match_the_roles() -> None:
 
 
 def test_subject_access_reviews_need_a_right() -> None:
-    async def scenario(world: World) -> None:
-        await world.give("bob", rule("pods", "list"))
-        body = asked("list")
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant("bob", rule("pods", "list"))
+        body = access_review("list")
         body["spec"]["user"] = "bob"
-        assert (await world.ask(BOB, "POST", OTHERS, body)).status == 403
-        assert (await world.ok(BOSS, "POST", OTHERS, body))["status"]["allowed"] is True
+        assert (await harness.send(BOB, "POST", OTHERS, body)).status == 403
+        assert (await harness.ok(BOSS, "POST", OTHERS, body))["status"]["allowed"] is True
         body["spec"] |= {"user": "eve", "groups": ["devs"]}
-        assert (await world.ok(BOSS, "POST", OTHERS, body))["status"]["allowed"] is False
+        assert (await harness.ok(BOSS, "POST", OTHERS, body))["status"]["allowed"] is False
 
     play(scenario)
 
@@ -88,48 +88,48 @@ NONSENSE = {
 def test_an_invalid_review_is_refused(case: str) -> None:
     path, spec, code = NONSENSE[case]
 
-    async def scenario(world: World) -> None:
-        assert (await world.ask(BOSS, "POST", path, {"spec": spec})).status == code
+    async def scenario(harness: RbacHarness) -> None:
+        assert (await harness.send(BOSS, "POST", path, {"spec": spec})).status == code
 
     play(scenario)
 
 
 def test_self_rules_reviews_list_the_rules_of_a_namespace() -> None:
-    async def scenario(world: World) -> None:
-        await world.give("bob", rule("pods", "list", resourceNames=["a"]))
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant("bob", rule("pods", "list", resourceNames=["a"]))
         body = {"spec": {"namespace": SPACE}}
-        status = (await world.ok(BOB, "POST", RULES, body))["status"]
+        status = (await harness.ok(BOB, "POST", RULES, body))["status"]
         mine = {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
         assert mine in status["resourceRules"] and status["incomplete"] is False
         assert any("/healthz" in each["nonResourceURLs"] for each in status["nonResourceRules"])
-        elsewhere = await world.ok(BOB, "POST", RULES, {"spec": {"namespace": "default"}})
+        elsewhere = await harness.ok(BOB, "POST", RULES, {"spec": {"namespace": "default"}})
         assert mine not in elsewhere["status"]["resourceRules"]
-        boss = (await world.ok(BOSS, "POST", RULES, body))["status"]["resourceRules"]
+        boss = (await harness.ok(BOSS, "POST", RULES, body))["status"]["resourceRules"]
         assert {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]} in boss
 
     play(scenario)
 
 
 def test_self_subject_reviews_return_the_caller() -> None:
-    async def scenario(world: World) -> None:
-        found = await world.ok(BOB, "POST", WHO, {"kind": "SelfSubjectReview"})
+    async def scenario(harness: RbacHarness) -> None:
+        found = await harness.ok(BOB, "POST", WHO, {"kind": "SelfSubjectReview"})
         assert found["status"]["userInfo"] == {
             "username": "bob",
             "groups": ["devs", "system:authenticated"],
         }
         headers = (("impersonate-user", "eve"),)
-        other = await world.ok(BOSS, "POST", WHO, {}, headers=headers)
+        other = await harness.ok(BOSS, "POST", WHO, {}, headers=headers)
         assert other["status"]["userInfo"]["username"] == "eve"
 
     play(scenario)
 
 
 def test_a_review_is_not_stored() -> None:
-    async def scenario(world: World) -> None:
-        before = world.core.version
-        await world.ok(BOB, "POST", SELF, asked("list"))
-        assert world.core.version == before
-        assert (await world.ask(BOSS, "GET", SELF)).status == 405
-        assert (await world.ask(BOB, "GET", PODS)).status == 403
+    async def scenario(harness: RbacHarness) -> None:
+        before = harness.core.version
+        await harness.ok(BOB, "POST", SELF, access_review("list"))
+        assert harness.core.version == before
+        assert (await harness.send(BOSS, "GET", SELF)).status == 405
+        assert (await harness.send(BOB, "GET", PODS)).status == 403
 
     play(scenario)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.embedded.kube_access.accessworld import (
+from tests.embedded.kube_access.accesssupport import (
     ACCOUNTS,
     APPLY,
     BINDINGS,
@@ -17,7 +17,7 @@ from tests.embedded.kube_access.accessworld import (
     RBAC,
     ROLES,
     SPACE,
-    World,
+    RbacHarness,
     group,
     play,
     rule,
@@ -82,8 +82,8 @@ REFUSALS = {
 def test_a_refusal_has_the_message_of_a_real_server(case: str) -> None:
     (method, path), message, details = REFUSALS[case]
 
-    async def scenario(world: World) -> None:
-        answer = await world.ask(BOB, method, path)
+    async def scenario(harness: RbacHarness) -> None:
+        answer = await harness.send(BOB, method, path)
         assert answer.status == 403
         assert answer.json() == {
             "kind": "Status",
@@ -152,7 +152,7 @@ def test_a_rule_allows_exactly_its_actions(case: str) -> None:
         "subjects": [user("bob")],
     }
     rbac = Rbac(lambda: RbacObjects.of((role, binding)))
-    for _ in range(2):  # the second time from memory
+    for _ in range(2):  # the second time from the cache
         assert rbac.decide(User(name="bob"), asked).allowed is allowed
         assert not rbac.decide(User(name="eve"), asked).allowed
 
@@ -162,7 +162,7 @@ SUBJECTS = {
     "another user": (user("eve"), BOB, False),
     "a group": (group("devs"), BOB, True),
     "a group of that name is no user": (group("bob"), BOB, False),
-    "everybody who is known": (group("system:authenticated"), NOBODY, True),
+    "every authenticated user": (group("system:authenticated"), NOBODY, True),
     "an account": (
         {"kind": "ServiceAccount", "name": "a", "namespace": "x"},
         ("system:serviceaccount:x:a",),
@@ -183,87 +183,87 @@ SUBJECTS = {
 
 @pytest.mark.parametrize("case", SUBJECTS)
 def test_a_binding_grants_to_its_subjects_only(case: str) -> None:
-    subject, who, allowed = SUBJECTS[case]
+    subject, caller, allowed = SUBJECTS[case]
 
-    async def scenario(world: World) -> None:
-        await world.role("reader", rule("pods", "list"))
-        await world.bind("reader", subject)
-        assert (await world.ask(who, "GET", PODS)).status == (200 if allowed else 403)
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.role("reader", rule("pods", "list"))
+        await harness.bind("reader", subject)
+        assert (await harness.send(caller, "GET", PODS)).status == (200 if allowed else 403)
 
     play(scenario)
 
 
 def test_a_role_applies_in_its_namespace_while_it_exists() -> None:
-    async def scenario(world: World) -> None:
-        assert (await world.ask(BOB, "GET", PODS)).status == 403
-        await world.give("bob", rule("pods", "list"))
-        assert (await world.ask(BOB, "GET", PODS)).status == 200
-        assert (await world.ask(BOB, "GET", "/api/v1/pods")).status == 403
-        assert (await world.ask(BOB, "GET", "/api/v1/namespaces/default/pods")).status == 403
-        await world.ok(BOSS, "PATCH", f"{ROLES}/of-bob", {"rules": []}, kind=MERGE)
-        assert (await world.ask(BOB, "GET", PODS)).status == 403
-        await world.ok(BOSS, "DELETE", f"{ROLES}/of-bob")
-        why = await world.refused(BOB, "GET", PODS)
+    async def scenario(harness: RbacHarness) -> None:
+        assert (await harness.send(BOB, "GET", PODS)).status == 403
+        await harness.grant("bob", rule("pods", "list"))
+        assert (await harness.send(BOB, "GET", PODS)).status == 200
+        assert (await harness.send(BOB, "GET", "/api/v1/pods")).status == 403
+        assert (await harness.send(BOB, "GET", "/api/v1/namespaces/default/pods")).status == 403
+        await harness.ok(BOSS, "PATCH", f"{ROLES}/of-bob", {"rules": []}, kind=MERGE)
+        assert (await harness.send(BOB, "GET", PODS)).status == 403
+        await harness.ok(BOSS, "DELETE", f"{ROLES}/of-bob")
+        why = await harness.refused(BOB, "GET", PODS)
         assert why.endswith(': RBAC: role.rbac.authorization.k8s.io "of-bob" not found')
-        await world.ok(BOSS, "DELETE", f"{BINDINGS}/of-bob")
-        assert "RBAC" not in await world.refused(BOB, "GET", PODS)
+        await harness.ok(BOSS, "DELETE", f"{BINDINGS}/of-bob")
+        assert "RBAC" not in await harness.refused(BOB, "GET", PODS)
 
     play(scenario)
 
 
 def test_a_cluster_role_applies_everywhere_or_in_the_bound_namespace() -> None:
-    async def scenario(world: World) -> None:
-        await world.role("r", rule("pods nodes", "list"), where=CLUSTER_ROLES)
-        await world.bind("r", user("bob"), role="ClusterRole")
-        await world.bind("r", user("eve"), role="ClusterRole", where=CLUSTER_BINDINGS)
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.role("r", rule("pods nodes", "list"), where=CLUSTER_ROLES)
+        await harness.bind("r", user("bob"), role="ClusterRole")
+        await harness.bind("r", user("eve"), role="ClusterRole", where=CLUSTER_BINDINGS)
         for path, bob in ((PODS, 200), ("/api/v1/pods", 403), ("/api/v1/nodes", 403)):
-            assert (await world.ask(BOB, "GET", path)).status == bob
-            assert (await world.ask(("eve",), "GET", path)).status == 200
+            assert (await harness.send(BOB, "GET", path)).status == bob
+            assert (await harness.send(("eve",), "GET", path)).status == 200
 
     play(scenario)
 
 
 def test_a_list_or_watch_of_one_name_is_allowed_by_that_name() -> None:
-    async def scenario(world: World) -> None:
-        await world.give("bob", rule("configmaps", "list get", resourceNames=["mine"]))
-        await world.ok(BOSS, "POST", MAPS, {"metadata": {"name": "mine"}})
-        assert (await world.ask(BOB, "GET", MAPS)).status == 403
-        only = await world.ok(BOB, "GET", MAPS, fieldSelector="metadata.name=mine")
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant("bob", rule("configmaps", "list get", resourceNames=["mine"]))
+        await harness.ok(BOSS, "POST", MAPS, {"metadata": {"name": "mine"}})
+        assert (await harness.send(BOB, "GET", MAPS)).status == 403
+        only = await harness.ok(BOB, "GET", MAPS, fieldSelector="metadata.name=mine")
         assert [item["metadata"]["name"] for item in only["items"]] == ["mine"]
-        other = await world.ask(BOB, "GET", MAPS, fieldSelector="metadata.name=other")
+        other = await harness.send(BOB, "GET", MAPS, fieldSelector="metadata.name=other")
         assert other.status == 403
 
     play(scenario)
 
 
 def test_an_apply_that_creates_needs_the_right_to_create() -> None:
-    async def scenario(world: World) -> None:
-        await world.give("bob", rule("configmaps", "patch"))
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant("bob", rule("configmaps", "patch"))
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}}
         body["metadata"] = {"name": "m"}
         options = {"kind": APPLY, "fieldManager": "bob"}
-        why = await world.refused(BOB, "PATCH", f"{MAPS}/m", body, **options)
+        why = await harness.refused(BOB, "PATCH", f"{MAPS}/m", body, **options)
         assert 'cannot create resource "configmaps"' in why
-        await world.ok(BOSS, "POST", MAPS, {"metadata": {"name": "m"}})
-        assert (await world.ask(BOB, "PATCH", f"{MAPS}/m", body, **options)).status == 200
+        await harness.ok(BOSS, "POST", MAPS, {"metadata": {"name": "m"}})
+        assert (await harness.send(BOB, "PATCH", f"{MAPS}/m", body, **options)).status == 200
 
     play(scenario)
 
 
 def test_default_roles_are_created_and_changes_to_them_are_kept() -> None:
-    async def scenario(world: World) -> None:
-        await world.bind("admin", user("ann"), role="ClusterRole")
-        await world.bind("edit", user("ed"), role="ClusterRole")
-        await world.bind("view", user("vi"), role="ClusterRole")
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.bind("admin", user("ann"), role="ClusterRole")
+        await harness.bind("edit", user("ed"), role="ClusterRole")
+        await harness.bind("view", user("vi"), role="ClusterRole")
         path = f"/api/v1/namespaces/{SPACE}/secrets"
         codes = {
-            who: [
-                (await world.ask((who,), "GET", PODS)).status,
-                (await world.ask((who,), "GET", path)).status,
-                (await world.ask((who,), "GET", ROLES)).status,
-                (await world.ask((who,), "GET", "/api/v1/nodes")).status,
+            caller: [
+                (await harness.send((caller,), "GET", PODS)).status,
+                (await harness.send((caller,), "GET", path)).status,
+                (await harness.send((caller,), "GET", ROLES)).status,
+                (await harness.send((caller,), "GET", "/api/v1/nodes")).status,
             ]
-            for who in ("ann", "ed", "vi", "nobody")
+            for caller in ("ann", "ed", "vi", "nobody")
         }
         assert codes == {
             "ann": [200, 200, 200, 403],
@@ -272,8 +272,8 @@ def test_default_roles_are_created_and_changes_to_them_are_kept() -> None:
             "nobody": [403, 403, 403, 403],
         }
         for shown in ("/api", "/apis", "/api/v1", "/version", "/healthz", "/openapi/v3"):
-            assert (await world.ask(NOBODY, "GET", shown)).status == 200, shown
-        found = await world.ok(BOSS, "GET", f"{CLUSTER_ROLES}/system:discovery")
+            assert (await harness.send(NOBODY, "GET", shown)).status == 200, shown
+        found = await harness.ok(BOSS, "GET", f"{CLUSTER_ROLES}/system:discovery")
         assert found["metadata"]["labels"] == {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
     play(scenario)
@@ -285,14 +285,14 @@ GRANTOR = rule(
 
 
 def test_a_user_cannot_write_a_role_with_more_rights_than_its_own() -> None:
-    async def scenario(world: World) -> None:
-        await world.give_everywhere("bob", GRANTOR, rule("pods", "get"))
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant_cluster_wide("bob", GRANTOR, rule("pods", "get"))
         wanted = [
             rule("pods pods/status", "list get"),
             rule("nodes", "get", resourceNames=["a", "b"]),
         ]
         body = {"metadata": {"name": "r1"}, "rules": wanted}
-        why = await world.refused(BOB, "POST", ROLES, body)
+        why = await harness.refused(BOB, "POST", ROLES, body)
         assert why == (
             'roles.rbac.authorization.k8s.io "r1" is forbidden: user "bob" (groups=["devs"'
             ' "system:authenticated"]) is attempting to grant RBAC permissions not currently held:\n'
@@ -302,12 +302,12 @@ def test_a_user_cannot_write_a_role_with_more_rights_than_its_own() -> None:
             '{APIGroups:[""], Resources:["pods/status"], Verbs:["list" "get"]}'
         )
         body["rules"] = [rule("pods", "get")]
-        await world.ok(BOB, "POST", ROLES, body)
+        await harness.ok(BOB, "POST", ROLES, body)
         more = {"rules": [rule("pods", "get delete")]}
-        assert "not currently held" in await world.refused(
+        assert "not currently held" in await harness.refused(
             BOB, "PATCH", f"{ROLES}/r1", more, kind=MERGE
         )
-        assert "not currently held" in await world.refused(
+        assert "not currently held" in await harness.refused(
             BOB, "POST", CLUSTER_ROLES, {**body, **more}
         )
 
@@ -315,30 +315,34 @@ def test_a_user_cannot_write_a_role_with_more_rights_than_its_own() -> None:
 
 
 def test_a_user_cannot_bind_a_role_with_more_rights_without_the_verb_bind() -> None:
-    async def scenario(world: World) -> None:
-        await world.give_everywhere("bob", GRANTOR)
-        await world.role("strong", rule("pods", "delete"))
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant_cluster_wide("bob", GRANTOR)
+        await harness.role("strong", rule("pods", "delete"))
         body = {
             "metadata": {"name": "x"},
             "roleRef": {"kind": "Role", "name": "strong"},
             "subjects": [user("bob")],
         }
-        assert "not currently held" in await world.refused(BOB, "POST", BINDINGS, body)
+        assert "not currently held" in await harness.refused(BOB, "POST", BINDINGS, body)
         group_name = RBAC[6:-3]
-        await world.give("bob", rule("roles", "bind", groups=group_name, resourceNames=["strong"]))
-        await world.ok(BOB, "POST", BINDINGS, body)
-        assert (await world.ask(BOB, "DELETE", f"{PODS}/none")).status == 404
+        await harness.grant(
+            "bob", rule("roles", "bind", groups=group_name, resourceNames=["strong"])
+        )
+        await harness.ok(BOB, "POST", BINDINGS, body)
+        assert (await harness.send(BOB, "DELETE", f"{PODS}/none")).status == 404
         missing = {**body, "metadata": {"name": "y"}, "roleRef": {"kind": "Role", "name": "no"}}
-        assert (await world.ask(BOB, "POST", BINDINGS, missing)).status == 404
+        assert (await harness.send(BOB, "POST", BINDINGS, missing)).status == 404
 
     play(scenario)
 
 
 def test_the_verb_escalate_allows_adding_rights_to_a_role() -> None:
-    async def scenario(world: World) -> None:
-        await world.give_everywhere("bob", GRANTOR, rule("roles", "escalate", groups=RBAC[6:-3]))
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant_cluster_wide(
+            "bob", GRANTOR, rule("roles", "escalate", groups=RBAC[6:-3])
+        )
         body = {"metadata": {"name": "r1"}, "rules": [rule("*", "*")]}
-        await world.ok(BOB, "POST", ROLES, body)
+        await harness.ok(BOB, "POST", ROLES, body)
 
     play(scenario)
 
@@ -404,23 +408,23 @@ INVALID = {
 def test_invalid_roles_and_bindings_are_refused_with_the_reason(case: str) -> None:
     method, path, body, why = INVALID[case]
 
-    async def scenario(world: World) -> None:
-        await world.role("b", rule("pods", "get"))
-        await world.bind("b", user("bob"))
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.role("b", rule("pods", "get"))
+        await harness.bind("b", user("bob"))
         kind = MERGE if method == "PATCH" else "application/json"
-        answer = await world.ask(BOSS, method, path, body, kind=kind)
+        answer = await harness.send(BOSS, method, path, body, kind=kind)
         assert answer.status == 422 and why in answer.json()["message"], answer.body
 
     play(scenario)
 
 
 def test_a_binding_gets_its_default_api_groups() -> None:
-    async def scenario(world: World) -> None:
-        await world.role("b", rule("pods", "get"))
-        await world.bind(
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.role("b", rule("pods", "get"))
+        await harness.bind(
             "b", user("bob"), {"kind": "ServiceAccount", "name": "a", "namespace": "x"}
         )
-        made = await world.ok(BOSS, "GET", f"{BINDINGS}/b")
+        made = await harness.ok(BOSS, "GET", f"{BINDINGS}/b")
         assert made["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
         assert [each.get("apiGroup") for each in made["subjects"]] == [
             "rbac.authorization.k8s.io",
@@ -431,23 +435,25 @@ def test_a_binding_gets_its_default_api_groups() -> None:
 
 
 def test_impersonation_needs_the_verb_impersonate() -> None:
-    async def scenario(world: World) -> None:
-        await world.give("bob", rule("pods", "list"))
+    async def scenario(harness: RbacHarness) -> None:
+        await harness.grant("bob", rule("pods", "list"))
         headers = (("impersonate-user", "bob"), ("impersonate-group", "devs"))
-        assert (await world.ask(BOSS, "GET", PODS, headers=headers)).status == 200
-        why = await world.refused(NOBODY, "GET", PODS, headers=headers)
+        assert (await harness.send(BOSS, "GET", PODS, headers=headers)).status == 200
+        why = await harness.refused(NOBODY, "GET", PODS, headers=headers)
         assert 'users "bob" is forbidden: User "nobody" cannot impersonate resource "users"' in why
         path = f"/api/v1/namespaces/{SPACE}/secrets"
-        assert 'User "bob"' in await world.refused(BOSS, "GET", path, headers=headers)
+        assert 'User "bob"' in await harness.refused(BOSS, "GET", path, headers=headers)
         account = (("impersonate-user", f"system:serviceaccount:{SPACE}:a"),)
-        assert 'serviceaccounts "a" is forbidden' in await world.refused(
+        assert 'serviceaccounts "a" is forbidden' in await harness.refused(
             BOB, "GET", PODS, headers=account
         )
         alone = (("impersonate-group", "system:masters"),)
-        assert (await world.ask(NOBODY, "GET", PODS, headers=alone)).status == 400
+        assert (await harness.send(NOBODY, "GET", PODS, headers=alone)).status == 400
         strong = (("impersonate-user", "nobody"), ("impersonate-group", "system:masters"))
-        await world.give_everywhere("nobody", rule("users", "impersonate"))
-        assert 'groups "system:masters"' in await world.refused(NOBODY, "GET", PODS, headers=strong)
+        await harness.grant_cluster_wide("nobody", rule("users", "impersonate"))
+        assert 'groups "system:masters"' in await harness.refused(
+            NOBODY, "GET", PODS, headers=strong
+        )
 
     play(scenario)
 
@@ -474,29 +480,29 @@ def test_held_rules_cover_only_their_own_rights(case: str) -> None:
 
 
 def test_a_core_without_rbac_allows_everything() -> None:
-    async def scenario(world: World) -> None:
-        assert (await world.ask(NOBODY, "GET", PODS)).status == 200
-        assert (await world.ask(NOBODY, "GET", f"{ACCOUNTS}/x")).status == 404
-        assert (await world.ok(NOBODY, "GET", CLUSTER_ROLES))["items"] == []
+    async def scenario(harness: RbacHarness) -> None:
+        assert (await harness.send(NOBODY, "GET", PODS)).status == 200
+        assert (await harness.send(NOBODY, "GET", f"{ACCOUNTS}/x")).status == 404
+        assert (await harness.ok(NOBODY, "GET", CLUSTER_ROLES))["items"] == []
 
     play(scenario, roles=False)
 
 
 def test_an_aggregation_rule_is_refused() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: RbacHarness) -> None:
         selected = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
         body = {"metadata": {"name": "x"}, "aggregationRule": selected}
-        answer = await world.ask(BOSS, "POST", CLUSTER_ROLES, body)
+        answer = await harness.send(BOSS, "POST", CLUSTER_ROLES, body)
         assert answer.status == 501 and "aggregationRule" in answer.json()["message"]
-        await world.give_everywhere(
+        await harness.grant_cluster_wide(
             "bob", rule("clusterroles", "create patch", groups="rbac.authorization.k8s.io")
         )
-        why = await world.refused(BOB, "POST", CLUSTER_ROLES, body)
+        why = await harness.refused(BOB, "POST", CLUSTER_ROLES, body)
         assert "must have cluster-admin privileges to use the aggregationRule" in why
-        await world.role("x", where=CLUSTER_ROLES)
+        await harness.role("x", where=CLUSTER_ROLES)
         change = {"aggregationRule": selected}
-        await world.refused(BOB, "PATCH", f"{CLUSTER_ROLES}/x", change, kind=MERGE)
-        answer = await world.ask(BOSS, "PATCH", f"{CLUSTER_ROLES}/x", change, kind=MERGE)
+        await harness.refused(BOB, "PATCH", f"{CLUSTER_ROLES}/x", change, kind=MERGE)
+        answer = await harness.send(BOSS, "PATCH", f"{CLUSTER_ROLES}/x", change, kind=MERGE)
         assert answer.status == 501
 
     play(scenario)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conformance.kube.protobuf import envelope, field
-from tests.embedded.kube_access.accessworld import ACCOUNTS, BOSS, SPACE, World, play
+from tests.embedded.kube_access.accesssupport import ACCOUNTS, BOSS, SPACE, RbacHarness, play
 
 from runyard.embedded.kube.protobuf.decoding import MAGIC, PROTOBUF, decode
 from runyard.embedded.kube.protobuf.messages import MESSAGES
@@ -105,22 +105,24 @@ def test_protobuf_of_kubectl_decodes_to_its_json(command: str) -> None:
 
 
 def test_what_kubectl_sends_is_served() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: RbacHarness) -> None:
         review = SENT["auth can-i list pods"][0]
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        answer = await world.ok(BOSS, "POST", path, review, kind=PROTOBUF)
+        answer = await harness.ok(BOSS, "POST", path, review, kind=PROTOBUF)
         assert answer["status"] == {"allowed": True}
-        await world.ok(BOSS, "POST", ACCOUNTS, {"metadata": {"name": "sa1"}})
+        await harness.ok(BOSS, "POST", ACCOUNTS, {"metadata": {"name": "sa1"}})
         token = SENT["create token --audience=x --duration=20m"][0]
-        made = await world.ok(BOSS, "POST", f"{ACCOUNTS}/sa1/token", token, kind=PROTOBUF)
+        made = await harness.ok(BOSS, "POST", f"{ACCOUNTS}/sa1/token", token, kind=PROTOBUF)
         assert made["spec"]["audiences"] == ["x"] and made["status"]["token"]
         secret = SENT["create secret generic s --from-literal=a=b"][0]
         path = f"/api/v1/namespaces/{SPACE}/secrets"
-        assert (await world.ok(BOSS, "POST", path, secret, kind=PROTOBUF))["data"] == {"a": "Yg=="}
+        assert (await harness.ok(BOSS, "POST", path, secret, kind=PROTOBUF))["data"] == {
+            "a": "Yg=="
+        }
         pod = MAGIC + b"\n\x09\n\x02v1\x12\x03Pod\x12\x00"
         path = f"/api/v1/namespaces/{SPACE}/pods"
-        assert (await world.ask(BOSS, "POST", path, pod, kind=PROTOBUF)).status == 501
-        assert (await world.ask(BOSS, "POST", path, b"{}", kind=PROTOBUF)).status == 400
+        assert (await harness.send(BOSS, "POST", path, pod, kind=PROTOBUF)).status == 501
+        assert (await harness.send(BOSS, "POST", path, b"{}", kind=PROTOBUF)).status == 400
 
     play(scenario)
 

@@ -1,10 +1,10 @@
 """A fake kubelet API: it records requests byte for byte and answers like a node.
 
-    GET  /containerLogs/NS/POD/C        the lines it was given, or one line after another as long as somebody reads
-    GET  /exec/… or /attach/…           WebSocket, subprotocol v5.channel.k8s.io: `serve` speaks
-    any  with another upgrade           101, and every byte comes back as it was
+    GET  /containerLogs/NS/POD/C        the given lines, or endless lines until the client disconnects
+    GET  /exec/… or /attach/…           WebSocket, subprotocol v5.channel.k8s.io: handled by `serve`
+    any  with another upgrade           101, and every byte is echoed
 
-It parses by hand on purpose: a library would tidy up what should be looked at.
+It parses by hand on purpose: a library would normalize what the tests check.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _PING, _PONG, _CLOSE = 9, 10, 8
 
 
 class Received(msgspec.Struct, frozen=True):
-    """One request as it came in."""
+    """One received request."""
 
     method: str
     target: str
@@ -50,7 +50,7 @@ class Channels:
         self._writer = writer
 
     async def next(self) -> tuple[int, bytes]:
-        """The next message: its channel and what it says; `(-1, b"")` when the client has gone."""
+        """The next message: its channel and its data; `(-1, b"")` when the client has disconnected."""
         while True:
             first, second = await self._reader.readexactly(2)
             size = second & 0x7F
@@ -68,18 +68,18 @@ class Channels:
             elif plain and first & 0x0F in (1, 2):
                 return plain[0], plain[1:]
 
-    async def say(self, channel: int, data: bytes) -> None:
+    async def send(self, channel: int, data: bytes) -> None:
         await self._frame(2, bytes([channel]) + data)
 
     async def stdin(self) -> bytes:
         """Everything up to the end of the client's input."""
-        told = b""
+        received = b""
         while True:
             channel, data = await self.next()
             if channel == -1 or (channel == CLOSED and data[:1] == bytes([STDIN])):
-                return told
+                return received
             if channel == STDIN:
-                told += data
+                received += data
 
     async def finish(self, code: int = 0) -> None:
         """Sends the command's exit status, and closes."""
@@ -92,7 +92,7 @@ class Channels:
                 "message": f"command terminated with non-zero exit code: {code}",
                 "details": {"causes": causes},
             }
-        await self.say(FAILURE, json.dumps(status).encode())
+        await self.send(FAILURE, json.dumps(status).encode())
         await self._frame(_CLOSE, (1000).to_bytes(2, "big"))
 
     async def _frame(self, kind: int, data: bytes) -> None:
@@ -117,11 +117,11 @@ class FakeKubelet:
     def __init__(self) -> None:
         self.received: list[Received] = []
         self.log = b""
-        self.endless = False  # a log that goes on as long as somebody reads it
-        self.refusal: tuple[int, bytes] | None = None  # instead of anything else
+        self.endless = False  # a log without an end
+        self.refusal: tuple[int, bytes] | None = None  # the response to every request, if set
         self.serve: Serve | None = None
         self.port = 0
-        self.open = 0  # connections now
+        self.open = 0  # open connections
         self.idle = asyncio.Event()  # no connection is open
         self.idle.set()
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -155,19 +155,19 @@ class FakeKubelet:
         headers = {
             key.lower(): value.strip() for key, _, value in (x.partition(":") for x in lines)
         }
-        user, groups = _shown(writer)
+        user, groups = _caller(writer)
         request = Received(method, target, headers, user, groups)
         self.received.append(request)
         if self.refusal is not None:
-            await _whole(writer, *self.refusal)
+            await _respond(writer, *self.refusal)
         elif target.startswith("/containerLogs/"):
-            await self._pour(writer)
+            await self._send_log(writer)
         elif request.upgrade.lower() == "websocket" and self.serve is not None:
             await self._channels(request, reader, writer)
         else:
             await _echo(request, reader, writer)
 
-    async def _pour(self, writer: asyncio.StreamWriter) -> None:
+    async def _send_log(self, writer: asyncio.StreamWriter) -> None:
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n"
         )
@@ -211,10 +211,8 @@ def _switched(request: Received) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-async def _whole(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
-    head = (
-        f"HTTP/1.1 {status} Told\r\ncontent-type: text/plain\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
+async def _respond(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
+    head = f"HTTP/1.1 {status} Refused\r\ncontent-type: text/plain\r\ncontent-length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
 
@@ -225,10 +223,10 @@ async def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
         await writer.drain()
 
 
-def _shown(writer: asyncio.StreamWriter) -> tuple[str, tuple[str, ...]]:
+def _caller(writer: asyncio.StreamWriter) -> tuple[str, tuple[str, ...]]:
     """The caller's name from its certificate."""
-    shown = writer.get_extra_info("peercert") or {}
-    pairs = [pair for part in shown.get("subject", ()) for pair in part]
+    certificate = writer.get_extra_info("peercert") or {}
+    pairs = [pair for part in certificate.get("subject", ()) for pair in part]
     user = next((value for key, value in pairs if key == "commonName"), "")
     return user, tuple(value for key, value in pairs if key == "organizationName")
 

@@ -33,7 +33,7 @@ class Served:
     def __init__(self, folder: Path) -> None:
         self.core = KubeCore(clock=RealClock(), rng=random.Random(5), security=Security(rbac=True))
         self.core.guard(authenticator([ADMIN], self.core.tokens))
-        self.asked: list[str] = []
+        self.request_log: list[str] = []
         self.requests: list[Request] = []
         self.folder = folder
         self.url = ""
@@ -42,7 +42,7 @@ class Served:
         self.requests.append(request)
         answer = await self.core.handle(request)
         watch = "?watch" if request.param("watch") else ""
-        self.asked.append(f"{request.method} {request.path}{watch} {answer.status}")
+        self.request_log.append(f"{request.method} {request.path}{watch} {answer.status}")
         return answer
 
     async def write(self, method: str, path: str, body: Any, **headers: str) -> dict[str, Any]:
@@ -84,9 +84,9 @@ class Served:
         return process.returncode, out.decode(), err.decode()
 
     async def kubectl(self, *arguments: str) -> str:
-        """What it printed; it must have succeeded."""
+        """Runs kubectl, which must succeed; returns its output."""
         code, out, err = await self.run(*arguments)
-        assert code == 0, (arguments, err, self.asked)
+        assert code == 0, (arguments, err, self.request_log)
         return out
 
 

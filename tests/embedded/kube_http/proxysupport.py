@@ -35,10 +35,10 @@ KUBECTL = Path(sys.executable).parent / "kubectl"
 ADMIN = "an-administrator-of-tests"
 NODE = "mini-1"
 PODS = "/api/v1/namespaces/default/pods"
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
-class Passing:
+class ProxyHarness:
     """An API, a fake node, and the proxy between them."""
 
     def __init__(self, folder: Path, authority: Pair, node: FakeKubelet, nodes: HttpNodes) -> None:
@@ -52,7 +52,7 @@ class Passing:
         self.core.guard(authenticator([ADMIN], self.core.tokens))
         self.listening: Listening
 
-    async def ask(
+    async def send(
         self, method: str, path: str, body: Any = None, *, kind: str = "application/json"
     ) -> Response:
         """Sends a request as administrator; returns the answer."""
@@ -72,7 +72,7 @@ class Passing:
         return Response(status=answer.status, headers=answer.headers, body=b"".join(parts))
 
     async def make(self, path: str, body: Any) -> None:
-        answer = await self.ask("POST", path, body)
+        answer = await self.send("POST", path, body)
         assert answer.status == 201, answer
 
     async def add_node(self, name: str, *, port: int = 0, addresses: Any = None) -> None:
@@ -92,13 +92,13 @@ class Passing:
             },
         )
 
-    async def begin(self) -> None:
+    async def populate(self) -> None:
         """Creates a node that serves, and a Pod that runs there."""
         await self.add_node(NODE, port=self.node.port)
         await self.add_pod("mac-1")
         running = {"status": {"phase": "Running"}}
         merge = "application/merge-patch+json"
-        answer = await self.ask("PATCH", f"{PODS}/mac-1/status", running, kind=merge)
+        answer = await self.send("PATCH", f"{PODS}/mac-1/status", running, kind=merge)
         assert answer.status == 200, answer
 
     # ---- kubectl
@@ -120,9 +120,9 @@ class Passing:
     async def kubectl(
         self, *arguments: str, stdin: bytes = b"", token: str = ""
     ) -> tuple[int, bytes, str]:
-        """Its exit code and what it wrote."""
+        """Runs kubectl; returns its exit code and output."""
         process = await self.start(*arguments, token=token)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             out, err = await process.communicate(stdin)
         assert process.returncode is not None
         return process.returncode, out, err.decode()
@@ -137,13 +137,13 @@ class Passing:
         told = {"host": "x", "authorization": f"Bearer {ADMIN}", "connection": "Upgrade"} | headers
         lines = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in told.items())
         writer.write(f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             head = await reader.readuntil(b"\r\n\r\n")
         return Dialled(head.decode(), reader, writer)
 
 
 class Dialled(msgspec.Struct, frozen=True):
-    """An answer's head and what follows it."""
+    """The head of a response, and the open connection."""
 
     head: str
     reader: asyncio.StreamReader
@@ -161,37 +161,37 @@ def to_nodes(folder: Path, authority: Pair) -> ssl.SSLContext:
 
 
 @contextlib.asynccontextmanager
-async def passing(folder: Path, **limits: Any) -> AsyncIterator[Passing]:
+async def passing(folder: Path, **limits: Any) -> AsyncIterator[ProxyHarness]:
     """An API and a node that serves, with the Pod `mac-1` bound to it."""
     now = RealClock().now()
     authority = make_authority(now=now)
     own = write_pair(folder, "server", issue_server(authority, ["127.0.0.1"], now=now))
     nodes = HttpNodes(to_nodes(folder, authority), **limits)
     async with serving_kubelet(node_context(folder, authority, node=NODE)) as node:
-        world = Passing(folder, authority, node, nodes)
-        world.listening = await listen(world.core.handle, tls=server_context(own))
+        harness = ProxyHarness(folder, authority, node, nodes)
+        harness.listening = await listen(harness.core.handle, tls=server_context(own))
         text = kubeconfig.render(
-            world.listening.url, token=ADMIN, ca=authority.certificate, namespace="default"
+            harness.listening.url, token=ADMIN, ca=authority.certificate, namespace="default"
         )
         (folder / "config").touch(mode=0o600)
         (folder / "config").write_text(text)
         try:
-            await world.begin()
-            yield world
+            await harness.populate()
+            yield harness
         finally:
-            await world.listening.close()
-        assert not world.core.failures
+            await harness.listening.close()
+        assert not harness.core.failures
 
 
-def play(folder: Path, scenario: Callable[[Passing], Awaitable[None]], **limits: Any) -> None:
+def play(folder: Path, scenario: Callable[[ProxyHarness], Awaitable[None]], **limits: Any) -> None:
     """Run a scenario; afterwards no call may be left open."""
 
     async def main() -> None:
-        async with passing(folder, **limits) as world:
-            await scenario(world)
-            async with asyncio.timeout(PATIENCE):
-                await world.node.idle.wait()
-                while world.nodes.open:
+        async with passing(folder, **limits) as harness:
+            await scenario(harness)
+            async with asyncio.timeout(TIMEOUT):
+                await harness.node.idle.wait()
+                while harness.nodes.open:
                     await asyncio.sleep(0)
 
     asyncio.run(main())

@@ -1,10 +1,10 @@
 """Kill -9 at any moment: what was acknowledged is there afterwards, and what was not is whole or absent.
 
-A real process serves the API over HTTP. Writers create, change and delete at the same time; a watcher listens.
+A real process serves the API over HTTP. Writers create, change and delete concurrently; a watcher reads the events.
 After a number of acknowledgements that the seed picks the process is killed, whatever it is doing. The next
-one is then compared with the book that the writers kept of what they sent and what was acknowledged.
+one is then compared with the record of what was sent and what was acknowledged.
 
-A namespace comes and goes with its contents in one step of the server, so it shows steps that are torn.
+A namespace is created and removed with its contents in one step of the server, so partial steps are detected.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.embedded.kube_http import mortal
+from tests.embedded.kube_http import killable_server
 from tests.tiers import pick, sample
 
 from runyard.http.client import HttpTransport
@@ -44,20 +44,20 @@ class Entry:
 
 
 class Killed(Exception):
-    """No answer: the server died."""
+    """No response: the server was killed."""
 
 
-class Life:
+class ServerRun:
     """The writers and the watcher of one server process."""
 
-    def __init__(self, fleet: "Mortals", rng: random.Random, pid: int) -> None:
+    def __init__(self, fleet: "KillableServers", rng: random.Random, pid: int) -> None:
         self.fleet = fleet
         self.rng = rng
         self.pid = pid
         self.left = rng.randint(1, 30)  # acknowledgements until the kill
         self.turns = rng.randint(0, 30)  # and turns of this process's loop after them
         self.dead = False
-        self.version = 0  # the highest that anybody was shown
+        self.version = 0  # the highest version in any response
 
     async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         if self.dead:
@@ -163,7 +163,7 @@ class Life:
                     self.fleet.shown[meta["name"]] = max(shown, number)
 
 
-class Mortals:
+class KillableServers:
     """One data directory and one port for servers that run one after the other."""
 
     def __init__(self, program: asyncio.subprocess.Process, port: int) -> None:
@@ -181,12 +181,12 @@ class Mortals:
         self.program.stdin.write(b"\n")
         return int(await self.program.stdout.readline())
 
-    async def live(self, rng: random.Random) -> None:
+    async def run_until_killed(self, rng: random.Random) -> None:
         """Starts a process, checks what the last one left, works, and kills it."""
         self.round += 1
         pid = await self.start()
         await self.check()
-        life = Life(self, rng, pid)
+        life = ServerRun(self, rng, pid)
         async with asyncio.TaskGroup() as group:
             group.create_task(life.watch())
             for writer in range(WRITERS):
@@ -200,7 +200,7 @@ class Mortals:
         assert isinstance(answer, Response) and answer.status == 200, answer
         found = answer.json()
         version = int(found["metadata"]["resourceVersion"])
-        assert version >= self.version, "a version that somebody has seen is gone"
+        assert version >= self.version, "a version of an earlier response is gone"
         self.version = version
         items: list[dict[str, Any]] = found["items"]
         return items
@@ -255,17 +255,17 @@ def space_of(item: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def mortals(folder: Path) -> AsyncIterator[Mortals]:
+async def killable_servers(folder: Path) -> AsyncIterator[KillableServers]:
     program = await asyncio.create_subprocess_exec(
         sys.executable,
-        mortal.__file__,
+        killable_server.__file__,
         str(folder / "kube.db"),
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
     assert program.stdin is not None and program.stdout is not None
-    fleet = Mortals(program, int(await program.stdout.readline()))
+    fleet = KillableServers(program, int(await program.stdout.readline()))
     try:
         yield fleet
     finally:
@@ -275,9 +275,9 @@ async def mortals(folder: Path) -> AsyncIterator[Mortals]:
 
 
 async def kill_again_and_again(folder: Path, *, rounds: int, seed: int) -> None:
-    async with mortals(folder) as fleet:
+    async with killable_servers(folder) as fleet:
         for number in range(rounds):
-            await fleet.live(random.Random(f"{seed}/{number}"))
+            await fleet.run_until_killed(random.Random(f"{seed}/{number}"))
         await fleet.start()
         await fleet.check()
         assert fleet.seen > rounds

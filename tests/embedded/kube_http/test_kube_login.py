@@ -39,7 +39,7 @@ def core() -> KubeCore:
     return made
 
 
-async def ask(
+async def send(
     made: KubeCore, path: str, *, authorization: str = "", method: str = "GET", body: object = None
 ) -> Response:
     headers = (("authorization", authorization),) if authorization else ()
@@ -61,13 +61,15 @@ def play(scenario: Callable[[KubeCore], Awaitable[None]]) -> None:
 SENDERS = {
     "nobody": ("/api/v1/namespaces", "", 401),
     "a stranger": ("/api/v1/namespaces", "Bearer a-stranger-with-a-token", 401),
-    "nobody at the front door": ("/version", "", 401),
+    "without a credential": ("/version", "", 401),
     "an administrator": ("/api/v1/namespaces", f"Bearer {ADMIN}", 413),  # and it was read
 }
 
 
 @pytest.mark.parametrize(("path", "shown", "status"), SENDERS.values(), ids=SENDERS)
-def test_a_large_body_is_read_from_authenticated_clients_only(path: str, shown: str, status: int) -> None:
+def test_a_large_body_is_read_from_authenticated_clients_only(
+    path: str, shown: str, status: int
+) -> None:
     async def scenario(made: KubeCore) -> None:
         login = authenticator([ADMIN], made.tokens)
         listening = await listen(made.handle, admit=only_known(login))
@@ -107,7 +109,7 @@ REFUSED = {
 def test_an_invalid_credential_is_a_401(case: str) -> None:
     async def scenario(made: KubeCore) -> None:
         for path in (PODS, "/api", "/apis", "/api/v1", "/openapi/v3", "/metrics"):
-            answer = await ask(made, path, authorization=REFUSED[case])
+            answer = await send(made, path, authorization=REFUSED[case])
             status = answer.json()
             assert (answer.status, status["kind"], status["reason"]) == (
                 401,
@@ -122,7 +124,7 @@ def test_an_invalid_credential_is_a_401(case: str) -> None:
 def test_every_administrator_token_is_accepted(token: str) -> None:
     async def scenario(made: KubeCore) -> None:
         for scheme in ("Bearer", "bearer"):
-            assert (await ask(made, PODS, authorization=f"{scheme} {token}")).status == 200
+            assert (await send(made, PODS, authorization=f"{scheme} {token}")).status == 200
 
     play(scenario)
 
@@ -130,9 +132,9 @@ def test_every_administrator_token_is_accepted(token: str) -> None:
 @pytest.mark.parametrize("path", ["/version", "/healthz", "/livez", "/readyz"])
 def test_health_is_public_but_not_with_an_invalid_credential(path: str) -> None:
     async def scenario(made: KubeCore) -> None:
-        assert (await ask(made, path)).status == 200
-        assert (await ask(made, path, authorization="Bearer stale")).status == 401
-        assert (await ask(made, path, method="POST")).status == 401
+        assert (await send(made, path)).status == 200
+        assert (await send(made, path, authorization="Bearer stale")).status == 401
+        assert (await send(made, path, method="POST")).status == 401
 
     play(scenario)
 
@@ -140,9 +142,9 @@ def test_health_is_public_but_not_with_an_invalid_credential(path: str) -> None:
 async def account_token(made: KubeCore, audience: str) -> str:
     admin = f"Bearer {ADMIN}"
     body = {"metadata": {"name": "runner"}}
-    await ask(made, ACCOUNTS, authorization=admin, method="POST", body=body)
+    await send(made, ACCOUNTS, authorization=admin, method="POST", body=body)
     spec = {"spec": {"audiences": [audience] if audience else []}}
-    answer = await ask(
+    answer = await send(
         made, f"{ACCOUNTS}/runner/token", authorization=admin, method="POST", body=spec
     )
     token: str = answer.json()["status"]["token"]
@@ -156,7 +158,7 @@ AUDIENCES = {"": 200, ISSUER: 200, names.DISPATCH_AUDIENCE: 401, "elsewhere": 40
 def test_a_guests_token_for_the_dispatch_server_does_not_open_the_api(audience: str) -> None:
     async def scenario(made: KubeCore) -> None:
         token = await account_token(made, audience)
-        answer = await ask(made, PODS, authorization=f"Bearer {token}")
+        answer = await send(made, PODS, authorization=f"Bearer {token}")
         assert answer.status == AUDIENCES[audience]
 
     play(scenario)
@@ -166,9 +168,9 @@ def test_the_token_of_a_deleted_account_is_invalid() -> None:
     async def scenario(made: KubeCore) -> None:
         token = await account_token(made, "")
         path = f"{ACCOUNTS}/runner"
-        assert (await ask(made, path, authorization=f"Bearer {token}")).status == 200
-        await ask(made, path, authorization=f"Bearer {ADMIN}", method="DELETE")
-        assert (await ask(made, path, authorization=f"Bearer {token}")).status == 401
+        assert (await send(made, path, authorization=f"Bearer {token}")).status == 200
+        await send(made, path, authorization=f"Bearer {ADMIN}", method="DELETE")
+        assert (await send(made, path, authorization=f"Bearer {token}")).status == 401
 
     play(scenario)
 

@@ -169,7 +169,7 @@ def test_every_request_of_kubectl_is_expected(play: Play, case: str) -> None:
 
     async def scenario(served: Served) -> None:
         await served.kubectl(*NEEDED[case])
-        refused = [line for line in served.asked if not line.endswith(" 200")]
+        refused = [line for line in served.request_log if not line.endswith(" 200")]
         gone = f"GET {PODS}/mac-2 404"  # the end of a deletion
         unserved = (
             "GET /apis/resource.k8s.io/v1/resourceslices 404"  # kubectl shows the node without them

@@ -30,7 +30,7 @@ def play(tmp_path: Path, kubectl: Path) -> Play:
 
 
 async def _serve(folder: Path, scenario: Scenario) -> None:
-    """An API with roles, to which Alice comes with a certificate and the administrator with a token."""
+    """Serves an API with roles; Alice has a certificate and the administrator a token."""
     now = RealClock().now()
     authority = make_authority(now=now)
     served = Served(folder)
@@ -62,8 +62,8 @@ def test_whoami_and_can_i(play: Play) -> None:
         who = (await served.kubectl("auth", "whoami", ALICE)).split()
         assert "alice" in who and "[devs" in who and "system:authenticated]" in who
         assert (await served.kubectl("auth", "can-i", "delete", "nodes")) == "yes\n"
-        code, said, _ = await served.run("auth", "can-i", "list", "pods", ALICE)
-        assert (code, said) == (1, "no\n")
+        code, out, _ = await served.run("auth", "can-i", "list", "pods", ALICE)
+        assert (code, out) == (1, "no\n")
         await served.kubectl("create", "role", "reader", "--verb=get,list", "--resource=pods")
         await served.kubectl("create", "rolebinding", "readers", "--role=reader", "--group=devs")
         assert (await served.kubectl("auth", "can-i", "list", "pods", ALICE)) == "yes\n"

@@ -7,14 +7,14 @@ from tests.embedded.kube_http.kubectlsupport import PODS, SPACE, Play, Served, p
 ALL = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
 
 
-def is_going(served: Served, name: str) -> bool:
+def is_deleting(served: Served, name: str) -> bool:
     found = served.core.find("pods", SPACE, name)
     return found is not None and "deletionTimestamp" in found["metadata"]
 
 
 async def agent(served: Served, name: str) -> None:
     """Acts as the agent: stops that Pod once it is deleted."""
-    while not is_going(served, name):
+    while not is_deleting(served, name):
         await asyncio.sleep(0)
     await served.write("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
 
@@ -25,9 +25,9 @@ def test_a_drained_host_is_empty_and_takes_pods_again(play: Play) -> None:
         process = await served.start("drain", "mini-1", *ALL)
         await agent(served, "mac-1")
         out, err = await process.communicate()
-        assert process.returncode == 0, (err, served.asked)
+        assert process.returncode == 0, (err, served.request_log)
         assert b"evicting pod tuist-runners/mac-1" in out + err
-        assert f"POST {PODS}/mac-1/eviction 201" in served.asked
+        assert f"POST {PODS}/mac-1/eviction 201" in served.request_log
         assert served.core.find("pods", SPACE, "mac-1") is None
         assert "SchedulingDisabled" in await served.kubectl("get", "nodes")
         waiting = served.core.find("pods", SPACE, "mac-2") or {}
@@ -42,9 +42,9 @@ def test_a_drained_host_is_empty_and_takes_pods_again(play: Play) -> None:
 
 def test_a_pod_without_a_controller_is_not_drained_without_force(play: Play) -> None:
     async def scenario(served: Served) -> None:
-        code, _, told = await served.run("drain", "mini-1", "--ignore-daemonsets")
-        assert code == 1 and "declare no controller" in told
-        assert not is_going(served, "mac-1")
+        code, _, error = await served.run("drain", "mini-1", "--ignore-daemonsets")
+        assert code == 1 and "declare no controller" in error
+        assert not is_deleting(served, "mac-1")
 
     play(scenario)
 
@@ -65,8 +65,8 @@ def test_a_pod_of_a_pool_is_drained_without_force(play: Play) -> None:
         made["metadata"]["ownerReferences"] = [owner]
         made["spec"]["volumes"] = [{"name": "work", "emptyDir": {}}]
         await served.write("POST", PODS, made)
-        code, _, told = await served.run("drain", "mini-1")
-        assert code == 1 and "local storage" in told
+        code, _, error = await served.run("drain", "mini-1")
+        assert code == 1 and "local storage" in error
         process = await served.start("drain", "mini-1", "--delete-emptydir-data")
         await agent(served, "owned")
         _, err = await process.communicate()

@@ -1,8 +1,8 @@
 """An embedded API that can be killed: a parent imports everything once and forks a server for each start.
 
-Started by the tests as a program. The listening socket is bound once and outlives every server, as the
-supervisor of one machine does it, so the port stays. A line on standard input ends the wait for the last
-server, if there was one, and starts the next; its process id is the answer. The end of the input ends all.
+Started by the tests as a program. The listening socket is bound once and kept by the parent, as the supervisor
+of `runyard up` does, so the port stays. For each line on standard input it reaps the last server and forks the
+next, whose process id it prints. It ends with its input.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ async def serve(path: str, sock: socket.socket) -> None:
     await core.run_controllers()
 
 
-def live(path: str, sock: socket.socket) -> None:
+def run_until_killed(path: str, sock: socket.socket) -> None:
     """Serves until killed; then ends the process."""
     try:
         asyncio.run(serve(path, sock))
@@ -44,7 +44,7 @@ def main() -> None:
             os.waitpid(child, 0)
         child = os.fork()
         if not child:
-            live(path, sock)
+            run_until_killed(path, sock)
         sys.stdout.write(f"{child}\n")
         sys.stdout.flush()
     with contextlib.suppress(ProcessLookupError, ChildProcessError):

@@ -1,4 +1,4 @@
-"""The pure decisions of the controllers, as tables: taints, tolerations, silence, fit, spread, messages."""
+"""The pure decisions of the controllers, as tables: taints, tolerations, silent nodes, fit, spread, messages."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ def taint(key: str, effect: str = "NoSchedule", **more: Any) -> dict[str, Any]:
     return {"key": f"node.kubernetes.io/{key}" if "/" not in key else key, "effect": effect, **more}
 
 
-def said(**conditions: str) -> list[dict[str, Any]]:
+def conditions_of(**conditions: str) -> list[dict[str, Any]]:
     return [{"type": kind, "status": status} for kind, status in conditions.items()]
 
 
@@ -27,40 +27,40 @@ OWN = taint("example.com/own", "NoExecute")
 
 # taints before, conditions, cordoned, taints after
 SETTLED: dict[str, tuple[list[Any], list[Any], bool, list[tuple[str, str]]]] = {
-    "well": ([], said(Ready="True"), False, []),
+    "well": ([], conditions_of(Ready="True"), False, []),
     "says nothing": ([taint("not-ready")], [], False, []),
-    "not ready": ([], said(Ready="False"), False, [("not-ready", "NoSchedule")]),
-    "silent": ([], said(Ready="Unknown"), False, [("unreachable", "NoSchedule")]),
+    "not ready": ([], conditions_of(Ready="False"), False, [("not-ready", "NoSchedule")]),
+    "silent": ([], conditions_of(Ready="Unknown"), False, [("unreachable", "NoSchedule")]),
     "well again": (
         [taint("not-ready"), taint("not-ready", "NoExecute")],
-        said(Ready="True"),
+        conditions_of(Ready="True"),
         False,
         [],
     ),
     "from not ready to silent": (
         [taint("not-ready"), taint("not-ready", "NoExecute")],
-        said(Ready="Unknown"),
+        conditions_of(Ready="Unknown"),
         False,
         [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")],
     ),
     "pressures": (
         [],
-        said(Ready="True", DiskPressure="True", MemoryPressure="True", PIDPressure="True"),
+        conditions_of(Ready="True", DiskPressure="True", MemoryPressure="True", PIDPressure="True"),
         False,
         [(f"{kind}-pressure", "NoSchedule") for kind in ("disk", "memory", "pid")],
     ),
-    "pressure unknown": ([], said(Ready="True", DiskPressure="Unknown"), False, []),
-    "cordon": ([], said(Ready="True"), True, [("unschedulable", "NoSchedule")]),
-    "uncordoned": ([taint("unschedulable")], said(Ready="True"), False, []),
+    "pressure unknown": ([], conditions_of(Ready="True", DiskPressure="Unknown"), False, []),
+    "cordon": ([], conditions_of(Ready="True"), True, [("unschedulable", "NoSchedule")]),
+    "uncordoned": ([taint("unschedulable")], conditions_of(Ready="True"), False, []),
     "others stay": (
         [OWN],
-        said(Ready="False"),
+        conditions_of(Ready="False"),
         False,
         [("example.com/own", "NoExecute"), ("not-ready", "NoSchedule")],
     ),
     "another effect of ours stays": (
         [taint("disk-pressure", "NoExecute")],
-        said(Ready="True"),
+        conditions_of(Ready="True"),
         False,
         [("disk-pressure", "NoExecute")],
     ),
@@ -77,7 +77,7 @@ def test_the_state_of_a_node_becomes_taints(case: str) -> None:
     short = [(item["key"].removeprefix("node.kubernetes.io/"), item["effect"]) for item in found]
     assert short == expected
     assert taints.with_state_taints(after, conditions, now="later") is after, (
-        "a second look changes nothing"
+        "a second call changes nothing"
     )
     assert all("timeAdded" in item for item in found if item not in held)
 
@@ -87,12 +87,12 @@ def toleration(key: str = "k", **more: Any) -> shapes.Toleration:
 
 
 K, L = (shapes.Taint(key=key, effect="NoExecute") for key in "kl")
-PATIENCE: dict[str, tuple[list[shapes.Taint], list[shapes.Toleration], float]] = {
+TOLERATED: dict[str, tuple[list[shapes.Taint], list[shapes.Toleration], float]] = {
     "no taint": ([], [], math.inf),
     "not borne": ([K], [], 0),
-    "borne for good": ([K], [toleration()], math.inf),
-    "borne for a while": ([K], [toleration(toleration_seconds=5)], 5),
-    "not even a moment": ([K], [toleration(toleration_seconds=-5)], 0),
+    "tolerated without limit": ([K], [toleration()], math.inf),
+    "tolerated for some seconds": ([K], [toleration(toleration_seconds=5)], 5),
+    "not tolerated": ([K], [toleration(toleration_seconds=-5)], 0),
     "one of two": ([K, L], [toleration()], 0),
     "the shorter of two": (
         [K, L],
@@ -109,10 +109,10 @@ PATIENCE: dict[str, tuple[list[shapes.Taint], list[shapes.Toleration], float]] =
 }
 
 
-@pytest.mark.parametrize("case", PATIENCE)
+@pytest.mark.parametrize("case", TOLERATED)
 def test_a_pod_stays_as_long_as_it_tolerates_every_taint(case: str) -> None:
-    found, told, expected = PATIENCE[case]
-    assert taints.seconds_tolerated(found, told) == expected
+    found, given, expected = TOLERATED[case]
+    assert taints.seconds_tolerated(found, given) == expected
 
 
 def test_silence_sets_reported_and_missing_conditions_to_unknown() -> None:
@@ -160,11 +160,11 @@ def view(**more: Any) -> fit.NodeView:
         "spec": more.pop("spec", {}),
     }
     room = {"pods": "10", "cpu": "4", "memory": "8Gi"} | more.pop("room", {})
-    conditions = more.pop("conditions", said(Ready="True"))
+    conditions = more.pop("conditions", conditions_of(Ready="True"))
     return fit.node_view({**base, "status": {"allocatable": room, "conditions": conditions}})
 
 
-def wants(labels: dict[str, str] | None = None, **spec: Any) -> fit.PodView:
+def requirements(labels: dict[str, str] | None = None, **spec: Any) -> fit.PodView:
     container = {
         "name": "c",
         "resources": {"requests": spec.pop("requests", {})},
@@ -185,48 +185,53 @@ def names(*values: str, operator: str = "In") -> dict[str, Any]:
 
 
 VERDICTS: dict[str, tuple[fit.NodeView, fit.PodView, tuple[str, ...], bool]] = {
-    "fits": (view(), wants(), (), False),
+    "fits": (view(), requirements(), (), False),
     "by name first of all": (
         view(spec={"unschedulable": True}),
-        wants(affinity=names("m")),
+        requirements(affinity=names("m")),
         ("node(s) didn't satisfy plugin(s) [NodeAffinity]",),
         True,
     ),
-    "by name": (view(), wants(affinity=names("n", "m")), (), False),
-    "by another name's absence": (view(), wants(affinity=names("m", operator="NotIn")), (), False),
+    "by name": (view(), requirements(affinity=names("n", "m")), (), False),
+    "by another name's absence": (
+        view(),
+        requirements(affinity=names("m", operator="NotIn")),
+        (),
+        False,
+    ),
     "cordon before taint": (
         view(spec={"unschedulable": True, "taints": [taint("k/k")]}),
-        wants(),
+        requirements(),
         ("node(s) were unschedulable",),
         True,
     ),
-    "a condition is a taint before anybody has written it": (
-        view(conditions=said(Ready="False")),
-        wants(),
+    "a condition counts as a taint before the taint is written": (
+        view(conditions=conditions_of(Ready="False")),
+        requirements(),
         ("node(s) had untolerated taint(s)",),
         True,
     ),
-    "a taint that its condition has left is none": (
+    "a taint without its condition does not count": (
         view(spec={"taints": [taint("unreachable")]}),
-        wants(),
+        requirements(),
         (),
         False,
     ),
     "taint before selector": (
         view(spec={"taints": [taint("k/k", "NoExecute")]}),
-        wants(nodeSelector={"a": "b"}),
+        requirements(nodeSelector={"a": "b"}),
         ("node(s) had untolerated taint(s)",),
         True,
     ),
     "selector before resources": (
         view(),
-        wants(nodeSelector={"a": "b"}, requests={"cpu": "9"}),
+        requirements(nodeSelector={"a": "b"}, requests={"cpu": "9"}),
         ("node(s) didn't match Pod's node affinity/selector",),
         True,
     ),
-    "everything that lacks": (
+    "all insufficient resources": (
         view(room={"pods": "0"}),
-        wants(requests={"memory": "9Gi", "cpu": "5", "x/b": "1", "x/a": "1"}),
+        requirements(requests={"memory": "9Gi", "cpu": "5", "x/b": "1", "x/a": "1"}),
         (
             "Too many pods",
             "Insufficient cpu",
@@ -236,8 +241,13 @@ VERDICTS: dict[str, tuple[fit.NodeView, fit.PodView, tuple[str, ...], bool]] = {
         ),
         True,
     ),
-    "pods alone": (view(room={"pods": "0"}), wants(), ("Too many pods",), False),
-    "nothing asked of nothing": (view(), wants(requests={"x/a": "0"}), (), False),
+    "pods alone": (view(room={"pods": "0"}), requirements(), ("Too many pods",), False),
+    "zero requested of an unknown resource": (
+        view(),
+        requirements(requests={"x/a": "0"}),
+        (),
+        False,
+    ),
 }
 
 
@@ -263,13 +273,13 @@ def test_a_node_is_counted_under_its_first_reason(case: str) -> None:
 )
 def test_a_host_port_is_used_once(one: Any, other: Any, clash: bool) -> None:
     ports = [[{"containerPort": 1, "hostPort": 80} | item] for item in (one, other)]
-    first, second = (wants(ports=item) for item in ports)
+    first, second = (requirements(ports=item) for item in ports)
     verdict = fit.refusal(first, view(), {}, second.ports)
     assert (verdict is not None) is clash
 
 
 def test_insufficient_free_resources_are_resolvable() -> None:
-    pod = wants(requests={"cpu": "2"})
+    pod = requirements(requests={"cpu": "2"})
     verdict = fit.refusal(pod, view(), {"cpu": 3000})
     assert verdict == fit.Verdict(("Insufficient cpu",), unresolvable=False)
 
@@ -289,11 +299,11 @@ def test_reasons_are_sorted_with_their_counts() -> None:
 
 
 def test_pods_with_the_same_requirements_are_one_class() -> None:
-    one, two = wants({"a": "b"}), wants({"a": "c"})
+    one, two = requirements({"a": "b"}), requirements({"a": "c"})
     assert fit.class_of(one) == fit.class_of(two)
     wish = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
     wish |= {"labelSelector": {"matchLabels": {"a": "b"}}}
-    one, two = (wants({"a": label}, topologySpreadConstraints=[wish]) for label in "bc")
+    one, two = (requirements({"a": label}, topologySpreadConstraints=[wish]) for label in "bc")
     assert fit.class_of(one) != fit.class_of(two)
 
 
@@ -301,9 +311,9 @@ def test_pods_with_the_same_requirements_are_one_class() -> None:
 
 
 def evenly(labels: dict[str, str] | None = None, **more: Any) -> spread.Constraint:
-    told = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-    told |= {"labelSelector": {"matchLabels": {"app": "a"}}} | more
-    return spread.constraint(msgspec.convert(told, shapes.Spread), labels or {"app": "a"})
+    given = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    given |= {"labelSelector": {"matchLabels": {"app": "a"}}} | more
+    return spread.constraint(msgspec.convert(given, shapes.Spread), labels or {"app": "a"})
 
 
 @pytest.mark.parametrize(
@@ -371,12 +381,12 @@ def test_remaining_contents_are_counted_and_only_a_change_is_a_transition() -> N
         (LEASES, {"metadata": {}}),
     ]
     first = namespaces.remaining(left, [], now=EARLIER)
-    told = {item["type"]: item for item in first}
-    assert told["NamespaceContentRemaining"]["message"] == (
+    given = {item["type"]: item for item in first}
+    assert given["NamespaceContentRemaining"]["message"] == (
         "Some resources are remaining: configmaps. has 2 resource instances,"
         " leases.coordination.k8s.io has 1 resource instances, pods. has 1 resource instances"
     )
-    assert told["NamespaceFinalizersRemaining"]["message"].endswith(
+    assert given["NamespaceFinalizersRemaining"]["message"].endswith(
         "x/a in 2 resource instances, x/b in 1 resource instances"
     )
     second = {item["type"]: item for item in namespaces.remaining(left[:1], first, now=NOW)}

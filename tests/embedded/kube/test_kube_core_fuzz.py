@@ -21,12 +21,12 @@ from tests.embedded.kube.coresupport import (
     POOLS,
     REVIEWS,
     STRATEGIC,
-    World,
+    Harness,
     node,
     play,
     pod,
     pool,
-    said,
+    with_type,
 )
 from tests.tiers import examples
 
@@ -155,7 +155,7 @@ TEMPLATES = (
 
 
 @st.composite
-def spoiled(draw: st.DrawFn) -> Any:
+def corrupted(draw: st.DrawFn) -> Any:
     """A valid body in which at most one value is replaced by an arbitrary one."""
     body = json.loads(json.dumps(draw(st.sampled_from(TEMPLATES))))
     spot: Any = body
@@ -172,19 +172,19 @@ def spoiled(draw: st.DrawFn) -> Any:
     return body
 
 
-REQUESTS = st.tuples(METHODS, PATHS, KINDS, PARAMETERS, spoiled() | spoiled() | OBJECTS)
+REQUESTS = st.tuples(METHODS, PATHS, KINDS, PARAMETERS, corrupted() | corrupted() | OBJECTS)
 
 
-async def populate(world: World) -> None:
-    await world.ok("POST", NODES, node("n1", pods="1"))
-    await world.ok("POST", PODS, pod("a", limits={"cpu": "1"}))
-    await world.ok("POST", PODS, pod("n1"))
-    await world.ok(
+async def populate(harness: Harness) -> None:
+    await harness.ok("POST", NODES, node("n1", pods="1"))
+    await harness.ok("POST", PODS, pod("a", limits={"cpu": "1"}))
+    await harness.ok("POST", PODS, pod("n1"))
+    await harness.ok(
         "POST", MAPS, {"metadata": {"name": "a", "labels": {"a": "b"}}, "data": {"k": "v"}}
     )
-    await world.ok("POST", MAPS, {"metadata": {"name": "held", "finalizers": ["example.com/x"]}})
-    await world.ok("POST", POOLS, pool())
-    await world.ok("POST", NODE_LEASES, {"metadata": {"name": "n1"}})
+    await harness.ok("POST", MAPS, {"metadata": {"name": "held", "finalizers": ["example.com/x"]}})
+    await harness.ok("POST", POOLS, pool())
+    await harness.ok("POST", NODE_LEASES, {"metadata": {"name": "n1"}})
 
 
 def encode(value: Any) -> bytes:
@@ -192,7 +192,7 @@ def encode(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def check_whole(core: KubeCore) -> None:
+def check_objects(core: KubeCore) -> None:
     """Checks every stored object."""
     versions: list[int] = []
     for plural in (
@@ -217,11 +217,11 @@ def check_whole(core: KubeCore) -> None:
 def test_no_request_breaks_the_core(
     requests: list[tuple[str, str, str, dict[str, str], Any]],
 ) -> None:
-    async def scenario(world: World) -> None:
-        await populate(world)
+    async def scenario(harness: Harness) -> None:
+        await populate(harness)
         for method, path, kind, query, body in requests:
-            before = world.core.version
-            answer = await world.send(method, path, encode(body), kind=kind, **query)
+            before = harness.core.version
+            answer = await harness.send(method, path, encode(body), kind=kind, **query)
             if isinstance(answer, Stream):
                 await answer.aclose()
             else:
@@ -229,10 +229,10 @@ def test_no_request_breaks_the_core(
                 if answer.status >= 400:
                     page = answer.body == b"404 page not found\n"
                     assert page or answer.json()["kind"] == "Status"
-                    assert world.core.version == before
-            world.core.tick()
-            check_whole(world.core)
-        assert all(world.core.watcher_count(plural) == 0 for plural in ("pods", "configmaps"))
+                    assert harness.core.version == before
+            harness.core.tick()
+            check_objects(harness.core)
+        assert all(harness.core.watcher_count(plural) == 0 for plural in ("pods", "configmaps"))
 
     play(scenario)
 
@@ -243,7 +243,7 @@ WRITES = st.tuples(
     st.sampled_from([MERGE, APPLY, STRATEGIC]),
     st.sampled_from(["one", "two"]),
     st.sampled_from(["true", "false"]),
-    spoiled() | OBJECTS,
+    corrupted() | OBJECTS,
 )
 
 
@@ -252,22 +252,22 @@ WRITES = st.tuples(
 def test_no_write_leaves_an_object_broken(
     writes: list[tuple[str, str, str, str, str, Any]],
 ) -> None:
-    async def scenario(world: World) -> None:
-        await populate(world)
+    async def scenario(harness: Harness) -> None:
+        await populate(harness)
         for method, path, kind, manager, force, body in writes:
-            before = world.core.version
+            before = harness.core.version
             query = {"fieldManager": manager}
             if kind == APPLY and method == "PATCH":
                 query["force"] = force
-                body = said(path, body) if isinstance(body, dict) else body
-            answer = await world.call(method, path, encode(body), kind=kind, **query)
-            assert answer.status in (200, 201) or world.core.version == before
-            world.core.tick()
-            check_whole(world.core)
+                body = with_type(path, body) if isinstance(body, dict) else body
+            answer = await harness.call(method, path, encode(body), kind=kind, **query)
+            assert answer.status in (200, 201) or harness.core.version == before
+            harness.core.tick()
+            check_objects(harness.core)
             for plural, collection in (("pods", PODS), ("nodes", NODES), ("configmaps", MAPS)):
-                listed = (await world.ok("GET", collection))["items"]
-                assert [said(collection, item) for item in listed] == list(
-                    world.core.objects(plural)
+                listed = (await harness.ok("GET", collection))["items"]
+                assert [with_type(collection, item) for item in listed] == list(
+                    harness.core.objects(plural)
                 )
 
     play(scenario)
@@ -275,9 +275,9 @@ def test_no_write_leaves_an_object_broken(
 
 @given(st.binary(max_size=60), PATHS, METHODS, KINDS)
 def test_no_bytes_break_the_core(body: bytes, path: str, method: str, kind: str) -> None:
-    async def scenario(world: World) -> None:
-        await populate(world)
-        answer = await world.send(method, path, body, kind=kind)
+    async def scenario(harness: Harness) -> None:
+        await populate(harness)
+        answer = await harness.send(method, path, body, kind=kind)
         if isinstance(answer, Stream):
             await answer.aclose()
         else:
@@ -292,14 +292,17 @@ def test_no_bytes_break_the_core(body: bytes, path: str, method: str, kind: str)
     patch=OBJECTS, path=st.sampled_from([f"{PODS}/a", f"{NODES}/n1", f"{MAPS}/a", f"{POOLS}/mac"])
 )
 def test_a_patch_is_idempotent(patch: Any, path: str) -> None:
-    async def scenario(world: World) -> None:
-        await populate(world)
-        first = await world.call("PATCH", path, encode(patch), kind=MERGE)
-        with_state_taints = await world.call("GET", path)
+    async def scenario(harness: Harness) -> None:
+        await populate(harness)
+        first = await harness.call("PATCH", path, encode(patch), kind=MERGE)
+        with_state_taints = await harness.call("GET", path)
         if first.status == 200 and with_state_taints.status == 200:
-            version = world.core.version
-            assert (await world.call("PATCH", path, encode(patch), kind=MERGE)).status in (200, 409)
-            assert world.core.version == version
+            version = harness.core.version
+            assert (await harness.call("PATCH", path, encode(patch), kind=MERGE)).status in (
+                200,
+                409,
+            )
+            assert harness.core.version == version
 
     play(scenario)
 
@@ -310,20 +313,20 @@ def test_a_patch_is_idempotent(patch: Any, path: str) -> None:
     ids=["deep maps", "deep lists", "half a character"],
 )
 def test_a_body_built_to_exhaust_is_a_400(shape: bytes) -> None:
-    async def scenario(world: World) -> None:
-        await populate(world)
+    async def scenario(harness: Harness) -> None:
+        await populate(harness)
         for kind in (MERGE, APPLY):
-            answer = await world.call("PATCH", f"{MAPS}/a", shape, kind=kind, fieldManager="x")
+            answer = await harness.call("PATCH", f"{MAPS}/a", shape, kind=kind, fieldManager="x")
             assert answer.status == 400
-        assert (await world.call("POST", MAPS, shape)).status == 400
+        assert (await harness.call("POST", MAPS, shape)).status == 400
 
     play(scenario)
 
 
 def test_a_body_over_the_limit_is_not_read() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(harness: Harness) -> None:
         body = {"metadata": {"name": "big"}, "data": {"k": "x" * 200}}
-        assert await world.refused("POST", MAPS, body) == (413, "RequestEntityTooLarge")
+        assert await harness.refused("POST", MAPS, body) == (413, "RequestEntityTooLarge")
 
     play(scenario, body_limit=100)
 
@@ -371,14 +374,14 @@ def test_unauthenticated_and_unauthorized_requests_are_refused() -> None:
 
 
 def test_the_same_requests_give_the_same_state() -> None:
-    async def scenario(world: World) -> bytes:
-        await populate(world)
+    async def scenario(harness: Harness) -> bytes:
+        await populate(harness)
         for index in range(20):
-            await world.call(
+            await harness.call(
                 "POST", PODS, {"metadata": {"generateName": "g-"}} | {"spec": pod()["spec"]}
             )
-            await world.call("DELETE", f"{PODS}/a", {"gracePeriodSeconds": index % 2})
-            await world.pass_time(10)
-        return msgspec.json.encode([world.writes, world.core.objects("pods")])
+            await harness.call("DELETE", f"{PODS}/a", {"gracePeriodSeconds": index % 2})
+            await harness.pass_time(10)
+        return msgspec.json.encode([harness.writes, harness.core.objects("pods")])
 
     assert play(scenario) == play(scenario)

@@ -31,7 +31,7 @@ NOBODY = ("nobody",)
 BOSS = ("boss", "system:masters")
 
 
-class World:
+class RbacHarness:
     """A core that authenticates by a header and authorizes by roles."""
 
     def __init__(self, *, authority: Pair | None = None, roles: bool = True) -> None:
@@ -41,11 +41,11 @@ class World:
             rng=random.Random(4),
             security=Security(rbac=roles, authority=authority),
         )
-        self.core.guard(_said)
+        self.core.guard(_from_header)
 
-    async def ask(
+    async def send(
         self,
-        who: tuple[str, ...],
+        caller: tuple[str, ...],
         method: str,
         path: str,
         body: Any = None,
@@ -61,7 +61,7 @@ class World:
             method=method,
             path=path,
             query=tuple(query.items()),
-            headers=(("x-who", "/".join(who)), ("content-type", kind), *headers),
+            headers=(("x-who", "/".join(caller)), ("content-type", kind), *headers),
             body=raw,
         )
         answer = await self.core.handle(request)
@@ -70,17 +70,17 @@ class World:
         return answer
 
     async def ok(
-        self, who: tuple[str, ...], method: str, path: str, *body: Any, **more: Any
+        self, caller: tuple[str, ...], method: str, path: str, *body: Any, **more: Any
     ) -> Any:
-        answer = await self.ask(who, method, path, *body, **more)
+        answer = await self.send(caller, method, path, *body, **more)
         assert answer.status in (200, 201), answer.body
         return answer.json()
 
     async def refused(
-        self, who: tuple[str, ...], method: str, path: str, *body: Any, **more: Any
+        self, caller: tuple[str, ...], method: str, path: str, *body: Any, **more: Any
     ) -> str:
         """The message of a 403."""
-        answer = await self.ask(who, method, path, *body, **more)
+        answer = await self.send(caller, method, path, *body, **more)
         status = answer.json()
         assert (answer.status, status.get("reason")) == (403, "Forbidden"), answer.body
         return str(status["message"])
@@ -98,17 +98,17 @@ class World:
         }
         await self.ok(BOSS, "POST", where, body)
 
-    async def give(self, who: str, *rules: dict[str, Any]) -> None:
+    async def grant(self, caller: str, *rules: dict[str, Any]) -> None:
         """Grants rights in the namespace of the tests."""
-        await self.role(f"of-{who}", *rules)
-        await self.bind(f"of-{who}", user(who))
+        await self.role(f"of-{caller}", *rules)
+        await self.bind(f"of-{caller}", user(caller))
 
-    async def give_everywhere(self, who: str, *rules: dict[str, Any]) -> None:
-        await self.role(f"of-{who}", *rules, where=CLUSTER_ROLES)
-        await self.bind(f"of-{who}", user(who), role="ClusterRole", where=CLUSTER_BINDINGS)
+    async def grant_cluster_wide(self, caller: str, *rules: dict[str, Any]) -> None:
+        await self.role(f"of-{caller}", *rules, where=CLUSTER_ROLES)
+        await self.bind(f"of-{caller}", user(caller), role="ClusterRole", where=CLUSTER_BINDINGS)
 
 
-def _said(request: Request) -> User | None:
+def _from_header(request: Request) -> User | None:
     name, *groups = request.header("x-who").split("/")
     return User(name=name, groups=(*groups, "system:authenticated"))
 
@@ -130,11 +130,11 @@ def rule(resources: str, verbs: str, *, groups: str = "", **more: list[str]) -> 
     }
 
 
-def play(scenario: Callable[[World], Awaitable[T]], **options: Any) -> T:
+def play(scenario: Callable[[RbacHarness], Awaitable[T]], **options: Any) -> T:
     async def main() -> T:
-        world = World(**options)
-        result = await scenario(world)
-        assert not world.core.failures
+        harness = RbacHarness(**options)
+        result = await scenario(harness)
+        assert not harness.core.failures
         return result
 
     return run_virtual(main())
