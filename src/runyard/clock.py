@@ -5,9 +5,9 @@ machine's clock; in the simulator it is virtual, so a simulated day passes in se
 replayed. Nothing else in the code base may read a clock or sleep (the linter forbids it).
 
 Invariants:
-- `now()` is UTC, in seconds since the epoch, and is only for records and for people.
+- `now()` is UTC, in seconds since the epoch, and is only for stored and displayed times.
 - `monotonic()` never goes back and is the only time that a timer may be computed from.
-- Deadlines of rows in Postgres are not computed here at all: see `db`, they live in SQL.
+- Deadlines of rows in Postgres are not computed here but in SQL, see `db`.
 """
 
 import asyncio

@@ -192,7 +192,7 @@ class ImageStore:
 
 
 def backoff(deps: Deps, times: int) -> float:
-    """How long to wait after so many failures in a row, with jitter."""
+    """The wait after `times` failures in a row, with jitter."""
     settings = deps.settings
     longest = min(settings.retry_cap, settings.retry_base * 2.0 ** min(times - 1, 20))
     return longest * (0.5 + 0.5 * deps.rng.random())

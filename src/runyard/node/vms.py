@@ -40,7 +40,7 @@ class Vms:
         return tuple(self._views.values())
 
     async def newer_than(self, begun: int) -> None:
-        """Return when there is a list that began after so many lists had begun; raises if it fails."""
+        """Return when there is a list with a number above `begun`; raises if it fails."""
         async with self._lock:
             if self.seen <= begun:
                 await self._poll()

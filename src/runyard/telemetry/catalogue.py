@@ -288,7 +288,7 @@ TUIST_RUNNERS_SESSION_CLAMPED_COUNT = gauge(
     of=_SERVER,
 )
 TUIST_RUNNERS_POOL_REPLICAS_DESIRED = gauge(
-    "tuist_runners_pool_replicas_desired", "Runners a pool asks for.", FLEET, of=_SERVER
+    "tuist_runners_pool_replicas_desired", "Runners that a pool's spec requests.", FLEET, of=_SERVER
 )
 TUIST_RUNNERS_POOL_REPLICAS_OBSERVED = gauge(
     "tuist_runners_pool_replicas_observed", "Runners in a pool's status.", FLEET, of=_SERVER
@@ -392,7 +392,7 @@ RUNYARD_PROCESSOR_PHASE_SECONDS = histogram(
 )
 RUNYARD_PROCESSOR_REPAIRS_TOTAL = counter(
     "runyard_processor_repairs_total",
-    "Runs of dead processors that were taken over or given up, and queue entries that were repaired.",
+    "Runs of failed processors that were requeued or given up, and queue entries that were repaired.",
     Label("repair", "what was done", ("rescued", "given-up", "redelivered", "retired")),
     of=_PROCESSOR,
 )

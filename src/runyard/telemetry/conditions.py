@@ -93,7 +93,7 @@ FENCES_UNANSWERED = Condition(
 UNKNOWN_STAMP_OWNER = Condition(
     code="unknown-stamp-owner",
     title="Pods carry the stamp of an owner that no tenant matches",
-    fix="A runner may be running a job there, and GitHub cannot be asked. If nothing runs in the Pod, delete it.",
+    fix="A runner may be executing a job there, which cannot be read at GitHub. If no job runs in the Pod, delete it.",
     severity=Severity.WARNING,
 )
 JOBS_STARVE = Condition(

@@ -106,8 +106,8 @@ class Health:
 
     def conditions(self) -> dict[str, bool]:
         """Return every declared code, and whether its condition fails and is visible."""
-        seen = {report.code for report in self.report()}
-        return {code: code in seen for code in self._conditions}
+        visible = {report.code for report in self.report()}
+        return {code: code in visible for code in self._conditions}
 
     def healthy(self) -> bool:
         """Return whether no visible condition is an error."""

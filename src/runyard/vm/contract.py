@@ -21,7 +21,7 @@ import msgspec
 
 
 class VmError(Exception):
-    """A driver could not do what it was asked."""
+    """An operation of a driver failed."""
 
 
 class NoSpace(VmError):

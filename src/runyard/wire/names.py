@@ -72,8 +72,8 @@ CONTROLLER_ACCOUNT = "tuist-runners-controller"
 CONTROLLER_LEASE = "runners-controller.tuist.dev"  # held by the operator that leads
 
 # What the operator publishes about a pool, as conditions in its status, with the reasons.
-POOL_FILLED = "Filled"  # as many runners exist, or are being made, as the pool asks for
-POOL_ROLLED = "Rolled"  # every runner is made from the template that the pool asks for
+POOL_FILLED = "Filled"  # all replicas exist or are being created
+POOL_ROLLED = "Rolled"  # every runner is created from the pool's current template
 REASON_AS_ASKED = "AsAsked"
 REASON_SCALED_TO_ZERO = "ScaledToZero"
 REASON_BACKOFF = "Backoff"

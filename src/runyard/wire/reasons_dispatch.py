@@ -58,7 +58,7 @@ class Refused(Code):
     FENCE_NOT_NEEDED = "fence-not-needed", "a slot that is {state} needs no fence"
     SCOPE_NOT_READ = "scope-not-read", "absent proves nothing: nothing in that scope could be read"
     ALREADY_CLOSED = "already-closed", "the slot is closed already"
-    SLOT_CHANGED = "slot-changed", "the slot has changed since it was judged"
+    SLOT_CHANGED = "slot-changed", "the slot has changed since it was read"
     HAS_CLAIM = "has-claim", "the slot holds a claim"
     FENCE_DUE = "fence-due", "its fence is still due"
     ALREADY_KNOWN = "already-known", "nothing new"
@@ -92,7 +92,7 @@ class Found(Code):
 class Left(Code):
     """Why a reconciler left a finding unchanged; or a `Refused` code of the machine."""
 
-    MOVED_ON = "moved-on", "it has changed since it was judged"
+    MOVED_ON = "moved-on", "it has changed since it was read"
     RUNNER_MAY_BE_BUSY = "runner-may-be-busy", "not fenced: its runner may be executing a job"
     OWNER_UNKNOWN = (
         "owner-unknown",
@@ -189,7 +189,10 @@ class Denied(Code):
     OTHER_POD = "other-pod", "a runner may report for its own Pod only"
     NOT_AN_ACCOUNT = "not-a-service-account", "the token is not that of a ServiceAccount"
     OTHER_NAMESPACE = "other-namespace", "only runners of the namespace {namespace} may poll"
-    ACCOUNT_DELETED = "account-deleted", "the ServiceAccount was deleted: its runner is being removed"
+    ACCOUNT_DELETED = (
+        "account-deleted",
+        "the ServiceAccount was deleted: its runner is being removed",
+    )
     ACCOUNT_WITHOUT_POOL = "account-without-pool", "the ServiceAccount belongs to no pool"
 
 

@@ -165,8 +165,8 @@ def _ready(snapshot: Snapshot, settings: Settings) -> Condition:
 def _disk(snapshot: Snapshot, before: str | None, settings: Settings) -> Condition:
     if snapshot.disks is None:
         status = "True" if before == "True" else "False"
-        kept = NodeReason.TART_KUBELET_HAS_DISK_PRESSURE.because(guests="as last measured")
-        return _condition(DISK_PRESSURE, status, kept if status == "True" else _DISK_OK)
+        previous = NodeReason.TART_KUBELET_HAS_DISK_PRESSURE.because(guests="as last measured")
+        return _condition(DISK_PRESSURE, status, previous if status == "True" else _DISK_OK)
     full = [disk for disk in snapshot.disks if disk.percent >= settings.disk_pressure_percent]
     if not full:
         return _condition(DISK_PRESSURE, "False", _DISK_OK)

@@ -1,6 +1,6 @@
 """Plans the next actions for one Pod and its VM.
 
-The plan sees one uid: the Pod (if it exists), the record, the VM and the image. It returns the next few actions; the
+The plan covers one uid: the Pod (if it exists), the record, the VM and the image. It returns the next few actions; the
 loop applies them in order, stops at the first failure, reads a new snapshot and plans again, until the plan is empty.
 So after a crash or a lost response it continues from whatever state it finds.
 
@@ -100,11 +100,11 @@ class ImageFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of one Pod incarnation."""
+    """The state of one Pod incarnation, its record, its VM and its image."""
 
     uid: str
     pod: PodFacts | None = None
-    proven_gone: bool = False  # the API server said so, about this uid
+    proven_gone: bool = False  # a read from the API server proved that this uid is gone
     record: Record | None = None
     suspect: bool = False  # there is a record that cannot be read
     listed: bool = False  # the list of VMs is newer than our last effect

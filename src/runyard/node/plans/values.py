@@ -24,7 +24,7 @@ _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9.-]+")
 
 
 class Phase(StrEnum):
-    """How far a VM has come, as far as the record proves."""
+    """The furthest phase of a VM that its record proves."""
 
     INTENDED = "intended"
     CREATED = "created"

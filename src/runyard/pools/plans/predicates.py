@@ -106,7 +106,7 @@ def unschedulable_overdue(runner: RunnerView, pool: PoolView, *, now: float) -> 
 
 
 def drain_overdue(runner: RunnerView, *, limit: float, now: float) -> bool:
-    """Marked, still idle, and so long since then that its next poll will not come."""
+    """Marked, still idle, and without a poll for so long that none is expected any more."""
     return runner.marked and runner.marked_at is not None and now - runner.marked_at > limit
 
 

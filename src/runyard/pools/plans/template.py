@@ -4,8 +4,8 @@ The two share one name: the server derives the Pod's name from the account that 
 equality is part of the protocol. Both are owned by the pool; deleting the Pod does not delete its account.
 
 The runtimes differ in where the poll loop runs. Under our node agent it is inside of the VM, to which the agent
-passes the token. Under a stock kubelet on linux it is an init container that alone sees the token; the
-container that runs customer code starts after it and never sees it. Sidecars (docker, metrics, shell) would
+passes the token. Under a stock kubelet on linux it is an init container, the only one that can read the token; the
+container that runs customer code starts after it and cannot read it. Sidecars (docker, metrics, shell) would
 be further init containers in `_linux_spec`.
 """
 

@@ -2,7 +2,7 @@
 # Turn the staged environment into exports, and the staged token into the header of a request.
 #
 # A line of tuist.env is KEY=value; in a value \\ \n \r stand for backslash, newline and carriage return,
-# so every value comes back exactly. Lines that are blank, comments or have no proper key are skipped.
+# so every value is decoded exactly. Lines that are blank, comments or have no proper key are skipped.
 # The token is copied from file to file, never into a variable, and the staged file is removed.
 set -u
 umask 077

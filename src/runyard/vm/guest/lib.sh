@@ -14,7 +14,7 @@
 : "${RUNYARD_HALT:=}"           # what powers this machine off, as "shutdown -h now"; empty: the scripts just end
 : "${RUNYARD_ENV_RELEASE:=}"    # what takes the shared env folder away when its token cannot be removed
 : "${RUNYARD_POLL_PAUSE:=2}"    # seconds between two polls
-: "${RUNYARD_POLL_TIMEOUT:=35}" # seconds that one poll may take, beyond the 25 that it asks the server to hold it
+: "${RUNYARD_POLL_TIMEOUT:=35}" # seconds that one poll may take; the server may hold it for 25 of them
 : "${RUNYARD_JIT_FILE:=}"       # 1: the runner takes --jitconfig-file
 : "${RUNYARD_LOG_BYTES:=65536}" # of the runner's log that are kept for the host
 export RUNYARD_ENV_DIR RUNYARD_STATUS_DIR RUNYARD_RUN_DIR RUNYARD_WORK_DIR RUNYARD_PYTHON RUNYARD_JOB_USER

@@ -1,7 +1,7 @@
 """Probes what control groups can do for VMs on this machine, by using one.
 
 A leaf is created as a VM's would be, its limits are written and read back, a process is put into it and killed
-through it. Only what worked is reported as available; the rest comes with a reason.
+through it. Only what worked is reported as available, with the reason why not more.
 """
 
 import contextlib

@@ -25,7 +25,7 @@ BY_GROUP, BY_USER, BY_PROCESS, WATCHED = "by control group", "by user", "by proc
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one VM may use; 0 means no limit. `Isolation.limits` says which of them are enforced."""
 
-    cpu_milli: int = 0  # 0: what the VM asked for, where it can be enforced
+    cpu_milli: int = 0  # 0: what the VM's spec requests, where it can be enforced
     memory_mb: int = 0  # likewise
     pids: int = 2048
     disk_mb: int = 20_480

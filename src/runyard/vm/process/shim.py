@@ -3,7 +3,7 @@
     agent ──starts──▶ shim ──▶ (bwrap) ──▶ guest_init.py ──▶ boot.sh ──▶ …
             (may have died) ▲ one byte on state/control: T shut down, K power off
 
-The shim is detached: it forks away from the agent, has its own session, and goes on when the agent is killed.
+The shim is detached: it forks away from the agent, has its own session, and continues when the agent is killed.
 `reap STATE` instead of `run STATE LOCK ALIVE READY` kills what is left of a VM whose shim was killed and writes its
 exit record; its caller holds the lock.
 
