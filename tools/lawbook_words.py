@@ -54,6 +54,16 @@ _CLIENTS = tuple(
 )
 _WEB = ("src/runyard/web/",)
 
+
+def _areas(*names: str) -> tuple[str, ...]:
+    """The folders of these packages, in the source and in the tests."""
+    return tuple(f"{top}/{name}/" for top in ("src/runyard", "tests") for name in names)
+
+
+_POOLS, _VM = _areas("pools"), _areas("vm")
+_FLEET = _areas("node", "pools", "vm", "telemetry", "blobs", "wire", "components")
+_HARNESSES = tuple(f"tests/{name}/" for name in ("node", "pools", "vm", "wire", "components"))
+
 TABLE = (
     Private("lookout", "reflector, watcher", prose=True),
     Private("bury", "delete, record as a pending deletion", prose=True),
@@ -74,24 +84,44 @@ TABLE = (
     Private("purse", "rate budget", prose=True),
     Private("desk", "queue, handler", prose=True),
     Private("senses", "dependencies", prose=True),
-    Private("told", "reported, message", prose=True, folders=_WEB),
-    Private("tell", "report, respond", prose=True, folders=_WEB),
+    Private("told", "reported, message", prose=True, folders=(*_WEB, *_FLEET)),
+    Private("tell", "report, respond", prose=True, folders=(*_WEB, *_FLEET)),
     Private("looking", "viewing, reading", prose=True, folders=_WEB),
-    Private("somebody", "a viewer, a user", prose=True, folders=_WEB),
-    Private("whoever", "a client, a user", prose=True, folders=_WEB),
-    Private("nobody", "no viewer, none", prose=True, folders=_WEB),
+    Private("somebody", "a viewer, a user", prose=True, folders=(*_WEB, *_FLEET)),
+    Private("whoever", "a client, a user", prose=True, folders=(*_WEB, *_FLEET)),
+    Private("nobody", "no viewer, none", prose=True, folders=(*_WEB, *_FLEET)),
     Private("outside", "dependency", folders=_WEB),
-    Private("came", "arrived", folders=(*_WEB, *_CLIENTS)),
+    Private("came", "arrived", folders=(*_WEB, *_CLIENTS, *_FLEET)),
     Private("farewell", "expired", folders=_WEB),
-    Private("hungry", "jobs_waiting, starved", folders=_DISPATCH),
+    Private("hungry", "jobs_waiting, starved", folders=(*_DISPATCH, *_POOLS)),
     Private("bell", "wakeup", folders=_DISPATCH),
     Private("noting", "recording", folders=_DISPATCH),
-    Private("room", "headroom", folders=_DISPATCH),
+    Private("room", "headroom", folders=(*_DISPATCH, *_FLEET)),
     Private("rooms", "headrooms", folders=_DISPATCH),
     Private("people", "tenants, users", folders=_DISPATCH),
     Private("wish", "request, patch", folders=_DISPATCH),
     Private("crowd", "pollers, polls", folders=_DISPATCH),
     Private("seats", "replicas, slots", folders=_DISPATCH),
+    Private("said", "message, output", prose=True, folders=_FLEET),
+    Private("heard", "received", prose=True, folders=_FLEET),
+    Private("anybody", "a caller, a user", prose=True, folders=_FLEET),
+    Private("everybody", "each caller, all", prose=True, folders=_FLEET),
+    Private("someone", "a caller, a user", prose=True, folders=_FLEET),
+    Private("stranger", "another process, an unauthenticated caller", prose=True, folders=_FLEET),
+    Private("trouble", "failure, fault", prose=True, folders=_FLEET),
+    Private("judge", "verify, check", folders=_FLEET),
+    Private("patience", "timeout", folders=_FLEET),
+    Private("door", "socket, client", folders=_FLEET),
+    Private("yard", "harness", folders=_HARNESSES),
+    Private("world", "harness, model", folders=_areas("node", "pools", "vm", "telemetry", "blobs")),
+    Private("bench", "harness", folders=_VM),
+    Private("polite", "handles-term", folders=_VM),
+    Private("deaf", "ignores-term, unreachable", prose=True, folders=_VM),
+    Private("setback", "failure, backoff", prose=True, folders=_POOLS),
+    Private("news", "changed", folders=_POOLS),
+    Private("sign of life", "heartbeat", prose=True, folders=_FLEET),
+    Private("what came of", "outcome", prose=True, folders=_FLEET),
+    Private("what became of", "outcome, result", prose=True, folders=_FLEET),
 )
 
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
