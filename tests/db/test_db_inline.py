@@ -136,7 +136,7 @@ def test_a_lost_answer_is_an_unknown_commit(database: InlineDatabase, url: str) 
         asyncio.run(database.transact(set_running, name="lost"))
     assert states(url)[1] == "running"
     assert seen == [("lost", True)]
-    assert asyncio.run(database.transact(set_running, name="heard")) == 1
+    assert asyncio.run(database.transact(set_running, name="answered")) == 1
 
 
 def test_the_simulators_time_ends_with_the_transaction(database: InlineDatabase) -> None:

@@ -93,9 +93,9 @@ def test_a_file_changed_after_its_application_is_an_error(
 ) -> None:
     migrate.apply(empty_database_url, source=source)
     write(source, m0001_pre_a="CREATE TABLE a (id bigint);", m0004_pre_d="CREATE TABLE d ();")
-    for look in (migrate.pending, migrate.apply):
+    for read in (migrate.pending, migrate.apply):
         with pytest.raises(MigrationError, match=r"0001_pre_a\.sql was changed"):
-            look(empty_database_url, source=source)
+            read(empty_database_url, source=source)
     assert "d" not in relations(empty_database_url)
 
 

@@ -242,13 +242,13 @@ def test_the_stats_show_that_a_caller_waits_for_a_connection(database_url: str) 
             async def hold(tx: Tx) -> None:
                 await tx.one("SELECT 1")
                 async with asyncio.TaskGroup() as group:
-                    other = group.create_task(database.transact(look, name="look"))
+                    other = group.create_task(database.transact(read, name="read"))
                     while not database.stats().starved:
                         await asyncio.sleep(0)
                     assert (database.stats().size, database.stats().ready) == (1, 0)
                     other.cancel()
 
-            async def look(tx: Tx) -> None:
+            async def read(tx: Tx) -> None:
                 await tx.one("SELECT 1")
 
             await database.transact(hold, name="hold")

@@ -11,15 +11,15 @@ from runyard.db.statements import MissingStatement, load
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    room = tmp_path / "made_up_package"
-    (room / "sql").mkdir(parents=True)
-    (room / "__init__.py").touch()
-    (room / "sql" / "claim_job.sql").write_text(
+    folder = tmp_path / "made_up_package"
+    (folder / "sql").mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "sql" / "claim_job.sql").write_text(
         "-- Takes 100% of the oldest job.\nUPDATE chores\n  SET a = '--'  \n\nWHERE id = %(id)s;\n",
         encoding="utf-8",
     )
-    (room / "sql" / "all_jobs.sql").write_text("-- All.\nSELECT 1", encoding="utf-8")
-    (room / "sql" / "notes.txt").write_text("no statement", encoding="utf-8")
+    (folder / "sql" / "all_jobs.sql").write_text("-- All.\nSELECT 1", encoding="utf-8")
+    (folder / "sql" / "notes.txt").write_text("no statement", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     yield "made_up_package"
     sys.modules.pop("made_up_package", None)

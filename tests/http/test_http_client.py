@@ -113,13 +113,13 @@ def test_a_peer_that_accepts_and_never_answers_is_an_unknown_outcome() -> None:
 def test_a_connection_timeout_is_not_sent() -> None:
     async def scenario() -> None:
         # Nothing accepts, and the backlog is full: the TCP handshake cannot end.
-        with socket.socket() as deaf, socket.socket() as first, socket.socket() as second:
-            deaf.bind(("127.0.0.1", 0))
-            deaf.listen(0)
+        with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(0)
             for sock in (first, second):
                 sock.setblocking(False)
-                sock.connect_ex(deaf.getsockname())
-            async with carried(f"http://127.0.0.1:{deaf.getsockname()[1]}") as transport:
+                sock.connect_ex(listener.getsockname())
+            async with carried(f"http://127.0.0.1:{listener.getsockname()[1]}") as transport:
                 with pytest.raises(NotSent, match="no answer within"):
                     await transport.send(ask(), timeout=0.1)
 

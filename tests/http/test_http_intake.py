@@ -25,14 +25,14 @@ def chunk(size: int) -> bytes:
     return b"%x\r\n%s\r\n" % (size, b"x" * size)
 
 
-STRANGERS = {
+UNKNOWN_CLIENTS = {
     "announced": post(b"content-length: %d" % LARGE),  # not a byte of it is waited for
     "asks first": post(b"content-length: %d\r\nexpect: 100-continue" % LARGE),
     "in pieces": post(CHUNKED, chunk(SMALL) + chunk(1)),
 }
 
 
-@pytest.mark.parametrize("text", STRANGERS.values(), ids=STRANGERS)
+@pytest.mark.parametrize("text", UNKNOWN_CLIENTS.values(), ids=UNKNOWN_CLIENTS)
 def test_a_large_body_of_an_unknown_client_is_refused(text: bytes) -> None:
     async def scenario() -> None:
         echo = Echo()

@@ -45,18 +45,18 @@ def test_a_component_is_ready_only_while_its_loops_succeed() -> None:
     async def main() -> None:
         component = Component()
         component.freshness.expect("match", 30)
-        status, told = await component.ready()
+        status, body = await component.ready()
         assert status == 503
-        assert told["stale"] == [{"loop": "match", "within": 30, "silent": 0, "ever": False}]
+        assert body["stale"] == [{"loop": "match", "within": 30, "silent": 0, "ever": False}]
         component.freshness.succeeded("match")
         assert await component.ready() == (
             200,
             {"ready": True, "works": True, "stale": [], "conditions": []},
         )
         await component.clock.sleep(31)
-        status, told = await component.ready()
-        assert (status, told["ready"]) == (503, False)
-        assert [loop["loop"] for loop in told["stale"]] == ["match"]
+        status, body = await component.ready()
+        assert (status, body["ready"]) == (503, False)
+        assert [loop["loop"] for loop in body["stale"]] == ["match"]
 
     run_virtual(main())
 
@@ -68,10 +68,10 @@ def test_an_error_makes_a_component_unready_and_reports_the_fix() -> None:
         component.health.fail("database-unreachable", refused)
         assert (await component.ready())[0] == 200  # a blip
         await component.clock.sleep(10)
-        status, told = await component.ready()
+        status, body = await component.ready()
         assert status == 503
-        assert told["conditions"][0]["fix"] == DATABASE.fix
-        assert told["conditions"][0]["message"] == refused
+        assert body["conditions"][0]["fix"] == DATABASE.fix
+        assert body["conditions"][0]["message"] == refused
         component.health.ok("database-unreachable")
         assert (await component.ready())[0] == 200
 
@@ -82,9 +82,9 @@ def test_a_warning_is_shown_and_keeps_the_component_ready() -> None:
     async def main() -> None:
         component = Component()
         component.health.fail("host-disk-full", "95 %")
-        status, told = await component.ready()
-        assert (status, told["ready"]) == (200, True)
-        assert [condition["code"] for condition in told["conditions"]] == ["host-disk-full"]
+        status, body = await component.ready()
+        assert (status, body["ready"]) == (200, True)
+        assert [condition["code"] for condition in body["conditions"]] == ["host-disk-full"]
 
     run_virtual(main())
 
@@ -156,10 +156,10 @@ def test_a_condition_outside_of_needs_is_reported_and_keeps_the_component_ready(
         component.freshness.expect("match", 30)
         component.health.fail("database-unreachable", "gone")
         await component.clock.sleep(100)
-        status, told = await component.ready()
-        assert (status, told["ready"], told["works"]) == (200, True, False)
-        assert [loop["loop"] for loop in told["stale"]] == ["match"]
-        assert [condition["code"] for condition in told["conditions"]] == ["database-unreachable"]
+        status, body = await component.ready()
+        assert (status, body["ready"], body["works"]) == (200, True, False)
+        assert [loop["loop"] for loop in body["stale"]] == ["match"]
+        assert [condition["code"] for condition in body["conditions"]] == ["database-unreachable"]
         component.health.fail("host-disk-full", "full")
         assert (await component.ready())[0] == 503
 

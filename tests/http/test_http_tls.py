@@ -58,15 +58,15 @@ def test_a_stream_is_cut_and_closed_over_tls_too(authority, server_files) -> Non
         closed = asyncio.Event()
 
         class Once:
-            said = False
+            sent = False
 
             def __aiter__(self) -> "Once":
                 return self
 
             async def __anext__(self) -> bytes:
-                if self.said:
+                if self.sent:
                     await asyncio.Event().wait()
-                self.said = True
+                self.sent = True
                 return b"1\n"
 
         async def handler(_: Request) -> Stream:
@@ -156,13 +156,13 @@ def test_a_client_is_identified_by_its_certificate(
 def test_a_client_certificate_of_another_authority_is_refused(
     authority, server_files, now: float, tmp_path: Path
 ) -> None:
-    stranger = tls.issue_client(tls.make_authority(now=now), "admin", now=now)
+    other_authority = tls.issue_client(tls.make_authority(now=now), "admin", now=now)
     not_a_client = tls.issue_server(authority, ("admin",), now=now)
 
     async def scenario() -> None:
         context = tls.server_context(server_files, clients=authority.certificate)
         async with serving(echo, tls=context) as server:
-            for name, pair in (("stranger", stranger), ("server", not_a_client)):
+            for name, pair in (("other_authority", other_authority), ("server", not_a_client)):
                 files = tls.write_pair(tmp_path, name, pair)
                 client = tls.client_context(authority.certificate, files=files)
                 async with carried(server.url, tls=client) as transport:

@@ -123,8 +123,8 @@ def printed(version: str = V1, **status: str) -> str:
 
 
 def plugin_user(command: Path | str, version: str = V1, **more: Any) -> dict[str, Any]:
-    said = {"command": str(command), "apiVersion": version, "interactiveMode": "Never"}
-    return {"exec": said | more}
+    exec_entry = {"command": str(command), "apiVersion": version, "interactiveMode": "Never"}
+    return {"exec": exec_entry | more}
 
 
 class Gate:

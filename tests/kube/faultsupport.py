@@ -177,26 +177,26 @@ class Listener:
         self._existing = existing  # the uids of what is there
         self.alive: dict[str, tuple[str, str]] = {}  # uid → key and version
         self.dead: dict[str, None] = {}  # uids, none of which can come back
-        self.complaints: list[str] = []
+        self.problems: list[str] = []
         self.reported = 0
 
     def changed(self, key: str, old: Bare | None, new: Bare | None) -> None:
         self.reported += 1
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            self.complaints.append(f"{key}: became another object without a reported deletion")
+            self.problems.append(f"{key}: became another object without a reported deletion")
         elif old is not None and new is not None and not is_newer(old, new):
-            self.complaints.append(f"{key}: went from {old.metadata} back to {new.metadata}")
+            self.problems.append(f"{key}: went from {old.metadata} back to {new.metadata}")
         if old is not None:
             known = self.alive.pop(old.metadata.uid, None)
             if known != (key, old.metadata.resource_version):
-                self.complaints.append(f"{key}: reported {old.metadata}, knew {known}")
+                self.problems.append(f"{key}: reported {old.metadata}, knew {known}")
             if new is None and old.metadata.uid in self._existing():
-                self.complaints.append(f"{key}: reported as deleted, and it exists")
+                self.problems.append(f"{key}: reported as deleted, and it exists")
             if new is None:
                 self.dead[old.metadata.uid] = None
         if new is not None:
             if new.metadata.uid in self.alive or new.metadata.uid in self.dead:
-                self.complaints.append(f"{key}: born twice")
+                self.problems.append(f"{key}: created twice")
             self.alive[new.metadata.uid] = (key, new.metadata.resource_version)
 
     @property
@@ -252,7 +252,7 @@ class Cluster:
 
     def _changed(self, key: str, old: Bare | None, new: Bare | None) -> None:
         if self.reflector.store.get(key) is not new:
-            self.listener.complaints.append(f"{key}: reported before the store had it")
+            self.listener.problems.append(f"{key}: reported before the store had it")
         self.listener.changed(key, old, new)
 
     async def rotate(self) -> None:
@@ -311,7 +311,7 @@ class Cluster:
 
     def check(self) -> None:
         """Check what must hold at every moment."""
-        assert self.listener.complaints == []
+        assert self.listener.problems == []
         assert self.listener.view == self.stored()
         assert self.link.open <= 1, "a stream was left open"
         assert self.core.watcher_count("configmaps") <= 1, "the server still feeds a dead watch"

@@ -39,7 +39,7 @@ from runyard.kube.kinds import PODS
 from runyard.kube.kubeconfig import find_config
 
 AUTHORITY = Authority()
-STRANGER = Authority()
+OTHER_AUTHORITY = Authority()
 ME = AUTHORITY.issue("me")
 NEWER = AUTHORITY.issue("newer me")
 PATIENCE = 20.0
@@ -246,14 +246,14 @@ def test_a_connection_can_be_used_with_another_transport(tmp_path: Path) -> None
 
 # ── trust ───────────────────────────────────────────────────────────────────────────────────────────
 
-STRANGE = {"certificate-authority-data": b64(STRANGER.pem)}
+STRANGE = {"certificate-authority-data": b64(OTHER_AUTHORITY.pem)}
 TRUSTED: dict[str, tuple[dict[str, Any], bool]] = {
     "its authority and its name": (TRUST | {"tls-server-name": "api.test"}, True),
     "its authority, dialled by another name": (TRUST, False),
     "its authority, another name": (TRUST | {"tls-server-name": "other.test"}, False),
     "another authority": (STRANGE | {"tls-server-name": "api.test"}, False),
     "the system's authorities": ({"tls-server-name": "api.test"}, False),
-    "anybody": ({"insecure-skip-tls-verify": True}, True),
+    "any certificate": ({"insecure-skip-tls-verify": True}, True),
 }
 
 
@@ -379,7 +379,7 @@ def test_a_key_in_memory_leaves_nothing_behind(
     before = open_files()
     config = config_of(tmp_path / "c", kubeconfig(TRUST, CERTIFICATE))
     connection(config, clock=RealClock(), environ=ENVIRON)
-    broken = CERTIFICATE | {"client-key-data": b64(STRANGER.issue("x").key)}
+    broken = CERTIFICATE | {"client-key-data": b64(OTHER_AUTHORITY.issue("x").key)}
     with pytest.raises(ConfigError):
         connect(config_of(tmp_path / "c", kubeconfig(TRUST, broken)), clock=RealClock(), environ={})
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
@@ -397,7 +397,7 @@ def locked(key: str) -> str:
 
 
 UNUSABLE = {
-    "of another certificate": STRANGER.issue("x").key,
+    "of another certificate": OTHER_AUTHORITY.issue("x").key,
     "with a pass phrase": locked(ME.key),
     "cut": ME.key[:100],
     "a certificate": ME.chain,
@@ -408,13 +408,15 @@ UNUSABLE = {
 def test_an_unusable_key_is_reported_at_once(tmp_path: Path, title: str) -> None:
     user = CERTIFICATE | {"client-key-data": b64(UNUSABLE[title])}
     config = config_of(tmp_path, kubeconfig(TRUST, user))
-    with pytest.raises(ConfigError, match="kubeconfig: user 'one': the client certificate") as said:
+    with pytest.raises(
+        ConfigError, match="kubeconfig: user 'one': the client certificate"
+    ) as shown:
         connect(config, clock=RealClock(), environ=ENVIRON)
-    assert "BEGIN" not in repr(said.value) and "pass phrase" in said.value.fix
+    assert "BEGIN" not in repr(shown.value) and "pass phrase" in shown.value.fix
 
 
 def test_an_unusable_key_of_a_plugin_is_not_sent(tmp_path: Path) -> None:
-    body = printed(clientCertificateData=ME.chain, clientKeyData=STRANGER.issue("x").key)
+    body = printed(clientCertificateData=ME.chain, clientKeyData=OTHER_AUTHORITY.issue("x").key)
     plugin = script(tmp_path / "plugin", body)
 
     async def scenario(api: Api, url: str) -> None:

@@ -47,11 +47,11 @@ class Bench:
         self.calls.append((key, self.clock.monotonic()))
         return await self._reconcile(key)
 
-    def run(self, *keys: str, seconds: float = 100.0, lives: int = 1) -> "Bench":
+    def run(self, *keys: str, seconds: float = 100.0, runs: int = 1) -> "Bench":
         """Add the keys and run for a while; do so again for each further life."""
 
         async def scenario() -> None:
-            for _ in range(lives):
+            for _ in range(runs):
                 for key in keys:
                     self.queue.add(key)
                 await drive(self.controller.run(), seconds)
@@ -136,7 +136,7 @@ def test_a_terminal_error_is_not_tried_again_until_the_key_changes() -> None:
     async def hopeless(key: str) -> Result:
         raise Terminal("the image has no such tag")
 
-    bench = Bench(hopeless).run("a", seconds=1000.0, lives=3)
+    bench = Bench(hopeless).run("a", seconds=1000.0, runs=3)
     assert bench.times("a") == pytest.approx([0.0, 1000.0, 2000.0])
 
 
@@ -194,7 +194,7 @@ def test_a_cancelled_controller_gives_its_keys_back() -> None:
         await asyncio.sleep(1e6)
         return Result()
 
-    bench = Bench(hang, deadline=1e6).run("a", seconds=10.0, lives=2)
+    bench = Bench(hang, deadline=1e6).run("a", seconds=10.0, runs=2)
     assert bench.times("a") == pytest.approx([0.0, 10.0])
 
 

@@ -410,7 +410,7 @@ def test_a_leader_stops_when_another_holds_the_lease_and_not_after_other_changes
             await admin.patch(LEASES, NAME, body, namespace=SPACE)
             await clock.sleep(30.0)
             assert replica.leading and not replica.terms
-            body = {"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 15}}
+            body = {"spec": {"holderIdentity": "another", "leaseDurationSeconds": 15}}
             await admin.patch(LEASES, NAME, body, namespace=SPACE)
             await clock.sleep(2.1)
             assert not replica.leading

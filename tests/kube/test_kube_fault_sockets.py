@@ -141,7 +141,7 @@ def play(folder: Path, prepare: Act, *, during: Act = lambda setup: None) -> Set
         return setup
 
     setup = asyncio.run(main())
-    assert setup.listener.complaints == []
+    assert setup.listener.problems == []
     assert len(setup.server.requests) <= MOST_REQUESTS
     assert setup.core.watcher_count("configmaps") == 0
     return setup
@@ -292,7 +292,7 @@ def test_a_watch_continues_with_a_new_token_after_the_old_one_expired(
         return setup
 
     setup = asyncio.run(main())
-    assert setup.listener.complaints == []
+    assert setup.listener.problems == []
     assert len(setup.server.requests) <= MOST_REQUESTS
 
 

@@ -36,8 +36,8 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 def refused(folder: Path, value: dict[str, Any], **how: Any) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         config_of(folder, value, **how)
-    said = f"{caught.value} {caught.value!r} {caught.value.__context__!r}"
-    assert SECRET not in said and b64(SECRET) not in said
+    shown = f"{caught.value} {caught.value!r} {caught.value.__context__!r}"
+    assert SECRET not in shown and b64(SECRET) not in shown
     assert caught.value.fix
     return caught.value
 

@@ -58,12 +58,12 @@ class Follower:
         self.mirror: Mirror[Pod] = Mirror(
             Reader(Pod), log=get_logger("test"), on_change=self.changed, indexes={"all": _all}
         )
-        self.complaints: list[str] = []
+        self.problems: list[str] = []
 
     def changed(self, key: str, old: Pod | None, new: Pod | None) -> None:
         before = old.metadata.resource_version if old else None
         if self.known.get(key) != before:
-            self.complaints.append(f"{key}: reported {before} after {self.known.get(key)}")
+            self.problems.append(f"{key}: reported {before} after {self.known.get(key)}")
         if new is None:
             self.known.pop(key, None)
         else:
@@ -71,7 +71,7 @@ class Follower:
 
     def check(self, truth: dict[str, str]) -> None:
         store = self.mirror.store
-        assert self.complaints == []
+        assert self.problems == []
         assert self.known == truth
         stored = dict(zip(store.keys(), store.values(), strict=True))
         assert {key: obj.metadata.resource_version for key, obj in stored.items()} == truth

@@ -50,11 +50,11 @@ _TAGGED: Reader[_Tagged] = Reader(_Tagged)
 
 
 class Entry(msgspec.Struct, Generic[M], frozen=True):
-    """One object of a list: `obj` is None if it does not fit its type, and `trouble` is the reason."""
+    """One object of a list: `obj` is None if it does not fit its type, and `problem` is the reason."""
 
     key: str
     obj: M | None
-    trouble: str = ""
+    problem: str = ""
 
 
 class Mirror(Generic[M]):
@@ -103,7 +103,7 @@ class Mirror(Generic[M]):
         for entry in entries:
             seen[entry.key] = None
             if entry.obj is None:
-                self._record_unreadable(entry.key, entry.trouble)
+                self._record_unreadable(entry.key, entry.problem)
             else:
                 self._take(entry.key, entry.obj)
         known = self.store.keys()
@@ -131,9 +131,9 @@ class Mirror(Generic[M]):
             self._update(where, obj)
         return version
 
-    def _record_unreadable(self, where: str, trouble: str) -> None:
-        self.unreadable[where] = trouble
-        self._log.warning("object does not fit its type", key=where, error=trouble)
+    def _record_unreadable(self, where: str, problem: str) -> None:
+        self.unreadable[where] = problem
+        self._log.warning("object does not fit its type", key=where, error=problem)
 
     def _update(self, where: str, obj: M) -> None:
         old = self.store.get(where)

@@ -91,21 +91,21 @@ class Program:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self.said = ""
+        self.output = ""
 
     async def line(self, text: str) -> None:
         """Reads lines until one contains this."""
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):
-            while text not in self.said:
+            while text not in self.output:
                 read = await self.process.stdout.readline()
-                assert read, f"it ended and never printed {text!r}: {self.said}"
-                self.said += read.decode()
+                assert read, f"it ended and never printed {text!r}: {self.output}"
+                self.output += read.decode()
 
     async def ended(self) -> int:
         async with asyncio.timeout(PATIENCE):
             rest, _ = await self.process.communicate()
-        self.said += rest.decode()
+        self.output += rest.decode()
         assert self.process.returncode is not None
         return self.process.returncode
 

@@ -172,7 +172,7 @@ class AnyHistory(RuleBasedStateMachine):
 AnyHistory.TestCase.settings = settings(
     max_examples=examples(60), stateful_step_count=40, deadline=None
 )
-TestAnyLife = AnyHistory.TestCase
+TestAnyHistory = AnyHistory.TestCase
 
 
 def test_old_deliveries_are_dropped_and_the_rest_is_paged() -> None:

@@ -120,7 +120,7 @@ async def vanished_while_waiting(side: Side) -> list[int]:
     return []
 
 
-async def a_second_life_after_a_lost_job(side: Side) -> list[int]:
+async def a_second_start_after_a_lost_job(side: Side) -> list[int]:
     queue(side)
     jit = mint(side.core)
     await side.begin(jit)
@@ -161,7 +161,7 @@ SCENARIOS = {
         registration_deleted,
         vanished_with_a_job,
         vanished_while_waiting,
-        a_second_life_after_a_lost_job,
+        a_second_start_after_a_lost_job,
         asked_to_end_with_a_job,
         nothing_to_do_for_too_long,
         an_unknown_secret,

@@ -28,7 +28,7 @@ class Receiver:
     def __init__(self) -> None:
         self.status = 503
         self.received: list[tuple[str, str, int]] = []
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
 
     async def handle(self, request: Request) -> Response:
         digest = hmac.new(b"hush", request.body, hashlib.sha256).hexdigest()
@@ -37,7 +37,7 @@ class Receiver:
         body = msgspec.json.decode(request.body)
         job = body["workflow_job"]["id"]
         self.received.append((request.header("x-github-delivery"), body["action"], job))
-        self.news.set()
+        self.changed.set()
         return Response(status=self.status)
 
 
@@ -117,7 +117,7 @@ async def story(keys: KeyPair, folder: Path) -> None:
         receiver.status = 202
         github = await start(sock, folder, hooks.url)
 
-        assert await program.ended() == 0, program.said
+        assert await program.ended() == 0, program.output
         shown = await caller.ask("GET", f"/practice/jobs/{number}")
         history = [entry["what"] for entry in shown["history"]]
         assert history == ["queued", "in_progress", "completed:success"]
@@ -127,8 +127,8 @@ async def story(keys: KeyPair, folder: Path) -> None:
         assert runners["total_count"] == 0
         async with asyncio.timeout(60):
             while "completed" not in [action for _, action, _ in receiver.received]:
-                receiver.news.clear()
-                await receiver.news.wait()
+                receiver.changed.clear()
+                await receiver.changed.wait()
         history = {guid: action for guid, action, job in receiver.received if job == number}
         assert sorted(history.values()) == ["completed", "in_progress", "queued"]
     finally:

@@ -28,7 +28,7 @@ async def read(it: Live, job: int) -> str:
 async def run(it: Live, script: str) -> int:
     job = int(it.core.queue_job("acme/app", ("mac",), script=script))
     program = await it.start("--jitconfig", it.mint())
-    assert await program.ended() == 0, program.said
+    assert await program.ended() == 0, program.output
     assert it.core.jobs()[job].conclusion == "success"
     assert it.core.internal_errors == 0 and max(it.answered) < 500
     return job
@@ -70,9 +70,9 @@ def test_a_flood_is_cut_at_the_usual_limit_too(practice_keys: Any, tmp_path: Pat
 
 def test_a_log_that_just_fits_is_whole(practice_keys: Any, tmp_path: Path) -> None:
     async def scenario(it: Live) -> None:
-        room = it.core.settings.log_limit - len(TRUNCATED)
-        log = await read(it, await run(it, f"head -c {room} /dev/zero | tr '\\0' x"))
-        assert log == "x" * room
+        limit = it.core.settings.log_limit - len(TRUNCATED)
+        log = await read(it, await run(it, f"head -c {limit} /dev/zero | tr '\\0' x"))
+        assert log == "x" * limit
 
     run_scenario(practice_keys, tmp_path, scenario, log_limit=100_000)
 
@@ -152,6 +152,6 @@ def test_a_name_with_a_nul_byte_fails_the_job_with_the_reason(
         assert await program.ended() == 0
         assert it.core.jobs()[job].conclusion == "failure"
         assert "could not be started: embedded null byte" in it.log(job)
-        assert "\x1b" not in program.said and os.linesep in program.said
+        assert "\x1b" not in program.output and os.linesep in program.output
 
     run_scenario(practice_keys, tmp_path, scenario)

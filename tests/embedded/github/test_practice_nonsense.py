@@ -225,11 +225,11 @@ def test_every_route_answers_invalid_requests(routes: AllRoutes, data: Any) -> N
     assert routes.core.internal_errors == 0
     assert answer.header("x-runyard-practice") == "github"
     if answer.status >= 400 and method != "HEAD":
-        said = answer.json()
-        assert said.get("error") or said.get("message"), answer
+        output = answer.json()
+        assert output.get("error") or output.get("message"), answer
     if answer.status < 300 and method != "GET":  # an accepted object can be read
-        for look in ("jobs", "accounts", "runners", "deliveries"):
-            assert routes.practice.practice_request("GET", look).status == 200
+        for read in ("jobs", "accounts", "runners", "deliveries"):
+            assert routes.practice.practice_request("GET", read).status == 200
 
 
 REFUSED = {

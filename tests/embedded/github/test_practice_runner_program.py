@@ -54,7 +54,7 @@ def test_it_runs_its_job_and_reports_the_conclusion(practice_keys: Any, tmp_path
         assert it.history(job) == ["queued", "in_progress", "completed:success"]
         assert it.log(job).splitlines()[:2] == ["out", "err"]
         assert f"{tmp_path}/_work/job-" in it.log(job)
-        assert "Job unit completed with result: Succeeded" in program.said
+        assert "Job unit completed with result: Succeeded" in program.output
         assert not it.core.runners()
         assert list((tmp_path / "_work").iterdir()) == []
         assert sorted(path.name for path in tmp_path.iterdir()) == ["_work"]  # no file with a JIT
@@ -156,7 +156,7 @@ def test_a_cancelled_job_is_ended_with_all_that_it_started(
         child = int(await read(begun))
         it.core.cancel_job(job)
         assert await program.ended() == 0
-        assert "completed with result: Canceled" in program.said
+        assert "completed with result: Canceled" in program.output
         assert it.history(job)[-2:] == ["cancel_requested", "completed:cancelled"]
         assert not running(child)
 
@@ -295,8 +295,8 @@ def test_a_wrong_secret_is_refused_and_not_printed(practice_keys: Any, tmp_path:
             ((), 2),
         ):
             program = await it.start(*arguments)
-            assert await program.ended() == code, program.said
-            assert jit not in program.said
+            assert await program.ended() == code, program.output
+            assert jit not in program.output
 
     run_scenario(practice_keys, tmp_path, scenario)
 

@@ -21,7 +21,7 @@ PRIVATE = 0o600
 
 def everything(practice: Any, known: dict[str, str]) -> Iterator[tuple[str, Response]]:
     """Sends requests to many routes, with every credential to each of them."""
-    doors = [
+    requests = [
         *(("GET", f"/practice/{what}") for what in ("jobs", "runners", "accounts", "deliveries")),
         ("POST", "/practice/jobs"),
         ("GET", "/practice/jobs/x"),
@@ -38,7 +38,7 @@ def everything(practice: Any, known: dict[str, str]) -> Iterator[tuple[str, Resp
         ("DELETE", "/orgs/acme/actions/runners/1"),
         ("GET", "/repos/acme/app/actions/runs"),
     ]
-    for method, path in doors:
+    for method, path in requests:
         for name, secret in known.items():
             for kind in ("Bearer", "Basic"):
                 headers = (
@@ -65,8 +65,8 @@ def test_no_answer_and_no_event_repeats_a_credential(practice: Any) -> None:
     found = []
     for what, answer in everything(practice, known):
         assert answer.status < 500
-        said = repr((answer.headers, answer.body))
-        found += [f"{name} in {what}" for name, value in known.items() if value in said]
+        output = repr((answer.headers, answer.body))
+        found += [f"{name} in {what}" for name, value in known.items() if value in output]
     history = repr(practice.events)
     found += [f"{name} in an event" for name, value in known.items() if value in history]
     shown = repr((practice.core.runners(), practice.core._state, practice.core.settings))

@@ -151,7 +151,7 @@ class AnyHistoryWithCrashes(RuleBasedStateMachine):
 AnyHistoryWithCrashes.TestCase.settings = settings(
     max_examples=examples(25), stateful_step_count=25, deadline=None
 )
-TestAnyLifeWithDeath = AnyHistoryWithCrashes.TestCase
+TestAnyHistoryWithCrashes = AnyHistoryWithCrashes.TestCase
 
 
 class Restarts:
