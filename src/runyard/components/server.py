@@ -151,6 +151,8 @@ class _Serving:
         self, urls: tuple[str, ...], ready: Callable[[tuple[str, ...]], None]
     ) -> None:
         await self._started.wait()
+        gc.collect()
+        gc.freeze()  # objects that live as long as the process are not traversed by every full collection
         self._deps.health.ok(conditions.STARTING.code)
         ready(urls)
 
